@@ -1,0 +1,29 @@
+"""The one exception that users meet: a single line with the value, the place and the way out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class NormbenchError(Exception):
+    """Bad input. The command line prints it as one line and exits with `code`."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(" ".join(message.split()))
+        self.code = code
+
+
+def did_you_mean(value: str, choices: Iterable[str]) -> str:
+    """' Did you mean 'layer'?' for the nearest choice, or '' when nothing is near."""
+    near = difflib.get_close_matches(value, list(choices), n=1, cutoff=0.5)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def unknown(what: str, value: str, choices: Iterable[str], listing: str = "") -> NormbenchError:
+    """The error for a name that does not exist: nearest name, or all of them when they are few."""
+    choices = list(choices)
+    hint = did_you_mean(value, choices)
+    if not hint and len(choices) <= 12:
+        hint = f" Choose from: {', '.join(choices)}."
+    return NormbenchError(f"{what}{hint}{f' ({listing})' if listing else ''}")

@@ -1,0 +1,34 @@
+"""What a finished run says: the unit that curves, claims and packs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run as logged: `records` are the lines of its curve, cut to `epochs`.
+
+    `axes` places the run inside its experiment, e.g. `{"train.batch_size": 128}`; `control` names the control
+    setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`.
+    """
+
+    id: str
+    experiment: str
+    arm: str
+    seed: int
+    status: str
+    epochs: int
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    control: str = ""
+    fidelity: str = "paper"
+    reason: str = ""
+    records: Sequence[Mapping[str, Any]] = ()
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
+
+    def matches(self, cell: Mapping[str, Any]) -> bool:
+        """Whether this run lies in `cell`, e.g. `{"arm": "ln", "train.batch_size": 128}`."""
+        return all((self.arm if key == "arm" else self.axes.get(key)) == value for key, value in cell.items())
