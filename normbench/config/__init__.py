@@ -1,0 +1,1 @@
+"""Configuration: composing (Hydra), schema, run identity, plans. Nothing here imports torch."""

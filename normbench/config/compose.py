@@ -1,0 +1,251 @@
+"""From override words to one plain, checked configuration, by Hydra's compose API and override grammar.
+
+Hydra composes once per set of group choices (80 ms); values are applied afterwards. Every word is looked up before
+it is used, so a typo in a group, a choice or a key becomes one line with the nearest name.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from normbench import schema
+from normbench.errors import NormbenchError, unknown
+
+GROUPS = ("model", "norm", "data", "optim", "launcher")
+NOUN = {"model": "model", "norm": "normalizer", "data": "data set", "optim": "optimizer", "launcher": "launcher"}
+Config = dict[str, Any]
+
+
+def conf_dir() -> Path:
+    """The shipped choices: `conf/` beside the package in a checkout, inside it in an installed wheel."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def search_dirs(extra: Path | None) -> list[Path]:
+    """The user's own `--config-dir` first, then the shipped choices."""
+    if extra is not None and not extra.is_dir():
+        raise NormbenchError(f"--config-dir {extra} is not a directory.")
+    return ([extra.resolve()] if extra else []) + [conf_dir()]
+
+
+def choices(group: str, extra: Path | None = None) -> list[str]:
+    """Names in a group, e.g. `choices("norm")`; nested ones with slashes (`ln2016/fig6`)."""
+    names = {
+        path.relative_to(base / group).with_suffix("").as_posix()
+        for base in search_dirs(extra)
+        for path in (base / group).rglob("*.yaml")
+    }
+    return sorted(names)
+
+
+def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
+    """The YAML file of a choice; a name that does not exist is answered with the nearest one."""
+    for base in search_dirs(extra):
+        path = base / group / f"{name}.yaml"
+        if name and path.is_file() and path.resolve().is_relative_to(base / group):
+            return path
+    listing = "normbench list" + {"model": " models", "norm": " norms", "data": " data"}.get(group, "")
+    noun = NOUN.get(group, group)
+    article = "an" if noun[0] in "aeiou" else "a"
+    raise unknown(f"{group}={name} is not {article} {noun}.", name, choices(group, extra), listing)
+
+
+@functools.cache
+def choice(group: str, name: str, extra: Path | None = None) -> Config:
+    """The content of a choice file as plain data, without what it inherits."""
+    path = choice_path(group, name, extra)
+    try:
+        node = OmegaConf.to_container(OmegaConf.load(path))
+    except (yaml.YAMLError, OmegaConfBaseException, OSError) as error:
+        raise NormbenchError(f"{path} cannot be read: {error}") from None
+    if not isinstance(node, dict):
+        raise NormbenchError(f"{path} must hold keys and values.")
+    node.pop("defaults", None)
+    if group == "norm":
+        _place_file(node, path)
+    return {str(key): value for key, value in node.items()}
+
+
+def _place_file(node: Config, path: Path) -> None:
+    """`declares.file` of a user's own normalizer is written relative to its YAML."""
+    declares = node.get("declares") or {}
+    if "file" in declares:
+        declares["file"] = str((path.parent / declares["file"]).resolve())
+        if not Path(declares["file"]).is_file():
+            raise NormbenchError(f"{path}: declares.file {declares['file']} does not exist.")
+
+
+def declaration(group: str, name: str, extra: Path | None = None) -> Config:
+    """The `declares` block of a choice: title, source, maths version, options, sites; readable without torch."""
+    node = choice(group, name, extra)
+    declares = node.get(group, node).get("declares") or {}
+    schema.check_declaration(str(choice_path(group, name, extra)), declares)
+    return declares
+
+
+# --- override words --------------------------------------------------------------------------------------------------
+
+
+def parse(words: Sequence[str]) -> list[Override]:
+    """Override words in Hydra's grammar; what cannot be parsed is one line naming the word."""
+    parser = OverridesParser.create()
+    parsed = []
+    for word in words:
+        try:
+            override = parser.parse_override(word)
+        except (HydraException, OmegaConfBaseException):
+            raise NormbenchError(
+                f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
+            ) from None
+        if override.is_delete():
+            raise NormbenchError(f"'{word}': an option cannot be removed, only set.")
+        if override.is_add() or override.is_force_add():
+            raise NormbenchError(f"'{word}': options cannot be added with '+'. Known ones are set as key=value.")
+        if override.package is not None:
+            raise NormbenchError(f"'{word}': packages (@) are not used here. Write key=value.")
+        parsed.append(override)
+    return parsed
+
+
+def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
+    """All combinations of the sweeps in `overrides`, each once, in the order written."""
+    axes = []
+    for override in overrides:
+        if override.is_sweep_override():
+            axes.append(parse([f"{override.key_or_group}={word}" for word in override.sweep_string_iterator()]))
+        else:
+            axes.append([override])
+    seen = set()
+    for combination in itertools.product(*axes):
+        words = tuple(o.input_line for o in combination)
+        if words not in seen:
+            seen.add(words)
+            yield list(combination)
+
+
+def refuse_sweeps(overrides: Iterable[Override]) -> None:
+    for override in overrides:
+        if override.is_sweep_override():
+            raise NormbenchError(f"'{override.input_line}' is a sweep. Add -m to run all of it.")
+
+
+# --- composing -------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Any:
+    words = [f"{group}={name}" for group, name in selection]
+    if extra is not None:
+        words.append(f"hydra.searchpath=[file://{extra.resolve()}]")
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            return hydra_compose("config", overrides=words)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise NormbenchError(f"configuration {' '.join(words)}: {error}") from None
+
+
+def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
+    """One checked configuration as plain data, with each component's `declares` block still in it.
+
+    Later words win. Errors: unknown group choice, unknown key, wrong type or range, no model.
+    """
+    groups = {o.key_or_group: o for o in overrides if o.key_or_group in GROUPS}
+    selection = {}
+    for group, override in groups.items():
+        name = override.value()
+        choice_path(group, str(name), extra)
+        selection[group] = str(name)
+    if "model" not in selection:
+        raise NormbenchError("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
+    config = _compose_groups(tuple(sorted(selection.items())), extra).copy()
+    OmegaConf.set_struct(config, False)
+    known = _known_keys(config)
+    for override in overrides:
+        key = override.key_or_group
+        if key in GROUPS:
+            continue
+        if key not in known:
+            raise unknown(f"{key} is not an option.", key, sorted(known))
+        OmegaConf.update(config, key, override.value(), merge=False)
+    try:
+        plain = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        raise NormbenchError(f"configuration: {error}") from None
+    assert isinstance(plain, dict)
+    norm = selection.get("norm", plain["norm"]["name"])
+    _place_file(plain["norm"], choice_path("norm", norm, extra))
+    return checked({str(key): value for key, value in plain.items()})
+
+
+def _known_keys(config: Any) -> set[str]:
+    known = set(config.declares.options)
+    for group in GROUPS:
+        node = config.get(group)
+        if node is not None:
+            schema.check_declaration(f"conf/{group}/{node.name}.yaml", node.get("declares") or {})
+            known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
+    return known
+
+
+def checked(config: Config) -> Config:
+    """The configuration with every option in its declared type; anything undeclared is refused."""
+    config = dict(config)
+    root = config["declares"]["options"]
+    flat = {"seed": config["seed"]} | {f"train.{key}": value for key, value in config["train"].items()}
+    for key, value in flat.items():
+        if key not in root:
+            raise unknown(f"{key} is not an option.", key, sorted(root))
+        flat[key] = schema.check(key, value, root[key])
+    config["seed"] = flat["seed"]
+    config["train"] = {key: flat[f"train.{key}"] for key in config["train"]}
+    for group in GROUPS:
+        node = config[group]
+        special = {"name", "declares"} | ({"sites", "preceding_bias"} if group == "norm" else set())
+        options = schema.check_options(group, node, node["declares"].get("options") or {}, special)
+        config[group] = {**node, **options}
+    bias = {"type": "str", "choices": ["site", "keep", "drop"]}
+    schema.check("norm.preceding_bias", config["norm"]["preceding_bias"], bias)
+    return config
+
+
+def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
+    """The configuration of a stored run, composed anew: choices by name, then the stored values.
+
+    A stored file can only choose among registered names and set declared options; it never imports code.
+    """
+    try:
+        words = [f"{group}={stored[group]['name']}" for group in GROUPS if group in stored]
+        config = compose(parse(words), extra)
+        for group in GROUPS:
+            if group in stored:
+                config[group] = {**stored[group], "declares": config[group]["declares"]}
+        config["train"] = dict(stored["train"])
+        config["seed"] = stored["seed"]
+        return checked(config)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise NormbenchError(f"the stored configuration is damaged: {error!r}") from None
+
+
+def stored_form(config: Config) -> Config:
+    """What a run keeps of its configuration: choices and values, without the declarations."""
+    plain = {key: value for key, value in config.items() if key != "declares"}
+    for group in GROUPS:
+        plain[group] = {key: value for key, value in config[group].items() if key != "declares"}
+    return plain

@@ -1,0 +1,115 @@
+"""A run is its configuration: the id is a hash of everything that changes the training maths, and of nothing else.
+
+In: options of model, data, optimizer, batch size, seed; the normalizer and its options at every site (whichever way
+they were written); the data's checksum; a maths version per component; a user's own normalizer file. Out: paths,
+launcher, how often to save, fidelity and experiment names, and how long (a longer run supersedes a shorter one).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from normbench.config import compose
+from normbench.norms import sites
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run to be: its configuration (with declarations) and the labels under which it is filed."""
+
+    config: compose.Config
+    experiment: str
+    arm: str
+    fidelity: str
+    control: str = ""
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    config_dir: Path | None = None
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+    @property
+    def epochs(self) -> int:
+        return int(self.config["train"]["epochs"])
+
+    @property
+    def id(self) -> str:
+        """12 hex digits."""
+        return run_id(self.config, self.config_dir)
+
+    @property
+    def steps(self) -> int:
+        """Updates in the whole run: the last, smaller batch of an epoch is used too."""
+        return -(-sites.train_size(self.config) // self.config["train"]["batch_size"]) * self.epochs
+
+    def sites(self) -> dict[str, sites.Choice]:
+        return assign(self.config, self.config_dir)
+
+    def labels(self) -> dict[str, Any]:
+        """How the run is filed; no part of its identity."""
+        return {
+            "experiment": self.experiment,
+            "arm": self.arm,
+            "fidelity": self.fidelity,
+            "control": self.control,
+            "axes": dict(self.axes),
+        }
+
+
+def assign(config: compose.Config, extra: Path | None = None) -> dict[str, sites.Choice]:
+    """The normalizer at each site of a configuration."""
+    return sites.assign(config, lambda name: compose.choice("norm", name, extra))
+
+
+def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
+    """What is hashed, as plain data."""
+    root = config["declares"]
+    return {
+        "schema": SCHEMA,
+        "seed": config["seed"],
+        "train": {"maths": root["maths"]}
+        | {k: v for k, v in config["train"].items() if _counts(root["options"][f"train.{k}"])},
+        **{group: _component(config[group]) for group in ("model", "data", "optim")},
+        "data_checksum": data_checksum(config["data"]["declares"]),
+        "sites": {
+            path: {"name": c.name, "maths": c.maths, "kind": c.kind, "keep_bias": c.keep_bias, "options": dict(c.options)}
+            | ({"file": hashlib.sha256(Path(c.file).read_bytes()).hexdigest()} if c.file else {})
+            for path, c in assign(config, extra).items()
+        },
+    }
+
+
+def run_id(config: compose.Config, extra: Path | None = None) -> str:
+    """First 12 hex digits of the SHA-256 of the canonical form."""
+    return hashlib.sha256(canonical(maths(config, extra)).encode()).hexdigest()[:12]
+
+
+def canonical(value: Any) -> str:
+    """One text per value: keys sorted, no spaces, floats as their shortest round-trip form."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def data_checksum(declares: Mapping[str, Any]) -> str:
+    """The declared checksum of a data set; loading refuses files that differ from it."""
+    return hashlib.sha256(canonical(declares.get("files") or declares["sha256"]).encode()).hexdigest()
+
+
+def _counts(spec: Mapping[str, Any]) -> bool:
+    return bool(spec.get("identity", True))
+
+
+def _component(node: Mapping[str, Any]) -> dict[str, Any]:
+    options = node["declares"].get("options") or {}
+    return {
+        "name": node["name"],
+        "maths": node["declares"]["maths"],
+        "options": {key: node[key] for key, spec in options.items() if _counts(spec)},
+    }

@@ -1,0 +1,158 @@
+"""From a command to the runs it asks for; all of them are checked before the first one starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.types import Override
+
+from normbench import schema
+from normbench.config import compose
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError, unknown
+from normbench.norms import sites
+
+FIDELITIES = ("paper", "reduced", "proxy", "smoke")
+LABELS = ("experiment", "arm", "fidelity", "control")
+EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "seeds", "controls", "fidelities"}
+ADHOC = "adhoc"
+
+
+def experiment(name: str, extra: Path | None = None) -> compose.Config:
+    """An experiment's arms, axes, conditions and fidelities, from `conf/experiment/NAME.yaml`."""
+    node = compose.choice("experiment", name, extra)
+    for key in node:
+        if key not in EXPERIMENT_KEYS:
+            raise unknown(f"experiment {name}: '{key}' is not a key.", key, sorted(EXPERIMENT_KEYS))
+    for fidelity in node["fidelities"]:
+        if fidelity not in FIDELITIES:
+            raise unknown(f"experiment {name}: '{fidelity}' is not a fidelity.", fidelity, FIDELITIES)
+    return {"axes": {}, "conditions": [], "controls": {}, "seeds": 5, "base": [], **node}
+
+
+def artifact_specs(
+    name: str,
+    fidelity: str = "paper",
+    seeds: int | None = None,
+    only: Sequence[str] = (),
+    controls: bool = False,
+    extra: Path | None = None,
+) -> list[RunSpec]:
+    """All runs of an experiment at one fidelity: seeds first, so that every arm gets its first seed early."""
+    node = experiment(name, extra)
+    if seeds is not None and seeds < 1:
+        raise NormbenchError(f"--seeds {seeds} must be at least 1.")
+    if fidelity not in node["fidelities"]:
+        raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
+    for arm in only:
+        if arm not in node["arms"]:
+            raise unknown(f"--only {arm}: {name} has no such arm.", arm, list(node["arms"]))
+    arms = [arm for arm in node["arms"] if not only or arm in only]
+    settings = ["", *(node["controls"] if controls else [])]
+    axes = [[f"{key}={value}" for value in values] for key, values in node["axes"].items()]
+    return [
+        experiment_spec(name, arm, fidelity, [*cell, f"seed={seed}"], control, extra)
+        for control in settings
+        for cell in product(*axes)
+        for seed in range(1, (seeds or node["seeds"]) + 1)
+        for arm in arms
+    ]
+
+
+def experiment_spec(
+    name: str, arm: str, fidelity: str, words: Sequence[str], control: str = "", extra: Path | None = None
+) -> RunSpec:
+    """One run of an experiment. Precedence, last wins: base, arm, fidelity, control, conditions, then `words`."""
+    node = experiment(name, extra)
+    for what, value, known in (
+        ("arm", arm, node["arms"]),
+        ("fidelity", fidelity, node["fidelities"]),
+        ("control", control, ["", *node["controls"]]),
+    ):
+        if value not in known:
+            raise unknown(f"{what}={value}: {name} has no such {what}.", value, [k for k in known if k])
+    before = [*node["base"], *node["arms"][arm], *node["fidelities"][fidelity]["set"]]
+    before += node["controls"][control] if control else []
+    parsed, own = compose.parse(before), compose.parse(words)
+    config = compose.compose([*parsed, *own], extra)
+    conditional = [w for c in node["conditions"] if _holds(c["when"], arm, config) for w in c["set"]]
+    if conditional:
+        config = compose.compose([*parsed, *compose.parse(conditional), *own], extra)
+    axes = {key: sites.lookup(config, key) for key in node["axes"]}
+    in_axes = all(value in node["axes"][key] for key, value in axes.items())
+    extra_words = [o for o in own if o.key_or_group not in ("seed", "launcher", *node["axes"]) and _matters(o, config)]
+    if extra_words or not in_axes:  # somebody's own question: never mixed with the experiment's runs
+        return checked(RunSpec(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=extra))
+    return checked(RunSpec(config, name, arm, fidelity, control, axes, extra))
+
+
+def _holds(when: Mapping[str, Any], arm: str, config: compose.Config) -> bool:
+    def fits(key: str, wanted: Any) -> bool:
+        value = arm if key == "arm" else sites.lookup(config, key)
+        return value in wanted if isinstance(wanted, list) else value == wanted
+
+    return all(fits(key, wanted) for key, wanted in when.items())
+
+
+def _matters(override: Override, config: compose.Config) -> bool:
+    """Whether a word changes what an experiment's run is; where and how it runs does not."""
+    key = override.key_or_group
+    if key.startswith("launcher."):
+        return False
+    spec = config["declares"]["options"].get(key, {})
+    return key == "train.epochs" or bool(spec.get("identity", True))
+
+
+def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None) -> list[RunSpec]:
+    """The runs that `normbench train` is asked for; duplicates collapse, since a run is its configuration."""
+    overrides = compose.parse(words)
+    if not multirun:
+        compose.refuse_sweeps(overrides)
+    specs = {}
+    for combination in compose.expand(overrides):
+        spec = _train_spec(combination, extra)
+        specs.setdefault((spec.id, spec.experiment), spec)
+    return list(specs.values())
+
+
+def _train_spec(overrides: list[Override], extra: Path | None) -> RunSpec:
+    labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in LABELS}
+    words = [o.input_line for o in overrides if o.key_or_group not in LABELS]
+    if "experiment" not in labels:
+        for label in labels:
+            raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")
+        config = compose.compose(compose.parse(words), extra)
+        return checked(RunSpec(config, ADHOC, _adhoc_arm(config, extra), ADHOC, config_dir=extra))
+    name = labels["experiment"]
+    arms = experiment(name, extra)["arms"]
+    if "arm" not in labels:
+        raise NormbenchError(f"experiment={name} needs an arm: arm={' | '.join(arms)} (several with -m and commas).")
+    return experiment_spec(
+        name, labels["arm"], labels.get("fidelity", "paper"), words, labels.get("control", ""), extra
+    )
+
+
+def _adhoc_arm(config: compose.Config, extra: Path | None) -> str:
+    names = {choice.name for choice in RunSpec(config, "", "", "", config_dir=extra).sites().values()}
+    return "-".join([config["model"]["name"], *(sorted(names) or ["none"])])
+
+
+def checked(spec: RunSpec) -> RunSpec:
+    """The same spec, after its sites have been resolved: an impossible combination is refused here."""
+    sites.train_size(spec.config)
+    spec.sites()
+    return spec
+
+
+def launch_options(words: Sequence[str], extra: Path | None = None) -> Iterator[tuple[str, Any]]:
+    """Launcher settings among override words: they concern the command, not the single run."""
+    for override in compose.parse(words):
+        key = override.key_or_group
+        if key == "launcher":
+            compose.choice_path("launcher", str(override.value()), extra)
+            yield "name", str(override.value())
+        elif key == "launcher.jobs":
+            yield "jobs", schema.check(key, override.value(), {"type": "int", "min": 0})

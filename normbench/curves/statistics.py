@@ -1,0 +1,179 @@
+"""Intervals, tests and power for effects over seeds; the seed is the unit (Student 1908, Welch 1947, Schuirmann 1987).
+
+Every function takes plain sequences of finite numbers and returns plain numbers in the same unit; scipy is imported late,
+because reading published results must start fast.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+POWER = 0.8
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its two-sided interval at `level`; `sd` is the spread of one effect. What n does not allow is None."""
+
+    mean: float | None
+    interval: Interval | None
+    level: float
+    sd: float | None
+    n: int
+    correlation: float | None = None
+
+
+def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
+    """mean ± t(n−1)·s/√n over seeds (Student 1908); n = 1 has no interval, n = 0 no mean, zero spread the point."""
+    n = len(values)
+    if n == 0:
+        return Estimate(None, None, level, None, 0)
+    mean, sd = _moments(values)
+    if sd is None:
+        return Estimate(mean, None, level, None, n)
+    return Estimate(mean, _around(mean, _t_quantile(n - 1, level) * sd / math.sqrt(n)), level, sd, n)
+
+
+def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
+    """Student t interval of mean(first − second), item i of both from the same seed, with the correlation of the pairs.
+
+    Raises ValueError when the lengths differ: then the seeds are not paired.
+    """
+    estimate = t_interval([a - b for a, b in zip(first, second, strict=True)], level)
+    return Estimate(
+        estimate.mean, estimate.interval, level, estimate.sd, estimate.n, correlation=_correlation(first, second)
+    )
+
+
+def welch(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
+    """mean(first) − mean(second) ± t(ν)·√(s₁²/n₁ + s₂²/n₂), ν after Welch–Satterthwaite (Welch 1947): unpaired seeds.
+
+    `n` is the smaller group, `sd` is None (two groups have no single spread); a group below 2 gives no interval.
+    """
+    n = min(len(first), len(second))
+    if n == 0:
+        return Estimate(None, None, level, None, 0)
+    (mean_1, sd_1), (mean_2, sd_2) = _moments(first), _moments(second)
+    mean = mean_1 - mean_2
+    if sd_1 is None or sd_2 is None:
+        return Estimate(mean, None, level, None, n)
+    part_1, part_2 = sd_1**2 / len(first), sd_2**2 / len(second)
+    if part_1 + part_2 == 0:
+        return Estimate(mean, (mean, mean), level, None, n)
+    freedom = (part_1 + part_2) ** 2 / (part_1**2 / (len(first) - 1) + part_2**2 / (len(second) - 1))
+    return Estimate(mean, _around(mean, _t_quantile(freedom, level) * math.sqrt(part_1 + part_2)), level, None, n)
+
+
+def prediction_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
+    """mean ± t(n−1)·s·√(1 + 1/n): holds one further run with probability `level` (Hahn, Meeker 1991); None below n = 2."""
+    if len(values) < 2:
+        return None
+    mean, sd = _moments(values)
+    assert sd is not None
+    return _around(mean, _t_quantile(len(values) - 1, level) * sd * math.sqrt(1 + 1 / len(values)))
+
+
+def tost_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
+    """The 1 − 2·(1 − level) t interval (90 % for tests at 5 %), which decides two one-sided tests; None below n = 2."""
+    return t_interval(values, 2 * level - 1).interval
+
+
+def equivalent(values: Sequence[float], margin: float, level: float = 0.95) -> bool | None:
+    """|effect| < margin by two one-sided tests at 1 − level: the 90 % interval inside ±margin (Schuirmann 1987).
+
+    None below n = 2, where neither test exists.
+    """
+    interval = tost_interval(values, level)
+    return None if interval is None else -margin < interval[0] and interval[1] < margin
+
+
+def detectable_effect(sd: float, n: int, level: float = 0.95, power: float = POWER) -> float | None:
+    """Smallest |effect| that a two-sided t test at `level` detects with probability `power`, in the unit of `sd`.
+
+    Solves P(|T| > t; n − 1, δ√n/s) = power for δ with the noncentral t (Cohen 1988); None below n = 2.
+    """
+    if n < 2:
+        return None
+    from scipy.optimize import brentq
+
+    # The noncentrality for 80 % lies a little above the quantile itself; 3·t + 3 brackets it down to one degree.
+    highest = 3 * _t_quantile(n - 1, level) + 3
+    noncentrality = brentq(lambda value: _detection(value, n, level) - power, 0.0, highest)
+    return float(sd * noncentrality / math.sqrt(n))
+
+
+def seeds_needed(
+    effect: float, sd: float, level: float = 0.95, power: float = POWER, limit: int = 1000
+) -> int | None:
+    """Smallest n at which an effect as large as the seen one is detected with probability `power`; None beyond `limit`."""
+    if sd == 0:
+        return None if effect == 0 else 2
+    ratio = abs(effect) / sd
+    counts = range(2, limit + 1)
+    found = bisect_left(counts, power, key=lambda n: _detection(ratio * math.sqrt(n), n, level))
+    return counts[found] if found < len(counts) else None
+
+
+def sign_test(above: int, below: int) -> float:
+    """Two-sided p of the exact sign test, min(1, 2·P(X ≤ min)), X ~ Binomial(above + below, 1/2); ties left out before."""
+    n = above + below
+    tail = sum(math.comb(n, k) for k in range(min(above, below) + 1))
+    return min(1.0, 2 * tail / 2**n)
+
+
+def level_after_looks(looks: int) -> float:
+    """1 − 0.05/looks: seeds added after a look spend the 5 % again, shared equally (Bonferroni)."""
+    return 1 - 0.05 / looks
+
+
+def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Kendall's τ-b between two rankings of the same items (Kendall 1938); None when either is constant."""
+    from scipy.stats import kendalltau
+
+    tau = float(kendalltau(first, second).statistic)
+    return None if math.isnan(tau) else tau
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float | None]:
+    n = len(values)
+    # A mean of equal numbers can miss them by a rounding error, which would look like spread.
+    mean = values[0] if min(values) == max(values) else math.fsum(values) / n
+    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1)) if n > 1 else None
+
+
+def _around(mean: float, half: float) -> Interval:
+    return mean - half, mean + half
+
+
+@lru_cache(maxsize=1024)
+def _t_quantile(freedom: float, level: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + level) / 2))
+
+
+def _detection(noncentrality: float, n: int, level: float) -> float:
+    """P(|T| > t) of the two-sided one-sample t test, as T² ~ noncentral F(1, n − 1): both tails in one stable call."""
+    quantile = _t_quantile(n - 1, level)
+    # Far above the quantile detection is certain, and the noncentral distribution loses its digits there.
+    if noncentrality > 3 * quantile + 30:
+        return 1.0
+    from scipy.special import ncfdtr
+
+    return float(1 - ncfdtr(1, n - 1, noncentrality**2, quantile**2))
+
+
+def _correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Pearson's r of the pairs; None below three pairs, where it is always ±1, or when one side does not vary."""
+    if len(first) < 3:
+        return None
+    (mean_1, sd_1), (mean_2, sd_2) = _moments(first), _moments(second)
+    if not sd_1 or not sd_2:
+        return None
+    covariance = math.fsum((a - mean_1) * (b - mean_2) for a, b in zip(first, second, strict=True))
+    return max(-1.0, min(1.0, covariance / (sd_1 * sd_2 * (len(first) - 1))))

@@ -1,0 +1,77 @@
+"""Data sets: `load` gives a whole set as tensors, by the module of that name. Importing this needs no torch."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from normbench.data import files
+from normbench.errors import NormbenchError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part of a set: inputs (N, features) float32, targets (N,) int64, row by row in the set's own order."""
+
+    inputs: Tensor
+    targets: Tensor
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A whole set in memory; `splits` has train, valid and test; `notes` are lines that a user should see."""
+
+    name: str
+    splits: dict[str, Split]
+    classes: int
+    features: int
+    notes: tuple[str, ...] = ()
+
+
+def root() -> Path:
+    """The folder of the data sets: NORMBENCH_DATA, else ./data."""
+    return Path(os.environ.get("NORMBENCH_DATA") or "data")
+
+
+def load(config: Mapping[str, Any], root: Path | None = None) -> Dataset:
+    """The set that `config` names, the composed `data` node with its `declares`; NormbenchError if it cannot be had."""
+    return module(config).load(config, folder(root))
+
+
+def check(config: Mapping[str, Any], root: Path | None = None) -> None:
+    """Raise NormbenchError for the set's first missing or damaged file; without torch, so that planning can ask."""
+    # Not through `problems`: the first line is enough, and a slow disk need not be read to the end.
+    for name in files.declared(config):
+        if line := files.problem(config, folder(root), name):
+            raise NormbenchError(line)
+
+
+def problems(config: Mapping[str, Any], root: Path | None = None) -> list[str]:
+    """One line per missing or damaged file of the set; empty for a set that needs no files."""
+    lines = (files.problem(config, folder(root), name) for name in files.declared(config))
+    return [line for line in lines if line]
+
+
+def module(config: Mapping[str, Any]) -> ModuleType:
+    """The module of this package that reads the set; NormbenchError for a name that is not a data set's."""
+    name = str(config["name"])
+    path = f"{__name__}.{name}"
+    if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path):
+        found = importlib.import_module(path)
+        if hasattr(found, "load"):
+            return found
+    raise NormbenchError(f"data={name} is not a data set. (normbench list data)")
+
+
+def folder(given: Path | None) -> Path:
+    """The given data folder, else `root()`."""
+    return root() if given is None else Path(given)

@@ -1,0 +1,42 @@
+"""scikit-learn's 8 x 8 digits, 1797 images with grey values 0 to 16: embedded, so they need no files and no network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from normbench.data import Dataset, Split
+from normbench.errors import NormbenchError
+
+
+def load(config: Mapping[str, Any], root: Path) -> Dataset:
+    """The digits; inputs are grey values / 16. NormbenchError when scikit-learn's copy differs from the declared one.
+
+    The first `valid` images are the validation part, the last `test` the test part, the rest the training part.
+    `root` is not used: there are no files.
+    """
+    facts = config["declares"]
+    images, labels = load_digits(return_X_y=True)
+    # A fixed byte order and type, so that the sum is the same on every machine.
+    found = hashlib.sha256(images.astype("<f8").tobytes() + labels.astype("<i8").tobytes()).hexdigest()
+    if found != facts["sha256"]:
+        raise NormbenchError(
+            f"scikit-learn's digits are not the declared ones (sha256 {found[:8]}… instead of {facts['sha256'][:8]}…). "
+            f"Reinstall scikit-learn."
+        )
+    inputs = torch.from_numpy((images / 16).astype(np.float32))
+    targets = torch.from_numpy(labels.astype(np.int64))
+    valid, test, rows = int(config["valid"]), int(config["test"]), len(targets)
+    if valid < 1 or test < 1 or valid + test >= rows:
+        raise NormbenchError(
+            f"data.valid={valid} and data.test={test} are out of range: of {rows} images, some must stay to train on."
+        )
+    bounds = {"train": slice(valid, rows - test), "valid": slice(0, valid), "test": slice(rows - test, rows)}
+    splits = {part: Split(inputs[rows], targets[rows]) for part, rows in bounds.items()}
+    return Dataset(str(config["name"]), splits, int(facts["classes"]), int(facts["features"]))

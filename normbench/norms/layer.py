@@ -1,0 +1,62 @@
+"""Layer normalization (Ba, Kiros, Hinton 2016)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from normbench.norms.base import Normalizer, gain_and_bias, normalizer
+from normbench.norms.sites import Site
+
+
+@normalizer("layer")
+class LayerNorm(Normalizer):
+    """y = g * (x - mu) / sqrt(var + eps) + b, moments over the summed inputs of one sample (LN 2016, eq. 3).
+
+    Args:
+        normalized_axes: `last`: the feature axis, per position; `all`: feature and space axes of a sample together,
+            with a gain and a shift per element (as `nn.LayerNorm([C, H, W])`).
+        eps, eps_mode: `in` the root (authors' Theano code), or `out`: std + eps (authors' Torch 7 code).
+        affine, bias, gain_init: gain g and shift b; `bias=False` leaves the gain alone.
+
+    Shapes: x in the site's layout; the same in training and evaluation. The variance is biased.
+    Not the same as: eq. 3 of the paper for tiny variances (it has no eps); `nn.GroupNorm(1, C)`, whose gain is per
+    channel.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        normalized_axes: str = "last",
+        eps: float = 1e-5,
+        eps_mode: str = "in",
+        affine: bool = True,
+        bias: bool = True,
+        gain_init: float = 1.0,
+    ) -> None:
+        super().__init__(site)
+        self.eps, self.eps_mode = eps, eps_mode
+        whole = normalized_axes == "all"
+        axes = [i for i, axis in enumerate(site.axes) if axis == "feature" or (whole and axis == "space")]
+        sizes = {site.feature_axis: site.features} | dict(
+            zip((i for i, axis in enumerate(site.axes) if axis == "space"), site.space, strict=False)
+        )
+        self.shape = [sizes[i] for i in axes]
+        # F.layer_norm wants the normalized axes last
+        self.axes = [i - len(site.axes) for i in axes]
+        self.gain, self.bias = gain_and_bias(self.shape, affine, bias, gain_init)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        last = list(range(-len(self.axes), 0))
+        moved = self.axes != last
+        if moved:
+            x = x.movedim(self.axes, last)
+        if self.eps_mode == "in":
+            y = F.layer_norm(x, self.shape, self.gain, self.bias, self.eps)
+        else:
+            centred = x - x.mean(last, keepdim=True)
+            y = centred / (centred.square().mean(last, keepdim=True).sqrt() + self.eps)
+            y = y if self.gain is None else y * self.gain
+            y = y if self.bias is None else y + self.bias
+        return y.movedim(last, self.axes) if moved else y

@@ -1,0 +1,217 @@
+"""Norm sites: the places where a model can be normalized, and which normalizer goes where. Readable without torch.
+
+A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or `lstm.question.cell`, and
+
+- `kinds`: what can be normalized there: `pre_activation` (summed inputs, before the non-linearity), `post_activation`,
+  `state` (a recurrent term inside the time loop), `weight`, `block` (linear map and non-linearity together);
+- `axes`: the axes of the tensor in order, of `batch`, `time`, `feature`, `space` (repeated for height and width);
+- `features`: the size of the feature axis; `space`: the sizes of the space axes;
+- `bias`: whether the preceding linear map drops its bias once the site is normalized (`drop` or `keep`);
+- `mask`: whether the model passes a mask of valid positions.
+
+A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and which it `needs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from normbench import schema
+from normbench.errors import NormbenchError, unknown
+
+KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
+AXES = ("batch", "time", "feature", "space")
+COMMON_KEYS = {"name", "sites", "preceding_bias", "declares"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place that can be normalized; `axes` in the order of the tensor, e.g. ("batch", "feature")."""
+
+    path: str
+    kinds: tuple[str, ...]
+    axes: tuple[str, ...]
+    features: int
+    space: tuple[int, ...] = ()
+    bias: str = "drop"
+    mask: bool = False
+
+    @property
+    def feature_axis(self) -> int:
+        """Index of the feature axis in the tensor."""
+        return self.axes.index("feature")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The normalizer chosen for one site, with every option; `keep_bias`: the preceding linear map keeps its bias."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+    keep_bias: bool
+    mode_dependent: bool
+    maths: int
+    file: str = ""
+
+
+def lookup(config: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path of a configuration, e.g. `model.hidden_sizes`."""
+    node: Any = config
+    for key in path.split("."):
+        node = node[key]
+    return node
+
+
+def declared(config: Mapping[str, Any]) -> dict[str, Site]:
+    """All sites of the configured model, in the model's order. `each: model.sizes` makes one site per list entry."""
+    sites: dict[str, Site] = {}
+    for name, spec in config["model"]["declares"]["sites"].items():
+        if "each" in spec:
+            sizes = {f"{name}.{i}": size for i, size in enumerate(lookup(config, spec["each"]))}
+        else:
+            sizes = {name: lookup(config, spec["features"])}
+        for path, size in sizes.items():
+            site = Site(
+                path=path,
+                kinds=tuple(spec["kinds"]),
+                axes=tuple(spec["axes"]),
+                features=size,
+                space=tuple(lookup(config, spec["space"])) if "space" in spec else (),
+                bias=spec.get("bias", "drop"),
+                mask=bool(spec.get("mask", False)),
+            )
+            if not set(site.kinds) <= set(KINDS) or not set(site.axes) <= set(AXES) or "feature" not in site.axes:
+                raise NormbenchError(f"model {config['model']['name']} declares site '{path}' wrongly: {spec}")
+            sites[path] = site
+    return sites
+
+
+def matches(pattern: str, path: str) -> bool:
+    """A prefix selects all below it; `*` stands for one part: `lstm`, `lstm.*.cell`, `hidden.0`."""
+    parts, names = pattern.split("."), path.split(".")
+    return len(parts) <= len(names) and all(fnmatchcase(n, p) for p, n in zip(parts, names, strict=False))
+
+
+def _specificity(pattern: str) -> tuple[int, int]:
+    parts = pattern.split(".")
+    return len(parts), sum("*" not in part and "?" not in part and "[" not in part for part in parts)
+
+
+def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, Any]]) -> dict[str, Choice]:
+    """Which normalizer stands at which site; sites left as they are do not appear.
+
+    `norm.sites` is null (the model's default sites), a list of patterns (all get `norm`), or a map from pattern to a
+    normalizer's name or `{name, option: value}`. The most specific pattern wins. `norm_node(name)` gives a
+    normalizer's YAML. Errors: a pattern without a site, two patterns equally specific, an option that does not
+    exist, a normalizer that cannot serve the site.
+    """
+    model, sites = config["model"]["name"], declared(config)
+    chosen: dict[str, tuple[str, Any]] = {}
+    for pattern, entry in _patterns(config).items():
+        hits = [path for path in sites if matches(pattern, path)]
+        if not hits:
+            prefixes = {path.rsplit(".", i)[0] for path in sites for i in range(path.count(".") + 1)}
+            raise unknown(f"norm.sites: {model} has no site '{pattern}'.", pattern, sorted(prefixes))
+        for path in hits:
+            if path in chosen:
+                other = chosen[path][0]
+                if _specificity(other) == _specificity(pattern):
+                    raise NormbenchError(f"norm.sites: '{other}' and '{pattern}' both claim site '{path}' of {model}.")
+                if _specificity(other) > _specificity(pattern):
+                    continue
+            chosen[path] = (pattern, entry)
+    result = {}
+    for path, site in sites.items():
+        if path in chosen:
+            choice = _resolve(site, chosen[path][1], config, norm_node)
+            if choice.name != "none":
+                result[path] = choice
+    return result
+
+
+def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:
+    value = config["norm"]["sites"]
+    if value is None:
+        value = config["model"]["declares"]["default_sites"]
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return {pattern: {} for pattern in value}
+    if isinstance(value, Mapping):
+        return {str(k): {"name": v} if isinstance(v, str) else v or {} for k, v in value.items()}
+    raise NormbenchError(f"norm.sites={value} must be a list of sites or a map from site to normalizer.")
+
+
+def _resolve(
+    site: Site, entry: Any, config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, Any]]
+) -> Choice:
+    if not isinstance(entry, Mapping):
+        raise NormbenchError(f"norm.sites: site '{site.path}' needs a normalizer's name or a map of options, not {entry}.")
+    base = config["norm"]
+    name = entry.get("name", base["name"])
+    node = base if name == base["name"] else norm_node(name)
+    declares = node["declares"]
+    options = {key: value for key, value in {**node, **entry}.items() if key not in COMMON_KEYS}
+    options = schema.check_options(f"norm.sites.{site.path}", options, declares.get("options") or {}, set())
+    refusal = _refusal(site, declares)
+    if refusal and name != "none":
+        able = [p for p, s in declared(config).items() if not _refusal(s, declares)]
+        raise NormbenchError(
+            f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {refusal}. "
+            f"(sites that it can serve here: {', '.join(able) or 'none'})"
+        )
+    single = declares.get("single_batch")
+    if single and not options[single]:
+        _refuse_single_batch(name, site, config, single)
+    policy = entry.get("preceding_bias", base["preceding_bias"])
+    if policy not in ("site", "keep", "drop"):
+        raise unknown(f"preceding_bias={policy} is not possible.", str(policy), ["site", "keep", "drop"])
+    # A bias is redundant only beside a normalizer that takes the mean away and brings a shift of its own.
+    drops = site.bias == "drop" and bool(declares.get("recentres"))
+    keep = {"site": not drops, "keep": True, "drop": False}[policy]
+    return Choice(
+        name=name,
+        kind=next((k for k in declares["kinds"] if k in site.kinds), ""),
+        options=options,
+        keep_bias=keep,
+        mode_dependent=bool(declares.get("mode_dependent")),
+        maths=declares["maths"],
+        file=declares.get("file", ""),
+    )
+
+
+def _refusal(site: Site, declares: Mapping[str, Any]) -> str:
+    if not set(declares["kinds"]) & set(site.kinds):
+        return f"it serves {' and '.join(declares['kinds'])}, the site is {' or '.join(site.kinds)}"
+    missing = [axis for axis in declares.get("needs") or [] if axis not in site.axes]
+    if missing:
+        return f"it needs {' and '.join(missing)} axes"
+    extra = [axis for axis in dict.fromkeys(site.axes) if axis not in declares["axes"]]
+    if extra:
+        return f"it has no rule for {' and '.join(extra)} axes"
+    return ""
+
+
+def _refuse_single_batch(name: str, site: Site, config: Mapping[str, Any], option: str) -> None:
+    if set(site.axes) != {"batch", "feature"}:
+        return  # space or time gives more than one value per feature
+    batch, examples = config["train"]["batch_size"], train_size(config)
+    if batch == 1 or examples % batch == 1:
+        which = "batches" if batch == 1 else f"the last batch ({examples} examples in batches of {batch})"
+        raise NormbenchError(
+            f"{name} at site '{site.path}' has one value per feature in {which}. "
+            f"Choose another train.batch_size, or norm.{option}=true."
+        )
+
+
+def train_size(config: Mapping[str, Any]) -> int:
+    """How many training examples the configured data set leaves, computed without reading it."""
+    rule = config["data"]["declares"]["train_size"]
+    size = int(rule["of"]) - sum(config["data"][key] for key in rule["less"])
+    if size < 1:
+        raise NormbenchError(f"data={config['data']['name']} leaves no training examples: {rule['of']} in all.")
+    return size

@@ -1,0 +1,1 @@
+"""The papers' artifacts: claims and reference values as data, verdicts from runs. No torch."""

@@ -1,0 +1,332 @@
+"""An artifact's claims as data: one YAML per artifact, checked key by key when it is loaded.
+
+Kinds of claims: `direction` (the sign of an effect), `size` (against the paper's number), `equivalence` (within a margin),
+`order` (ranks of several cells), `exact` (computed numbers, no seeds).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from normbench.errors import NormbenchError, unknown
+
+FIDELITIES = ("paper", "reduced", "proxy", "smoke")
+LOSSES = ("nll", "loss")  # interpolated on their logarithm
+Cell = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One number per run: `time_to_level` in epochs, `final` in the metric's unit, `value` as a probe computed it."""
+
+    kind: str
+    split: str = ""
+    mode: str = ""
+    metric: str = ""
+    variant: str | None = None
+    level: float | None = None
+    better: str = "lower"
+    key: str = ""
+
+    def __str__(self) -> str:
+        if self.kind == "value":
+            return self.key
+        metric = "NLL" if self.metric == "nll" else self.metric
+        mode = {"eval": "evaluation mode", "train": "training mode", "running": "running mean"}[self.mode]
+        where = f"{mode}, {self.variant}" if self.variant else mode
+        if self.kind == "final":
+            return f"final {self.split} {metric} ({where})"
+        return f"epochs to {self.split} {metric} {self.level:g} ({where})"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One comparison: Σ weight · g(endpoint) over the cells of `contrast`, g by `scale`, in `unit`."""
+
+    id: str
+    kind: str
+    endpoint: Endpoint
+    contrast: tuple[tuple[float, Cell], ...]
+    scale: str
+    unit: str
+    expect: str | None = None
+    paper: float | None = None
+    within: float | None = None
+    value: float | None = None
+    at_most: float | None = None
+    at_least: float | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper with the parts that decide it and those that are only reported.
+
+    `open` are choices that the paper leaves open: then `contradicted` needs every setting of `controls` too.
+    """
+
+    id: str
+    kind: str
+    statement: str
+    quote: str
+    locator: str
+    parts: tuple[Part, ...]
+    reported: tuple[Part, ...]
+    open: tuple[str, ...]
+    controls: tuple[str, ...]
+    not_decidable: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A figure or table of a paper; `seeds` is the n fixed in advance, `claims_sha256` the fingerprint of its claims."""
+
+    id: str
+    title: str
+    locator: str
+    experiment: str
+    seeds: int
+    deviations: Mapping[str, Sequence[str]]
+    reference: Mapping[str, Any]
+    amendments: tuple[Mapping[str, str], ...]
+    claims: tuple[Claim, ...]
+    claims_sha256: str
+
+
+def load(path: Path) -> Artifact:
+    """Read and check one artifact. Raises NormbenchError with one line that names the file, the claim and the key."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise NormbenchError(f"{path}: cannot be read as YAML: {error}") from None
+    where = str(path)
+    _keys(
+        data,
+        ("id", "title", "locator", "experiment", "seeds", "deviations", "claims"),
+        ("reference", "amendments"),
+        where,
+    )
+    claims = tuple(_claim(claim, where) for claim in _list(data, "claims", where))
+    _refuse_twins(claims, where)
+    seeds = data["seeds"]
+    if type(seeds) is not int or seeds < 1:
+        raise NormbenchError(f"{where}: seeds must be a whole number from 1, not {seeds!r}.")
+    return Artifact(
+        *(_text(data, key, where) for key in ("id", "title", "locator", "experiment")),
+        seeds=seeds,
+        deviations=_deviations(data["deviations"], where),
+        reference=data.get("reference") or {},
+        amendments=_amendments(data, where),
+        claims=claims,
+        claims_sha256=hash_claims(data["claims"]),
+    )
+
+
+def hash_claims(claims: Sequence[Any]) -> str:
+    """SHA-256 of the claims list as canonical JSON (keys sorted, no spaces): comments and layout do not count."""
+    text = json.dumps(claims, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cell_text(cell: Cell) -> str:
+    """'arm ln at train.batch_size 4' for `{"arm": "ln", "train.batch_size": 4}`."""
+    arm = [f"arm {cell['arm']}"] if "arm" in cell else []
+    axes = ", ".join(f"{key} {value}" for key, value in cell.items() if key != "arm")
+    return " at ".join([*arm, axes] if axes else arm) or "any run"
+
+
+def _claim(data: Any, file: str) -> Claim:
+    name = data.get("id", "?") if isinstance(data, Mapping) else "?"
+    where = f"{file}: claim {name}"
+    required = ("id", "kind", "statement", "quote", "locator", "parts")
+    _keys(data, required, ("reported", "open", "controls", "not_decidable"), where)
+    kind = _choice(data, "kind", tuple(_PART_KEYS), where)
+    not_decidable = _text(data, "not_decidable", where) if "not_decidable" in data else ""
+    open_choices, controls = _texts(data, "open", where), _texts(data, "controls", where)
+    if open_choices and (kind == "exact" or not controls):
+        reason = "an exact claim has none" if kind == "exact" else "without controls it can never be contradicted"
+        raise NormbenchError(f"{where}: key 'open' names choices that the paper leaves open, but {reason}.")
+    parts = [part for entry in _list(data, "parts", where) for part in _parts(entry, kind, where)]
+    if not parts and not not_decidable:
+        raise NormbenchError(f"{where}: key 'parts' is empty: nothing would decide the claim.")
+    reported = [part for entry in _list(data, "reported", where) for part in _parts(entry, _kind_of(entry), where)]
+    _refuse_twins([*parts, *reported], where)
+    return Claim(
+        id=_text(data, "id", where),
+        kind=kind,
+        **{key: _text(data, key, where) for key in ("statement", "quote", "locator")},
+        parts=tuple(parts),
+        reported=tuple(reported),
+        open=open_choices,
+        controls=controls,
+        not_decidable=not_decidable,
+    )
+
+
+# What a part of each kind must and may hold.
+_COMPARED = ("id", "endpoint", "contrast", "scale", "unit")
+_PART_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "direction": ((*_COMPARED, "expect"), ()),
+    "size": ((*_COMPARED, "paper"), ("expect",)),
+    "equivalence": ((*_COMPARED, "within"), ()),
+    "order": (("id", "endpoint", "order", "scale", "unit"), ()),
+    "exact": (("id", "endpoint", "unit"), ("cell", "value", "at_most", "at_least")),
+}
+_BOUNDS = ("value", "at_most", "at_least")
+_ENDPOINT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant",)),
+    "final": (("kind", "split", "mode", "metric"), ("variant", "better")),
+    "value": (("kind", "key"), ()),
+}
+
+
+def _kind_of(data: Any) -> str:
+    """A reported part may be of another kind than its claim; the key that only one kind has tells."""
+    marks = {"paper": "size", "within": "equivalence", "order": "order", **dict.fromkeys(_BOUNDS, "exact")}
+    keys = data if isinstance(data, Mapping) else {}
+    return next((kind for key, kind in marks.items() if key in keys), "direction")
+
+
+def _parts(data: Any, kind: str, claim: str) -> list[Part]:
+    """The comparison of one entry; an order of k cells, smallest first, is its k − 1 consecutive pairs."""
+    name = data.get("id", "?") if isinstance(data, Mapping) else "?"
+    where = f"{claim}: part '{name}'"
+    required, optional = _PART_KEYS[kind]
+    _keys(data, required, optional, where, hint=f" in a part of kind {kind}")
+    endpoint = _endpoint(data["endpoint"], where)
+    if (endpoint.kind == "value") != (kind == "exact"):
+        raise NormbenchError(f"{where}: endpoint kind {endpoint.kind} does not go with a part of kind {kind}.")
+    numbers = {key: _number(data, key, where) for key in ("paper", "within", *_BOUNDS) if key in data}
+    common: dict[str, Any] = {"id": _text(data, "id", where), "endpoint": endpoint, "unit": _text(data, "unit", where)}
+    if kind == "exact":
+        if not numbers:
+            raise NormbenchError(f"{where}: one of the keys value, at_most, at_least is missing.")
+        cell = _cell(data.get("cell", {}), where)
+        return [Part(kind=kind, contrast=((1.0, cell),), scale="linear", **common, **numbers)]
+    common["scale"] = _choice(data, "scale", ("log", "percent", "linear"), where)
+    if kind == "order":
+        cells = [_cell(cell, where) for cell in _list(data, "order", where)]
+        if len(cells) < 2:
+            raise NormbenchError(f"{where}: key 'order' needs two cells or more, smallest first.")
+        common.pop("id")
+        return [
+            Part(f"{data['id']}: {cell_text(low)} below {cell_text(high)}", "direction",
+                 contrast=((1.0, low), (-1.0, high)), expect="negative", **common)
+            for low, high in zip(cells, cells[1:], strict=False)
+        ]  # fmt: skip
+    if numbers.get("within", 1.0) <= 0:
+        raise NormbenchError(f"{where}: within must be a margin above 0, not {data['within']!r}.")
+    expect = _choice(data, "expect", ("negative", "positive"), where) if "expect" in data else None
+    return [Part(kind=kind, contrast=_contrast(data, where), expect=expect, **common, **numbers)]
+
+
+def _endpoint(data: Any, part: str) -> Endpoint:
+    where = f"{part}: endpoint"
+    if not isinstance(data, Mapping) or "kind" not in data:
+        raise NormbenchError(f"{where}: key 'kind' is missing.")
+    kind = _choice(data, "kind", tuple(_ENDPOINT_KEYS), where)
+    _keys(data, *_ENDPOINT_KEYS[kind], where, hint=f" of kind {kind}")
+    if kind == "value":
+        return Endpoint(kind, key=_text(data, "key", where))
+    return Endpoint(
+        kind,
+        split=_text(data, "split", where),
+        mode=_choice(data, "mode", ("eval", "train", "running"), where),
+        metric=_text(data, "metric", where),
+        variant=_text(data, "variant", where) if "variant" in data else None,
+        level=_number(data, "level", where) if "level" in data else None,
+        better=_choice(data, "better", ("lower", "higher"), where) if "better" in data else "lower",
+    )
+
+
+def _contrast(data: Mapping[str, Any], where: str) -> tuple[tuple[float, Cell], ...]:
+    terms = []
+    for term in _list(data, "contrast", where):
+        if not (isinstance(term, list) and len(term) == 2 and _is_number(term[0]) and term[0] != 0):
+            raise NormbenchError(f"{where}: contrast takes pairs [weight, cell], not {term!r}.")
+        terms.append((float(term[0]), _cell(term[1], where)))
+    if not terms:
+        raise NormbenchError(f"{where}: key 'contrast' is empty.")
+    return tuple(terms)
+
+
+def _cell(data: Any, where: str) -> Cell:
+    if not isinstance(data, Mapping) or not all(isinstance(key, str) for key in data):
+        raise NormbenchError(f"{where}: a cell looks like {{arm: ln, train.batch_size: 4}}, not {data!r}.")
+    for key, value in data.items():
+        # YAML reads a bare off, no or 2016-07-21 as something else than the name that was meant.
+        if not isinstance(value, str) and (key == "arm" or not isinstance(value, bool | int | float)):
+            raise NormbenchError(f"{where}: cell key '{key}' has the value {value!r}; quote names that YAML changes.")
+    return data
+
+
+def _deviations(data: Any, where: str) -> dict[str, tuple[str, ...]]:
+    _keys(data, (), FIDELITIES, f"{where}: deviations")
+    return {fidelity: _texts(data, fidelity, f"{where}: deviations") for fidelity in data}
+
+
+def _amendments(data: Mapping[str, Any], file: str) -> tuple[Mapping[str, str], ...]:
+    keys, entries = ("claim", "change", "reason"), []
+    for entry in _list(data, "amendments", file):
+        _keys(entry, keys, (), f"{file}: amendments")
+        entries.append({key: _text(entry, key, f"{file}: amendments") for key in keys})
+    return tuple(entries)
+
+
+def _keys(data: Any, required: Sequence[str], optional: Sequence[str], where: str, hint: str = "") -> None:
+    if not isinstance(data, Mapping):
+        raise NormbenchError(f"{where}: a mapping of keys belongs here, not {data!r}.")
+    for key in data:
+        if key not in (*required, *optional):
+            raise unknown(f"{where}: '{key}' is not a key{hint}.", str(key), [*required, *optional])
+    for key in required:
+        if key not in data:
+            raise NormbenchError(f"{where}: key '{key}' is missing{hint}.")
+
+
+def _typed(check: Callable[[Any], bool], what: str) -> Callable[[Mapping[str, Any], str, str], Any]:
+    def read(data: Mapping[str, Any], key: str, where: str) -> Any:
+        if not check(data[key]):
+            raise NormbenchError(f"{where}: {key} must be {what}, not {data[key]!r}.")
+        return data[key]
+
+    return read
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+
+
+_text = _typed(lambda value: isinstance(value, str) and bool(value.strip()), "a text")
+_number = _typed(_is_number, "a number (YAML wants 1.0e-2, not 1e-2)")
+
+
+def _choice(data: Mapping[str, Any], key: str, choices: Sequence[str], where: str) -> str:
+    if data[key] not in choices:
+        raise unknown(f"{where}: {key} {data[key]!r} does not exist.", str(data[key]), choices)
+    return str(data[key])
+
+
+def _list(data: Mapping[str, Any], key: str, where: str) -> list[Any]:
+    entries = data.get(key, [])
+    if not isinstance(entries, list):
+        raise NormbenchError(f"{where}: {key} must be a list, not {entries!r}.")
+    return entries
+
+
+def _texts(data: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    entries = _list(data, key, where)
+    return tuple(_text({key: entry}, key, where) for entry in entries)
+
+
+def _refuse_twins(entries: Sequence[Claim | Part], where: str) -> None:
+    ids = [entry.id for entry in entries]
+    for name in ids:
+        if ids.count(name) > 1:
+            raise NormbenchError(f"{where}: id '{name}' is used twice.")

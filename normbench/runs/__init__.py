@@ -1,0 +1,1 @@
+"""Run directories and packs: locks, logs, status. Nothing here imports torch."""

@@ -1,0 +1,62 @@
+"""Files that are whole or absent: write aside, flush to disk, rename; and JSON with one text per value."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from normbench.errors import NormbenchError
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace `path` by `content`, or leave it as it was: temporary file, fsync, rename, fsync of the folder."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(aside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        sync_folder(path.parent)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in `folder` survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_whole(path, (json.dumps(value, indent=1, sort_keys=True) + "\n").encode())
+
+
+def line(record: Mapping[str, Any]) -> bytes:
+    """One line of a curve: keys sorted, shortest round-trip floats, non-finite numbers as "NaN", "Infinity"."""
+    plain = {key: _finite(value) for key, value in record.items()}
+    return (json.dumps(plain, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder, or say in one line why it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NormbenchError(
+            f"{path} cannot be made: {error.strerror}. Choose a writable place with --results or NORMBENCH_RESULTS."
+        ) from None

@@ -1,0 +1,279 @@
+"""The raw store: one directory per run, found by id, readable while it is being written.
+
+    runs/<experiment>/<arm>.s<seed>.<id>/
+      config.yaml environment.json curve.jsonl timing.jsonl status.json output.log checkpoint/ weights/ lock
+
+A damaged directory is listed with its reason and hides no other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from normbench.config.compose import stored_form
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.runs import files
+from normbench.runs.record import RunRecord
+
+SCHEMA = 1
+NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>\d+)\.(?P<id>[0-9a-f]{12})")
+STATES = ("running", "done", "diverged", "failed", "interrupted")
+FINISHED = ("done", "diverged")
+
+
+class Damaged(Exception):
+    """A run directory that cannot be read; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A run directory as found: its name's parts and its status file, or the reason why there is none."""
+
+    path: Path
+    experiment: str
+    arm: str
+    seed: int
+    id: str
+    status: Mapping[str, Any]
+    reason: str = ""
+
+    @property
+    def state(self) -> str:
+        """`damaged`, or the status; `interrupted` for one that says running while nobody holds its lock."""
+        if self.reason:
+            return "damaged"
+        state = str(self.status["status"])
+        return "interrupted" if state == "running" and not is_locked(self.path) else state
+
+
+class RunDirectory:
+    """One run's directory while this process writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def curve(self) -> Path:
+        return self.path / "curve.jsonl"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the run's lock; it goes with the process, however that ends. Busy elsewhere: NormbenchError, code 5."""
+        files.make_folder(self.path)
+        try:
+            handle = open(self.path / "lock", "a+")  # noqa: SIM115  held for as long as the run is written
+        except OSError as error:
+            raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            holder = handle.read().strip() or "another process"
+            handle.close()
+            raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5) from None
+        try:
+            handle.truncate(0)
+            handle.write(f"process {os.getpid()} on this machine since {time.strftime('%H:%M')}")
+            handle.flush()
+            yield
+        finally:
+            handle.close()
+
+    def write_config(self, spec: RunSpec) -> None:
+        """config.yaml: the labels, and the configuration from which `rerun` composes the run anew."""
+        content = {"id": spec.id, **spec.labels(), "config": stored_form(spec.config)}
+        files.write_whole(self.path / "config.yaml", yaml.safe_dump(content, sort_keys=False).encode())
+
+    def write_status(self, status: str, **fields: Any) -> None:
+        files.write_json(self.path / "status.json", {"schema": SCHEMA, "status": status, **fields})
+
+    def set_aside_finished(self) -> None:
+        """Before a longer run starts anew: the finished shorter one stays readable until that is done."""
+        for name in ("curve.jsonl", "status.json"):
+            os.replace(self.path / name, self.path / f"shorter.{name}")
+        files.sync_folder(self.path)
+
+    def drop_aside(self) -> None:
+        for name in ("status.json", "curve.jsonl"):
+            (self.path / f"shorter.{name}").unlink(missing_ok=True)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a live process writes this run."""
+    try:
+        with open(path / "lock") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def directory(root: Path, spec: RunSpec) -> RunDirectory:
+    """Where a run is, or will be, written: an existing directory with its id anywhere below `root`, else a new one."""
+    run_id = spec.id
+    for found in root.glob(f"**/*.s{spec.seed}.{run_id}"):
+        if found.is_dir():
+            return RunDirectory(found)
+    return RunDirectory(root / spec.experiment / f"{spec.arm}.s{spec.seed}.{run_id}")
+
+
+def scan(root: Path) -> list[Stored]:
+    """Every run directory below `root`, damaged ones included, sorted by path. Reads only the status files."""
+    return sorted(_walk(root, root), key=lambda s: str(s.path)) if root.is_dir() else []
+
+
+def _walk(folder: Path, root: Path) -> Iterator[Stored]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        yield Stored(folder, "", folder.name, 0, "", {}, f"cannot be read: {error.strerror}")
+        return
+    for entry in entries:
+        match = NAME.fullmatch(entry.name)
+        path = Path(entry.path)
+        if match:
+            yield _stored(path, root, match)
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _walk(path, root)
+
+
+def _stored(path: Path, root: Path, match: re.Match[str]) -> Stored:
+    labels = (str(path.parent.relative_to(root)), match["arm"], int(match["seed"]), match["id"])
+    try:
+        return Stored(path, *labels, read_status(path))
+    except Damaged as damage:
+        return Stored(path, *labels, {}, str(damage))
+
+
+def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
+    """A run's status file, checked. Raises Damaged with the reason."""
+    if not path.is_dir():
+        raise Damaged("it is not a directory" if path.exists() else "it is a dangling link")
+    name = f"{prefix}status.json"
+    try:
+        text = (path / name).read_text()
+    except FileNotFoundError:
+        if prefix == "" and not (path / "curve.jsonl").exists():
+            return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
+        raise Damaged(f"{name} is missing") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Damaged(f"{name} cannot be read: {error}") from None
+    try:
+        status = json.loads(text)
+    except ValueError:
+        raise Damaged(f"{name} is not JSON") from None
+    if not isinstance(status, dict):
+        raise Damaged(f"{name} is not a JSON object")
+    if status.get("schema") != SCHEMA:
+        raise Damaged(f"{name} has schema {status.get('schema')}, this version reads {SCHEMA}")
+    if status.get("status") not in STATES:
+        raise Damaged(f"{name} has no known status: {status.get('status')!r}")
+    return status
+
+
+def read_curve(path: Path) -> list[dict[str, Any]]:
+    """The records of a curve. A torn last line is not there yet; anything else that is not a record is damage."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
+    *lines, rest = content.split(b"\n")
+    records = []
+    for number, text in enumerate(lines, 1):
+        try:
+            record = json.loads(text)
+        except ValueError:
+            raise Damaged(f"{path.name} line {number} of {len(lines)} is not JSON") from None
+        if not isinstance(record, dict) or not isinstance(record.get("epoch"), int) or "split" not in record:
+            raise Damaged(f"{path.name} line {number} of {len(lines)} is not a record")
+        records.append(record)
+    return records
+
+
+def curve_sha256(path: Path) -> str:
+    """The fingerprint of a curve: equal for equal torch version, instruction set and threads."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A run's config.yaml: labels and configuration."""
+    try:
+        content = yaml.safe_load((path / "config.yaml").read_text())
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Damaged(f"config.yaml cannot be read: {error}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
+        raise Damaged("config.yaml has no configuration")
+    return content
+
+
+def read_environment(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((path / "environment.json").read_text())
+    except (OSError, ValueError) as error:
+        raise Damaged(f"environment.json cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise Damaged("environment.json is not a JSON object")
+    return content
+
+
+def finished(stored: Stored, epochs: int) -> tuple[dict[str, Any], Path] | None:
+    """Status and curve of a run that is done (or diverged) and at least `epochs` long, if there is one."""
+    for prefix in ("", "shorter."):
+        try:
+            status = read_status(stored.path, prefix)
+        except Damaged:
+            continue
+        enough = status.get("epochs", 0) >= epochs or status["status"] == "diverged"
+        if status["status"] in FINISHED and enough:
+            return status, stored.path / f"{prefix}curve.jsonl"
+    return None
+
+
+def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
+    """The finished run under the labels of `spec`, its curve cut to the epochs asked for; None if not finished.
+
+    Raises Damaged.
+    """
+    if stored.reason:
+        raise Damaged(stored.reason)
+    found = finished(stored, spec.epochs)
+    if found is None:
+        return None
+    status, curve = found
+    if curve_sha256(curve) != status.get("curve_sha256"):
+        read_curve(curve)  # names the bad line where there is one
+        raise Damaged(f"{curve.name} does not have the hash that status.json recorded")
+    return RunRecord(
+        id=stored.id,
+        seed=spec.seed,
+        status=str(status["status"]),
+        epochs=spec.epochs,
+        reason=str(status.get("reason", "")),
+        records=[r for r in read_curve(curve) if r["epoch"] <= spec.epochs],
+        environment=read_environment(stored.path),
+        seconds=status.get("seconds"),
+        experiment=spec.experiment,
+        arm=spec.arm,
+        axes=spec.axes,
+        control=spec.control,
+        fidelity=spec.fidelity,
+    )
+
+
+def by_id(runs: Iterable[Stored]) -> dict[str, Stored]:
+    return {stored.id: stored for stored in runs}

@@ -1,0 +1,64 @@
+"""What an option may be. Every YAML choice declares its own options under `declares`; this checks values against them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from normbench.errors import NormbenchError, unknown
+
+TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+SPEC_KEYS = {"type", "list", "min", "max", "choices", "identity"}
+
+
+def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
+    """`value` in its declared type (a whole number serves as float), or one line that says what `place` takes."""
+    if spec.get("list"):
+        if not isinstance(value, list):
+            raise NormbenchError(f"{place}={value} must be a list of {spec['type']}, such as {place}=[...].")
+        return [_check_one(place, item, spec) for item in value]
+    return _check_one(place, value, spec)
+
+
+def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
+    wanted = TYPES[spec["type"]]
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        raise NormbenchError(f"{place}={value} is not {_article(spec['type'])}.")
+    if "choices" in spec and value not in spec["choices"]:
+        raise unknown(f"{place}={value} is not possible.", str(value), [str(c) for c in spec["choices"]])
+    if "min" in spec and not value >= spec["min"]:  # `not >=` refuses NaN as well
+        raise NormbenchError(f"{place}={value} is too small: at least {spec['min']}.")
+    if "max" in spec and not value <= spec["max"]:
+        raise NormbenchError(f"{place}={value} is too large: at most {spec['max']}.")
+    if wanted is float and value in (float("inf"), float("-inf")):
+        raise NormbenchError(f"{place}={value} must be finite.")
+    return value
+
+
+def _article(kind: str) -> str:
+    return {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a name"}[kind]
+
+
+def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any], allowed: set[str]) -> dict[str, Any]:
+    """All declared options of a node in their types. `allowed` names keys that are checked elsewhere."""
+    for key in node:
+        if key not in specs and key not in allowed:
+            names = [f"{place}.{name}" for name in specs]
+            raise unknown(f"{place}.{key} is not an option.", f"{place}.{key}", names)
+    for key in specs:
+        if key not in node:
+            raise NormbenchError(f"{place}.{key} is declared but has no value.")
+    return {key: check(f"{place}.{key}", node[key], spec) for key, spec in specs.items()}
+
+
+def check_declaration(place: str, declares: Mapping[str, Any]) -> None:
+    """A choice file's own `declares` block: options with known keys and types (for authors of new YAML files)."""
+    for name, spec in (declares.get("options") or {}).items():
+        wrong = set(spec) - SPEC_KEYS
+        if wrong or spec.get("type") not in TYPES:
+            raise NormbenchError(
+                f"{place}: declares.options.{name} needs type: {' | '.join(TYPES)} and may have "
+                f"{', '.join(sorted(SPEC_KEYS - {'type'}))}; it has {dict(spec)}."
+            )

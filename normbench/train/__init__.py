@@ -1,0 +1,1 @@
+"""One visible loop, optimizers, checkpoints and evaluation."""

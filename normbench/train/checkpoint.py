@@ -1,0 +1,77 @@
+"""Checkpoints in two slots: a torn or damaged one leaves the other. No pickle: safetensors and JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from normbench.errors import NormbenchError
+from normbench.runs import files
+
+SLOTS = ("a", "b")
+
+
+def save_slot(folder: Path, progress: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Write the older slot: tensors first, then the JSON beside them that holds their hash and makes them valid."""
+    folder.mkdir(exist_ok=True)
+    slot = min(SLOTS, key=lambda name: _serial(folder / f"{name}.json"))
+    serial = 1 + max(_serial(folder / f"{name}.json") for name in SLOTS)
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    files.write_whole(folder / f"{slot}.safetensors", content)
+    head = {"serial": serial, "sha256": hashlib.sha256(content).hexdigest(), "progress": dict(progress)}
+    files.write_json(folder / f"{slot}.json", head)
+
+
+def newest(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] | None:
+    """Progress and tensors of the newest whole slot, with a note for each slot that was passed over.
+
+    None where there is no slot at all. All slots damaged: NormbenchError; nothing is overwritten.
+    """
+    notes = []
+    for slot in sorted(SLOTS, key=lambda name: -_serial(folder / f"{name}.json")):
+        path = folder / f"{slot}.json"
+        if not path.exists():
+            continue
+        try:
+            head = json.loads(path.read_text())
+            content = (folder / f"{slot}.safetensors").read_bytes()
+            if hashlib.sha256(content).hexdigest() != head["sha256"]:
+                raise ValueError("its hash differs")
+            return head["progress"], load(content), notes
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            notes.append(f"checkpoint {slot} is damaged ({error})")
+    if notes:
+        raise NormbenchError(
+            f"{folder}: {' and '.join(notes)}. Nothing was overwritten; delete this run's directory to start it anew.",
+            code=4,
+        )
+    return None
+
+
+def _serial(path: Path) -> int:
+    try:
+        return int(json.loads(path.read_text())["serial"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def clear(folder: Path) -> None:
+    """Remove all slots: heads first, so that no head is left without its tensors."""
+    for suffix in ("json", "safetensors"):
+        for slot in SLOTS:
+            (folder / f"{slot}.{suffix}").unlink(missing_ok=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    """All parameters and buffers of a model, byte-equal for equal values."""
+    path.parent.mkdir(exist_ok=True)
+    tensors = {name: tensor.contiguous() for name, tensor in sorted(model.state_dict().items())}
+    files.write_whole(path, save(tensors))

@@ -1,0 +1,263 @@
+"""The one training loop."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+import normbench
+from normbench import data as datasets
+from normbench.config.compose import stored_form
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.models import base as models
+from normbench.runs import files, store
+from normbench.streams import stream
+from normbench.train import checkpoint, optim
+from normbench.train.evaluate import Record, evaluate
+
+Event = dict[str, Any]
+
+
+@dataclass
+class Progress:
+    """Where a run is; everything that resuming needs beside the tensors."""
+
+    epoch: int = 1  # the one being trained
+    batch: int = 0  # batches of it that are done
+    step: int = 0  # updates in all
+    loss_sum: float = 0.0  # of the epoch's examples so far
+    curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
+    seconds: float = 0.0
+
+
+class Stop(Exception):
+    """The run ends here, with this status and reason."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+def train(
+    spec: RunSpec,
+    run: store.RunDirectory,
+    listen: Callable[[Event], None] = lambda event: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> str:
+    """Train one run to its end, or on from its checkpoint; returns `done`, `diverged` or `interrupted`.
+
+    Kill it at any moment: the same call goes on and ends with weights and curve byte-equal to an undisturbed run.
+    A full disk leaves the run interrupted and raises NormbenchError (code 4).
+    """
+    torch.set_num_threads(1)  # one process per core; two threads on a busy core stall each other
+    with run.writing():
+        try:
+            return _train(spec, run, listen, stopping)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return _disk_full(spec, run, error)
+
+
+def _disk_full(spec: RunSpec, run: store.RunDirectory, error: OSError) -> str:
+    reason = f"disk full: {error.strerror}"
+    try:
+        run.write_status("interrupted", **_labels(spec), reason=reason)
+    except OSError:
+        pass  # no room for a new status: the old one says running, and nobody holds the lock, which reads the same
+    raise NormbenchError(
+        f"run {spec.id}: {reason} below {run.path}. The last checkpoint is whole: free some space and repeat the "
+        "command.",
+        code=4,
+    ) from None
+
+
+def _train(
+    spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None], stopping: Callable[[], bool]
+) -> str:
+    config, seed = spec.config, spec.seed
+    batch_size, epochs = config["train"]["batch_size"], config["train"]["epochs"]
+    choices = spec.sites()
+    mode_dependent = any(choice.mode_dependent for choice in choices.values())
+    data = datasets.load(config["data"])
+    train_split = data.splits["train"]
+    model = models.build(config, choices)
+    optimizer = optim.build(config["optim"], model)
+    progress = _resume(spec, run, model, optimizer)
+    started = saved = time.monotonic()
+    before = progress.seconds
+
+    with open(run.curve, "ab") as curve, open(run.path / "timing.jsonl", "ab") as timing:
+
+        def save() -> None:
+            nonlocal saved
+            progress.seconds = before + time.monotonic() - started
+            _save(run, curve, progress, model, optimizer)
+            saved = time.monotonic()
+
+        def log(epoch: int, records: list[Record]) -> None:
+            for record in records:
+                curve.write(files.line({"epoch": epoch, "step": progress.step} | record))
+            curve.flush()
+            for record in records:
+                if record["split"] == "train" and not math.isfinite(record["nll"]):
+                    raise Stop("diverged", f"train NLL is {record['nll']} after epoch {epoch}")
+
+        try:
+            if progress.step == 0 and curve.tell() == 0:
+                log(0, evaluate(model, data, 0, seed, batch_size, mode_dependent))
+            while progress.epoch <= epochs:
+                clock = time.monotonic()
+                order = torch.from_numpy(stream(seed, "order", progress.epoch).permutation(len(train_split.targets)))
+                model.train()
+                for index in order.split(batch_size)[progress.batch :]:
+                    loss = model(train_split.inputs[index], train_split.targets[index])
+                    value = loss.item()
+                    if not math.isfinite(value):  # before the update: the weights stay as they were
+                        raise Stop("diverged", f"train NLL is {value} at step {progress.step + 1}")
+                    loss.backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    progress.loss_sum += value * len(index)
+                    progress.batch += 1
+                    progress.step += 1
+                    if time.monotonic() - saved >= config["train"]["checkpoint_seconds"]:
+                        save()
+                        listen({"step": progress.step, "steps": spec.steps, "nll": value})
+                    if stopping():
+                        save()
+                        raise Stop("interrupted", "stopped; the same command goes on")
+                running = {"split": "train", "mode": "running", "nll": progress.loss_sum / len(train_split.targets)}
+                trained = time.monotonic() - clock
+                log(progress.epoch, [running, *evaluate(model, data, progress.epoch, seed, batch_size, mode_dependent)])
+                timing.write(files.line({"epoch": progress.epoch, "train_seconds": trained,
+                                         "evaluate_seconds": time.monotonic() - clock - trained}))
+                timing.flush()
+                progress.epoch, progress.batch, progress.loss_sum = progress.epoch + 1, 0, 0.0
+                listen({"step": progress.step, "steps": spec.steps, "nll": running["nll"]})
+            status, reason = "done", ""
+        except Stop as stop:
+            status, reason = stop.status, stop.reason
+        curve.flush()
+        os.fsync(curve.fileno())
+
+    fields = {**_labels(spec), "step": progress.step, "reason": reason}
+    fields["seconds"] = round(before + time.monotonic() - started, 3)
+    if status == "interrupted":
+        run.write_status(status, **fields)
+        return status
+    if config["train"]["keep_checkpoint"] and status == "done":
+        with open(run.curve, "ab") as curve:
+            _save(run, curve, progress, model, optimizer)
+    if "last" in config["train"]["keep"]:
+        checkpoint.save_weights(run.path / "weights" / "last.safetensors", model)
+    run.write_status(status, **fields, curve_sha256=store.curve_sha256(run.curve))
+    run.drop_aside()
+    if not config["train"]["keep_checkpoint"]:
+        checkpoint.clear(run.path / "checkpoint")
+    return status
+
+
+def _labels(spec: RunSpec) -> dict[str, Any]:
+    return {"id": spec.id, "seed": spec.seed, "epochs": spec.epochs, "steps": spec.steps, **spec.labels()}
+
+
+def _save(
+    run: store.RunDirectory, curve: BinaryIO, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    curve.flush()
+    os.fsync(curve.fileno())  # a checkpoint must never promise records that a power cut can still take
+    progress.curve_bytes = curve.tell()
+    tensors: dict[str, Tensor] = {f"model:{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"optim:{name}": tensor for name, tensor in optim.state_tensors(optimizer, model).items()}
+    checkpoint.save_slot(run.path / "checkpoint", asdict(progress), tensors)
+
+
+def _resume(
+    spec: RunSpec, run: store.RunDirectory, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> Progress:
+    """Model, optimizer and curve as the newest checkpoint left them, or a fresh start; says `running` from here on."""
+    old = _old_status(run)
+    found = checkpoint.newest(run.path / "checkpoint")
+    notes: list[str] = []
+    progress = Progress()
+    if found is not None:
+        saved, tensors, notes = found
+        progress = Progress(**saved)
+        model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
+        optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
+    if old is not None and old["status"] in store.FINISHED and found is None:
+        run.set_aside_finished()
+    _record_environment(run, progress.step, notes)
+    run.write_config(spec)
+    if run.curve.exists() and run.curve.stat().st_size < progress.curve_bytes:
+        raise NormbenchError(
+            f"{run.curve} is shorter than its checkpoint remembers: it was changed by hand. Delete the run's directory "
+            "to start it anew.",
+            code=4,
+        )
+    with open(run.curve, "ab") as curve:
+        curve.truncate(progress.curve_bytes)
+    run.write_status("running", **_labels(spec), step=progress.step, reason="")
+    return progress
+
+
+def _old_status(run: store.RunDirectory) -> dict[str, Any] | None:
+    if not (run.path / "status.json").exists():
+        return None
+    try:
+        return store.read_status(run.path)
+    except store.Damaged as damage:
+        raise NormbenchError(f"{run.path} is damaged: {damage}. Delete it to start this run anew.", code=4) from None
+
+
+def environment() -> dict[str, Any]:
+    """What the bytes of a curve depend on beside the configuration, and what wall times depend on."""
+    return {
+        "normbench": normbench.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        "device": "cpu",
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _record_environment(run: store.RunDirectory, step: int, notes: list[str]) -> None:
+    """The environment, and where it changed: a run that was resumed elsewhere says so."""
+    path = run.path / "environment.json"
+    now = environment()
+    content: dict[str, Any] = {**now, "resumed": []}
+    if step and path.exists():
+        content = json.loads(path.read_text())
+        changed = {key: value for key, value in now.items() if content.get(key) != value}
+        content["resumed"].append({"step": step, "changed": changed, "notes": notes})
+    files.write_json(path, content)
+
+
+def stored_config(spec: RunSpec) -> dict[str, Any]:
+    """The plain form in which a spec travels to a worker process."""
+    return {"labels": spec.labels(), "config": stored_form(spec.config), "config_dir": str(spec.config_dir or "")}
