@@ -1,0 +1,68 @@
+"""What the whole package must not contain, by its source text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "normbench"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Dotted names of the modules that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            # importlib.import_module("torchvision")
+            if "import" in ast.unparse(node.func):
+                found.add(str(node.args[0].value))
+    return found
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert PACKAGE / "data" / "vision.py" in SOURCES
+
+
+def test_torchvision_is_imported_in_one_place() -> None:
+    users = [
+        path.relative_to(PACKAGE) for path in SOURCES if {n.split(".")[0] for n in imported(path)} & {"torchvision"}
+    ]
+    assert users == [Path("data/vision.py")]
+
+
+@pytest.mark.parametrize(
+    "banned",
+    [
+        r"\b(c?pickle|cloudpickle|dill|joblib|shelve|marshal)\.(load|loads|dump|dumps|open)\b",
+        r"\btorch\.(load|save)\(",
+        r"allow_pickle\s*=\s*True",
+        r"\bread_pickle\b",
+        r"\byaml\.(load|unsafe_load|full_load)\(",
+    ],
+)
+def test_no_pickle(banned: str) -> None:
+    hits = [
+        f"{path.relative_to(PACKAGE)}: {match[0]}"
+        for path in SOURCES
+        for match in re.finditer(banned, path.read_text())
+    ]
+    assert hits == []
+
+
+def test_no_pickle_module() -> None:
+    pickles = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+    assert [path for path in SOURCES if {name.split(".")[0] for name in imported(path)} & pickles] == []
+
+
+def test_data_knows_no_model() -> None:
+    others = ("models", "train", "runs", "config", "norms", "rnn", "launch", "curves", "papers", "web", "cli")
+    for path in (PACKAGE / "data").glob("*.py"):
+        assert not [n for n in imported(path) if n.startswith(tuple(f"normbench.{other}" for other in others))], path
