@@ -53,6 +53,17 @@ class RunSpec:
     def sites(self) -> dict[str, sites.Choice]:
         return assign(self.config, self.config_dir)
 
+    def message(self) -> dict[str, Any]:
+        """The plain form in which a spec travels to a worker process."""
+        config_dir = str(self.config_dir) if self.config_dir else None
+        return {"labels": self.labels(), "config": compose.stored_form(self.config), "config_dir": config_dir}
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> RunSpec:
+        """The inverse of `message`; the configuration is composed and checked anew."""
+        extra = Path(message["config_dir"]) if message["config_dir"] else None
+        return cls(compose.restore(message["config"], extra), config_dir=extra, **message["labels"])
+
     def labels(self) -> dict[str, Any]:
         """How the run is filed; no part of its identity."""
         return {

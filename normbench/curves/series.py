@@ -57,7 +57,7 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
 
 
 def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None) -> float | None:
-    """The value at the last epoch the run was asked for; None where it is not logged (diverged before, not evaluated)."""
+    """The value at the last epoch the run was asked for; None where it is not logged (diverged, not evaluated)."""
     return dict(series(run, split, mode, metric, variant)).get(run.epochs)
 
 

@@ -1,7 +1,7 @@
 """Intervals, tests and power for effects over seeds; the seed is the unit (Student 1908, Welch 1947, Schuirmann 1987).
 
-Every function takes plain sequences of finite numbers and returns plain numbers in the same unit; scipy is imported late,
-because reading published results must start fast.
+Every function takes plain sequences of finite numbers and returns plain numbers in the same unit. scipy is imported
+late, because showing published results must start fast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its two-sided interval at `level`; `sd` is the spread of one effect. What n does not allow is None."""
+    """A mean with its two-sided interval at `level`; `sd` is the spread of one effect. None: n does not allow it."""
 
     mean: float | None
     interval: Interval | None
@@ -70,9 +70,9 @@ def welch(first: Sequence[float], second: Sequence[float], level: float = 0.95) 
 
 
 def prediction_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
-    """mean ± t(n−1)·s·√(1 + 1/n): holds one further run with probability `level` (Hahn, Meeker 1991); None below n = 2."""
+    """mean ± t(n−1)·s·√(1 + 1/n): holds one further run with probability `level` (Hahn, Meeker 1991)."""
     if len(values) < 2:
-        return None
+        return None  # one run has no spread to predict from
     mean, sd = _moments(values)
     assert sd is not None
     return _around(mean, _t_quantile(len(values) - 1, level) * sd * math.sqrt(1 + 1 / len(values)))
@@ -107,10 +107,8 @@ def detectable_effect(sd: float, n: int, level: float = 0.95, power: float = POW
     return float(sd * noncentrality / math.sqrt(n))
 
 
-def seeds_needed(
-    effect: float, sd: float, level: float = 0.95, power: float = POWER, limit: int = 1000
-) -> int | None:
-    """Smallest n at which an effect as large as the seen one is detected with probability `power`; None beyond `limit`."""
+def seeds_needed(effect: float, sd: float, level: float = 0.95, power: float = POWER, limit: int = 1000) -> int | None:
+    """Smallest n at which an effect as large as the seen one is detected with `power`; None beyond `limit`."""
     if sd == 0:
         return None if effect == 0 else 2
     ratio = abs(effect) / sd
@@ -120,7 +118,7 @@ def seeds_needed(
 
 
 def sign_test(above: int, below: int) -> float:
-    """Two-sided p of the exact sign test, min(1, 2·P(X ≤ min)), X ~ Binomial(above + below, 1/2); ties left out before."""
+    """Two-sided p of the exact sign test, min(1, 2·P(X ≤ min)), X ~ Binomial(above + below, 1/2); ties do not count."""
     n = above + below
     tail = sum(math.comb(n, k) for k in range(min(above, below) + 1))
     return min(1.0, 2 * tail / 2**n)

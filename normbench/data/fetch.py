@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from normbench.data import files, folder, module
 from normbench.errors import NormbenchError
@@ -92,7 +91,7 @@ def _bring(target: Path, md5: str, order: list[str], timeout: float, limit: int,
         try:
             _from_mirror(mirror + target.name, part, md5, timeout, limit, lambda *p: progress(target.name, *p))
         except _MirrorFailed as error:
-            tried.append(f"{urlsplit(mirror).netloc or mirror}: {error}")
+            tried.append(f"{mirror}: {error}")
             continue
         os.replace(part, target)
         order.remove(mirror)
@@ -131,10 +130,9 @@ def _download(
     url: str, part: Path, start: int, timeout: float, limit: int, progress: Callable[[int, int | None], None]
 ) -> None:
     """Write what the server sends from byte `start` on to the end of `part`, or all anew if it ignores the range."""
-    request = urllib.request.Request(url, headers={"User-Agent": "normbench"})
-    if start:
-        request.add_header("Range", f"bytes={start}-")
+    headers = {"User-Agent": "normbench"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
+        request = urllib.request.Request(url, headers=headers)
         response = urllib.request.urlopen(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         error.close()

@@ -1,7 +1,13 @@
 """An artifact's claims as data: one YAML per artifact, checked key by key when it is loaded.
 
-Kinds of claims: `direction` (the sign of an effect), `size` (against the paper's number), `equivalence` (within a margin),
-`order` (ranks of several cells), `exact` (computed numbers, no seeds).
+Kinds of claims: `direction` (the sign of an effect), `size` (against the paper's number), `equivalence` (within a
+margin), `order` (ranks of several cells), `exact` (computed numbers, no seeds). Beside id, endpoint, unit a part holds
+
+    direction    contrast: [[1, {arm: ln}], [-1, {arm: bn}]]; scale: log, percent or linear; expect: negative or positive
+    size         the same with paper: the paper's number in the part's unit; expect may be left out for a plain number
+    equivalence  contrast, scale, within: the margin in the part's unit
+    order        scale, order: [{arm: bln}, {arm: bn}, {arm: ln}], smallest first
+    exact        value, at_most or at_least; cell: {arm: ...} when not every run is meant
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +92,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A figure or table of a paper; `seeds` is the n fixed in advance, `claims_sha256` the fingerprint of its claims."""
+    """A figure or table of a paper; `seeds` is the n fixed in advance, `claims_sha256` identifies its claims."""
 
     id: str
     title: str
@@ -118,7 +125,10 @@ def load(path: Path) -> Artifact:
     if type(seeds) is not int or seeds < 1:
         raise NormbenchError(f"{where}: seeds must be a whole number from 1, not {seeds!r}.")
     return Artifact(
-        *(_text(data, key, where) for key in ("id", "title", "locator", "experiment")),
+        id=_text(data, "id", where),
+        title=_text(data, "title", where),
+        locator=_text(data, "locator", where),
+        experiment=_text(data, "experiment", where),
         seeds=seeds,
         deviations=_deviations(data["deviations"], where),
         reference=data.get("reference") or {},
@@ -160,7 +170,9 @@ def _claim(data: Any, file: str) -> Claim:
     return Claim(
         id=_text(data, "id", where),
         kind=kind,
-        **{key: _text(data, key, where) for key in ("statement", "quote", "locator")},
+        statement=_text(data, "statement", where),
+        quote=_text(data, "quote", where),
+        locator=_text(data, "locator", where),
         parts=tuple(parts),
         reported=tuple(reported),
         open=open_choices,
@@ -218,7 +230,7 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
         return [
             Part(f"{data['id']}: {cell_text(low)} below {cell_text(high)}", "direction",
                  contrast=((1.0, low), (-1.0, high)), expect="negative", **common)
-            for low, high in zip(cells, cells[1:], strict=False)
+            for low, high in pairwise(cells)
         ]  # fmt: skip
     if numbers.get("within", 1.0) <= 0:
         raise NormbenchError(f"{where}: within must be a margin above 0, not {data['within']!r}.")

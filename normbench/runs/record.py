@@ -28,6 +28,7 @@ class RunRecord:
     records: Sequence[Mapping[str, Any]] = ()
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     def matches(self, cell: Mapping[str, Any]) -> bool:
         """Whether this run lies in `cell`, e.g. `{"arm": "ln", "train.batch_size": 128}`."""

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -231,16 +231,16 @@ def read_environment(path: Path) -> dict[str, Any]:
     return content
 
 
-def finished(stored: Stored, epochs: int) -> tuple[dict[str, Any], Path] | None:
-    """Status and curve of a run that is done (or diverged) and at least `epochs` long, if there is one."""
+def finished(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
+    """Status and curve of the run at `path` that is done (or diverged) and at least `epochs` long, if there is one."""
     for prefix in ("", "shorter."):
         try:
-            status = read_status(stored.path, prefix)
+            status = read_status(path, prefix)
         except Damaged:
             continue
         enough = status.get("epochs", 0) >= epochs or status["status"] == "diverged"
         if status["status"] in FINISHED and enough:
-            return status, stored.path / f"{prefix}curve.jsonl"
+            return status, path / f"{prefix}curve.jsonl"
     return None
 
 
@@ -251,7 +251,7 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
     """
     if stored.reason:
         raise Damaged(stored.reason)
-    found = finished(stored, spec.epochs)
+    found = finished(stored.path, spec.epochs)
     if found is None:
         return None
     status, curve = found
@@ -272,8 +272,5 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
         axes=spec.axes,
         control=spec.control,
         fidelity=spec.fidelity,
+        config=stored_form(spec.config),
     )
-
-
-def by_id(runs: Iterable[Stored]) -> dict[str, Stored]:
-    return {stored.id: stored for stored in runs}

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 import normbench
 from normbench import data as datasets
-from normbench.config.compose import stored_form
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.models import base as models
@@ -63,6 +62,9 @@ def train(
     """
     torch.set_num_threads(1)  # one process per core; two threads on a busy core stall each other
     with run.writing():
+        already = store.finished(run.path, spec.epochs)
+        if already is not None:
+            return str(already[0]["status"])
         try:
             return _train(spec, run, listen, stopping)
         except OSError as error:
@@ -257,7 +259,3 @@ def _record_environment(run: store.RunDirectory, step: int, notes: list[str]) ->
         content["resumed"].append({"step": step, "changed": changed, "notes": notes})
     files.write_json(path, content)
 
-
-def stored_config(spec: RunSpec) -> dict[str, Any]:
-    """The plain form in which a spec travels to a worker process."""
-    return {"labels": spec.labels(), "config": stored_form(spec.config), "config_dir": str(spec.config_dir or "")}

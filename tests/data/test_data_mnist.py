@@ -199,7 +199,7 @@ def test_right_md5_wrong_content(made: dict[str, bytes], tmp_path: Path, name: s
 def test_right_md5_not_idx(made: dict[str, bytes], tmp_path: Path, body: bytes) -> None:
     made[IMAGES] = body
     write(tmp_path / "other", made)
-    with pytest.raises(NormbenchError, match="cannot be unpacked|are not idx files"):
+    with pytest.raises(NormbenchError, match=r"cannot be unpacked|are not idx files"):
         data.load(declare(made), tmp_path / "other")
 
 
@@ -247,7 +247,7 @@ def test_nowhere_to_unpack(config: dict[str, Any], root: Path, tmp_path: Path, m
     (tmp_path / "blocked").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "blocked"))
-    with pytest.raises(NormbenchError, match="MNIST cannot be unpacked: .* Set XDG_CACHE_HOME or TMPDIR"):
+    with pytest.raises(NormbenchError, match=r"MNIST cannot be unpacked: .* Set XDG_CACHE_HOME or TMPDIR"):
         data.load(config, root)
 
 

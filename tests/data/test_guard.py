@@ -20,10 +20,9 @@ def imported(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        elif isinstance(node, ast.Call) and "import" in ast.unparse(node.func):
             # importlib.import_module("torchvision")
-            if "import" in ast.unparse(node.func):
-                found.add(str(node.args[0].value))
+            found |= {str(argument.value) for argument in node.args if isinstance(argument, ast.Constant)}
     return found
 
 

@@ -1,0 +1,1 @@
+"""From planned runs to worker processes. The parent never imports torch."""

@@ -1,0 +1,109 @@
+"""A worker process: trains the runs that arrive on its standard input, one after the other; torch is imported once.
+
+Lines of JSON both ways. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out: `{"event": "progress" | "end", ...}`.
+The end of the input means that the parent is gone, however it went: the run is saved and the worker ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, TextIO
+
+GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
+
+
+def main() -> None:
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    stopping = threading.Event()
+    threading.Thread(target=_listen, args=(jobs, stopping), daemon=True).start()
+    while (job := jobs.get()) is not None:
+        _run(job, events, stopping)
+
+
+def _listen(jobs: queue.Queue[dict[str, Any] | None], stopping: threading.Event) -> None:
+    for text in sys.stdin:
+        message = json.loads(text)
+        if message.get("stop"):
+            stopping.set()
+        else:
+            jobs.put(message)
+    stopping.set()
+    jobs.put(None)
+    timer = threading.Timer(GRACE_SECONDS, os._exit, (1,))
+    timer.daemon = True  # a worker that ends in time is not held back
+    timer.start()
+
+
+def _run(job: dict[str, Any], events: TextIO, stopping: threading.Event) -> None:
+    from normbench.config.identity import RunSpec
+    from normbench.errors import NormbenchError
+    from normbench.runs.store import RunDirectory
+    from normbench.train.loop import train
+
+    def tell(event: str, **fields: Any) -> None:
+        try:
+            print(json.dumps({"event": event} | fields), file=events)
+        except OSError:  # the parent is gone; `stopping` ends the run
+            stopping.set()
+
+    spec = RunSpec.from_message(job["run"])
+    run = RunDirectory(Path(job["path"]))
+    try:
+        with _output_to(run.path / "output.log"):
+            status = train(spec, run, lambda event: tell("progress", **event), stopping.is_set)
+        tell("end", status=status, reason=_reason(run.path))
+    except NormbenchError as error:
+        tell("end", status="busy" if error.code == 5 else "refused", reason=str(error), code=error.code)
+    except Exception as error:  # whatever a model or a user's normalizer raises: this run failed, the others go on
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        _record_failure(run, spec, reason)
+        tell("end", status="failed", reason=reason)
+
+
+def _reason(path: Path) -> str:
+    return str(json.loads((path / "status.json").read_text()).get("reason", ""))
+
+
+def _record_failure(run: Any, spec: Any, reason: str) -> None:
+    try:
+        with run.writing():
+            with open(run.path / "output.log", "a") as log:
+                traceback.print_exc(file=log)
+            run.write_status("failed", id=spec.id, seed=spec.seed, epochs=spec.epochs, steps=spec.steps,
+                             **spec.labels(), reason=reason)
+    except Exception:  # the failure itself was that nothing can be written; the parent still hears of it
+        traceback.print_exc()
+
+
+class _output_to:
+    """Standard output and error of the process into a run's log while the run lasts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        sys.stdout.flush()
+        self.kept = os.dup(1), os.dup(2)
+        log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+
+    def __exit__(self, *error: object) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for target, kept in zip((1, 2), self.kept, strict=True):
+            os.dup2(kept, target)
+            os.close(kept)
+
+
+if __name__ == "__main__":
+    main()

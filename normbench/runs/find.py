@@ -1,0 +1,73 @@
+"""Which planned runs exist: in the raw store, or in a published pack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from normbench.config.identity import RunSpec
+from normbench.runs import pack, store
+from normbench.runs.record import RunRecord
+
+
+@dataclass
+class Found:
+    """Finished runs by id, under the labels of their specs; the raw store's directories by id; the damaged ones."""
+
+    records: dict[str, RunRecord] = field(default_factory=dict)
+    stored: dict[str, store.Stored] = field(default_factory=dict)
+    damaged: list[store.Stored] = field(default_factory=list)
+
+    def state(self, spec: RunSpec) -> str:
+        """done, diverged, running, interrupted, failed, damaged or missing."""
+        if spec.id in self.records:
+            return self.records[spec.id].status
+        state = self.stored[spec.id].state if spec.id in self.stored else "missing"
+        return "missing" if state in store.FINISHED else state  # finished, but shorter than asked for
+
+
+def find(specs: Sequence[RunSpec], results: Path) -> Found:
+    """Look `specs` up by id below `results`: packs first (they need no checking), then the raw store."""
+    found = Found()
+    packs = sorted(results.glob(f"*/*/*/{pack.NAME}"))
+    published = {(run.id, run.epochs): run for path in packs for run in pack.read(path)}
+    longest = {run_id: max(e for i, e in published if i == run_id) for run_id, _ in published}
+    for stored in store.scan(results / "runs"):
+        if stored.reason:
+            found.damaged.append(stored)
+        if stored.id:
+            found.stored[stored.id] = stored
+    for spec in specs:
+        run_id = spec.id
+        if longest.get(run_id, 0) >= spec.epochs or (
+            run_id in longest and published[run_id, longest[run_id]].status == "diverged"
+        ):
+            found.records[run_id] = relabel(published[run_id, longest[run_id]], spec)
+        elif run_id in found.stored:
+            _from_store(found, spec, run_id)
+    return found
+
+
+def _from_store(found: Found, spec: RunSpec, run_id: str) -> None:
+    stored = found.stored[run_id]
+    if stored.reason:
+        return
+    try:
+        record = store.record(stored, spec)
+    except store.Damaged as damage:
+        found.stored[run_id] = replace(stored, reason=str(damage))
+        found.damaged.append(found.stored[run_id])
+        return
+    if record is not None:
+        found.records[run_id] = record
+
+
+def relabel(run: RunRecord, spec: RunSpec) -> RunRecord:
+    """The same run as another experiment files it, cut to that one's length."""
+    return replace(
+        run,
+        epochs=spec.epochs,
+        records=[record for record in run.records if record["epoch"] <= spec.epochs],
+        **spec.labels(),
+    )

@@ -1,0 +1,122 @@
+"""Records into series, end points and mean curves."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from normbench.curves.series import Censored, Point, Reached, Series, aggregate, final, series, time_to_level
+from normbench.runs.record import RunRecord
+
+
+def record(epoch: float, value: Any, mode: str = "eval", split: str = "train", **more: Any) -> dict[str, Any]:
+    return {"epoch": epoch, "split": split, "mode": mode, "nll": value, "step": int(epoch * 10), **more}
+
+
+def make_run(records: list[dict[str, Any]], seed: int = 0, status: str = "done", epochs: int = 2) -> RunRecord:
+    return RunRecord(f"r{seed}", "e", "ln", seed, status, epochs, records=records)
+
+
+def test_series_selects_split_mode_metric_and_variant() -> None:
+    run = make_run(
+        [
+            record(0, 2.0),
+            record(0, 2.1, "train"),
+            record(1, 1.5, "running"),
+            record(1, 1.0, error=0.5),
+            record(1, 0.9, split="test"),
+            record(1, 0.8, variant="momentum=0.01"),
+        ]
+    )
+    assert series(run, "train", "eval", "nll") == [(0, 2.0), (1, 1.0)]
+    assert series(run, "train", "train", "nll") == [(0, 2.1)]
+    assert series(run, "train", "running", "nll") == [(1, 1.5)]
+    assert series(run, "train", "eval", "error") == [(1, 0.5)]
+    assert series(run, "train", "eval", "nll", variant="momentum=0.01") == [(1, 0.8)]
+    assert series(run, "train", "eval", "accuracy") == []
+
+
+def test_mode_both_stands_for_evaluation_and_training_but_not_for_the_running_mean() -> None:
+    run = make_run([record(1, 1.0, "both"), record(0, 2.0, "both"), record(1, 1.2, "running")])
+    assert series(run, "train", "eval", "nll") == series(run, "train", "train", "nll") == [(0, 2.0), (1, 1.0)]
+    assert series(run, "train", "running", "nll") == [(1, 1.2)]
+
+
+def test_non_finite_values_are_read_from_their_names() -> None:
+    run = make_run([record(0, "NaN"), record(1, "Infinity"), record(2, "-Infinity")])
+    values = [value for _, value in series(run, "train", "eval", "nll")]
+    assert math.isnan(values[0]) and values[1:] == [math.inf, -math.inf]
+
+
+def test_final_is_the_value_at_the_epoch_that_was_asked_for() -> None:
+    run = make_run([record(0, 2.0), record(1, 1.0), record(2, 0.5), record(2, 0.4, split="test")])
+    assert final(run, "train", "eval", "nll") == 0.5
+    assert final(run, "test", "eval", "nll") == 0.4
+    assert final(make_run([record(0, 2.0), record(1, 1.0)]), "train", "eval", "nll") is None
+
+
+def test_time_to_level_interpolates_losses_on_their_logarithm() -> None:
+    points: Series = [(0, 1.0), (2, 1e-2), (4, 1e-6)]
+    assert time_to_level(points, 1e-1) == Reached(pytest.approx(1.0))
+    assert time_to_level(points, 1e-4) == Reached(pytest.approx(3.0))
+    assert time_to_level(points, 1e-2) == Reached(2)
+    assert time_to_level(points, 0.505, log=False) == Reached(pytest.approx(1.0))
+
+
+def test_time_to_level_takes_the_first_crossing_and_censors() -> None:
+    assert time_to_level([(0, 1.0), (1, 0.1), (2, 1.0), (3, 0.01)], 0.1) == Reached(1)
+    assert time_to_level([(0, 1.0), (1, 0.2)], 0.1) == Censored(1)
+    assert time_to_level([(0, 0.05), (1, 0.2)], 0.1) == Reached(0)
+    with pytest.raises(ValueError):
+        time_to_level([], 0.1)
+
+
+def test_a_run_that_diverged_before_is_censored_at_its_last_finite_evaluation() -> None:
+    assert time_to_level([(0, 1.0), (1, 0.5), (2, math.nan)], 0.1) == Censored(1)
+    assert time_to_level([(0, math.inf)], 0.1) == Censored(0)
+    assert time_to_level([(0, 1.0), (1, -math.inf)], 0.1) == Censored(0)
+    assert time_to_level([(0, 1.0), (1, math.inf), (2, 0.1)], 0.1) == Reached(2)
+
+
+def test_a_loss_of_exactly_zero_is_reached_in_between() -> None:
+    reached = time_to_level([(0, 1.0), (1, 0.0)], 1e-6)
+    assert reached == Reached(pytest.approx(0.5))  # the logarithm ends at 1e-12
+    assert time_to_level([(0, 1e-13), (1, 0.0)], 1e-14) == Reached(1)
+
+
+@given(st.lists(st.floats(1e-9, 10.0), min_size=1, max_size=12), st.floats(1e-9, 10.0), st.booleans())
+def test_time_to_level_lies_between_the_two_evaluations_around_it(values: list[float], level: float, log: bool) -> None:
+    found = time_to_level(list(enumerate(values)), level, log)
+    first = next((epoch for epoch, value in enumerate(values) if value <= level), None)
+    if first is None:
+        assert found == Censored(len(values) - 1)
+    else:
+        assert isinstance(found, Reached) and max(0, first - 1) <= found.epoch <= first
+
+
+def test_aggregate_is_mean_and_interval_over_seeds() -> None:
+    runs = [make_run([record(0, 2.0), record(1, value)], seed) for seed, value in enumerate((1.0, 2.0, 3.0))]
+    start, end = aggregate(runs, "train", "eval", "nll")
+    assert start == Point(0, 2.0, (2.0, 2.0), 3, 0)
+    assert (end.mean, end.n) == (2.0, 3)
+    assert end.interval == pytest.approx((2 - 4.302653 / math.sqrt(3), 2 + 4.302653 / math.sqrt(3)))
+
+
+def test_aggregate_for_log_axes_is_the_geometric_mean_with_positive_ends() -> None:
+    runs = [make_run([record(1, value)], seed) for seed, value in enumerate((1e-4, 1e-2))]
+    (point,) = aggregate(runs, "train", "eval", "nll", log=True)
+    assert point.mean == pytest.approx(1e-3)
+    assert point.interval is not None and 0 < point.interval[0] < point.interval[1]
+
+
+def test_diverged_runs_are_counted_from_the_epoch_on_that_they_lack() -> None:
+    runs = [
+        make_run([record(0, 2.0), record(1, 1.0), record(2, 0.5)], 0),
+        make_run([record(0, 2.2), record(1, "NaN")], 1, status="diverged"),
+        make_run([record(0, 2.4)], 2, status="diverged"),
+    ]
+    assert [(p.n, p.diverged) for p in aggregate(runs, "train", "eval", "nll")] == [(3, 0), (1, 2), (1, 2)]
+    assert aggregate(runs, "train", "eval", "nll")[1].interval is None
+    assert aggregate([], "train", "eval", "nll") == []

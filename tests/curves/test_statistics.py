@@ -1,0 +1,181 @@
+"""Every interval is simulated: what it is said to cover, it covers."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from normbench.curves import statistics as stats
+
+REPEATS = 8000
+SEEDS = (3, 5, 10, 20)
+
+
+def samples(n: int, *, seed: int = 0, mean: float = 0.0, sd: float = 1.0) -> list[list[float]]:
+    draws = np.random.default_rng([seed, n]).normal(mean, sd, size=(REPEATS, n))
+    return [[float(value) for value in row] for row in draws]
+
+
+def assert_rate(hits: int, nominal: float, below: float = 0.0, above: float = 0.0) -> None:
+    """The rate lies within 4 binomial standard errors of nominal, plus an allowance for an approximate method."""
+    band = 4 * math.sqrt(nominal * (1 - nominal) / REPEATS)
+    assert nominal - band - below <= hits / REPEATS <= nominal + band + above
+
+
+def covers(interval: stats.Interval | None, value: float) -> bool:
+    assert interval is not None
+    return interval[0] <= value <= interval[1]
+
+
+@pytest.mark.parametrize("n", SEEDS)
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_paired_t_interval_covers_its_level_after_any_number_of_looks(n: int, looks: int) -> None:
+    level = stats.level_after_looks(looks)
+    common, noise = samples(n, seed=1, sd=3.0), samples(n, seed=2)
+    hits = 0
+    for shared, own in zip(common, noise, strict=True):
+        first = [base + 0.7 + part for base, part in zip(shared, own, strict=True)]
+        hits += covers(stats.paired(first, shared, level).interval, 0.7)
+    assert_rate(hits, level)
+
+
+def test_looking_twice_with_the_shared_level_is_wrong_at_most_five_times_in_a_hundred() -> None:
+    level = stats.level_after_looks(2)
+    wrong = 0
+    for values in samples(10, seed=3):
+        looks = (stats.t_interval(values[:5], level), stats.t_interval(values, level))
+        wrong += not all(covers(look.interval, 0.0) for look in looks)
+    assert wrong / REPEATS <= 0.05
+    assert wrong / REPEATS > 0.03  # the bound is not so wide that it would pass for any interval
+
+
+@pytest.mark.parametrize("n", SEEDS)
+@pytest.mark.parametrize("spread", [1.0, 3.0])
+def test_welch_interval_covers_with_equal_and_unequal_spread(n: int, spread: float) -> None:
+    pairs = zip(samples(n, seed=4, mean=2.0), samples(n, seed=5, sd=spread), strict=True)
+    hits = sum(covers(stats.welch(first, second).interval, 2.0) for first, second in pairs)
+    # Welch's degrees of freedom are an approximation: cautious for few equal groups, a little bold for unequal ones.
+    assert_rate(hits, 0.95, below=0.015 if n == 3 else 0.005, above=0.02 if n == 3 else 0.008)
+
+
+@pytest.mark.parametrize("n", SEEDS)
+def test_prediction_interval_covers_one_further_run(n: int) -> None:
+    rows = samples(n + 1, seed=6, mean=-1.0, sd=0.2)
+    assert_rate(sum(covers(stats.prediction_interval(row[:-1]), row[-1]) for row in rows), 0.95)
+
+
+@pytest.mark.parametrize("n", SEEDS)
+@pytest.mark.parametrize("side", [1, -1])
+def test_equivalence_is_claimed_at_most_five_times_in_a_hundred_when_the_effect_equals_the_margin(
+    n: int, side: int
+) -> None:
+    # A margin of many standard errors: the other one-sided test never fails, so the size is 5 % exactly.
+    wrong = sum(stats.equivalent(row, 10.0) is True for row in samples(n, seed=7, mean=10.0 * side, sd=0.5))
+    assert_rate(wrong, 0.05)
+
+
+@pytest.mark.parametrize("n", SEEDS)
+def test_equivalence_with_a_narrow_margin_stays_below_its_size(n: int) -> None:
+    assert sum(stats.equivalent(row, 0.5) is True for row in samples(n, seed=8, mean=0.5)) / REPEATS <= 0.05
+
+
+def test_equivalence_is_the_ninety_percent_interval_inside_the_margin() -> None:
+    values = [0.1, -0.2, 0.3, 0.0, 0.15]
+    low, high = stats.t_interval(values, 0.9).interval or (0.0, 0.0)
+    assert stats.tost_interval(values) == pytest.approx((low, high))
+    assert stats.equivalent(values, high * 1.001) is True
+    assert stats.equivalent(values, high * 0.999) is False
+
+
+@pytest.mark.parametrize("n", [5, 6, 10, 20])
+def test_sign_test_rejects_at_most_as_often_as_its_exact_size(n: int) -> None:
+    counts = [sum(value > 0 for value in row) for row in samples(n, seed=9)]
+    size = sum(math.comb(n, k) for k in range(n + 1) if stats.sign_test(k, n - k) <= 0.05) / 2**n
+    assert size <= 0.05
+    assert_rate(sum(stats.sign_test(k, n - k) <= 0.05 for k in counts), size)
+
+
+def test_sign_test_values() -> None:
+    assert stats.sign_test(5, 0) == 0.0625  # five pairs can never decide at 5 %
+    assert stats.sign_test(0, 6) == stats.sign_test(6, 0) == 0.03125
+    assert stats.sign_test(9, 1) == pytest.approx(22 / 1024)
+    assert stats.sign_test(3, 3) == stats.sign_test(0, 0) == 1.0
+
+
+@pytest.mark.parametrize(("n", "expected"), [(3, 3.3), (5, 1.7), (10, 1.0), (20, 0.66)])
+def test_detectable_effect_has_the_published_size_and_the_power_in_simulation(n: int, expected: float) -> None:
+    effect = stats.detectable_effect(1.0, n)
+    assert effect == pytest.approx(expected, rel=0.02)
+    found = sum(not covers(stats.t_interval(row).interval, 0.0) for row in samples(n, seed=10, mean=effect))
+    assert_rate(found, 0.8)
+
+
+def test_detectable_effect_scales_with_the_spread_and_the_level() -> None:
+    single, double = stats.detectable_effect(1.0, 5), stats.detectable_effect(2.0, 5)
+    strict = stats.detectable_effect(1.0, 5, level=0.99)
+    assert single is not None and double == pytest.approx(2 * single)
+    assert strict is not None and strict > single
+    assert stats.detectable_effect(0.0, 5) == 0.0
+    assert stats.detectable_effect(1.0, 1) is None
+
+
+@pytest.mark.parametrize("n", [3, 5, 10, 20, 200])
+def test_seeds_needed_inverts_the_detectable_effect(n: int) -> None:
+    effect = stats.detectable_effect(1.0, n)
+    assert effect is not None
+    assert stats.seeds_needed(1.0001 * effect, 1.0) == stats.seeds_needed(-1.0001 * effect, 1.0) == n
+    assert stats.seeds_needed(0.9999 * effect, 1.0) == n + 1
+
+
+def test_seeds_needed_at_the_ends() -> None:
+    assert stats.seeds_needed(1e6, 1.0) == 2
+    assert stats.seeds_needed(1e-3, 1.0) is None
+    assert stats.seeds_needed(0.0, 1.0) is None
+    assert stats.seeds_needed(0.3, 1.0, limit=80) is None and stats.seeds_needed(0.3, 1.0, limit=100) is not None
+    assert stats.seeds_needed(0.5, 0.0) == 2 and stats.seeds_needed(0.0, 0.0) is None
+
+
+def test_nothing_one_and_no_spread() -> None:
+    assert stats.t_interval([]) == stats.Estimate(None, None, 0.95, None, 0)
+    assert stats.t_interval([0.3]) == stats.Estimate(0.3, None, 0.95, None, 1)
+    assert stats.t_interval([0.1] * 7) == stats.Estimate(0.1, (0.1, 0.1), 0.95, 0.0, 7)
+    assert stats.prediction_interval([0.3]) is None and stats.prediction_interval([0.3, 0.3]) == (0.3, 0.3)
+    assert stats.equivalent([0.3], 1.0) is None
+    assert stats.equivalent([0.0, 0.0], 0.1) is True and stats.equivalent([0.1, 0.1], 0.1) is False
+    assert stats.welch([], [1.0]).mean is None
+    assert stats.welch([3.0], [1.0, 1.5]).interval is None
+    assert stats.welch([3.0, 3.0], [1.0, 1.0]).interval == (2.0, 2.0)
+
+
+def test_known_interval() -> None:
+    """Student's sleep data (1908): ten pairs, extra sleep 1.58 hours, t = 4.0621, 95 % interval [0.70, 2.46]."""
+    first = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    second = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    seen = stats.paired(first, second)
+    assert seen.mean == pytest.approx(1.58)
+    assert seen.interval == pytest.approx((0.7001142, 2.4598858))
+    assert seen.correlation == pytest.approx(0.7951702)
+    assert stats.welch(first, second).interval == pytest.approx((-0.2054832, 3.3654832))
+
+
+def test_pairing_needs_equal_lengths_and_correlation_needs_spread() -> None:
+    with pytest.raises(ValueError):
+        stats.paired([1.0, 2.0], [1.0])
+    assert stats.paired([1.0, 2.0, 4.0], [1.0, 1.0, 1.0]).correlation is None
+    assert stats.paired([1.0, 2.0], [1.0, 3.0]).correlation is None
+
+
+def test_kendall_tau() -> None:
+    assert stats.kendall_tau([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(4 / 6)
+    assert stats.kendall_tau([1, 2, 3], [5, 5, 5]) is None
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8), st.floats(-1e3, 1e3))
+def test_an_interval_moves_with_its_values_and_mirrors_with_their_sign(values: list[float], shift: float) -> None:
+    low, high = stats.t_interval(values).interval or (math.nan, math.nan)
+    moved = stats.t_interval([value + shift for value in values]).interval
+    mirrored = stats.t_interval([-value for value in values]).interval
+    assert moved == pytest.approx((low + shift, high + shift), abs=1e-6)
+    assert mirrored == pytest.approx((-high, -low), abs=1e-9)

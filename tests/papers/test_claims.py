@@ -1,0 +1,216 @@
+"""Claims files: what loads, what is refused and where the message points."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import normbench.papers
+from normbench.errors import NormbenchError
+from normbench.papers.claims import cell_text, hash_claims, load
+
+FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
+TIME = {"kind": "time_to_level", "split": "train", "mode": "eval", "metric": "nll", "level": 0.01}
+PAIR = [[1, {"arm": "ln"}], [-1, {"arm": "bn"}]]
+
+
+def part(name: str = "p", **more: Any) -> dict[str, Any]:
+    return {"id": name, "endpoint": FINAL, "contrast": PAIR, "scale": "percent", "unit": "points", **more}
+
+
+def claim(kind: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    texts = {"statement": "s", "quote": "q", "locator": "l"}
+    return {"id": "C1", "kind": kind, **texts, "parts": list(parts), **more}
+
+
+def artifact(*claims: dict[str, Any], **more: Any) -> dict[str, Any]:
+    texts = {"id": "x/fig", "title": "t", "locator": "l", "experiment": "x/fig"}
+    return {**texts, "seeds": 5, "deviations": {"paper": ["d"]}, "claims": list(claims), **more}
+
+
+def written(folder: Path, data: Any) -> Path:
+    path = folder / "fig.yaml"
+    path.write_text(yaml.safe_dump(data), encoding="utf-8")
+    return path
+
+
+SOUND = artifact(claim("direction", part(expect="negative"), open=["rate"], controls=["lr-low"]))
+
+
+@pytest.mark.parametrize("path", sorted(Path(normbench.papers.__file__).parent.rglob("*.yaml")), ids=lambda p: p.stem)
+def test_every_published_claims_file_loads(path: Path) -> None:
+    loaded = load(path)
+    assert loaded.claims and len(loaded.claims_sha256) == 64
+
+
+def test_fig6_reads_as_written() -> None:
+    loaded = load(Path(normbench.papers.__file__).parent / "ln2016" / "fig6.yaml")
+    first = loaded.claims[0]
+    assert (loaded.seeds, first.id, first.controls) == (5, "LN-F1", ("lr-low", "lr-high"))
+    assert first.parts[0].endpoint.level == 0.01
+    assert first.parts[0].contrast[1] == (-1.0, {"arm": "bn-all", "train.batch_size": 128})
+    assert str(first.parts[0].endpoint) == "epochs to train NLL 0.01 (evaluation mode)"
+    assert len(loaded.claims[2].parts[0].contrast) == 4
+
+
+def test_all_kinds_load(tmp_path: Path) -> None:
+    order = {key: value for key, value in part("o").items() if key != "contrast"}
+    order["order"] = [{"arm": "bln"}, {"arm": "bn"}, {"arm": "ln"}]
+    exact = {"id": "e", "endpoint": {"kind": "value", "key": "gap"}, "unit": "", "at_most": 1e-9}
+    exact["unit"] = "relative"
+    claims = [
+        claim("direction", part(expect="negative")),
+        claim("size", part(expect="negative", paper=-1.5), part("plain", paper=2)),
+        claim("equivalence", part(within=0.1), reported=[part("r", expect="positive"), part("s", paper=1)]),
+        claim("order", order),
+        claim("exact", exact),
+        claim("direction", not_decidable="the images cannot be had"),
+    ]
+    loaded = load(written(tmp_path, artifact(*({**c, "id": f"C{i}"} for i, c in enumerate(claims))))).claims
+    assert [c.kind for c in loaded] == ["direction", "size", "equivalence", "order", "exact", "direction"]
+    assert [p.kind for p in loaded[2].reported] == ["direction", "size"]
+    assert [p.id for p in loaded[3].parts] == ["o: arm bln below arm bn", "o: arm bn below arm ln"]
+    assert all(p.kind == "direction" and p.expect == "negative" for p in loaded[3].parts)
+    assert loaded[4].parts[0].at_most == 1e-9
+
+
+def edit(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    def change(data: Any) -> None:
+        for key in path[:-1]:
+            data = data[key]
+        if to is None:
+            del data[path[-1]]
+        else:
+            data[path[-1]] = to
+
+    return change
+
+
+PART = ("claims", 0, "parts", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (edit("seeds", to="5"), ["seeds"]),
+        (edit("seeds", to=True), ["seeds"]),
+        (edit("titel", to="x"), ["'titel'", "Did you mean 'title'"]),
+        (edit("locator", to=None), ["'locator'"]),
+        (edit("deviations", to={"papier": []}), ["deviations", "'papier'", "paper"]),
+        (edit("amendments", to=["changed"]), ["amendments"]),
+        (edit("amendments", to=[{"claim": "C1", "change": "x"}]), ["amendments", "'reason'"]),
+        (edit("claims", to={"a": 1}), ["claims"]),
+        (edit("claims", to=[1]), ["claim ?"]),
+        (edit("claims", 0, "kind", to="directions"), ["claim C1", "kind 'directions'", "Did you mean 'direction'"]),
+        (edit("claims", 0, "quote", to=""), ["claim C1", "quote"]),
+        (edit("claims", 0, "parts", to=[]), ["claim C1", "'parts'"]),
+        (edit("claims", 0, "controls", to=[]), ["claim C1", "'open'", "never be contradicted"]),
+        (edit("claims", 0, "controls", to="lr-low"), ["claim C1", "controls", "list"]),
+        (edit("claims", 0, "kind", to="equivalence"), ["claim C1", "part 'p'", "'expect'", "kind equivalence"]),
+        (edit(*PART, "expect", to=None), ["claim C1", "part 'p'", "'expect' is missing"]),
+        (edit(*PART, "expect", to="smaller"), ["part 'p'", "expect 'smaller'"]),
+        (edit(*PART, "within", to=0.1), ["part 'p'", "'within'"]),
+        (edit(*PART, "scale", to="logarithm"), ["part 'p'", "scale"]),
+        (edit(*PART, "contrast", to=[]), ["part 'p'", "'contrast' is empty"]),
+        (edit(*PART, "contrast", to=[[0, {"arm": "ln"}]]), ["part 'p'", "[weight, cell]"]),
+        (edit(*PART, "contrast", 0, 1, to={"arm": False}), ["part 'p'", "'arm'", "quote"]),
+        (edit(*PART, "contrast", 0, 1, to=["ln"]), ["part 'p'", "cell"]),
+        (edit(*PART, "endpoint", to={"kind": "value", "key": "k"}), ["part 'p'", "endpoint kind value"]),
+        (edit(*PART, "endpoint", to={**FINAL, "kind": "finale"}), ["part 'p'", "kind 'finale'", "'final'"]),
+        (edit(*PART, "endpoint", to={**FINAL, "mode": "both"}), ["part 'p'", "mode 'both'"]),
+        (edit(*PART, "endpoint", to={**FINAL, "level": 0.1}), ["part 'p'", "'level'", "kind final"]),
+        (edit(*PART, "endpoint", to={**TIME, "level": "1e-2"}), ["part 'p'", "level", "1.0e-2"]),
+        (edit(*PART, "endpoint", to={**TIME, "level": float("inf")}), ["part 'p'", "level", "number"]),
+        (edit("claims", 0, "reported", to=[part("p", expect="negative")]), ["claim C1", "'p' is used twice"]),
+        (edit("claims", 0, "reported", to=[part("r", within=-1)]), ["part 'r'", "within"]),
+    ],
+)
+def test_bad_files_are_refused_in_one_line_with_the_place(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], named: list[str]
+) -> None:
+    data = copy.deepcopy(SOUND)
+    load(written(tmp_path, data))
+    change(data)
+    with pytest.raises(NormbenchError) as caught:
+        load(written(tmp_path, data))
+    message = str(caught.value)
+    assert "\n" not in message and message.startswith(str(tmp_path / "fig.yaml"))
+    assert all(word in message for word in named), message
+
+
+def test_a_claim_id_twice_and_exact_parts_without_bound_are_refused(tmp_path: Path) -> None:
+    direction = claim("direction", part(expect="negative"))
+    with pytest.raises(NormbenchError, match="'C1' is used twice"):
+        load(written(tmp_path, artifact(direction, direction)))
+    exact = {"id": "e", "endpoint": {"kind": "value", "key": "gap"}, "unit": "relative"}
+    with pytest.raises(NormbenchError, match="part 'e': one of the keys value, at_most, at_least"):
+        load(written(tmp_path, artifact(claim("exact", exact))))
+    with pytest.raises(NormbenchError, match="an exact claim has none"):
+        load(written(tmp_path, artifact(claim("exact", {**exact, "value": 1}, open=["a"], controls=["b"]))))
+    order = {"id": "o", "endpoint": FINAL, "order": [{"arm": "ln"}], "scale": "linear", "unit": "1"}
+    with pytest.raises(NormbenchError, match="two cells or more"):
+        load(written(tmp_path, artifact(claim("order", order))))
+
+
+@pytest.mark.parametrize("text", ["claims: [", "- a\n- b\n", "", "\x00"])
+def test_what_is_not_a_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fig.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(NormbenchError, match=r"fig\.yaml"):
+        load(path)
+    with pytest.raises(NormbenchError, match=r"none\.yaml"):
+        load(tmp_path / "none.yaml")
+
+
+def test_the_hash_covers_the_claims_and_nothing_else(tmp_path: Path) -> None:
+    original = load(written(tmp_path, SOUND)).claims_sha256
+    other = {**SOUND, "title": "another", "seeds": 7, "amendments": [{"claim": "C1", "change": "x", "reason": "y"}]}
+    assert load(written(tmp_path, other)).claims_sha256 == original
+    path = tmp_path / "fig.yaml"
+    path.write_text("# a comment\n" + yaml.safe_dump(SOUND, sort_keys=False, default_flow_style=True), encoding="utf-8")
+    assert load(path).claims_sha256 == original
+    changed = copy.deepcopy(SOUND)
+    changed["claims"][0]["parts"][0]["expect"] = "positive"
+    assert load(written(tmp_path, changed)).claims_sha256 != original
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=5), _json, max_size=4), max_size=3))
+def test_the_hash_does_not_depend_on_the_order_of_keys(claims: list[dict[str, Any]]) -> None:
+    assert hash_claims(claims) == hash_claims([dict(reversed(entry.items())) for entry in claims])
+
+
+@given(st.sampled_from(["claims", "seeds", "deviations", "amendments", "reference"]), _json)
+def test_any_value_anywhere_loads_or_is_refused_cleanly(tmp_path_factory: Any, key: str, value: Any) -> None:
+    folder = tmp_path_factory.mktemp("claims")
+    try:
+        load(written(folder, {**SOUND, key: value}))
+    except NormbenchError as error:
+        assert "\n" not in str(error)
+
+
+@given(st.sampled_from(["id", "endpoint", "contrast", "scale", "unit", "expect"]), _json)
+def test_any_value_inside_a_part_loads_or_is_refused_cleanly(tmp_path_factory: Any, key: str, value: Any) -> None:
+    folder, data = tmp_path_factory.mktemp("claims"), copy.deepcopy(SOUND)
+    data["claims"][0]["parts"][0][key] = value
+    try:
+        load(written(folder, data))
+    except NormbenchError as error:
+        assert "claim C1" in str(error)
+
+
+def test_cell_text() -> None:
+    assert cell_text({"arm": "ln", "train.batch_size": 4}) == "arm ln at train.batch_size 4"
+    assert cell_text({"arm": "ln"}) == "arm ln" and cell_text({"a": 1, "b": 2}) == "a 1, b 2"
+    assert cell_text({}) == "any run"
