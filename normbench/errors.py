@@ -24,6 +24,6 @@ def unknown(what: str, value: str, choices: Iterable[str], listing: str = "") ->
     """The error for a name that does not exist: nearest name, or all of them when they are few."""
     choices = list(choices)
     hint = did_you_mean(value, choices)
-    if not hint and len(choices) <= 12:
+    if not hint and 0 < len(choices) <= 12:
         hint = f" Choose from: {', '.join(choices)}."
     return NormbenchError(f"{what}{hint}{f' ({listing})' if listing else ''}")

@@ -1,7 +1,8 @@
-"""What an option may be. Every YAML choice declares its own options under `declares`; this checks values against them."""
+"""What an option may be: every YAML choice declares its options under `declares`; this checks values against them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,9 +22,9 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
 
 
 def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
-    wanted = TYPES[spec["type"]]
+    wanted: Any = TYPES[spec["type"]]
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = float(value) if abs(value) < 1e300 else math.inf
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise NormbenchError(f"{place}={value} is not {_article(spec['type'])}.")
     if "choices" in spec and value not in spec["choices"]:
@@ -32,7 +33,7 @@ def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
         raise NormbenchError(f"{place}={value} is too small: at least {spec['min']}.")
     if "max" in spec and not value <= spec["max"]:
         raise NormbenchError(f"{place}={value} is too large: at most {spec['max']}.")
-    if wanted is float and value in (float("inf"), float("-inf")):
+    if wanted is float and not math.isfinite(value):
         raise NormbenchError(f"{place}={value} must be finite.")
     return value
 

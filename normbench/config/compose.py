@@ -23,9 +23,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from normbench import schema
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError, did_you_mean, unknown
 
 GROUPS = ("model", "norm", "data", "optim", "launcher")
+LABELS = ("experiment", "arm", "fidelity", "control")
 NOUN = {"model": "model", "norm": "normalizer", "data": "data set", "optim": "optimizer", "launcher": "launcher"}
 Config = dict[str, Any]
 
@@ -77,9 +78,10 @@ def choice(group: str, name: str, extra: Path | None = None) -> Config:
     if not isinstance(node, dict):
         raise NormbenchError(f"{path} must hold keys and values.")
     node.pop("defaults", None)
+    plain = {str(key): value for key, value in node.items()}
     if group == "norm":
-        _place_file(node, path)
-    return {str(key): value for key, value in node.items()}
+        _place_file(plain, path)
+    return plain
 
 
 def _place_file(node: Config, path: Path) -> None:
@@ -128,7 +130,7 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
     axes = []
     for override in overrides:
         if override.is_sweep_override():
-            axes.append(parse([f"{override.key_or_group}={word}" for word in override.sweep_string_iterator()]))
+            axes.append(parse([f"{override.key_or_group}={word}" for word in _sweep_words(override)]))
         else:
             axes.append([override])
     seen = set()
@@ -137,6 +139,15 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
         if words not in seen:
             seen.add(words)
             yield list(combination)
+
+
+def _sweep_words(override: Override) -> list[str]:
+    try:
+        return list(override.sweep_string_iterator())
+    except HydraException:  # interval() and glob(): these have no list of values
+        raise NormbenchError(
+            f"'{override.input_line}' cannot be swept. Write the values: {override.key_or_group}=a,b or =range(...)."
+        ) from None
 
 
 def refuse_sweeps(overrides: Iterable[Override]) -> None:
@@ -173,6 +184,10 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
         choice_path(group, str(name), extra)
         selection[group] = str(name)
     if "model" not in selection:
+        words = [*GROUPS, *LABELS]
+        for key in (o.key_or_group for o in overrides):
+            if key not in words and did_you_mean(key, words):
+                raise unknown(f"{key} is not an option.", key, words)
         raise NormbenchError("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
     config = _compose_groups(tuple(sorted(selection.items())), extra).copy()
     OmegaConf.set_struct(config, False)
@@ -182,7 +197,7 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
         if key in GROUPS:
             continue
         if key not in known:
-            raise unknown(f"{key} is not an option.", key, sorted(known))
+            raise unknown(f"{key} is not an option.", key, sorted(known.union(GROUPS, LABELS)))
         OmegaConf.update(config, key, override.value(), merge=False)
     try:
         plain = OmegaConf.to_container(config, resolve=True)

@@ -91,7 +91,13 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
         "data_checksum": data_checksum(config["data"]["declares"]),
         "sites": {
-            path: {"name": c.name, "maths": c.maths, "kind": c.kind, "keep_bias": c.keep_bias, "options": dict(c.options)}
+            path: {
+                "name": c.name,
+                "maths": c.maths,
+                "kind": c.kind,
+                "keep_bias": c.keep_bias,
+                "options": dict(c.options),
+            }
             | ({"file": hashlib.sha256(Path(c.file).read_bytes()).hexdigest()} if c.file else {})
             for path, c in assign(config, extra).items()
         },

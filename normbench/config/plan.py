@@ -16,7 +16,7 @@ from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
 
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
-LABELS = ("experiment", "arm", "fidelity", "control")
+LABELS = compose.LABELS
 EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "seeds", "controls", "fidelities"}
 ADHOC = "adhoc"
 
@@ -107,20 +107,22 @@ def _matters(override: Override, config: compose.Config) -> bool:
 
 
 def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None) -> list[RunSpec]:
-    """The runs that `normbench train` is asked for; duplicates collapse, since a run is its configuration."""
+    """The runs that `normbench train` is asked for; duplicates collapse into the longest: a run is its config."""
     overrides = compose.parse(words)
     if not multirun:
         compose.refuse_sweeps(overrides)
-    specs = {}
+    specs: dict[tuple[str, str], RunSpec] = {}
     for combination in compose.expand(overrides):
         spec = _train_spec(combination, extra)
-        specs.setdefault((spec.id, spec.experiment), spec)
+        key = spec.id, spec.experiment
+        if key not in specs or spec.epochs > specs[key].epochs:  # the length is no part of the id
+            specs[key] = spec
     return list(specs.values())
 
 
 def _train_spec(overrides: list[Override], extra: Path | None) -> RunSpec:
     labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in LABELS}
-    words = [o.input_line for o in overrides if o.key_or_group not in LABELS]
+    words = [str(o.input_line) for o in overrides if o.key_or_group not in LABELS]
     if "experiment" not in labels:
         for label in labels:
             raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")

@@ -221,6 +221,4 @@ def check_writable(root: Path) -> None:
 
     files.make_folder(root)
     if not os.access(root, os.W_OK):
-        raise NormbenchError(
-            f"{root} cannot be written. Choose another place with --results or NORMBENCH_RESULTS."
-        )
+        raise NormbenchError(f"{root} cannot be written. Choose another place with --results or NORMBENCH_RESULTS.")

@@ -1,6 +1,7 @@
-"""A worker process: trains the runs that arrive on its standard input, one after the other; torch is imported once.
+"""A worker process: trains the runs that arrive on its standard input, one by one; torch is imported once.
 
-Lines of JSON both ways. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out: `{"event": "progress" | "end", ...}`.
+Lines of JSON both ways. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out: `{"event": "progress", ...}`, `{"event":
+"end", ...}`.
 The end of the input means that the parent is gone, however it went: the run is saved and the worker ends.
 """
 
@@ -76,8 +77,15 @@ def _record_failure(run: Any, spec: Any, reason: str) -> None:
         with run.writing():
             with open(run.path / "output.log", "a") as log:
                 traceback.print_exc(file=log)
-            run.write_status("failed", id=spec.id, seed=spec.seed, epochs=spec.epochs, steps=spec.steps,
-                             **spec.labels(), reason=reason)
+            run.write_status(
+                "failed",
+                id=spec.id,
+                seed=spec.seed,
+                epochs=spec.epochs,
+                steps=spec.steps,
+                **spec.labels(),
+                reason=reason,
+            )
     except Exception:  # the failure itself was that nothing can be written; the parent still hears of it
         traceback.print_exc()
 

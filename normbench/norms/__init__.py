@@ -1,1 +1,1 @@
-"""The subject: one file per normalizer, and the sites where they stand. Importing this package does not import torch."""
+"""The subject: one file per normalizer, and the sites where they stand. Importing this imports no torch."""

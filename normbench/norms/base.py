@@ -142,4 +142,3 @@ def own_parameters(model: nn.Module) -> set[str]:
     """Names of the parameters that belong to normalizers; these take no part in the paired initial draws."""
     prefixes = [name for name, module in model.named_modules() if isinstance(module, Normalizer)]
     return {name for name, _ in model.named_parameters() if any(name.startswith(f"{p}.") for p in prefixes)}
-

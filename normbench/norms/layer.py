@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -56,7 +57,9 @@ class LayerNorm(Normalizer):
             y = F.layer_norm(x, self.shape, self.gain, self.bias, self.eps)
         else:
             centred = x - x.mean(last, keepdim=True)
-            y = centred / (centred.square().mean(last, keepdim=True).sqrt() + self.eps)
+            variance = centred.square().mean(last, keepdim=True)
+            # the clamp changes no value; without it the root's gradient at zero variance is infinite
+            y = centred / (variance.clamp(min=torch.finfo(x.dtype).tiny).sqrt() + self.eps)
             y = y if self.gain is None else y * self.gain
             y = y if self.bias is None else y + self.bias
         return y.movedim(last, self.axes) if moved else y

@@ -111,7 +111,8 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
     """
     model, sites = config["model"]["name"], declared(config)
     chosen: dict[str, tuple[str, Any]] = {}
-    for pattern, entry in _patterns(config).items():
+    # the most specific first, so that only claims that could win are compared, in whatever order they were written
+    for pattern, entry in sorted(_patterns(config).items(), key=lambda item: _specificity(item[0]), reverse=True):
         hits = [path for path in sites if matches(pattern, path)]
         if not hits:
             prefixes = {path.rsplit(".", i)[0] for path in sites for i in range(path.count(".") + 1)}
@@ -121,8 +122,7 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
                 other = chosen[path][0]
                 if _specificity(other) == _specificity(pattern):
                     raise NormbenchError(f"norm.sites: '{other}' and '{pattern}' both claim site '{path}' of {model}.")
-                if _specificity(other) > _specificity(pattern):
-                    continue
+                continue
             chosen[path] = (pattern, entry)
     result = {}
     for path, site in sites.items():
@@ -142,7 +142,7 @@ def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(value, list) and all(isinstance(v, str) for v in value):
         return {pattern: {} for pattern in value}
     if isinstance(value, Mapping):
-        return {str(k): {"name": v} if isinstance(v, str) else v or {} for k, v in value.items()}
+        return {str(k): {"name": v} if isinstance(v, str) else {} if v is None else v for k, v in value.items()}
     raise NormbenchError(f"norm.sites={value} must be a list of sites or a map from site to normalizer.")
 
 
@@ -150,9 +150,13 @@ def _resolve(
     site: Site, entry: Any, config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, Any]]
 ) -> Choice:
     if not isinstance(entry, Mapping):
-        raise NormbenchError(f"norm.sites: site '{site.path}' needs a normalizer's name or a map of options, not {entry}.")
+        raise NormbenchError(
+            f"norm.sites: site '{site.path}' needs a normalizer's name or a map of options, not {entry}."
+        )
     base = config["norm"]
-    name = entry.get("name", base["name"])
+    name = str(entry.get("name", base["name"]))
+    if misplaced := sorted({"sites", "declares"} & set(entry)):
+        raise NormbenchError(f"norm.sites: '{misplaced[0]}' cannot be set for the single site '{site.path}'.")
     node = base if name == base["name"] else norm_node(name)
     declares = node["declares"]
     options = {key: value for key, value in {**node, **entry}.items() if key not in COMMON_KEYS}

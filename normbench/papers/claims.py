@@ -3,7 +3,7 @@
 Kinds of claims: `direction` (the sign of an effect), `size` (against the paper's number), `equivalence` (within a
 margin), `order` (ranks of several cells), `exact` (computed numbers, no seeds). Beside id, endpoint, unit a part holds
 
-    direction    contrast: [[1, {arm: ln}], [-1, {arm: bn}]]; scale: log, percent or linear; expect: negative or positive
+    direction    contrast: [[1, {arm: ln}], [-1, {arm: bn}]]; scale: log, percent, linear; expect: negative, positive
     size         the same with paper: the paper's number in the part's unit; expect may be left out for a plain number
     equivalence  contrast, scale, within: the margin in the part's unit
     order        scale, order: [{arm: bln}, {arm: bn}, {arm: ln}], smallest first
@@ -121,6 +121,8 @@ def load(path: Path) -> Artifact:
     )
     claims = tuple(_claim(claim, where) for claim in _list(data, "claims", where))
     _refuse_twins(claims, where)
+    if not isinstance(data.get("reference", {}), Mapping):
+        raise NormbenchError(f"{where}: reference must be a mapping of names to values.")
     seeds = data["seeds"]
     if type(seeds) is not int or seeds < 1:
         raise NormbenchError(f"{where}: seeds must be a whole number from 1, not {seeds!r}.")
@@ -131,7 +133,7 @@ def load(path: Path) -> Artifact:
         experiment=_text(data, "experiment", where),
         seeds=seeds,
         deviations=_deviations(data["deviations"], where),
-        reference=data.get("reference") or {},
+        reference=data.get("reference", {}),
         amendments=_amendments(data, where),
         claims=claims,
         claims_sha256=hash_claims(data["claims"]),

@@ -182,7 +182,9 @@ def _by_order(part: Part, result: PartResult, rows: Sequence[Sequence[_Outcome]]
     flat = [outcome for row in rows for outcome in row]
     bounds = [outcome.after for outcome in flat if outcome.value is None and not outcome.diverged]
     bound = f" (≥ {_show(min(bounds))})" if bounds else ""
-    counted = f"{result.endpoint}: {result.censored} censored{bound}, {result.diverged} diverged of {len(flat)} runs"
+    counts = [f"{result.censored} censored{bound}"] if result.censored else []
+    counts += [f"{result.diverged} diverged"] if result.diverged else []
+    counted = f"{result.endpoint}: {', '.join(counts) or 'level met before training'} in {len(flat)} runs"
     weights = [weight for weight, _ in part.contrast]
     if len(weights) != 2 or sum(weights) != 0 or part.expect is None:
         return replace(result, reason=f"{counted}; only a direction between two cells can be decided by order")

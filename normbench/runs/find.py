@@ -36,7 +36,7 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
     for stored in store.scan(results / "runs"):
         if stored.reason:
             found.damaged.append(stored)
-        if stored.id:
+        if stored.id and (stored.id not in found.stored or not stored.reason):  # a damaged copy hides no whole one
             found.stored[stored.id] = stored
     for spec in specs:
         run_id = spec.id

@@ -37,16 +37,31 @@ def read(path: Path) -> list[RunRecord]:
     runs = []
     number = 0
     try:
-        for number, text in enumerate(gzip.decompress(path.read_bytes()).decode().splitlines(), 1):
-            content = json.loads(text)
-            if content.pop("schema") != SCHEMA:
+        content = path.read_bytes()
+        if not content:  # gzip takes no bytes at all for an empty file
+            raise ValueError("it is empty")
+        for number, text in enumerate(gzip.decompress(content).decode().splitlines(), 1):
+            run = json.loads(text)
+            if run.pop("schema") != SCHEMA:
                 raise NormbenchError(f"{path} line {number}: this version of normbench reads schema {SCHEMA}.")
-            runs.append(RunRecord(**{key: value for key, value in content.items() if key in FIELDS}))
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+            runs.append(_checked(RunRecord(**{key: value for key, value in run.items() if key in FIELDS})))
+    except (OSError, EOFError, ValueError, RecursionError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise NormbenchError(
             f"{path} is damaged after line {number} ({error}). Restore it (git checkout) or delete it."
         ) from None
     return runs
+
+
+def _checked(run: RunRecord) -> RunRecord:
+    """The run, once its parts have the types that everything else relies on; else TypeError."""
+    kinds = {"id": str, "arm": str, "status": str, "seed": int, "epochs": int, "axes": dict, "records": list}
+    for name, kind in kinds.items():
+        if not isinstance(getattr(run, name), kind):
+            raise TypeError(f"{name} is {getattr(run, name)!r:.40}")
+    for record in run.records:
+        if not isinstance(record, dict) or not isinstance(record.get("epoch"), int):
+            raise TypeError(f"{record!r:.40} is not a record")
+    return run
 
 
 def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[RunRecord]:

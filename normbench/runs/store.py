@@ -8,6 +8,7 @@ A damaged directory is listed with its reason and hides no other.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -77,17 +78,18 @@ class RunDirectory:
             handle = open(self.path / "lock", "a+")  # noqa: SIM115  held for as long as the run is written
         except OSError as error:
             raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock(handle):
             handle.seek(0)
             holder = handle.read().strip() or "another process"
             handle.close()
-            raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5) from None
+            raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
         try:
-            handle.truncate(0)
-            handle.write(f"process {os.getpid()} on this machine since {time.strftime('%H:%M')}")
-            handle.flush()
+            holder = f"process {os.getpid()} on this machine since {time.strftime('%H:%M')}"
+            with contextlib.suppress(OSError):  # a courtesy to whoever meets the lock; a full disk is met elsewhere
+                os.ftruncate(handle.fileno(), 0)
+                os.write(handle.fileno(), holder.encode())
+            for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; under the lock there is no other
+                left.unlink(missing_ok=True)
             yield
         finally:
             handle.close()
@@ -103,12 +105,24 @@ class RunDirectory:
     def set_aside_finished(self) -> None:
         """Before a longer run starts anew: the finished shorter one stays readable until that is done."""
         for name in ("curve.jsonl", "status.json"):
-            os.replace(self.path / name, self.path / f"shorter.{name}")
+            if (self.path / name).exists():  # the curve has gone before if this was cut short here
+                os.replace(self.path / name, self.path / f"shorter.{name}")
         files.sync_folder(self.path)
 
     def drop_aside(self) -> None:
         for name in ("status.json", "curve.jsonl"):
             (self.path / f"shorter.{name}").unlink(missing_ok=True)
+
+
+def _lock(handle: IO[str]) -> bool:
+    for attempt in range(20):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if attempt < 19:
+                time.sleep(0.01)  # `is_locked` in some reader holds it for a moment; a writer holds it on
+    return False
 
 
 def is_locked(path: Path) -> bool:
@@ -162,10 +176,10 @@ def _stored(path: Path, root: Path, match: re.Match[str]) -> Stored:
 
 def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     """A run's status file, checked. Raises Damaged with the reason."""
-    if not path.is_dir():
-        raise Damaged("it is not a directory" if path.exists() else "it is a dangling link")
     name = f"{prefix}status.json"
     try:
+        if not path.is_dir():
+            raise Damaged("it is not a directory" if path.exists() else "it is a dangling link")
         text = (path / name).read_text()
     except FileNotFoundError:
         if prefix == "" and not (path / "curve.jsonl").exists():
@@ -175,7 +189,7 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
         raise Damaged(f"{name} cannot be read: {error}") from None
     try:
         status = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Damaged(f"{name} is not JSON") from None
     if not isinstance(status, dict):
         raise Damaged(f"{name} is not a JSON object")
@@ -183,6 +197,8 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
         raise Damaged(f"{name} has schema {status.get('schema')}, this version reads {SCHEMA}")
     if status.get("status") not in STATES:
         raise Damaged(f"{name} has no known status: {status.get('status')!r}")
+    if not isinstance(status.get("epochs", 0), int):
+        raise Damaged(f"{name} says epochs={status['epochs']!r}")
     return status
 
 
@@ -192,12 +208,12 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
         content = path.read_bytes()
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
-    *lines, rest = content.split(b"\n")
+    *lines, _ = content.split(b"\n")
     records = []
     for number, text in enumerate(lines, 1):
         try:
             record = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Damaged(f"{path.name} line {number} of {len(lines)} is not JSON") from None
         if not isinstance(record, dict) or not isinstance(record.get("epoch"), int) or "split" not in record:
             raise Damaged(f"{path.name} line {number} of {len(lines)} is not a record")
@@ -255,8 +271,8 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
     if found is None:
         return None
     status, curve = found
+    records = read_curve(curve)  # names the bad line where there is one
     if curve_sha256(curve) != status.get("curve_sha256"):
-        read_curve(curve)  # names the bad line where there is one
         raise Damaged(f"{curve.name} does not have the hash that status.json recorded")
     return RunRecord(
         id=stored.id,
@@ -264,7 +280,7 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
         status=str(status["status"]),
         epochs=spec.epochs,
         reason=str(status.get("reason", "")),
-        records=[r for r in read_curve(curve) if r["epoch"] <= spec.epochs],
+        records=[r for r in records if r["epoch"] <= spec.epochs],
         environment=read_environment(stored.path),
         seconds=status.get("seconds"),
         experiment=spec.experiment,

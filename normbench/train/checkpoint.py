@@ -24,7 +24,12 @@ def save_slot(folder: Path, progress: Mapping[str, Any], tensors: Mapping[str, T
     serial = 1 + max(_serial(folder / f"{name}.json") for name in SLOTS)
     content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
     files.write_whole(folder / f"{slot}.safetensors", content)
-    head = {"serial": serial, "sha256": hashlib.sha256(content).hexdigest(), "progress": dict(progress)}
+    head = {
+        "serial": serial,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "progress": dict(progress),
+        "progress_sha256": _sha256(progress),
+    }
     files.write_json(folder / f"{slot}.json", head)
 
 
@@ -33,7 +38,7 @@ def newest(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] 
 
     None where there is no slot at all. All slots damaged: NormbenchError; nothing is overwritten.
     """
-    notes = []
+    notes: list[str] = []
     for slot in sorted(SLOTS, key=lambda name: -_serial(folder / f"{name}.json")):
         path = folder / f"{slot}.json"
         if not path.exists():
@@ -43,6 +48,8 @@ def newest(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] 
             content = (folder / f"{slot}.safetensors").read_bytes()
             if hashlib.sha256(content).hexdigest() != head["sha256"]:
                 raise ValueError("its hash differs")
+            if _sha256(head["progress"]) != head.get("progress_sha256", _sha256(head["progress"])):
+                raise ValueError("the hash of its progress differs")
             return head["progress"], load(content), notes
         except (OSError, ValueError, KeyError, TypeError) as error:
             notes.append(f"checkpoint {slot} is damaged ({error})")
@@ -52,6 +59,10 @@ def newest(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] 
             code=4,
         )
     return None
+
+
+def _sha256(progress: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(dict(progress), sort_keys=True).encode()).hexdigest()
 
 
 def _serial(path: Path) -> int:

@@ -50,8 +50,10 @@ def full_pass(model: Model, split: Split, batches: Iterable[Any]) -> dict[str, f
     for index in batches:
         for name, values in model.evaluate(split.inputs[index], split.targets[index]).items():
             sums.setdefault(name, []).append(values.double().sum().item())
-    return {name: math.fsum(parts) / len(split.targets) if _all_finite(parts) else _first_bad(parts)
-            for name, parts in sums.items()}
+    return {
+        name: math.fsum(parts) / len(split.targets) if _all_finite(parts) else _first_bad(parts)
+        for name, parts in sums.items()
+    }
 
 
 def _all_finite(parts: list[float]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -75,10 +76,9 @@ def train(
 
 def _disk_full(spec: RunSpec, run: store.RunDirectory, error: OSError) -> str:
     reason = f"disk full: {error.strerror}"
-    try:
+    # no room for a new status: the old one says running, and nobody holds the lock, which reads the same
+    with contextlib.suppress(OSError):
         run.write_status("interrupted", **_labels(spec), reason=reason)
-    except OSError:
-        pass  # no room for a new status: the old one says running, and nobody holds the lock, which reads the same
     raise NormbenchError(
         f"run {spec.id}: {reason} below {run.path}. The last checkpoint is whole: free some space and repeat the "
         "command.",
@@ -144,8 +144,15 @@ def _train(
                 running = {"split": "train", "mode": "running", "nll": progress.loss_sum / len(train_split.targets)}
                 trained = time.monotonic() - clock
                 log(progress.epoch, [running, *evaluate(model, data, progress.epoch, seed, batch_size, mode_dependent)])
-                timing.write(files.line({"epoch": progress.epoch, "train_seconds": trained,
-                                         "evaluate_seconds": time.monotonic() - clock - trained}))
+                timing.write(
+                    files.line(
+                        {
+                            "epoch": progress.epoch,
+                            "train_seconds": trained,
+                            "evaluate_seconds": time.monotonic() - clock - trained,
+                        }
+                    )
+                )
                 timing.flush()
                 progress.epoch, progress.batch, progress.loss_sum = progress.epoch + 1, 0, 0.0
                 listen({"step": progress.step, "steps": spec.steps, "nll": running["nll"]})
@@ -187,14 +194,15 @@ def _save(
     checkpoint.save_slot(run.path / "checkpoint", asdict(progress), tensors)
 
 
-def _resume(
-    spec: RunSpec, run: store.RunDirectory, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> Progress:
+def _resume(spec: RunSpec, run: store.RunDirectory, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
     """Model, optimizer and curve as the newest checkpoint left them, or a fresh start; says `running` from here on."""
     old = _old_status(run)
     found = checkpoint.newest(run.path / "checkpoint")
     notes: list[str] = []
     progress = Progress()
+    if found is not None and found[0]["step"] > spec.steps:  # of a longer run: what is asked for now lies behind it
+        checkpoint.clear(run.path / "checkpoint")
+        found = None
     if found is not None:
         saved, tensors, notes = found
         progress = Progress(**saved)
@@ -210,9 +218,10 @@ def _resume(
             "to start it anew.",
             code=4,
         )
+    # the status first: a curve without one counts as damaged
+    run.write_status("running", **_labels(spec), step=progress.step, reason="")
     with open(run.curve, "ab") as curve:
         curve.truncate(progress.curve_bytes)
-    run.write_status("running", **_labels(spec), step=progress.step, reason="")
     return progress
 
 
@@ -258,4 +267,3 @@ def _record_environment(run: store.RunDirectory, step: int, notes: list[str]) ->
         changed = {key: value for key, value in now.items() if content.get(key) != value}
         content["resumed"].append({"step": step, "changed": changed, "notes": notes})
     files.write_json(path, content)
-

@@ -19,6 +19,12 @@ def make_run(records: list[dict[str, Any]], seed: int = 0, status: str = "done",
     return RunRecord(f"r{seed}", "e", "ln", seed, status, epochs, records=records)
 
 
+def crossing(points: Series, level: float, log: bool = True) -> float:
+    found = time_to_level(points, level, log)
+    assert isinstance(found, Reached)
+    return found.epoch
+
+
 def test_series_selects_split_mode_metric_and_variant() -> None:
     run = make_run(
         [
@@ -59,10 +65,10 @@ def test_final_is_the_value_at_the_epoch_that_was_asked_for() -> None:
 
 def test_time_to_level_interpolates_losses_on_their_logarithm() -> None:
     points: Series = [(0, 1.0), (2, 1e-2), (4, 1e-6)]
-    assert time_to_level(points, 1e-1) == Reached(pytest.approx(1.0))
-    assert time_to_level(points, 1e-4) == Reached(pytest.approx(3.0))
+    assert crossing(points, 1e-1) == pytest.approx(1.0)
+    assert crossing(points, 1e-4) == pytest.approx(3.0)
     assert time_to_level(points, 1e-2) == Reached(2)
-    assert time_to_level(points, 0.505, log=False) == Reached(pytest.approx(1.0))
+    assert crossing(points, 0.505, log=False) == pytest.approx(1.0)
 
 
 def test_time_to_level_takes_the_first_crossing_and_censors() -> None:
@@ -81,8 +87,7 @@ def test_a_run_that_diverged_before_is_censored_at_its_last_finite_evaluation() 
 
 
 def test_a_loss_of_exactly_zero_is_reached_in_between() -> None:
-    reached = time_to_level([(0, 1.0), (1, 0.0)], 1e-6)
-    assert reached == Reached(pytest.approx(0.5))  # the logarithm ends at 1e-12
+    assert crossing([(0, 1.0), (1, 0.0)], 1e-6) == pytest.approx(0.5)  # the logarithm ends at 1e-12
     assert time_to_level([(0, 1e-13), (1, 0.0)], 1e-14) == Reached(1)
 
 
@@ -120,3 +125,8 @@ def test_diverged_runs_are_counted_from_the_epoch_on_that_they_lack() -> None:
     assert [(p.n, p.diverged) for p in aggregate(runs, "train", "eval", "nll")] == [(3, 0), (1, 2), (1, 2)]
     assert aggregate(runs, "train", "eval", "nll")[1].interval is None
     assert aggregate([], "train", "eval", "nll") == []
+
+
+def test_a_run_that_was_not_evaluated_at_an_epoch_is_not_called_diverged() -> None:
+    runs = [make_run([record(0, 2.0), record(2, 1.0)], 0), make_run([record(1, 2.0), record(2, 0.5)], 1)]
+    assert [(p.n, p.diverged) for p in aggregate(runs, "train", "eval", "nll")] == [(1, 0), (1, 0), (2, 0)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import normbench.papers
@@ -102,6 +102,7 @@ PART = ("claims", 0, "parts", 0)
         (edit("titel", to="x"), ["'titel'", "Did you mean 'title'"]),
         (edit("locator", to=None), ["'locator'"]),
         (edit("deviations", to={"papier": []}), ["deviations", "'papier'", "paper"]),
+        (edit("reference", to=[0.5]), ["reference"]),
         (edit("amendments", to=["changed"]), ["amendments"]),
         (edit("amendments", to=[{"claim": "C1", "change": "x"}]), ["amendments", "'reason'"]),
         (edit("claims", to={"a": 1}), ["claims"]),
@@ -191,6 +192,7 @@ def test_the_hash_does_not_depend_on_the_order_of_keys(claims: list[dict[str, An
     assert hash_claims(claims) == hash_claims([dict(reversed(entry.items())) for entry in claims])
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["claims", "seeds", "deviations", "amendments", "reference"]), _json)
 def test_any_value_anywhere_loads_or_is_refused_cleanly(tmp_path_factory: Any, key: str, value: Any) -> None:
     folder = tmp_path_factory.mktemp("claims")
@@ -200,6 +202,7 @@ def test_any_value_anywhere_loads_or_is_refused_cleanly(tmp_path_factory: Any, k
         assert "\n" not in str(error)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["id", "endpoint", "contrast", "scale", "unit", "expect"]), _json)
 def test_any_value_inside_a_part_loads_or_is_refused_cleanly(tmp_path_factory: Any, key: str, value: Any) -> None:
     folder, data = tmp_path_factory.mktemp("claims"), copy.deepcopy(SOUND)

@@ -1,0 +1,224 @@
+"""The command line: arguments to calls, nothing else. Imports are late, so that help is instant."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from normbench.errors import NormbenchError, did_you_mean
+
+EPILOG = """examples:
+  normbench reproduce ln2016/fig6 --fidelity smoke      everything in about a minute, on embedded data
+  normbench reproduce ln2016/fig6 --max-time 0          the published result: draw and judge, train nothing
+  normbench train model=mnist_mlp norm=layer seed=3     one run by Hydra overrides
+  normbench train -m model=mnist_mlp norm=none,batch,layer 'seed=range(5)' launcher=pool
+  normbench status                                      runs done, running, failed
+
+exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed; 5 busy elsewhere; 130 interrupted, resumable
+"""
+
+TRAIN = """examples:
+  normbench train model=mnist_mlp norm=layer 'norm.sites=[hidden,logits]' optim.lr=3e-4 train.epochs=10
+  normbench train model=mnist_mlp 'norm.sites={hidden: {name: layer, eps: 1e-3}, logits: batch}'
+  normbench train experiment=ln2016/fig6 arm=ln seed=2 train.batch_size=4
+  normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=pool
+"""
+
+REPRODUCE = """examples:
+  normbench reproduce ln2016/fig6 --fidelity smoke
+  normbench reproduce ln2016/fig6 --only ln --only bn-all --jobs 2
+  normbench reproduce ln2016 --max-time 2h              go on another day with the same command
+  normbench reproduce ln2016/fig6 --controls            also the settings that the paper leaves open
+"""
+
+RERUN = """examples:
+  normbench rerun 00955a672333 --epochs 1               the first epoch again: is the curve the same to the byte?
+"""
+
+DATA = """examples:
+  normbench data                                        what is there
+  normbench data get mnist                              bring it (checked, resumable)
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one line per error, and the nearest name for a mistyped command or option."""
+
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice" in message:
+            value = message.split("invalid choice: ")[1].split("'")[1]
+            choices = self._choices(message)
+            what = message.split(":")[0].removeprefix("argument ")
+            raise NormbenchError(f"{value} is not a {what}.{did_you_mean(value, choices)} (normbench --help)")
+        if "unrecognized arguments" in message:
+            value = message.split(": ", 1)[1].split()[0]
+            options = [option for action in self._actions for option in action.option_strings]
+            raise NormbenchError(f"{value} is not an option of {self.prog}.{did_you_mean(value, options)}")
+        raise NormbenchError(f"{message}. (normbench --help)")
+
+    @staticmethod
+    def _choices(message: str) -> list[str]:
+        return [part.strip(" '\")") for part in message.split("choose from", 1)[1].strip(" )").split(",")]
+
+
+def parser() -> Parser:
+    """All commands and options."""
+    top = Parser(
+        prog="normbench",
+        description="The experiments of two normalization papers: one command per figure or table, claims judged.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="store_true", help="print the version")
+    commands = top.add_subparsers(dest="command", metavar="command", parser_class=Parser)
+    shared = Parser(add_help=False)
+    shared.add_argument("--results", metavar="DIR", help="where results lie (NORMBENCH_RESULTS, else ./results)")
+    shared.add_argument(
+        "--config-dir", metavar="DIR", type=Path, help="a folder of your own choices, laid out like conf/"
+    )
+
+    def command(name: str, text: str, epilog: str = "") -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            help=text,
+            description=text,
+            epilog=epilog,
+            parents=[shared],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    listing = command("list", "what there is: artifacts, models, norms, data")
+    listing.add_argument("kind", nargs="?", choices=["artifacts", "models", "norms", "data"])
+    listing.add_argument("--json", action="store_true")
+
+    train = command("train", "one run by Hydra overrides; -m sweeps", TRAIN)
+    train.add_argument("-m", "--multirun", action="store_true", help="run every combination of comma lists and ranges")
+    train.add_argument("overrides", nargs="*", metavar="key=value")
+
+    reproduce = command("reproduce", "plan, train what is missing, draw, judge", REPRODUCE)
+    reproduce.add_argument("artifacts", nargs="+", metavar="artifact", help="ln2016/fig6, a paper (ln2016), or all")
+    reproduce.add_argument("--fidelity", default="paper", choices=["paper", "reduced", "proxy", "smoke"])
+    reproduce.add_argument(
+        "--seeds", type=int, metavar="N", help="seeds per arm (default: the artifact's, fixed ahead)"
+    )
+    reproduce.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    reproduce.add_argument("--device", default="cpu", choices=["cpu"], help="where to train")
+    reproduce.add_argument("--only", action="append", default=[], metavar="ARM", help="only this arm (repeatable)")
+    reproduce.add_argument("--controls", action="store_true", help="also the control settings of the experiment")
+    reproduce.add_argument("--max-time", metavar="TIME", help="stop after 90s, 30m, 2h; 0 starts nothing")
+    reproduce.add_argument("--retry-failed", action="store_true", help="train failed runs again")
+    reproduce.add_argument("--dry-run", action="store_true", help="show what would run")
+
+    status = command("status", "runs done, running, failed; time left")
+    status.add_argument("--json", action="store_true")
+
+    show = command("show", "one run: configuration, environment, last records")
+    show.add_argument("run", help="id, the start of one, or its directory")
+    show.add_argument("--json", action="store_true")
+
+    rerun = command("rerun", "repeat a run and compare the curves to the byte", RERUN)
+    rerun.add_argument("run", help="id, the start of one, or its directory")
+    rerun.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs")
+
+    data = command("data", "data sets: list them, or bring one", DATA)
+    data.add_argument("action", nargs="?", choices=["get"])
+    data.add_argument("set", nargs="?", metavar="set")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The console script."""
+    try:
+        code = run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except NormbenchError as error:
+        print(f"normbench: {error}", file=sys.stderr)
+        code = error.code
+    except KeyboardInterrupt:
+        print("normbench: interrupted; the same command goes on.", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:  # `normbench status | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    top = parser()
+    given = top.parse_args(arguments)
+    if given.version:
+        import normbench
+
+        print(f"normbench {normbench.__version__}")
+        return 0
+    if given.command is None:
+        top.print_help()
+        return 0
+    return dispatch(given)
+
+
+def dispatch(given: argparse.Namespace) -> int:
+    """Call the command; everything heavy is imported here."""
+    from rich.console import Console
+
+    from normbench.commands import places
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)  # into a file or a pipe: room for the tables
+    results = places.results(given.results)
+    match given.command:
+        case "list":
+            from normbench.commands import catalogue
+
+            return catalogue.listing(given.kind, given.json, given.config_dir, console)
+        case "data":
+            from normbench.commands import catalogue
+
+            if given.action is None:
+                return catalogue.data_sets(console)
+            if given.set is None:
+                raise NormbenchError("data get needs a set, such as: normbench data get mnist")
+            return catalogue.data_get(given.set, console)
+        case "train":
+            from normbench.commands import train
+
+            return train.run(given.overrides, given.multirun, results, given.config_dir, console)
+        case "reproduce":
+            from normbench.commands import reproduce
+
+            max_time = None if given.max_time is None else places.seconds(given.max_time)
+            request = reproduce.Request(
+                given.artifacts,
+                given.fidelity,
+                results,
+                given.seeds,
+                given.jobs,
+                given.only,
+                given.controls,
+                max_time,
+                given.retry_failed,
+                given.dry_run,
+                given.config_dir,
+            )
+            return reproduce.run(request, console)
+        case "status":
+            from normbench.commands import status
+
+            return status.run(results, given.json, console)
+        case "show":
+            from normbench.commands import show
+
+            return show.show(given.run, results, given.json, console)
+        case _:
+            from normbench.commands import show
+
+            return show.rerun(given.run, results, given.epochs, given.config_dir, console)
+
+
+if __name__ == "__main__":
+    main()

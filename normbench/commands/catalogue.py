@@ -1,0 +1,91 @@
+"""`normbench list` and `normbench data`: what there is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.table import Table as Grid
+
+from normbench import data
+from normbench.config import compose
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+
+KINDS = ("artifacts", "models", "norms", "data")
+GROUP = {"models": "model", "norms": "norm", "data": "data"}
+
+
+def listing(kind: str | None, as_json: bool, config_dir: Path | None, console: Console) -> int:
+    """Every entry with its id and title, as a table or as JSON."""
+    kinds = [kind] if kind else list(KINDS)
+    content = {name: _entries(name, config_dir) for name in kinds}
+    if as_json:
+        print(json.dumps(content, indent=1, ensure_ascii=False))
+        return 0
+    for name, entries in content.items():
+        grid = Grid(box=None, pad_edge=False, padding=(0, 2), title=name, title_justify="left")
+        grid.add_column("")
+        grid.add_column("")
+        for entry in entries:
+            grid.add_row(escape(entry["id"]), escape(entry["title"]))
+        grid.show_header = False
+        console.print(grid)
+        console.print()
+    return 0
+
+
+def _entries(kind: str, config_dir: Path | None) -> list[dict[str, Any]]:
+    if kind == "artifacts":
+        return [{"id": name, "title": artifacts.load(name).title} for name in artifacts.ids()]
+    group = GROUP[kind]
+    entries = []
+    for name in compose.choices(group, config_dir):
+        declares = compose.declaration(group, name, config_dir)
+        entry = {"id": name, "title": declares["title"], "source": declares["source"]}
+        if kind == "models":
+            entry["sites"] = list(declares["sites"])
+        entries.append(entry)
+    return entries
+
+
+def data_sets(console: Console) -> int:
+    """Each data set and whether it is there, whole."""
+    for name in compose.choices("data"):
+        config = compose.choice("data", name)
+        problems = data.problems(config)
+        state = "ready" if not problems else problems[0]
+        console.print(
+            f"{name:<12} {config['declares']['title']}: {state}", markup=False, highlight=False, soft_wrap=True
+        )
+    console.print(f"looked in {data.root()} (NORMBENCH_DATA)", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def data_get(name: str, console: Console) -> int:
+    """Bring a data set; asks the network only here, when told to."""
+    from normbench.data import fetch
+
+    compose.choice_path("data", name)
+    config = compose.choice("data", name)
+    if not config["declares"].get("files"):
+        raise NormbenchError(f"{name} is embedded: there is nothing to bring.")
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        tasks: dict[str, Any] = {}
+
+        def show(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file, total=total)
+            progress.update(tasks[file], completed=done, total=total)
+
+        brought = fetch.get(config, progress=show)
+    for path in brought:
+        console.print(f"brought {path}", markup=False, highlight=False, soft_wrap=True)
+    if not brought:
+        console.print(f"{name} is complete below {data.root()}", markup=False, highlight=False, soft_wrap=True)
+    return 0

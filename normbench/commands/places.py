@@ -1,0 +1,39 @@
+"""Where results lie, and how durations and counts are written."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from normbench.errors import NormbenchError
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def results(given: str | None) -> Path:
+    """--results, else NORMBENCH_RESULTS, else ./results."""
+    path = Path(given or os.environ.get("NORMBENCH_RESULTS") or "results")
+    if path.exists() and not path.is_dir():
+        raise NormbenchError(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
+    return path
+
+
+def seconds(text: str) -> float:
+    """A duration such as 90s, 30m, 2h; a bare number is minutes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if not match:
+        raise NormbenchError(f"--max-time {text} is not a duration. Write 90s, 30m or 2h (a bare number is minutes).")
+    return float(match[1]) * UNITS[match[2] or "m"]
+
+
+def duration(value: float) -> str:
+    """12 s, 4 min, 2 h 05 min."""
+    if value < 90:
+        return f"{max(value, 1):.0f} s"
+    minutes = round(value / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,81 @@
+"""Progress on the terminal: a bar per running run and one for all; plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from normbench.config.identity import RunSpec
+from normbench.runs.store import FINISHED
+
+
+def label(spec: RunSpec) -> str:
+    """`bn-all train.batch_size=4 s1`, short: the axis by its last word."""
+    axes = " ".join(f"{key.rsplit('.', 1)[-1].replace('batch_size', 'b')}{value}" for key, value in spec.axes.items())
+    control = f" {spec.control}" if spec.control else ""
+    return f"{spec.arm} {axes} s{spec.seed}{control}".replace("  ", " ")
+
+
+class Bars:
+    """A context that shows what a pool reports; pass `listen` to it."""
+
+    def __init__(self, total: int, console: Console) -> None:
+        self.total, self.console = total, console
+        self.ended = 0
+        self.progress = Progress(
+            TextColumn("{task.description:<18}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[note]:<18}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self.tasks: dict[str, TaskID] = {}
+        self.started: dict[str, float] = {}
+        self.all = self.progress.add_task("all", total=total, note=f"0/{total}")
+
+    def __enter__(self) -> Bars:
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.progress.stop()
+
+    def listen(self, spec: RunSpec, event: dict[str, Any]) -> None:
+        run = spec.id
+        if event["event"] == "start":
+            self.started[run] = time.monotonic()
+            self.tasks[run] = self.progress.add_task(label(spec), total=spec.steps, note="starting")
+        elif event["event"] == "progress":
+            self.progress.update(self.tasks[run], completed=event["step"], note=f"train NLL {event['nll']:.3g}")
+            partial = sum(self.progress.tasks[i].percentage / 100 for i in self._open())
+            self.progress.update(self.all, completed=self.ended + partial)
+        else:
+            self._end(spec, event)
+
+    def _open(self) -> list[int]:
+        ids = set(self.tasks.values())
+        return [i for i, task in enumerate(self.progress.tasks) if task.id in ids]
+
+    def _end(self, spec: RunSpec, event: dict[str, Any]) -> None:
+        self.ended += event["status"] in FINISHED
+        if (task := self.tasks.pop(spec.id, None)) is not None:
+            self.progress.remove_task(task)
+        self.progress.update(self.all, completed=self.ended, note=f"{self.ended}/{self.total}")
+        took = time.monotonic() - self.started.get(spec.id, time.monotonic())
+        reason = f": {event['reason']}" if event.get("reason") else ""
+        if not self.console.is_terminal or event["status"] not in ("done",):
+            self.console.print(
+                f"  [{self.ended}/{self.total}] {label(spec)} {event['status']}{reason} ({took:.0f} s)",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )

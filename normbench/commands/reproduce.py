@@ -1,0 +1,211 @@
+"""`normbench reproduce`: plan, train what is missing, draw, judge."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from normbench import data
+from normbench.commands import places
+from normbench.commands.progress import Bars
+from normbench.config import plan
+from normbench.config.identity import RunSpec
+from normbench.launch import pool
+from normbench.papers import artifact as artifacts
+from normbench.papers import publish, table
+from normbench.papers.claims import Artifact
+from normbench.runs.find import Found, find
+from normbench.runs.record import RunRecord
+
+COLOURS = {
+    "reproduced": "green",
+    "consistent": "green",
+    "contradicted": "red",
+    "inconsistent": "red",
+    "weaker than claimed": "yellow",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asked for."""
+
+    names: Sequence[str]
+    fidelity: str
+    results: Path
+    seeds: int | None = None
+    jobs: int = 0
+    only: Sequence[str] = ()
+    controls: bool = False
+    max_time: float | None = None
+    retry_failed: bool = False
+    dry_run: bool = False
+    config_dir: Path | None = None
+
+
+def run(request: Request, console: Console) -> int:
+    """Exit code: 0 done (divergence is a result), 4 a run failed, 130 interrupted."""
+    chosen = [artifacts.load(name) for name in artifacts.select(request.names)]
+    plans = [(artifact, _plan(artifact, request)) for artifact in chosen]  # all checked before the first run starts
+    code = 0
+    for artifact, specs in plans:
+        code = max(code, _artifact(artifact, specs, request, console))
+        if code == 130:
+            break
+    return code
+
+
+def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
+    return plan.artifact_specs(
+        artifact.experiment,
+        request.fidelity,
+        artifact.seeds if request.seeds is None else request.seeds,
+        request.only,
+        request.controls,
+        request.config_dir,
+    )
+
+
+def _artifact(artifact: Artifact, specs: list[RunSpec], request: Request, console: Console) -> int:
+    found = find(specs, request.results)
+    missing = _missing(specs, found, request)
+    _header(artifact, specs, found, missing, request, console)
+    if request.dry_run:
+        for spec in missing:
+            axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
+            _say(console, f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({found.state(spec)})")
+        return 0
+    code = 0
+    if missing and request.max_time != 0:
+        code = _train(missing, request, console)
+        found = find(specs, request.results)
+    # runs that the plan did not ask for stay in the pack; they are judged with the rest
+    _results(artifact, list(found.records.values()), request, console)
+    if code == 130:
+        left = _missing(specs, found, request)
+        resumable = sum(found.state(spec) == "interrupted" for spec in left)
+        _say(
+            console,
+            f"interrupted; {len(specs) - len(left)} of {len(specs)} done, {resumable} resumable. "
+            "The same command goes on.",
+        )
+    return code
+
+
+def _missing(specs: Sequence[RunSpec], found: Found, request: Request) -> list[RunSpec]:
+    skip = {"damaged"} if request.retry_failed else {"damaged", "failed"}
+    return [s for s in specs if s.id not in found.records and found.state(s) not in skip]
+
+
+def _header(
+    artifact: Artifact,
+    specs: Sequence[RunSpec],
+    found: Found,
+    missing: Sequence[RunSpec],
+    request: Request,
+    console: Console,
+) -> None:
+    node = specs[0].config["data"]
+    own = [] if request.fidelity == "paper" else artifact.deviations.get(request.fidelity, [])
+    stamp = len([*artifact.deviations.get("paper", []), *own])
+    axes = {key: {spec.axes[key] for spec in specs} for key in specs[0].axes}
+    factors = [places.plural(len({spec.arm for spec in specs}), "arm")]
+    factors += [f"{len(values)} {key.rsplit('.', 1)[-1].replace('_', ' ')}s" for key, values in axes.items()]
+    factors.append(places.plural(len({spec.seed for spec in specs}), "seed"))
+    if request.controls:
+        factors.append(places.plural(len({spec.control for spec in specs}), "setting"))
+    _say(console, f"\n{artifact.title} · {request.fidelity}")
+    _say(console, f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
+    estimate = _estimate(missing, found, request)
+    failed = sum(found.state(s) == "failed" for s in specs)
+    counts = f"{len(found.records)} done, {len(missing)} to run" if missing else f"{len(found.records)} done"
+    failures = f", {failed} failed (--retry-failed tries again)" if failed and not request.retry_failed else ""
+    _say(console, f"  {len(specs)} runs = {' × '.join(factors)} · {counts}{failures}{estimate}\n")
+    for damaged in found.damaged:
+        _say(console, f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
+    if missing and request.max_time == 0:
+        _say(console, "  --max-time 0: nothing is started\n")
+
+
+def _estimate(missing: Sequence[RunSpec], found: Found, request: Request) -> str:
+    """Time left from finished runs of the same axes (any axes: by seconds per update), or nothing to go by."""
+    if not missing:
+        return ""
+    jobs = min(request.jobs or os.cpu_count() or 1, len(missing))
+    processes = f"{jobs} process" + ("es" if jobs > 1 else "")
+    rates: dict[Any, list[float]] = {}
+    for run in found.records.values():
+        if run.seconds and run.records:
+            rates.setdefault(tuple(run.axes.items()), []).append(run.seconds / max(1, run.records[-1]["step"]))
+    needed = []
+    for spec in missing:
+        if (rate := rates.get(tuple(spec.axes.items()))) is None:
+            return f" · on {processes}"
+        needed.append(statistics.median(rate) * spec.steps)
+    return f" · about {places.duration(sum(needed) / jobs)} on {processes}"
+
+
+def _train(missing: Sequence[RunSpec], request: Request, console: Console) -> int:
+    root = request.results / "runs"
+    data.check(missing[0].config["data"])
+    pool.check_writable(root)
+    with Bars(len(missing), console) as bars:
+        outcomes, interrupted = pool.launch(
+            missing, root, request.jobs, bars.listen, request.max_time, wait_for_busy=True
+        )
+    if interrupted:
+        return 130
+    failures = [o for o in outcomes.values() if o.status in ("failed", "refused")]
+    for reason in dict.fromkeys(o.reason for o in failures):
+        _say(console, f"  failed: {reason}")
+    return 4 if failures else 0
+
+
+def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:
+    place = publish.folder(request.results, artifact.id, request.fidelity)
+    if not runs and not place.exists():
+        judged = publish.judge(artifact, [], request.fidelity, request.results)
+        show_verdicts(judged, console)
+        return
+    judged = publish.publish(artifact, runs, request.fidelity, request.results)
+    kept = publish.pack.read(place / publish.pack.NAME)
+    show_table(artifacts.drawing(artifact.id).table(artifact, kept), console)
+    show_verdicts(judged, console)
+    for name, file in (("figure", "figure.svg"), ("table", "table.md"), ("verdicts", "verdicts.json")):
+        _say(console, f"  {name:<9} {place / file}")
+
+
+def show_table(entries: Sequence[table.Entry], console: Console) -> None:
+    """The first quantity; table.md has all of them."""
+    header, rows = table.headline(entries)
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
+    for index, name in enumerate(header):
+        grid.add_column(name, no_wrap=index == 0)
+    for row in rows:
+        grid.add_row(*map(escape, row))
+    console.print(grid)
+    console.print()
+
+
+def show_verdicts(judged: dict[str, Any], console: Console) -> None:
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
+    for name in ("claim", "statement", "verdict", "evidence"):
+        grid.add_column(name, no_wrap=name == "claim")
+    for claim in judged["claims"]:
+        colour = COLOURS.get(claim["verdict"].split(" (")[0], "")
+        verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
+        grid.add_row(claim["id"], escape(claim["statement"]), verdict, escape(claim["evidence"]))
+    console.print(grid)
+    console.print()
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,185 @@
+"""`normbench show RUN` and `normbench rerun RUN`: one run, raw or published; the same run again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from normbench.commands.progress import Bars
+from normbench.config import compose, plan
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError, unknown
+from normbench.launch import pool
+from normbench.runs import files, pack, store
+
+SAME = ("torch", "instruction_set", "threads")  # what the bytes of a curve depend on beside the configuration
+
+
+@dataclass(frozen=True)
+class Known:
+    """A run by id, wherever it was found."""
+
+    id: str
+    source: Path
+    labels: dict[str, Any]
+    config: dict[str, Any]
+    state: str
+    epochs: int
+    reason: str
+    records: list[dict[str, Any]]
+    environment: dict[str, Any]
+
+
+def show(name: str, results: Path, as_json: bool, console: Console) -> int:
+    """Labels, configuration, environment and last records of one run; `name` is an id, the start of one, or a path."""
+    run = known(name, results)
+    content = {
+        "id": run.id,
+        "status": run.state,
+        "reason": run.reason,
+        "epochs": run.epochs,
+        **run.labels,
+        "source": str(run.source),
+        "config": run.config,
+        "environment": run.environment,
+        "records": len(run.records),
+        "curve_sha256": _hash(run.records),
+        "last": [r for r in run.records if r["epoch"] == run.records[-1]["epoch"]],
+    }
+    if as_json:
+        print(json.dumps(content, indent=1))
+        return 0
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def rerun(name: str, results: Path, epochs: int | None, config_dir: Path | None, console: Console) -> int:
+    """Train the same configuration again, aside, and compare the curves byte by byte; 4 if they differ."""
+    run = known(name, results)
+    if run.state not in store.FINISHED:
+        raise NormbenchError(f"run {run.id} is {run.state}: only a finished run can be compared.")
+    config = compose.restore(run.config, config_dir)
+    config["train"] = {**config["train"], "epochs": min(run.epochs, epochs or run.epochs), "keep": []}
+    spec = plan.checked(RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
+    if spec.id != run.id:
+        raise NormbenchError(
+            f"run {run.id} was made by other maths: this version of normbench gives its configuration the id {spec.id}."
+        )
+    aside = Path(tempfile.mkdtemp(prefix="normbench-rerun-"))
+    try:
+        with Bars(1, console) as bars:
+            outcomes, interrupted = pool.launch([spec], aside, 1, bars.listen)
+        if interrupted:
+            return 130
+        if outcomes[spec.id].status not in store.FINISHED:
+            raise NormbenchError(outcomes[spec.id].reason, code=4)
+        path = store.directory(aside, spec).path
+        again, environment = store.read_curve(path / "curve.jsonl"), store.read_environment(path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    before = [record for record in run.records if record["epoch"] <= spec.epochs]
+    return _compare(run, before, again, environment, console)
+
+
+def _compare(
+    run: Known, before: list[dict[str, Any]], again: list[dict[str, Any]], environment: dict[str, Any], console: Console
+) -> int:
+    changed = [
+        f"{key}: {run.environment.get(key)} then, {environment.get(key)} now"
+        for key in SAME
+        if run.environment.get(key) != environment.get(key)
+    ]
+    elsewhere = f" ({'; '.join(changed)})" if changed else ""
+    if _hash(before) == _hash(again):
+        text = f"run {run.id}: the same curve, {len(again)} records, sha256 {_hash(again)[:12]}{elsewhere}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        return 0
+    first = next((i for i, pair in enumerate(zip(before, again, strict=False)) if pair[0] != pair[1]), len(again))
+    where = before[first] if first < len(before) else {}
+    now = again[first] if first < len(again) else {}
+    console.print(
+        f"run {run.id}: the curves differ from record {first + 1} on{elsewhere}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(
+        f"  then {json.dumps(where, sort_keys=True)}\n  now  {json.dumps(now, sort_keys=True)}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 4
+
+
+def _hash(records: list[dict[str, Any]]) -> str:
+    return hashlib.sha256(b"".join(files.line(record) for record in records)).hexdigest()
+
+
+def known(name: str, results: Path) -> Known:
+    """The run called `name`: in the raw store (where finished, damaged or going on), else in a published pack."""
+    name = Path(name).name[-12:] if "/" in name else name
+    raw = {stored.id: stored for stored in store.scan(results / "runs") if stored.id}
+    published = {run.id: (run, path) for path in sorted(results.glob(f"*/*/*/{pack.NAME}")) for run in pack.read(path)}
+    hits = sorted(i for i in {*raw, *published} if i.startswith(name)) if name else []
+    if not hits:
+        raise unknown(f"no run {name} below {results}.", name, {*raw, *published}, "normbench status")
+    if len(hits) > 1:
+        raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
+    if hits[0] in published:
+        run, path = published[hits[0]]
+        labels = {
+            "experiment": run.experiment,
+            "arm": run.arm,
+            "seed": run.seed,
+            "fidelity": run.fidelity,
+            "control": run.control,
+            "axes": dict(run.axes),
+        }
+        return Known(
+            run.id,
+            path,
+            labels,
+            dict(run.config),
+            run.status,
+            run.epochs,
+            run.reason,
+            [dict(r) for r in run.records],
+            dict(run.environment),
+        )
+    return _raw(raw[hits[0]])
+
+
+def _raw(stored: store.Stored) -> Known:
+    try:
+        if stored.reason:
+            raise store.Damaged(stored.reason)
+        content = store.read_config(stored.path)
+        records = store.read_curve(stored.path / "curve.jsonl")
+        environment = store.read_environment(stored.path)
+        if not records:
+            raise store.Damaged("it has no records yet")
+    except store.Damaged as damage:
+        raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.") from None
+    labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
+    epochs = int(stored.status.get("epochs", 0))
+    return Known(
+        stored.id,
+        stored.path,
+        {**labels, "seed": stored.seed},
+        content["config"],
+        stored.state,
+        epochs,
+        str(stored.status.get("reason", "")),
+        records,
+        environment,
+    )

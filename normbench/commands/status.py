@@ -1,0 +1,126 @@
+"""`normbench status`: what is done, running, failed; the time left. Reads status files and the tails of curves."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from normbench.commands import places
+from normbench.runs import pack, store
+
+TAIL = 4096  # bytes: more than the records of one evaluation
+SHOWN = 40
+
+
+def run(results: Path, as_json: bool, console: Console) -> int:
+    """One line per experiment and arm with counts, then each run that is not simply done."""
+    runs = [entry(stored) for stored in store.scan(results / "runs")]
+    if as_json:
+        print(json.dumps({"runs": runs}, indent=1))
+        return 0
+    published = {path.parent.relative_to(results).as_posix(): path for path in results.glob(f"*/*/*/{pack.NAME}")}
+    if not runs:
+        console.print(
+            f"no runs below {results / 'runs'} yet. Try: normbench reproduce ln2016/fig6 --fidelity smoke",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    else:
+        _summary(runs, console)
+        _unfinished([r for r in runs if r["status"] not in store.FINISHED], console)
+    for name in sorted(published):
+        console.print(f"published: {name}", markup=False, highlight=False)
+    return 0
+
+
+def entry(stored: store.Stored) -> dict[str, Any]:
+    """The fields of `status --json`; `seconds_left` for a run that is being written."""
+    state = stored.state
+    step, steps = stored.status.get("step", 0), stored.status.get("steps")
+    left = None
+    if state in ("running", "interrupted"):
+        step = max(step, last_step(stored.path / "curve.jsonl"))
+        if state == "running" and steps:
+            left = _seconds_left(stored.path, step, steps)
+    return {
+        "id": stored.id,
+        "experiment": stored.experiment,
+        "arm": stored.arm,
+        "seed": stored.seed,
+        "status": state,
+        "step": step,
+        "steps": steps,
+        "reason": stored.reason or stored.status.get("reason", ""),
+        "path": str(stored.path),
+        **({"seconds_left": left} if left is not None else {}),
+    }
+
+
+def last_step(curve: Path) -> int:
+    """The step of the last whole record, from the file's tail."""
+    for text in reversed(_tail(curve)):
+        try:
+            return int(json.loads(text)["step"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return 0
+
+
+def _tail(path: Path) -> list[bytes]:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def _seconds_left(path: Path, step: int, steps: int) -> float | None:
+    epochs = []
+    for text in _tail(path / "timing.jsonl"):
+        try:
+            record = json.loads(text)
+            epochs.append(record["train_seconds"] + record["evaluate_seconds"])
+            epoch = record["epoch"]
+        except (ValueError, KeyError, TypeError):
+            continue
+    if not epochs or not step:
+        return None
+    per_step = sum(epochs) / len(epochs) * epoch / step
+    return round(per_step * (steps - step), 1)
+
+
+def _summary(runs: list[dict[str, Any]], console: Console) -> None:
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for run in runs:
+        counts.setdefault((run["experiment"], run["arm"]), Counter())[run["status"]] += 1
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
+    for name in ("experiment", "arm", "runs"):
+        grid.add_column(name)
+    for (experiment, arm), states in sorted(counts.items()):
+        text = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        grid.add_row(escape(experiment), escape(arm), text)
+    console.print(grid)
+
+
+def _unfinished(runs: list[dict[str, Any]], console: Console) -> None:
+    for run in runs[:SHOWN]:
+        share = f" {100 * run['step'] / run['steps']:.0f} %" if run["steps"] else ""
+        left = f", about {places.duration(run['seconds_left'])} left" if "seconds_left" in run else ""
+        reason = f": {run['reason']}" if run["reason"] else ""
+        console.print(
+            f"  {run['id'] or run['path']} {run['arm']} s{run['seed']} {run['status']}{share}{left}{reason}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    if len(runs) > SHOWN:
+        console.print(f"  … and {len(runs) - SHOWN} more (normbench status --json)", markup=False, highlight=False)

@@ -1,0 +1,60 @@
+"""The registry of artifacts: `papers/<paper>/<name>.yaml` has the claims, `<name>.py` beside it figure and table."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from normbench.errors import unknown
+from normbench.papers import claims
+from normbench.papers.table import Entry
+from normbench.runs.record import RunRecord
+
+HERE = Path(__file__).parent
+PAPERS = {
+    "ln2016": "Layer Normalization (Ba, Kiros, Hinton 2016)",
+    "bln2022": "Batch Layer Normalization (Ziaee, Çano 2022)",
+}
+
+
+class Drawing(Protocol):
+    """What an artifact's module offers."""
+
+    def figure(self, artifact: claims.Artifact, runs: Sequence[RunRecord], path: Path) -> None:
+        """Draw the figure in the paper's layout as SVG."""
+
+    def table(self, artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+        """Our numbers, and the paper's where it has them."""
+
+
+def ids() -> list[str]:
+    """All artifacts, such as `ln2016/fig6`."""
+    return sorted(path.relative_to(HERE).with_suffix("").as_posix() for path in HERE.glob("*/*.yaml"))
+
+
+def select(names: Sequence[str]) -> list[str]:
+    """Artifact ids from ids, a paper's name or `all`."""
+    known, papers = ids(), {name.split("/")[0] for name in ids()}
+    chosen: list[str] = []
+    for name in names:
+        if name == "all":
+            chosen += known
+        elif name in papers:
+            chosen += [i for i in known if i.startswith(f"{name}/")]
+        elif name in known:
+            chosen.append(name)
+        else:
+            raise unknown(
+                f"{name} is not an artifact.", name, [*known, *sorted(papers), "all"], "normbench list artifacts"
+            )
+    return list(dict.fromkeys(chosen))
+
+
+def load(name: str) -> claims.Artifact:
+    return claims.load(HERE / f"{name}.yaml")
+
+
+def drawing(name: str) -> Drawing:
+    return cast(Drawing, importlib.import_module(f"normbench.papers.{name.replace('/', '.')}"))

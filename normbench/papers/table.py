@@ -1,0 +1,187 @@
+"""Tables of an artifact: entries in long form; Markdown, CSV and the terminal show the same entries."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from normbench.curves.series import Censored, log_floored, time_to_level
+from normbench.curves.series import final as final_value
+from normbench.curves.series import series as read_series
+from normbench.curves.statistics import t_interval
+from normbench.runs.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a table: mean and 95 % interval over seeds, in `unit`; `paper` is the paper's value as text."""
+
+    group: str
+    row: str
+    quantity: str
+    unit: str
+    n: int
+    mean: float | None = None
+    interval: tuple[float, float] | None = None
+    paper: str = ""
+    diverged: int = 0
+    censored: int = 0
+    at_least: float | None = None
+
+    def text(self) -> str:
+        """`1.62 [1.55, 1.69]`; fewer than two runs have no interval; censored times are shown as ≥."""
+        if self.n + self.diverged == 0:
+            return "not run"
+        lost = f", {self.diverged} diverged" if self.diverged else ""
+        if self.censored:
+            return f"≥ {self.at_least:g} ({self.censored} of {self.n} not reached{lost})"
+        if self.mean is None:
+            return f"{self.diverged} diverged"
+        if self.interval is None:
+            return f"{number(self.mean, abs(self.mean) / 50)} (n = {self.n}{lost})"
+        low, high = self.interval
+        step = (high - low) / 2
+        count = f" (n = {self.n}{lost})" if lost or self.n < 5 else ""
+        return f"{number(self.mean, step)} [{number(low, step)}, {number(high, step)}]{count}"
+
+
+def number(value: float, uncertainty: float) -> str:
+    """A number to two digits of its uncertainty, small ones in scientific form: 1.617, 3.2e-05."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if uncertainty <= 0 or not math.isfinite(uncertainty):
+        return f"{value:.4g}"
+    digits = max(1, min(6, 2 + math.floor(math.log10(abs(value))) - math.floor(math.log10(uncertainty))))
+    if 1e-3 <= abs(value) < 1e5:
+        return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    return f"{value:.{digits - 1}e}"
+
+
+def final_entry(
+    runs: Sequence[RunRecord],
+    group: str,
+    row: str,
+    quantity: str,
+    where: tuple[str, str, str],
+    factor: float = 1.0,
+    unit: str = "",
+    paper: str = "",
+    variant: str | None = None,
+    log: bool = False,
+) -> Entry:
+    """The value at the last epoch of each run of one cell; `where` is (split, mode, metric).
+
+    `log`: geometric mean and interval, for losses that differ by orders of magnitude.
+    """
+    found = [final_value(run, *where, variant=variant) for run in runs if run.status == "done"]
+    values = [value * factor for value in found if value is not None and math.isfinite(value)]
+    estimate = t_interval([log_floored(value) for value in values] if log else values)
+    mean, interval = estimate.mean, estimate.interval
+    if log and mean is not None:
+        mean = math.exp(mean)
+        interval = interval and (math.exp(interval[0]), math.exp(interval[1]))
+    lost = len(runs) - len(values)
+    return Entry(group, row, quantity, unit, estimate.n, mean, interval, paper, diverged=lost)
+
+
+def time_entry(
+    runs: Sequence[RunRecord],
+    group: str,
+    row: str,
+    quantity: str,
+    where: tuple[str, str, str],
+    level: float,
+    paper: str = "",
+) -> Entry:
+    """Epochs to a level; with any run that does not reach it there is a bound and no mean."""
+    times = [time_to_level(read_series(run, *where), level) for run in runs]
+    reached = [time.epoch for time in times if not isinstance(time, Censored)]
+    bounds = [time.at for time in times if isinstance(time, Censored)]
+    lost = sum(run.status == "diverged" for run in runs)
+    if bounds:
+        return Entry(
+            group,
+            row,
+            quantity,
+            "epochs",
+            len(runs),
+            paper=paper,
+            diverged=lost,
+            censored=len(bounds),
+            at_least=min(bounds),
+        )
+    estimate = t_interval(reached)
+    return Entry(group, row, quantity, "epochs", estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
+
+
+def grid(entries: Sequence[Entry], group: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of one group: a column per quantity, before it the paper's value where there is one."""
+    own = [entry for entry in entries if entry.group == group]
+    quantities = list(dict.fromkeys(entry.quantity for entry in own))
+    with_paper = {entry.quantity for entry in own if entry.paper}
+    header = [""]
+    for quantity in quantities:
+        unit = next(entry.unit for entry in own if entry.quantity == quantity)
+        name = f"{quantity}, {unit}" if unit and unit != "epochs" else quantity
+        header += [f"{name}: paper", "ours"] if quantity in with_paper else [name]
+    rows = []
+    for row in dict.fromkeys(entry.row for entry in own):
+        cells = [row]
+        for quantity in quantities:
+            entry = next(e for e in own if e.row == row and e.quantity == quantity)
+            cells += [entry.paper, entry.text()] if quantity in with_paper else [entry.text()]
+        rows.append(cells)
+    return header, rows
+
+
+def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the first quantity alone, a column per group: what the terminal shows."""
+    first = [entry for entry in entries if entry.quantity == entries[0].quantity]
+    unit = f", {first[0].unit}" if first[0].unit else ""
+    header = [first[0].quantity + unit]
+    for group in groups(first):
+        header += [f"{group}: paper", "ours"] if any(e.paper for e in first) else [group]
+    rows = []
+    for row in dict.fromkeys(entry.row for entry in first):
+        cells = [row]
+        for entry in (e for e in first if e.row == row):
+            cells += [entry.paper, entry.text()] if any(e.paper for e in first) else [entry.text()]
+        rows.append(cells)
+    return header, rows
+
+
+def groups(entries: Sequence[Entry]) -> list[str]:
+    return list(dict.fromkeys(entry.group for entry in entries))
+
+
+def markdown(entries: Sequence[Entry]) -> str:
+    """All groups as Markdown tables; mean [95 % interval] over seeds."""
+    parts = []
+    for group in groups(entries):
+        header, rows = grid(entries, group)
+        lines = [header, ["---"] * len(header), *rows]
+        table = "\n".join("| " + " | ".join(escape(cell) for cell in line) + " |" for line in lines)
+        parts.append(f"**{escape(group)}**\n\n{table}\n")
+    return "\n".join(parts)
+
+
+def escape(text: str) -> str:
+    """Text that stays text in a Markdown table."""
+    for character in "\\`*<>|":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())
+
+
+def as_csv(entries: Sequence[Entry]) -> str:
+    """Long form, one number a line, full precision."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["group", "row", "quantity", "unit", "paper", "n", "diverged", "censored", "mean", "low", "high"])
+    for e in entries:
+        low, high = e.interval or ("", "")
+        mean = "" if e.mean is None else e.mean
+        writer.writerow([e.group, e.row, e.quantity, e.unit, e.paper, e.n, e.diverged, e.censored, mean, low, high])
+    return out.getvalue()

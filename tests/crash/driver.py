@@ -1,0 +1,125 @@
+"""Trains one tiny run again and again in forked children and kills them; prints what happened as JSON.
+
+A process of its own that has torch in memory once: each start costs a fork instead of an import.
+    python driver.py FOLDER random SEED KILLS    SIGKILL after random times
+    python driver.py FOLDER points STRIDE        SIGKILL at every STRIDE-th write, flush, rename or removal of a file
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import tiny
+
+from normbench.runs.store import RunDirectory
+from normbench.train import loop
+
+WORDS = ("train.checkpoint_seconds=0", "norm=batch", "norm.also_momenta=[0.01]")
+RANDOM, POINTS = ("train.epochs=8",), ("train.epochs=1", "train.batch_size=400")
+
+
+def main() -> None:
+    folder, kind = Path(sys.argv[1]), sys.argv[2]
+    torch.set_num_threads(1)
+    report = randomly(folder, int(sys.argv[3]), int(sys.argv[4])) if kind == "random" else at_points(folder, int(sys.argv[3]))
+    print(json.dumps(report))
+
+
+def randomly(folder: Path, seed: int, kills: int) -> dict[str, object]:
+    spec = tiny.spec(*WORDS, *RANDOM)
+    started = time.monotonic()
+    in_child(lambda: loop.train(spec, RunDirectory(folder / "calm")))
+    calm = time.monotonic() - started
+    rng, hit, steps = random.Random(seed), 0, []
+    for kill in range(kills):
+        # squared, so that many are early: before the first checkpoint, in the middle of resuming
+        wait = 0.0 if kill == 0 else calm / 4 * rng.random() ** 2
+        child = fork(lambda: loop.train(spec, RunDirectory(folder / "killed")))
+        time.sleep(wait)
+        os.kill(child, signal.SIGKILL)
+        hit += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        status = folder / "killed" / "status.json"
+        steps.append(json.loads(status.read_text())["step"] if status.exists() else 0)
+    in_child(lambda: loop.train(spec, RunDirectory(folder / "killed")))
+    return {"kills": hit, "steps": steps}
+
+
+def at_points(folder: Path, stride: int) -> dict[str, object]:
+    """One run per point: killed there in its first attempt, and once more a little later in its second."""
+    spec = tiny.spec(*WORDS, *POINTS)
+    in_child(lambda: loop.train(spec, RunDirectory(folder / "calm")))
+    names: list[str] = []
+    point = 1
+    while True:
+        run = RunDirectory(folder / f"at-{point}")
+        if os.WIFSIGNALED(wait(fork(lambda run=run, n=point: counted(n, lambda: loop.train(spec, run))))):
+            names.append(run.path.name)
+            wait(fork(lambda run=run, n=3 + point % 17: counted(n, lambda: loop.train(spec, run))))
+            in_child(lambda run=run: loop.train(spec, run))
+            point += stride
+        else:
+            return {"runs": names}
+
+
+def counted(last: int, then: Callable[[], object]) -> None:
+    """Do `then`, but die at call number `last` of those that change what is on the disk."""
+    calls = 0
+
+    def dying(function: Callable[..., object], after: bool) -> Callable[..., object]:
+        def call(*arguments: object, **keywords: object) -> object:
+            nonlocal calls
+            calls += 1
+            if calls == last and not after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = function(*arguments, **keywords)
+            if calls == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return call
+
+    os.replace = dying(os.replace, after=last % 2 == 0)
+    os.fsync = dying(os.fsync, after=False)
+    os.unlink = dying(os.unlink, after=False)
+    builtins.open = dying(builtins.open, after=True)  # for writing: an empty file is there, its content is not
+    then()
+
+
+def fork(then: Callable[[], object]) -> int:
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    try:
+        then()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def wait(child: int) -> int:
+    return os.waitpid(child, 0)[1]
+
+
+def in_child(then: Callable[[], object]) -> None:
+    code = os.waitstatus_to_exitcode(wait(fork(then)))
+    if code:
+        sys.exit(f"the child ended with {code}")
+
+
+if __name__ == "__main__":
+    main()

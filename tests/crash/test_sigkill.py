@@ -1,0 +1,47 @@
+"""SIGKILL at any moment: the same command goes on, and what it ends with is equal to the last byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import tiny
+
+DRIVER = Path(__file__).with_name("driver.py")
+
+
+def drive(folder: Path, *arguments: str) -> dict[str, list]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([p for p in sys.path if p])
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), str(folder), *arguments], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def left_behind(folder: Path) -> list[str]:
+    return [str(path) for path in folder.rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
+    report = drive(tmp_path, "random", "7", "20")
+    assert report["kills"] >= 10, "the run was over before it could be killed: make it longer"
+    assert tiny.result(tmp_path / "killed") == tiny.result(tmp_path / "calm")
+    assert left_behind(tmp_path) == []
+    status = json.loads((tmp_path / "killed" / "status.json").read_text())
+    assert status["status"] == "done" and status["step"] == status["steps"] == 48
+
+
+def test_kills_inside_every_kind_of_write(tmp_path: Path) -> None:
+    """Between two renames, after a rename and before its flush, in a temporary file, while old slots are removed."""
+    report = drive(tmp_path, "points", "7")
+    assert len(report["runs"]) >= 15
+    calm = tiny.result(tmp_path / "calm")
+    for name in report["runs"]:
+        assert tiny.result(tmp_path / name) == calm, name
+        assert json.loads((tmp_path / name / "status.json").read_text())["status"] == "done", name
+    assert left_behind(tmp_path) == []

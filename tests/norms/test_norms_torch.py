@@ -1,0 +1,95 @@
+"""The same numbers as torch.nn where torch.nn has the same normalizer, over several training steps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from contract import FEATURES, SPACE, defaults, draw, make, sizes
+from torch import nn
+
+from normbench.norms import base
+
+FLAT, IMAGE, LAST = ("batch", "feature"), ("batch", "feature", "space", "space"), ("batch", "space", "space", "feature")
+
+
+def train_both(ours: nn.Module, theirs: nn.Module, shape: tuple[int, ...]) -> None:
+    """Five steps of both on the same batches: outputs, gradients and updates stay equal."""
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) if list(m.parameters()) else None for m in (ours, theirs)]
+    for step in range(5):
+        x, weight = draw(shape, seed=step, shift=step), draw(shape, seed=100 + step)
+        results = []
+        for module, optimizer in zip((ours, theirs), optimizers, strict=True):
+            inputs = x.clone().requires_grad_()
+            y = module(inputs)
+            (y * weight).sum().backward()
+            if optimizer is not None:
+                optimizer.step()
+                optimizer.zero_grad()
+            results.append((y.detach(), inputs.grad))
+        torch.testing.assert_close(results[0], results[1])
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("axes", [FLAT, IMAGE])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("momentum", [0.1, 0.01, 1.0])
+def test_batch_is_torch_batch_norm(axes: tuple[str, ...], affine: bool, momentum: float) -> None:
+    module = nn.BatchNorm1d if axes == FLAT else nn.BatchNorm2d
+    ours = make("batch", axes, defaults("batch") | {"affine": affine, "momentum": momentum}, seed=None).train()
+    theirs = module(FEATURES, affine=affine, momentum=momentum).double().train()
+    train_both(ours, theirs, sizes(axes))
+    torch.testing.assert_close(ours.running_mean[0], theirs.running_mean)
+    torch.testing.assert_close(ours.running_var[0], theirs.running_var)
+    x = draw(sizes(axes), seed=50)
+    torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
+
+
+def test_batch_that_evaluates_with_its_batch_is_torch_without_running_statistics() -> None:
+    ours = make("batch", FLAT, defaults("batch") | {"eval_stats": "batch"}, seed=None).eval()
+    theirs = nn.BatchNorm1d(FEATURES, track_running_stats=False).double().eval()
+    torch.testing.assert_close(ours(draw((4, FEATURES))), theirs(draw((4, FEATURES))))
+
+
+@pytest.mark.parametrize(("axes", "whole"), [(FLAT, False), (LAST, False), (LAST, True), (IMAGE, True)])
+@pytest.mark.parametrize(("affine", "bias"), [(True, True), (True, False), (False, True)])
+def test_layer_is_torch_layer_norm(axes: tuple[str, ...], whole: bool, affine: bool, bias: bool) -> None:
+    options = {"normalized_axes": "all" if whole else "last", "affine": affine, "bias": bias}
+    ours = make("layer", axes, defaults("layer") | options, seed=None)
+    over = ("feature", "space") if whole else ("feature",)
+    shape = [size for axis, size in zip(axes, sizes(axes), strict=True) if axis in over]
+    theirs = nn.LayerNorm(shape, elementwise_affine=affine, bias=bias).double()
+    train_both(ours, theirs, sizes(axes))
+
+
+def test_layer_over_all_axes_has_the_statistics_of_one_group() -> None:
+    ours = make("layer", IMAGE, defaults("layer") | {"normalized_axes": "all", "affine": False}, seed=None)
+    theirs = nn.GroupNorm(1, FEATURES, affine=False).double()
+    train_both(ours, theirs, (4, FEATURES, *SPACE))
+
+
+def test_each_momentum_keeps_averages_of_its_own() -> None:
+    """`also_momenta` is what several networks that differ in momentum alone would have kept."""
+    also = [0.01, 0.5]
+    ours = make("batch", FLAT, defaults("batch") | {"momentum": 0.1, "also_momenta": also}, seed=None).train()
+    others = {m: make("batch", FLAT, defaults("batch") | {"momentum": m}, seed=None).train() for m in (0.1, *also)}
+    for step in range(5):
+        x = draw((6, FEATURES), seed=step)
+        for module in (ours, *others.values()):
+            module(x)
+    x = draw((6, FEATURES), seed=9)
+    assert ours.variants == ("momentum=0.01", "momentum=0.5")
+    for variant, momentum in (("", 0.1), ("momentum=0.01", 0.01), ("momentum=0.5", 0.5), ("of another norm", 0.1)):
+        with base.inference(ours, variant), base.inference(others[momentum]):
+            assert torch.equal(ours(x), others[momentum](x)), variant
+    assert ours.training and ours.variant == ""
+
+
+def test_an_error_inside_leaves_neither_mode_nor_variant_behind() -> None:
+    ours = make("batch", FLAT, defaults("batch") | {"also_momenta": [0.01]}).train()
+    with pytest.raises(ZeroDivisionError), base.inference(ours, "momentum=0.01"):
+        raise ZeroDivisionError
+    assert ours.training and ours.variant == ""
+    with pytest.raises(ZeroDivisionError), base.training_without_tracking(ours.eval()):
+        raise ZeroDivisionError
+    assert not ours.training and ours.track

@@ -1,0 +1,59 @@
+"""The smallest complete run: a few units on the embedded digits; and short ways to train it and to read it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from normbench.config.identity import RunSpec
+from normbench.config.plan import train_specs
+from normbench.runs.store import RunDirectory
+
+WORDS = (
+    "model=mnist_mlp",
+    "data=digits",
+    "model.hidden_sizes=[8]",
+    "train.batch_size=200",  # 1 197 training images: six steps, the last one of 197
+    "train.epochs=2",
+)
+
+
+def spec(*words: str, config_dir: Path | None = None) -> RunSpec:
+    """The tiny run with further override words; later words win."""
+    (found,) = train_specs([*WORDS, *words], False, config_dir)
+    return found
+
+
+def train(folder: Path, *words: str, **keywords: Any) -> str:
+    """Train the tiny run in `folder` and return its status."""
+    from normbench.train import loop  # torch is imported by the tests that train, not by those that plan
+
+    return loop.train(spec(*words), RunDirectory(folder), **keywords)
+
+
+def result(folder: Path) -> tuple[bytes, bytes]:
+    """What must be equal to the last byte: the curve and the last weights."""
+    return (folder / "curve.jsonl").read_bytes(), (folder / "weights" / "last.safetensors").read_bytes()
+
+
+def after(calls: int) -> Callable[[], bool]:
+    """A `stopping` that says stop at its call number `calls`: it is asked once per step."""
+    left = [calls]
+
+    def stopping() -> bool:
+        left[0] -= 1
+        return left[0] <= 0
+
+    return stopping
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> bool:
+    """Poll; the limit only keeps a broken test from hanging."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.02)
+    return true()
