@@ -191,6 +191,8 @@ def dispatch(given: argparse.Namespace) -> int:
         case "reproduce":
             from normbench.commands import reproduce
 
+            if given.jobs < 0:
+                raise NormbenchError(f"--jobs {given.jobs} must be 0 (one per core) or more.")
             max_time = None if given.max_time is None else places.seconds(given.max_time)
             request = reproduce.Request(
                 given.artifacts,

@@ -176,12 +176,12 @@ def escape(text: str) -> str:
 
 
 def as_csv(entries: Sequence[Entry]) -> str:
-    """Long form, one number a line, full precision."""
+    """Long form, one number a line; six digits, so that another version of a library changes no published file."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["group", "row", "quantity", "unit", "paper", "n", "diverged", "censored", "mean", "low", "high"])
     for e in entries:
-        low, high = e.interval or ("", "")
-        mean = "" if e.mean is None else e.mean
-        writer.writerow([e.group, e.row, e.quantity, e.unit, e.paper, e.n, e.diverged, e.censored, mean, low, high])
+        numbers = [e.mean, *(e.interval or (None, None))]
+        texts = ["" if value is None else f"{value:.6g}" for value in numbers]
+        writer.writerow([e.group, e.row, e.quantity, e.unit, e.paper, e.n, e.diverged, e.censored, *texts])
     return out.getvalue()

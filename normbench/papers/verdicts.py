@@ -105,8 +105,10 @@ def _verdict(
     held = sum(part.outcome in ("holds", "weaker") for part in parts)
 
     def line(part: PartResult, end: str = "") -> str:
-        counted = f"{held} of {len(parts)} parts hold; {part.id}: " if len(parts) > 1 else ""
-        return f"{counted}{part.reason}{end}"
+        if len(parts) == 1:
+            return f"{part.reason}{end}"
+        reason = part.reason.removeprefix(part.endpoint).lstrip(",: ")  # the part's name says it already
+        return f"{held} of {len(parts)} parts hold; {part.id}: {reason}{end}"
 
     below = fidelity != "paper"
     if "fails" in by_outcome:

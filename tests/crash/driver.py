@@ -22,6 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import tiny
 
+from normbench.config.identity import RunSpec
 from normbench.runs.store import RunDirectory
 from normbench.train import loop
 
@@ -32,14 +33,16 @@ RANDOM, POINTS = ("train.epochs=8",), ("train.epochs=1", "train.batch_size=400")
 def main() -> None:
     folder, kind = Path(sys.argv[1]), sys.argv[2]
     torch.set_num_threads(1)
-    report = randomly(folder, int(sys.argv[3]), int(sys.argv[4])) if kind == "random" else at_points(folder, int(sys.argv[3]))
+    numbers = [int(number) for number in sys.argv[3:]]
+    report = randomly(folder, *numbers) if kind == "random" else at_points(folder, *numbers)
     print(json.dumps(report))
 
 
 def randomly(folder: Path, seed: int, kills: int) -> dict[str, object]:
     spec = tiny.spec(*WORDS, *RANDOM)
+    undisturbed(spec, folder)
     started = time.monotonic()
-    in_child(lambda: loop.train(spec, RunDirectory(folder / "calm")))
+    in_child(lambda: loop.train(spec, RunDirectory(folder / "again")))
     calm = time.monotonic() - started
     rng, hit, steps = random.Random(seed), 0, []
     for kill in range(kills):
@@ -58,7 +61,7 @@ def randomly(folder: Path, seed: int, kills: int) -> dict[str, object]:
 def at_points(folder: Path, stride: int) -> dict[str, object]:
     """One run per point: killed there in its first attempt, and once more a little later in its second."""
     spec = tiny.spec(*WORDS, *POINTS)
-    in_child(lambda: loop.train(spec, RunDirectory(folder / "calm")))
+    undisturbed(spec, folder)
     names: list[str] = []
     point = 1
     while True:
@@ -70,6 +73,11 @@ def at_points(folder: Path, stride: int) -> dict[str, object]:
             point += stride
         else:
             return {"runs": names}
+
+
+def undisturbed(spec: RunSpec, folder: Path) -> None:
+    """In this very process, so that its children find all that torch imports late; one thread, so they may be forked."""
+    loop.train(spec, RunDirectory(folder / "calm"))
 
 
 def counted(last: int, then: Callable[[], object]) -> None:

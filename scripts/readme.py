@@ -1,0 +1,43 @@
+"""Write the table of artifacts in README.md from the published verdicts: python scripts/readme.py [--check]"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from normbench.papers import artifact as artifacts
+from normbench.papers.table import escape
+
+ROOT = Path(__file__).resolve().parent.parent
+START, END = "<!-- artifacts: written by scripts/readme.py -->", "<!-- end of artifacts -->"
+
+
+def table(results: Path) -> str:
+    """One row per claim of every artifact: the verdict at paper fidelity, and what it rests on."""
+    lines = ["| artifact | claim | verdict | evidence |", "| --- | --- | --- | --- |"]
+    for name in artifacts.ids():
+        artifact = artifacts.load(name)
+        path = results / name / "paper" / "verdicts.json"
+        judged = {c["id"]: c for c in json.loads(path.read_text())["claims"]} if path.exists() else {}
+        for claim in artifact.claims:
+            verdict = judged.get(claim.id, {"verdict": "not run", "evidence": ""})
+            link = f"[{name}](results/{name}/paper/table.md)" if judged else name
+            cells = [link, f"{claim.id}: {claim.statement}", f"**{verdict['verdict']}**", verdict["evidence"]]
+            lines.append("| " + " | ".join([*cells[:1], escape(cells[1]), cells[2], escape(cells[3])]) + " |")
+    return "\n".join(lines)
+
+
+def readme(text: str, results: Path) -> str:
+    """`text` with the table between the markers brought up to date."""
+    before, rest = text.split(START)
+    return f"{before}{START}\n{table(results)}\n{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    path = ROOT / "README.md"
+    text = path.read_text()
+    fresh = readme(text, ROOT / "results")
+    if "--check" in sys.argv and fresh != text:
+        sys.exit("README.md is stale: python scripts/readme.py")
+    path.write_text(fresh)

@@ -1,0 +1,64 @@
+"""Bad words anywhere: one line with the way out, exit code 2, nothing made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+MLP = ("train", "model=mnist_mlp")
+
+BAD = [
+    (("reprodce", "x"), "reprodce is not a command. Did you mean 'reproduce'?"),
+    (("reproduce", "ln2016/fig66"), "ln2016/fig66 is not an artifact. Did you mean 'ln2016/fig6'?"),
+    (("reproduce", "ln2016/fig6", "--fidelity", "pape"), "Did you mean 'paper'?"),
+    (("reproduce", "ln2016/fig6", "--seeds", "none"), "--seeds"),
+    (("reproduce", "ln2016/fig6", "--seeds", "0"), "at least 1"),
+    (("reproduce", "ln2016/fig6", "--only", "lm"), "Did you mean 'ln'?"),
+    (("reproduce", "ln2016/fig6", "--max-time", "soon"), "--max-time soon is not a duration"),
+    (("reproduce", "ln2016/fig6", "--fidelity", "proxy"), "--fidelity proxy"),
+    (("reproduce",), "artifact"),
+    (("reproduce", "ln2016/fig6", "--jobs", "-1"), "--jobs"),
+    ((*MLP, "norm=layr"), "norm=layr is not a normalizer. Did you mean 'layer'?"),
+    ((*MLP, "train.epocs=3"), "train.epocs is not an option. Did you mean 'train.epochs'?"),
+    ((*MLP, "+foo=1"), "'+foo=1'"),
+    ((*MLP, "norm=none,layer"), "Add -m"),
+    ((*MLP, "norm=layer", "norm.sites=[hiden]"), "Did you mean 'hidden'?"),
+    ((*MLP, "norm=batch", "train.batch_size=1"), "one value per feature"),
+    ((*MLP,), "MNIST is not in ./data: train-images-idx3-ubyte.gz is missing. Bring it with: normbench data get mnist"),
+    (("train", "experiment=ln2016/fig6"), "needs an arm"),
+    (("train", "-m", "model=mnist_mlp", "data=digits", "norm=none,layr"), "Did you mean 'layer'?"),
+    (("list", "nroms"), "Did you mean 'norms'?"),
+    (("data", "get"), "normbench data get mnist"),
+    (("data", "get", "mnst"), "Did you mean 'mnist'?"),
+    (("data", "get", "digits"), "embedded"),
+    (("show", "abc"), "no run abc below results"),
+    (("rerun", "abc"), "no run abc below results"),
+    (("status", "--jsn"), "--jsn"),
+    (("list", "--config-dir", "nowhere"), "--config-dir nowhere is not a directory"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), BAD, ids=[" ".join(words) for words, _ in BAD])
+def test_one_line_exit_2_nothing_made(words, says, normbench, capfd, tmp_path: Path):
+    assert normbench(*words) == 2
+    out, err = capfd.readouterr()
+    last = err.strip().splitlines()
+    assert len(last) == 1 and last[0].startswith("normbench: ") and says in last[0]
+    assert "Traceback" not in err + out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_results_that_is_a_file(normbench, capfd, tmp_path: Path):
+    (tmp_path / "taken").write_text("mine")
+    assert normbench("status", "--results", "taken") == 2
+    assert "taken is not a folder" in capfd.readouterr().err
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_results_below_a_file_cannot_be_made(normbench, capfd, tmp_path: Path):
+    (tmp_path / "taken").write_text("mine")
+    words = ("train", "model=mnist_mlp", "data=digits", "train.epochs=1", "--results", "taken/below")
+    assert normbench(*words) == 2
+    err = capfd.readouterr().err
+    assert "cannot be made" in err and "NORMBENCH_RESULTS" in err and err.count("\n") == 1

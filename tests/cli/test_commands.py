@@ -1,0 +1,174 @@
+"""The commands as a user meets them, on a shrunk Fig. 6."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from normbench.runs import pack, store
+
+REPRODUCE = ("reproduce", "ln2016/fig6", "--fidelity", "smoke", "--seeds", "1")
+OUTPUT = {"figure.svg", "table.md", "table.csv", "verdicts.json", "runs.jsonl.gz"}
+
+
+def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fig6, tmp_path: Path):
+    own = ("--config-dir", str(small_fig6))
+    assert normbench(*REPRODUCE, *own, "--dry-run") == 0
+    assert capfd.readouterr().out.count("(missing)") == 10
+    assert not (tmp_path / "results").exists()
+
+    assert normbench(*REPRODUCE, *own, "--jobs", "2") == 0
+    first = capfd.readouterr().out
+    assert "10 runs = 5 arms × 2 batch sizes × 1 seed · 0 done, 10 to run" in first
+    place = tmp_path / "results" / "ln2016" / "fig6" / "smoke"
+    assert {path.name for path in place.iterdir()} == OUTPUT
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "results" / "runs").rglob("curve.jsonl")}
+    assert len(stamps) == 10
+
+    assert normbench(*REPRODUCE, *own) == 0
+    assert "10 runs = 5 arms × 2 batch sizes × 1 seed · 10 done\n" in capfd.readouterr().out
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+
+    verdicts = json.loads((place / "verdicts.json").read_text())
+    assert [c["id"] for c in verdicts["claims"]] == ["LN-F1", "LN-F1b", "LN-F2", "LN-F3", "LN-F4"]
+    assert {c["verdict"] for c in verdicts["claims"]} == {"inconclusive"}  # one seed never decides
+    unbiased = [r for r in pack.read(place / pack.NAME) if r.config["norm"].get("unbiased_norm")]
+    assert {(r.arm, r.axes["train.batch_size"]) for r in unbiased} == {("bn", 4), ("bn-all", 4)}
+
+    # the pack alone is enough: a fresh clone has no raw runs
+    store_folder = tmp_path / "results" / "runs"
+    store_folder.rename(tmp_path / "elsewhere")
+    assert normbench(*REPRODUCE, *own, "--max-time", "0") == 0
+    assert "10 done" in capfd.readouterr().out
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+
+    run = pack.read(place / pack.NAME)[0]
+    assert normbench("show", run.id[:6], "--json") == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert shown["id"] == run.id and shown["status"] == "done" and shown["config"]["data"]["name"] == "digits"
+    assert normbench("rerun", run.id, *own) == 0
+    assert "the same curve" in capfd.readouterr().out
+
+
+def test_nothing_is_there(normbench, capfd, tmp_path: Path):
+    assert normbench("reproduce", "ln2016/fig6", "--max-time", "0") == 0
+    out = capfd.readouterr().out
+    assert "50 runs" in out and "0 done, 50 to run" in out and "nothing is started" in out and "not run" in out
+    assert list(tmp_path.iterdir()) == []
+    assert normbench("status") == 0
+    assert "no runs below" in capfd.readouterr().out
+    assert normbench("status", "--json") == 0
+    assert json.loads(capfd.readouterr().out) == {"runs": []}
+
+
+def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_path: Path):
+    tiny = ("model=mnist_mlp", "data=digits", "model.hidden_sizes=[4]", "train.epochs=1", "train.batch_size=300")
+    assert normbench("train", "-m", *tiny, "norm=none,layer,none", "launcher=pool") == 0
+    out = capfd.readouterr().out
+    assert "2 runs" in out and out.count(" done ") >= 2
+    assert normbench("train", *tiny, "optim.lr=1e30") == 3
+    out = capfd.readouterr().out
+    assert "diverged" in out and "It counts as diverged" in out
+    assert normbench("status", "--json") == 0
+    runs = json.loads(capfd.readouterr().out)["runs"]
+    assert sorted(run["status"] for run in runs) == ["diverged", "done", "done"]
+    assert {run["experiment"] for run in runs} == {"adhoc"}
+    assert set(runs[0]) >= {"id", "experiment", "arm", "seed", "status", "step", "steps", "reason"}
+
+    # a damaged directory is listed and hides nobody
+    victim = next(Path(run["path"]) for run in runs if run["status"] == "done")
+    (victim / "status.json").write_text("{")
+    assert normbench("status") == 0
+    out = capfd.readouterr().out
+    assert "damaged" in out and "status.json is not JSON" in out and "1 diverged" in out and "1 done" in out
+
+
+@pytest.mark.parametrize("kind", ["artifacts", "models", "norms", "data"])
+def test_list(kind, normbench, capfd):
+    assert normbench("list", kind, "--json") == 0
+    entries = json.loads(capfd.readouterr().out)[kind]
+    assert entries and all(entry["id"] and entry["title"] for entry in entries)
+    assert normbench("list", kind) == 0
+    out = capfd.readouterr().out
+    assert all(entry["id"] in out for entry in entries)
+
+
+def test_data_lists_what_is_missing(normbench, capfd):
+    assert normbench("data") == 0
+    out = capfd.readouterr().out
+    assert "digits" in out and "ready" in out and "normbench data get mnist" in out
+
+
+def test_own_normalizer_of_the_readme(normbench, capfd):
+    own = Path(__file__).parents[2] / "examples" / "own_normalizer"
+    words = ("model=mnist_mlp", "data=digits", "norm=centre", "train.epochs=1", "model.hidden_sizes=[4]")
+    assert normbench("train", "--config-dir", str(own), *words) == 0
+    assert "mnist_mlp-centre" in capfd.readouterr().out
+    assert normbench("train", *words) == 2
+
+
+def test_help_shows_examples_everywhere(normbench, capfd):
+    for words in ((), ("train",), ("reproduce",), ("rerun",), ("data",)):
+        assert normbench(*words, "--help") == 0
+        assert "examples:" in capfd.readouterr().out
+
+
+def test_reading_and_help_import_no_torch(tmp_path: Path):
+    code = (
+        "import sys\nfrom normbench.cli import main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit as e: code = e.code\n"
+        "print('torch' in sys.modules, 'hydra' in sys.modules, code, file=sys.stderr)"
+    )
+    for words, expected in (
+        (["--help"], "False False 0"),
+        (["status"], "False True 0"),
+        (["list"], "False True 0"),
+        (["data"], "False True 0"),
+        (["reproduce", "ln2016/fig6", "--max-time", "0"], "False True 0"),
+    ):
+        done = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.stderr.strip().splitlines()[-1] == expected, words
+
+
+def _long_run(tmp_path: Path) -> tuple[subprocess.Popen[str], list[str]]:
+    command = [
+        sys.executable, "-m", "normbench", "train", "model=mnist_mlp", "data=digits", "train.epochs=100000",
+        "model.hidden_sizes=[4]", "--results", str(tmp_path / "results"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120  # only keeps a broken test from hanging
+    while time.monotonic() < deadline and not list(tmp_path.rglob("timing.jsonl")):
+        time.sleep(0.1)
+    return process, command
+
+
+def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
+    process, command = _long_run(tmp_path)
+    busy = subprocess.run(command, capture_output=True, text=True)
+    assert busy.returncode == 5 and "is being written by process" in busy.stdout
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and "the same command goes on" in out
+    (found,) = store.scan(tmp_path / "results" / "runs")
+    assert found.state == "interrupted" and found.status["step"] > 0
+    assert list((found.path / "checkpoint").glob("*.safetensors"))
+
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not store.is_locked(found.path):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
+    (found,) = store.scan(tmp_path / "results" / "runs")
+    assert found.state == "interrupted"

@@ -1,0 +1,73 @@
+"""Tables: text of numbers, censoring, Markdown that stays text, golden CSV."""
+
+from __future__ import annotations
+
+import pytest
+
+from normbench.papers import table
+from normbench.papers.artifact import drawing, load
+from normbench.runs.record import RunRecord
+
+
+def _run(seed: int, nlls: list[float], arm: str = "ln", status: str = "done", batch: int = 128) -> RunRecord:
+    records = [
+        {"epoch": epoch, "step": epoch * 10, "split": split, "mode": mode, "nll": nll, "error": nll / 10}
+        for epoch, nll in enumerate(nlls)
+        for split, mode in (("train", "both"), ("test", "eval"))
+    ]
+    return RunRecord(f"{arm}{seed}", "e", arm, seed, status, len(nlls) - 1, {"train.batch_size": batch}, records=records)
+
+
+@pytest.mark.parametrize(
+    ("value", "uncertainty", "text"),
+    [(1.61734, 0.07, "1.617"), (0.0123456, 0.001, "0.0123"), (3.21e-5, 1e-6, "3.21e-05"), (0.0, 0.1, "0"),
+     (12.5, 0.0, "12.5"), (98.7654, 20.0, "99"), (-0.45123, 0.16, "-0.45")],
+)  # fmt: skip
+def test_number_has_two_digits_of_its_uncertainty(value, uncertainty, text):
+    assert table.number(value, uncertainty) == text
+
+
+def test_entries_count_what_is_missing_censored_or_diverged():
+    where = ("train", "eval", "nll")
+    runs = [_run(seed, [2.0, 0.1, 0.001]) for seed in (1, 2)]
+    late = _run(3, [2.0, 1.0, 0.5])
+    lost = _run(4, [2.0, float("nan")], status="diverged")
+    assert table.final_entry([], "g", "r", "q", where).text() == "not run"
+    assert table.final_entry(runs[:1], "g", "r", "q", where).text() == "0.001000 (n = 1)"
+    assert "1 diverged" in table.final_entry([*runs, lost], "g", "r", "q", where).text()
+    assert table.final_entry([lost], "g", "r", "q", where).text() == "1 diverged"
+    assert table.time_entry([*runs, late], "g", "r", "q", where, 0.01).text() == "≥ 2 (1 of 3 not reached)"
+    reached = table.time_entry(runs, "g", "r", "q", where, 0.01)
+    assert reached.mean == pytest.approx(1.5)  # half way between 0.1 and 0.001 on the log axis
+
+
+def test_geometric_mean_on_request():
+    runs = [_run(1, [2.0, 1e-2]), _run(2, [2.0, 1e-4])]
+    assert table.final_entry(runs, "g", "r", "q", ("train", "eval", "nll"), log=True).mean == pytest.approx(1e-3)
+
+
+def test_markdown_keeps_names_as_text():
+    evil = "<script>|`*\n"
+    text = table.markdown([table.Entry(evil, evil, evil, "", 0)])
+    assert "\\<script\\>\\|\\`\\*" in text and text.count("\n| ") == 3
+
+
+def test_fig6_table_golden():
+    runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed], arm) for arm in ("none", "ln") for seed in (1, 2, 3)]
+    entries = drawing("ln2016/fig6").table(load("ln2016/fig6"), runs)
+    assert len(entries) == 5 * 2 * 6
+    header, rows = table.headline(entries)
+    assert header == ["final test error, %", "batch 128: paper", "ours", "batch 4: paper", "ours"]
+    assert rows[0] == ["none", "figure only", "0.020 [-0.005, 0.045] (n = 3)", "figure only", "not run"]
+    assert table.as_csv(entries).splitlines()[1] == (
+        "batch 128,none,final test error,%,figure only,3,0,0,0.02,-0.00484138,0.0448414"
+    )
+
+
+def test_fig6_figure_is_byte_stable_and_says_not_run(tmp_path):
+    runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed]) for seed in (1, 2, 3)]
+    for name in ("a.svg", "b.svg"):
+        drawing("ln2016/fig6").figure(load("ln2016/fig6"), runs, tmp_path / name)
+    text = (tmp_path / "a.svg").read_text()
+    assert text == (tmp_path / "b.svg").read_text()
+    assert text.count(">not run<") == 2 and ">n = 3<" in text
