@@ -35,6 +35,21 @@ REPRODUCE = """examples:
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper leaves open
 """
 
+LIST = """examples:
+  normbench list norms
+  normbench list --json
+"""
+
+STATUS = """examples:
+  normbench status
+  normbench status --json | python -m json.tool
+"""
+
+SHOW = """examples:
+  normbench show 00955a672333                           a run, raw or published
+  normbench show 0095 --json
+"""
+
 RERUN = """examples:
   normbench rerun 00955a672333 --epochs 1               the first epoch again: is the curve the same to the byte?
 """
@@ -91,7 +106,7 @@ def parser() -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
 
-    listing = command("list", "what there is: artifacts, models, norms, data")
+    listing = command("list", "what there is: artifacts, models, norms, data", LIST)
     listing.add_argument("kind", nargs="?", choices=["artifacts", "models", "norms", "data"])
     listing.add_argument("--json", action="store_true")
 
@@ -113,10 +128,10 @@ def parser() -> Parser:
     reproduce.add_argument("--retry-failed", action="store_true", help="train failed runs again")
     reproduce.add_argument("--dry-run", action="store_true", help="show what would run")
 
-    status = command("status", "runs done, running, failed; time left")
+    status = command("status", "runs done, running, failed; time left", STATUS)
     status.add_argument("--json", action="store_true")
 
-    show = command("show", "one run: configuration, environment, last records")
+    show = command("show", "one run: configuration, environment, last records", SHOW)
     show.add_argument("run", help="id, the start of one, or its directory")
     show.add_argument("--json", action="store_true")
 

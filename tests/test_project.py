@@ -13,7 +13,9 @@ from normbench.papers import publish, table
 from normbench.runs import pack
 
 ROOT = Path(__file__).parent.parent
-PUBLISHED = sorted(path.parent for path in (ROOT / "results").glob("*/*/*/verdicts.json") if path.parent.name != "smoke")
+PUBLISHED = sorted(
+    path.parent for path in (ROOT / "results").glob("*/*/*/verdicts.json") if path.parent.name != "smoke"
+)
 
 
 def test_readme_table_is_fresh():

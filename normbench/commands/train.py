@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as Grid
 
 from normbench import data
 from normbench.commands.progress import Bars
 from normbench.config import plan
+from normbench.config.identity import RunSpec
+from normbench.curves.series import final
 from normbench.launch import pool
 from normbench.papers.table import number
-from normbench.runs.find import find
+from normbench.runs.find import Found, find
+
+NAMES = {"nll": "NLL"}
+LABELS = ("epoch", "mode", "split", "step", "variant")
 
 
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
@@ -39,22 +45,7 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
             say(console, f"normbench: {reason}")
     else:
         outcomes, interrupted = {}, False
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
-    for name in ("run", "arm", "seed", "status", "epochs", "train NLL", "test NLL", "test error, %"):
-        grid.add_column(name)
-    for spec in specs:
-        record = found.records.get(spec.id)
-        state = found.state(spec)
-        finals = ["", "", ""]
-        if record is not None:
-            last = {(r["split"], r["mode"]): r for r in record.records if "variant" not in r}
-            train_nll = last.get(("train", "eval"), last.get(("train", "both"), {})).get("nll")
-            test = last.get(("test", "eval"), {})
-            error = test.get("error")
-            values = [train_nll, test.get("nll"), error * 100 if isinstance(error, float) else error]
-            finals = [number(v, abs(v) / 1000) if isinstance(v, float) else str(v or "") for v in values]
-        grid.add_row(spec.id, spec.arm, str(spec.seed), state, str(spec.epochs), *finals)
-    console.print(grid)
+    _table(specs, found, console)
     for spec in specs:
         if spec.id in found.stored and len(specs) == 1:
             say(console, f"  {found.stored[spec.id].path}")
@@ -69,6 +60,33 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     ]
     codes += [3 for spec in specs if found.state(spec) == "diverged"]
     return next((code for code in (4, 2, 5, 3) if code in codes), 0)
+
+
+def _table(specs: Sequence[RunSpec], found: Found, console: Console) -> None:
+    """A row per run with the metrics of its last epoch, in evaluation mode."""
+    metrics = dict.fromkeys(
+        (r["split"], key)
+        for run in found.records.values()
+        for r in run.records
+        if r["split"] in ("train", "test") and r["mode"] in ("eval", "both")
+        for key in sorted(r, reverse=True)
+        if key not in LABELS
+    )
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in (
+        "run",
+        "arm",
+        "seed",
+        "status",
+        *(f"{split} {NAMES.get(metric, metric)}" for split, metric in metrics),
+    ):
+        grid.add_column(name, no_wrap=name == "run", overflow="fold")
+    for spec in specs:
+        run = found.records.get(spec.id)
+        values = [final(run, split, "eval", metric) if run else None for split, metric in metrics]
+        finals = ["" if value is None else number(value, abs(value) / 100) for value in values]
+        grid.add_row(spec.id, escape(spec.arm), str(spec.seed), found.state(spec), *finals)
+    console.print(grid)
 
 
 def say(console: Console, text: str) -> None:

@@ -34,7 +34,11 @@ def small_fig6(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A --config-dir whose ln2016/fig6 has the real arms, axes and conditions, but one epoch and four units."""
     node = yaml.safe_load((conf_dir() / "experiment" / "ln2016" / "fig6.yaml").read_text())
     node["fidelities"]["smoke"]["set"] = [
-        "data=digits", "model.hidden_sizes=[4]", "train.epochs=1", "data.valid=797", "data.test=800",
+        "data=digits",
+        "model.hidden_sizes=[4]",
+        "train.epochs=1",
+        "data.valid=797",
+        "data.test=800",
     ]
     folder = tmp_path_factory.mktemp("own choices")
     (folder / "experiment" / "ln2016").mkdir(parents=True)

@@ -117,7 +117,7 @@ def test_own_normalizer_of_the_readme(normbench, capfd):
 
 
 def test_help_shows_examples_everywhere(normbench, capfd):
-    for words in ((), ("train",), ("reproduce",), ("rerun",), ("data",)):
+    for words in ((), ("list",), ("train",), ("reproduce",), ("status",), ("show",), ("rerun",), ("data",)):
         assert normbench(*words, "--help") == 0
         assert "examples:" in capfd.readouterr().out
 
@@ -141,8 +141,16 @@ def test_reading_and_help_import_no_torch(tmp_path: Path):
 
 def _long_run(tmp_path: Path) -> tuple[subprocess.Popen[str], list[str]]:
     command = [
-        sys.executable, "-m", "normbench", "train", "model=mnist_mlp", "data=digits", "train.epochs=100000",
-        "model.hidden_sizes=[4]", "--results", str(tmp_path / "results"),
+        sys.executable,
+        "-m",
+        "normbench",
+        "train",
+        "model=mnist_mlp",
+        "data=digits",
+        "train.epochs=100000",
+        "model.hidden_sizes=[4]",
+        "--results",
+        str(tmp_path / "results"),
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120  # only keeps a broken test from hanging
@@ -156,7 +164,7 @@ def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     busy = subprocess.run(command, capture_output=True, text=True)
     assert busy.returncode == 5 and "is being written by process" in busy.stdout
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=120)
     assert process.returncode == 130 and "the same command goes on" in out
     (found,) = store.scan(tmp_path / "results" / "runs")
     assert found.state == "interrupted" and found.status["step"] > 0

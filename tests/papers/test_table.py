@@ -15,7 +15,9 @@ def _run(seed: int, nlls: list[float], arm: str = "ln", status: str = "done", ba
         for epoch, nll in enumerate(nlls)
         for split, mode in (("train", "both"), ("test", "eval"))
     ]
-    return RunRecord(f"{arm}{seed}", "e", arm, seed, status, len(nlls) - 1, {"train.batch_size": batch}, records=records)
+    return RunRecord(
+        f"{arm}{seed}", "e", arm, seed, status, len(nlls) - 1, {"train.batch_size": batch}, records=records
+    )
 
 
 @pytest.mark.parametrize(
