@@ -1,6 +1,6 @@
 """A worker process: trains the runs that arrive on its standard input, one by one; torch is imported once.
 
-Lines of JSON both ways. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out: `{"event": "progress" or "end", ...}`.
+Lines of JSON both ways. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out: events, `progress` and `end`.
 The end of the input means that the parent is gone, however it went: the run is saved and the worker ends.
 """
 
@@ -62,10 +62,9 @@ def _run(job: dict[str, Any], events: TextIO, stopping: threading.Event) -> None
         tell("end", status=status, reason=_reason(run.path))
     except NormbenchError as error:
         tell("end", status="busy" if error.code == 5 else "refused", reason=str(error), code=error.code)
-    except OSError as error:  # before the run's own handling of a full disk began, or after it
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        tell("end", status="refused" if full else "failed", reason=f"{run.path}: {error.strerror}", code=4)
     except Exception as error:  # whatever a model or a user's normalizer raises: this run failed, the others go on
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # outside of the run's own care
+            return tell("end", status="refused", reason=f"{run.path}: {error.strerror}", code=4)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         _record_failure(run, spec, reason)
         tell("end", status="failed", reason=reason)
