@@ -57,10 +57,15 @@ def choices(group: str, extra: Path | None = None) -> list[str]:
 
 def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     """The YAML file of a choice; a name that does not exist is answered with the nearest one."""
-    for base in search_dirs(extra):
-        path = base / group / f"{name}.yaml"
-        if name and path.is_file() and path.resolve().is_relative_to(base / group):
-            return path
+    found = [
+        path
+        for base in search_dirs(extra)
+        if name and (path := base / group / f"{name}.yaml").is_file() and path.resolve().is_relative_to(base / group)
+    ]
+    if len(found) > 1 and group in GROUPS:  # Hydra goes on with the shipped one: never silently not the user's
+        raise NormbenchError(f"{found[0]}: there is a shipped {group}={name}. Give it another name.")
+    if found:
+        return found[0]
     listing = "normbench list" + {"model": " models", "norm": " norms", "data": " data"}.get(group, "")
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"

@@ -65,9 +65,4 @@ def _from_store(found: Found, spec: RunSpec, run_id: str) -> None:
 
 def relabel(run: RunRecord, spec: RunSpec) -> RunRecord:
     """The same run as another experiment files it, cut to that one's length."""
-    return replace(
-        run,
-        epochs=spec.epochs,
-        records=[record for record in run.records if record["epoch"] <= spec.epochs],
-        **spec.labels(),
-    )
+    return replace(run.cut(spec.epochs), **spec.labels())

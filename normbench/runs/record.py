@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -29,6 +29,20 @@ class RunRecord:
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+
+    def cut(self, epochs: int) -> RunRecord:
+        """The same run as if it had been asked for `epochs` only: one that diverged later is done by then."""
+        if epochs >= self.epochs and self.status != "diverged":
+            return self
+        later = any(record["epoch"] > epochs for record in self.records)
+        return replace(
+            self,
+            epochs=epochs,
+            records=[record for record in self.records if record["epoch"] <= epochs],
+            status="done" if later else self.status,
+            reason="" if later else self.reason,
+            seconds=None if later else self.seconds,
+        )
 
     def matches(self, cell: Mapping[str, Any]) -> bool:
         """Whether this run lies in `cell`, e.g. `{"arm": "ln", "train.batch_size": 128}`."""

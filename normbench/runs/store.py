@@ -102,8 +102,15 @@ class RunDirectory:
     def write_status(self, status: str, **fields: Any) -> None:
         files.write_json(self.path / "status.json", {"schema": SCHEMA, "status": status, **fields})
 
-    def set_aside_finished(self) -> None:
-        """Before a longer run starts anew: the finished shorter one stays readable until that is done."""
+    def set_aside_finished(self, goes_on: bool) -> None:
+        """Before a longer run: the finished shorter one stays readable until that is done.
+
+        `goes_on`: the longer run adds to the curve of the shorter one, of which a copy is kept.
+        """
+        if goes_on:
+            files.write_whole(self.path / "shorter.curve.jsonl", self.curve.read_bytes())
+            os.replace(self.path / "status.json", self.path / "shorter.status.json")
+            return files.sync_folder(self.path)
         for name in ("curve.jsonl", "status.json"):
             if (self.path / name).exists():  # the curve has gone before if this was cut short here
                 os.replace(self.path / name, self.path / f"shorter.{name}")
@@ -248,7 +255,7 @@ def read_environment(path: Path) -> dict[str, Any]:
 
 
 def finished(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
-    """Status and curve of the run at `path` that is done (or diverged) and at least `epochs` long, if there is one."""
+    """Status and curve of the run at `path` if it is done (or diverged) and at least `epochs` long."""
     for prefix in ("", "shorter."):
         try:
             status = read_status(path, prefix)
@@ -257,6 +264,18 @@ def finished(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
         enough = status.get("epochs", 0) >= epochs or status["status"] == "diverged"
         if status["status"] in FINISHED and enough:
             return status, path / f"{prefix}curve.jsonl"
+    return _passed(path, epochs)
+
+
+def _passed(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
+    """A longer run that is still on its way, but beyond `epochs`: so far its curve is that of the shorter one."""
+    try:
+        status, curve = read_status(path), path / "curve.jsonl"
+        longer = status["status"] not in FINISHED and status.get("epochs", 0) > epochs
+        if longer and any(record["epoch"] > epochs for record in read_curve(curve)):
+            return {**status, "status": "done"}, curve
+    except Damaged:
+        pass  # not to be had; whoever lists the run says why
     return None
 
 
@@ -272,21 +291,18 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
         return None
     status, curve = found
     records = read_curve(curve)  # names the bad line where there is one
-    if curve_sha256(curve) != status.get("curve_sha256"):
+    if "curve_sha256" in status and curve_sha256(curve) != status["curve_sha256"]:
         raise Damaged(f"{curve.name} does not have the hash that status.json recorded")
-    return RunRecord(
+    whole = RunRecord(
         id=stored.id,
         seed=spec.seed,
         status=str(status["status"]),
-        epochs=spec.epochs,
+        epochs=int(status["epochs"]),
         reason=str(status.get("reason", "")),
-        records=[r for r in records if r["epoch"] <= spec.epochs],
+        records=records,
         environment=read_environment(stored.path),
         seconds=status.get("seconds"),
-        experiment=spec.experiment,
-        arm=spec.arm,
-        axes=spec.axes,
-        control=spec.control,
-        fidelity=spec.fidelity,
         config=stored_form(spec.config),
+        **spec.labels(),
     )
+    return whole.cut(spec.epochs)

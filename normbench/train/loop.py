@@ -200,16 +200,18 @@ def _resume(spec: RunSpec, run: store.RunDirectory, model: nn.Module, optimizer:
     found = checkpoint.newest(run.path / "checkpoint")
     notes: list[str] = []
     progress = Progress()
-    if found is not None and found[0]["step"] > spec.steps:  # of a longer run: what is asked for now lies behind it
-        checkpoint.clear(run.path / "checkpoint")
-        found = None
+    if found is not None and found[0]["step"] > spec.steps:
+        raise NormbenchError(
+            f"run {spec.id} is already at step {found[0]['step']} of a longer one, beyond the {spec.steps} asked for. "
+            "Finish that one first (the same train.epochs as before), or delete its directory.",
+        )
     if found is not None:
         saved, tensors, notes = found
         progress = Progress(**saved)
         model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
         optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
-    if old is not None and old["status"] in store.FINISHED and found is None:
-        run.set_aside_finished()
+    if old is not None and old["status"] in store.FINISHED:
+        run.set_aside_finished(goes_on=found is not None)
     _record_environment(run, progress.step, notes)
     run.write_config(spec)
     if run.curve.exists() and run.curve.stat().st_size < progress.curve_bytes:

@@ -1,0 +1,175 @@
+"""The run id: everything that changes the training maths, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from normbench.config import compose, identity, plan
+
+# Published results are found by these. An id that changes here makes them unfindable: raise a `maths` number only for
+# a deliberate change of the training maths, and then publish anew.
+GOLDEN = {
+    "none": "f2bd89978aa4",
+    "bn": "191f586c504a",
+    "bn-all": "83a029647c9a",
+    "ln": "00955a672333",
+    "ln-all": "ea80f124348c",
+}
+
+
+@pytest.mark.parametrize("arm", GOLDEN)
+def test_ids_of_published_runs_never_change(arm: str) -> None:
+    spec = plan.experiment_spec("ln2016/fig6", arm, "paper", ["train.batch_size=128", "seed=1"])
+    assert spec.id == GOLDEN[arm]
+
+
+def test_the_order_of_words_does_not_count() -> None:
+    words = ["norm=batch", "norm.eps=1e-3", "optim.lr=0.01", "seed=4"]
+    assert tiny.spec(*words).id == tiny.spec(*reversed(words)).id
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["norm.sites=null", "norm.sites=hidden", "norm.sites=[hidden]", "norm.sites=[hidden.0]", "norm.sites=hidden.*",
+     "norm.sites={hidden:layer}", "norm.sites={hidden:{}}", "norm.sites={hidden:null}", "norm.sites={hidden:{eps:1e-5}}",
+     "norm.sites={hidden:{name:layer}}", "norm.sites={hidden:{preceding_bias:site}}",
+     "norm.sites={'*':{name:none},hidden:{name:layer}}", "norm.sites={hidden.0:layer,logits:none}"],
+)
+def test_one_normalizer_at_one_site_is_one_run_however_written(word: str) -> None:
+    assert tiny.spec("norm=layer", word).id == tiny.spec("norm=layer").id
+
+
+def test_without_sites_every_normalizer_is_none() -> None:
+    assert tiny.spec("norm=layer", "norm.sites=[]").id == tiny.spec("norm=none").id
+    assert tiny.spec("norm=layer", "norm.sites={hidden:none}").id == tiny.spec().id
+    assert tiny.spec("norm=none", "norm.sites={hidden:layer}").id == tiny.spec("norm=layer").id
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["train.epochs=7", "train.checkpoint_seconds=1", "train.keep=[]", "train.keep_checkpoint=true", "launcher=pool",
+     "launcher.jobs=1", "optim.lr=1e-3", "optim.lr=0.001"],
+)
+def test_length_and_place_do_not_count(word: str) -> None:
+    assert tiny.spec("norm=layer", word).id == tiny.spec("norm=layer").id
+
+
+def test_experiment_and_fidelity_do_not_count() -> None:
+    (of_experiment,) = plan.train_specs(["experiment=ln2016/fig6", "arm=ln", "seed=1"], False)
+    (bare,) = plan.train_specs(["model=mnist_mlp", "norm=layer", "train.epochs=3"], False)
+    (reduced,) = plan.train_specs(["experiment=ln2016/fig6", "arm=ln", "fidelity=reduced"], False)
+    assert of_experiment.id == bare.id == reduced.id == GOLDEN["ln"]
+
+
+def different(group: str, name: str) -> list[str]:
+    """For every option of a choice one word that gives it another value."""
+    node, words = compose.choice(group, name), []
+    node = node.get(group, node)
+    for option, spec in compose.declaration(group, name)["options"].items():
+        if not spec.get("identity", True):
+            continue
+        value = node[option]
+        if spec.get("list"):
+            new: Any = [*value, *(value[-1:] or [0.25])] if option != "betas" else [0.8, 0.99]
+        elif spec["type"] == "bool":
+            new = str(not value).lower()
+        elif "choices" in spec:
+            new = next(c for c in spec["choices"] if c != value)
+        else:
+            new = value + 1 if spec["type"] == "int" else value * 0.5
+        words.append(f"{group}.{option}={new}".replace(" ", ""))
+    return words
+
+
+@pytest.mark.parametrize("norm", compose.choices("norm"))
+def test_every_option_of_the_maths_counts(norm: str) -> None:
+    """Taken from the declarations, so a new option is covered by being there."""
+    words = ["seed=2", "train.batch_size=100", *different("model", "mnist_mlp"), *different("data", "digits")]
+    words += [*different("optim", "adam"), *different("norm", norm)]
+    if norm != "none":
+        words += ["norm.preceding_bias=keep", "norm.sites=[logits]", "norm.sites=[hidden,logits]"]
+        if not compose.declaration("norm", norm).get("recentres"):
+            words.remove("norm.preceding_bias=keep")
+    ids = {word: tiny.spec(f"norm={norm}", word).id for word in words}
+    assert len({tiny.spec(f"norm={norm}").id, *ids.values()}) == len(words) + 1, ids
+
+
+def test_data_and_maths_versions_count() -> None:
+    config = tiny.spec("norm=layer").config
+    first = identity.run_id(config)
+    for path in (("declares", "maths"), ("model", "declares", "maths"), ("data", "declares", "maths"),
+                 ("optim", "declares", "maths"), ("norm", "declares", "maths")):
+        changed = json.loads(json.dumps(config))
+        node = changed
+        for key in path[:-1]:
+            node = node[key]
+        node[path[-1]] += 1
+        assert identity.run_id(changed) != first, path
+    changed = json.loads(json.dumps(config))
+    changed["data"]["declares"]["sha256"] = "0" * 64
+    assert identity.run_id(changed) != first
+
+
+def test_titles_and_sources_do_not_count() -> None:
+    config = json.loads(json.dumps(tiny.spec("norm=layer").config))
+    first = identity.run_id(config)
+    for group in ("model", "data", "optim", "norm"):
+        config[group]["declares"] |= {"title": "another", "source": "another"}
+    assert identity.run_id(config) == first
+
+
+WORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "seed": st.integers(0, 10**9),
+        "train.batch_size": st.integers(2, 10**6),
+        "optim.lr": st.floats(0, 10, allow_nan=False),
+        "optim.eps": st.floats(0, 1, allow_nan=False),
+        "model.activation": st.sampled_from(["relu", "tanh", "sigmoid"]),
+        "model.hidden_sizes": st.lists(st.integers(1, 10**6), min_size=1, max_size=4),
+        "norm.gain_init": st.floats(-1e30, 1e30, allow_nan=False),
+        "norm.affine": st.booleans(),
+        "norm.eps_mode": st.sampled_from(["in", "out"]),
+        "norm.sites": st.sampled_from(["[hidden]", "[logits]", "[hidden,logits]", "{hidden:layer}", "{logits:{eps:0.5}}"]),
+        "train.epochs": st.integers(1, 10**6),
+    },
+)
+
+
+def made(words: dict[str, Any]) -> identity.RunSpec:
+    return tiny.spec("norm=layer", *(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in words.items()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(WORDS, WORDS)
+def test_canonical_form_and_ids(words: dict[str, Any], others: dict[str, Any]) -> None:
+    spec, other = made(words), made(others)
+    maths = identity.maths(spec.config)
+    text = identity.canonical(maths)
+    assert identity.canonical(json.loads(text)) == text
+    assert (spec.id == other.id) == (maths == identity.maths(other.config))
+    stored = json.loads(json.dumps(compose.stored_form(spec.config)))
+    restored = compose.restore(stored)
+    assert identity.run_id(restored) == spec.id
+    assert compose.stored_form(restored) == stored
+
+
+def test_ids_hold_in_another_process_and_folder(tmp_path: Any) -> None:
+    import os
+    import subprocess
+    import sys
+
+    code = (
+        "from normbench.config.plan import experiment_spec as e\n"
+        "print(e('ln2016/fig6', 'ln', 'paper', ['train.batch_size=128', 'seed=1']).id)"
+    )
+    path = os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)])
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "5"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == GOLDEN["ln"], done.stderr

@@ -1,0 +1,98 @@
+"""Who may import whom; and what must stay light enough to answer at once."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import normbench
+
+PACKAGE = Path(normbench.__file__).parent
+
+# What a module below the first name may never import. `cli` and the commands behind it see everything.
+FORBIDDEN = {
+    "norms": ("rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch"),
+    "rnn": ("models", "data", "train", "runs", "curves", "papers", "web", "launch"),
+    "models": ("train", "runs", "curves", "papers", "web", "launch"),
+    "data": ("norms", "rnn", "models", "train", "runs", "curves", "papers", "web", "launch"),
+    "train": ("curves", "papers", "web", "launch"),
+    "config": ("norms.base", "rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch"),
+    "runs": ("norms.base", "rnn", "models", "train", "curves", "papers", "web", "launch"),
+    "curves": ("norms.base", "rnn", "models", "train", "papers", "web", "launch"),
+    "papers": ("norms.base", "rnn", "models", "train", "web"),
+    "web": ("norms.base", "rnn", "models", "train"),
+    "launch": ("curves", "papers", "web"),
+}
+# A worker process trains; the rest of its folder is the parent, which does not.
+TRAINS = {"launch/worker.py"}
+COMMANDS = {"cli.py", "__main__.py"}
+
+
+def imports(path: Path) -> set[str]:
+    """All modules of this package that a file imports, late imports too, as dotted paths without the package."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = ".".join(["normbench", *path.relative_to(PACKAGE).parts[: -node.level]]) if node.level else ""
+            base = ".".join(part for part in (package, node.module) if part)
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+    return {name.removeprefix("normbench.") for name in found if name.startswith("normbench.")}
+
+
+def files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def within(name: str, area: str) -> bool:
+    return name == area or name.startswith(f"{area}.")
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_imports_go_one_way(path: Path) -> None:
+    name = path.relative_to(PACKAGE).as_posix()
+    used = imports(path)
+    for area in FORBIDDEN.get(name.split("/")[0], ()):
+        assert not [other for other in used if within(other, area)], f"{name} must not import normbench.{area}"
+    if name not in COMMANDS:
+        assert not [other for other in used if within(other, "cli")], f"{name} must not import the command line"
+
+
+def test_the_walk_sees_imports() -> None:
+    """The rule above would hold for any code if the walk were blind."""
+    assert "norms.base" in imports(PACKAGE / "models" / "base.py")
+    assert any(within(name, "train") for name in imports(PACKAGE / "launch" / "worker.py"))
+
+
+@pytest.mark.parametrize(
+    "modules",
+    ["config.compose, normbench.config.identity, normbench.config.plan", "runs.find, normbench.runs.store, normbench.runs.pack",
+     "curves, normbench.curves.series, normbench.curves.statistics", "papers, normbench.papers.claims",
+     "launch.pool, normbench.norms.sites, normbench.norms, normbench.data"],
+)
+def test_planning_and_reading_do_not_import_torch(modules: str) -> None:
+    code = f"import sys, normbench.{modules}\nprint('torch' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *(p for p in sys.path if p)])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_nothing_unpickles() -> None:
+    """Stored files come from elsewhere; reading one must never carry out code."""
+    banned = {"pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+    for path in files():
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = {alias.name for alias in node.names} if isinstance(node, ast.Import) else {node.module or ""}
+                assert not {name.split(".")[0] for name in names} & banned, path
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                text = ast.unparse(node.func)
+                assert text not in ("torch.load", "yaml.load", "yaml.unsafe_load", "yaml.full_load"), path
+                assert not any(k.arg == "allow_pickle" and ast.unparse(k.value) != "False" for k in node.keywords), path

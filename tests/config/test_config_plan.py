@@ -1,0 +1,266 @@
+"""Sweeps, experiments, and choices of a user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny
+
+from normbench.config import compose, plan
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+
+OWN = '''
+"""A normalizer of one's own: centre each sample."""
+from torch import Tensor
+from normbench.norms.base import Normalizer, normalizer
+
+
+@normalizer("centre")
+class Centre(Normalizer):
+    def __init__(self, site, *, scale: float = 1.0) -> None:
+        super().__init__(site)
+        self.scale = scale
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.scale * (x - x.mean(-1, keepdim=True))
+'''
+OWN_YAML = """
+name: centre
+sites: null
+preceding_bias: site
+scale: 1.0
+declares:
+  title: Centred
+  maths: 1
+  file: {file}
+  kinds: [pre_activation]
+  axes: [batch, feature]
+  options:
+    scale: {{type: float, min: 0}}
+"""
+OWN_EXPERIMENT = """
+title: A question of one's own
+base: [model=mnist_mlp, data=digits, "model.hidden_sizes=[8]", train.epochs=1]
+arms:
+  plain: [norm=none]
+  mine: [norm=centre]
+axes:
+  train.batch_size: [200, 100]
+seeds: 2
+fidelities:
+  smoke:
+    set: []
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A configuration directory as a user writes it: a normalizer's file beside its YAML, and an experiment."""
+    (tmp_path / "norm").mkdir()
+    (tmp_path / "experiment" / "mine").mkdir(parents=True)
+    (tmp_path / "norm" / "centre.py").write_text(OWN)
+    (tmp_path / "norm" / "centre.yaml").write_text(OWN_YAML.format(file="centre.py"))
+    (tmp_path / "experiment" / "mine" / "one.yaml").write_text(OWN_EXPERIMENT)
+    compose.choice.cache_clear()
+    compose._compose_groups.cache_clear()
+    return tmp_path
+
+
+# --- sweeps ----------------------------------------------------------------------------------------------------------
+
+
+def swept(*words: str) -> list[RunSpec]:
+    return plan.train_specs([*tiny.WORDS, *words], True)
+
+
+def test_a_sweep_is_all_combinations_in_the_order_written() -> None:
+    specs = swept("norm=none,layer", "seed=range(1,3)", "optim.lr=1e-3")
+    assert [(s.config["norm"]["name"], s.seed) for s in specs] == [("none", 1), ("none", 2), ("layer", 1), ("layer", 2)]
+
+
+@pytest.mark.parametrize(
+    ("word", "seeds"),
+    [("seed=3,1,2", [3, 1, 2]), ("seed=range(3)", [0, 1, 2]), ("seed=range(1,6,2)", [1, 3, 5]),
+     ("seed=choice(4,5)", [4, 5]), ("seed=7", [7]), ("seed=1,1,2,1", [1, 2])],
+)
+def test_sweep_forms(word: str, seeds: list[int]) -> None:
+    assert [spec.seed for spec in swept(word)] == seeds
+
+
+def test_equal_runs_collapse_however_they_are_written() -> None:
+    assert len(swept("optim.lr=1e-3,0.001,1.0e-03")) == 1
+    assert len(swept("norm=layer", "norm.sites=[hidden],hidden,{hidden:layer},null")) == 1
+    assert len(swept("launcher=local,pool")) == 1
+
+
+@pytest.mark.parametrize("word", ["train.epochs=1,3,2", "train.epochs=3,1", "train.epochs=1,3"])
+def test_of_equal_runs_the_longest_stays(word: str) -> None:
+    (spec,) = swept(word)
+    assert spec.epochs == 3
+
+
+def test_one_wrong_value_refuses_the_whole_sweep() -> None:
+    with pytest.raises(NormbenchError, match="train.batch_size=0 is too small"):
+        swept("seed=range(3)", "train.batch_size=100,0")
+    with pytest.raises(NormbenchError, match="Did you mean 'layer'"):
+        swept("norm=none,layr")
+    with pytest.raises(NormbenchError, match="one value per feature"):
+        swept("norm=batch", "train.batch_size=100,1")
+
+
+def test_a_list_is_one_value() -> None:
+    (one,) = swept("model.hidden_sizes=[8,9]")
+    assert one.config["model"]["hidden_sizes"] == [8, 9]
+    assert [s.config["model"]["hidden_sizes"] for s in swept("model.hidden_sizes=[8],[9,9]")] == [[8], [9, 9]]
+
+
+# --- experiments -----------------------------------------------------------------------------------------------------
+
+
+def test_conditions_hold_where_they_are_written_for() -> None:
+    for arm in ("none", "bn", "bn-all", "ln"):
+        for batch in (128, 4):
+            config = plan.experiment_spec("ln2016/fig6", arm, "paper", [f"train.batch_size={batch}"]).config
+            assert config["norm"].get("unbiased_norm") == {"bn": batch == 4, "bn-all": batch == 4}.get(arm)
+
+
+def test_own_words_win_over_conditions_and_are_filed_apart() -> None:
+    spec = plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.batch_size=4", "norm.unbiased_norm=false"])
+    assert spec.config["norm"]["unbiased_norm"] is False
+    assert (spec.experiment, spec.fidelity) == ("adhoc", "adhoc")
+    spec = plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.batch_size=4", "seed=3", "launcher=pool"])
+    assert (spec.experiment, spec.arm, spec.fidelity, spec.axes) == ("ln2016/fig6", "bn", "paper", {"train.batch_size": 4})
+    assert plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.batch_size=7"]).experiment == "adhoc"
+    assert plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.epochs=1"]).experiment == "adhoc"
+
+
+def test_an_artifact_gives_every_arm_its_first_seed_first() -> None:
+    specs = plan.artifact_specs("ln2016/fig6", seeds=2)
+    first = [(spec.arm, spec.seed) for spec in specs[:5]]
+    assert first == [(arm, 1) for arm in ("none", "bn", "bn-all", "ln", "ln-all")]
+    assert len(specs) == 5 * 2 * 2
+    assert len(plan.artifact_specs("ln2016/fig6", seeds=1, controls=True)) == 5 * 2 * 3
+    assert {spec.arm for spec in plan.artifact_specs("ln2016/fig6", only=["ln", "bn"])} == {"ln", "bn"}
+
+
+def test_arms_of_a_seed_share_all_that_they_do_not_vary() -> None:
+    specs = plan.artifact_specs("ln2016/fig6", seeds=1)
+    for spec in specs:
+        assert spec.config["optim"] == specs[0].config["optim"] and spec.config["model"] == specs[0].config["model"]
+
+
+def test_a_spec_travels_to_a_worker_unchanged(own: Path) -> None:
+    for spec in (*plan.artifact_specs("ln2016/fig6", "smoke", seeds=1), tiny.spec("norm=centre", config_dir=own)):
+        again = RunSpec.from_message(spec.message())
+        assert again == spec and again.id == spec.id
+
+
+# --- a user's own directory ------------------------------------------------------------------------------------------
+
+
+def test_a_normalizer_of_ones_own_trains(own: Path, tmp_path: Path) -> None:
+    from normbench.runs.store import RunDirectory
+    from normbench.train import loop
+
+    spec = tiny.spec("norm=centre", "train.epochs=1", config_dir=own)
+    assert spec.arm == "mnist_mlp-centre"
+    assert loop.train(spec, RunDirectory(tmp_path / "run")) == "done"
+
+
+def test_its_file_and_its_options_are_part_of_the_id(own: Path) -> None:
+    first = tiny.spec("norm=centre", config_dir=own).id
+    assert tiny.spec("norm=centre", "norm.scale=2", config_dir=own).id != first
+    (own / "norm" / "centre.py").write_text(OWN + "\n# another file\n")
+    changed = tiny.spec("norm=centre", config_dir=own).id
+    assert changed != first
+    (own / "norm" / "centre.py").write_text(OWN)
+    assert tiny.spec("norm=centre", config_dir=own).id == first
+    assert tiny.spec("norm.sites={hidden:centre}", config_dir=own).id == first, "in the map form too"
+
+
+def test_the_folder_that_it_lies_in_is_not(own: Path, tmp_path: Path) -> None:
+    first = tiny.spec("norm=centre", config_dir=own).id
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (own / "norm").rename(moved / "norm")
+    assert tiny.spec("norm=centre", config_dir=moved).id == first
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("import nothing_of_this_name\n", "cannot be imported: ModuleNotFoundError"),
+        ("1/0\n", "cannot be imported: ZeroDivisionError"),
+        ("def\n", "cannot be imported: SyntaxError"),
+        ("x = 1\n", r"no class is registered with @normalizer\('centre'\)"),
+    ],
+)
+def test_a_broken_file_is_named(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, wanted: str) -> None:
+    from normbench.norms import base
+
+    monkeypatch.setattr(base, "REGISTRY", {})
+    (own / "norm" / "centre.py").write_text(code)
+    spec = tiny.spec("norm=centre", config_dir=own)
+    with pytest.raises(NormbenchError, match=wanted) as caught:
+        base.build(None, spec.sites()["hidden.0"])  # the site is not reached
+    assert "centre.py" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ((OWN_YAML.format(file="centr.py"),), "centr.py does not exist"),
+        (("name: centre\n  bad: [",), "cannot be read|configuration"),
+        (("- a\n- b\n",), "must hold keys and values|configuration"),
+        ((OWN_YAML.format(file="centre.py").replace("type: float", "type: flot"),), "needs type"),
+        ((OWN_YAML.format(file="centre.py").replace("scale: 1.0\n", ""),), "norm.scale is declared but has no value"),
+        ((OWN_YAML.format(file="centre.py").replace("scale: 1.0", "scale: 1.0\nshift: 2"),), "norm.shift is not an option"),
+    ],
+)
+def test_a_broken_yaml_is_one_line(own: Path, change: tuple[str], wanted: str) -> None:
+    (own / "norm" / "centre.yaml").write_text(change[0])
+    with pytest.raises(NormbenchError, match=wanted) as caught:
+        tiny.spec("norm=centre", config_dir=own)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_experiment_of_ones_own(own: Path) -> None:
+    assert "mine/one" in compose.choices("experiment", own) and "ln2016/fig6" in compose.choices("experiment", own)
+    specs = plan.artifact_specs("mine/one", "smoke", extra=own)
+    assert len(specs) == 2 * 2 * 2
+    assert {(spec.experiment, spec.arm) for spec in specs} == {("mine/one", "plain"), ("mine/one", "mine")}
+    (spec,) = plan.train_specs(["experiment=mine/one", "arm=mine", "fidelity=smoke", "seed=2"], False, own)
+    assert spec.id in {s.id for s in specs}
+    with pytest.raises(NormbenchError, match="is not an experiment"):
+        plan.artifact_specs("mine/one", "smoke")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ("seeds: 2", "sedes: 2", "'sedes' is not a key. Did you mean 'seeds'"),
+        ("smoke:", "smok:", "'smok' is not a fidelity. Did you mean 'smoke'"),
+        ("norm=centre", "norm=centr", "Did you mean 'centre'"),
+        ("train.batch_size:", "train.batchsize:", "train.batchsize is not an option"),
+    ],
+)
+def test_a_wrong_experiment_is_one_line(own: Path, old: str, new: str, wanted: str) -> None:
+    path = own / "experiment" / "mine" / "one.yaml"
+    path.write_text(OWN_EXPERIMENT.replace(old, new))
+    with pytest.raises(NormbenchError, match=wanted):
+        plan.artifact_specs("mine/one", "smoke", extra=own)
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NormbenchError, match="is not a directory"):
+        tiny.spec(config_dir=tmp_path / "none")
+
+
+def test_a_shipped_name_cannot_be_taken(own: Path) -> None:
+    """Hydra would go on with the shipped file: better refused than silently not used."""
+    shipped = compose.choice_path("norm", "layer").read_text()
+    (own / "norm" / "layer.yaml").write_text(shipped.replace("eps: 1.0e-5", "eps: 1.0e-3"))
+    with pytest.raises(NormbenchError, match="another name"):
+        tiny.spec("norm=layer", config_dir=own)

@@ -1,0 +1,226 @@
+"""Whatever a user mistypes: one line with the value, the place and the way out; never a traceback, never a run."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from normbench import schema
+from normbench.config import compose, identity, plan
+from normbench.errors import NormbenchError
+
+BASE = ("model=mnist_mlp", "data=digits")
+FIG6 = ("experiment=ln2016/fig6", "arm=ln")
+
+
+def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
+    with pytest.raises(NormbenchError) as caught:
+        plan.train_specs(words, multirun)
+    message = str(caught.value)
+    assert "\n" not in message and caught.value.code == 2
+    return message
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        # the group
+        (("modle=mnist_mlp",), "modle is not an option. Did you mean 'model'?"),
+        (("experimnt=ln2016/fig6",), "experimnt is not an option. Did you mean 'experiment'?"),
+        ((*BASE, "nrom=layer"), "nrom is not an option. Did you mean 'norm'?"),
+        (("norm=layer",), "no model given. Write model=NAME"),
+        ((), "no model given"),
+        # the choice
+        (("model=mnist_mpl",), "model=mnist_mpl is not a model. Did you mean 'mnist_mlp'? (normbench list models)"),
+        ((*BASE, "norm=layr"), "norm=layr is not a normalizer. Did you mean 'layer'? (normbench list norms)"),
+        ((*BASE, "data=digit"), "data=digit is not a data set. Did you mean 'digits'? (normbench list data)"),
+        ((*BASE, "optim=adm"), "optim=adm is not an optimizer. Did you mean 'adam'?"),
+        ((*BASE, "launcher=pol"), "launcher=pol is not a launcher. Did you mean 'pool'?"),
+        ((*BASE, "norm="), "norm= is not a normalizer. Choose from: "),
+        ((*BASE, "model=null"), "is not a model"),
+        ((*BASE, "model=[a,b]"), "is not a model"),
+        ((*BASE, "norm=../model/mnist_mlp"), "is not a normalizer"),
+        # the key
+        ((*BASE, "train.epocs=3"), "train.epocs is not an option. Did you mean 'train.epochs'?"),
+        ((*BASE, "trian.epochs=3"), "trian.epochs is not an option. Did you mean 'train.epochs'?"),
+        ((*BASE, "norm=layer", "norm.epz=1"), "norm.epz is not an option. Did you mean 'norm.eps'?"),
+        ((*BASE, "sed=1"), "sed is not an option. Did you mean 'seed'?"),
+        ((*BASE, "train=3"), "train is not an option."),
+        ((*BASE, "train={epochs:3}"), "train is not an option."),
+        ((*BASE, "norm.name=layer"), "norm.name is not an option."),
+        ((*BASE, "norm.declares.maths=2"), "norm.declares.maths is not an option."),
+        ((*BASE, "declares.maths=2"), "declares.maths is not an option."),
+        ((*BASE, "hydra.run.dir=x"), "hydra.run.dir is not an option."),
+        # the grammar
+        ((*BASE, "+train.epochs=3"), "'+train.epochs=3': options cannot be added with '+'"),
+        ((*BASE, "++train.epochs=3"), "'++train.epochs=3': options cannot be added with '+'"),
+        ((*BASE, "~train.epochs"), "'~train.epochs': an option cannot be removed"),
+        ((*BASE, "norm@foo=layer"), "packages (@) are not used here"),
+        ((*BASE, "seed"), "'seed' is not an override: write key=value"),
+        ((*BASE, "optim.lr=[1"), "is not an override"),
+        ((*BASE, "seed=1,2"), "'seed=1,2' is a sweep. Add -m"),
+        ((*BASE, "seed=range(3)"), "'seed=range(3)' is a sweep. Add -m"),
+        ((*BASE, "seed=${nope}"), "nope"),
+        # the type
+        ((*BASE, "train.epochs=abc"), "train.epochs=abc is not a whole number."),
+        ((*BASE, "train.epochs=1.5"), "train.epochs=1.5 is not a whole number."),
+        ((*BASE, "train.epochs=null"), "train.epochs=None is not a whole number."),
+        ((*BASE, "seed=true"), "seed=True is not a whole number."),
+        ((*BASE, "optim.lr=fast"), "optim.lr=fast is not a number."),
+        ((*BASE, "norm=layer", "norm.affine=1"), "norm.affine=1 is not true or false."),
+        ((*BASE, "model.hidden_sizes=3"), "model.hidden_sizes=3 must be a list"),
+        ((*BASE, "model.hidden_sizes=[3,x]"), "model.hidden_sizes=x is not a whole number."),
+        ((*BASE, "train.keep=last"), "train.keep=last must be a list"),
+        # the range
+        ((*BASE, "train.epochs=0"), "train.epochs=0 is too small: at least 1."),
+        ((*BASE, "seed=-1"), "seed=-1 is too small"),
+        ((*BASE, "norm=batch", "norm.momentum=2"), "norm.momentum=2.0 is too large: at most 1."),
+        ((*BASE, "norm=batch", "norm.also_momenta=[0.1,2]"), "norm.also_momenta=2.0 is too large"),
+        ((*BASE, "optim.lr=nan"), "optim.lr=nan is too small"),
+        ((*BASE, "optim.lr=inf"), "optim.lr=inf must be finite."),
+        ((*BASE, "optim.lr=1" + "0" * 400), "must be finite."),
+        ((*BASE, "norm=layer", "norm.gain_init=nan"), "norm.gain_init=nan must be finite."),
+        ((*BASE, "norm=layer", "norm.eps_mode=inn"), "norm.eps_mode=inn is not possible. Did you mean 'in'?"),
+        ((*BASE, "train.keep=[best]"), "train.keep=best is not possible. Did you mean 'last'?"),
+        ((*BASE, "norm.preceding_bias=kep"), "norm.preceding_bias=kep is not possible. Did you mean 'keep'?"),
+        ((*BASE, "data.valid=801"), "data.valid=801 is too large: at most 800."),
+        # arm, fidelity, control, experiment
+        (("experiment=ln2016/fig7", "arm=ln"), "experiment=ln2016/fig7 is not an experiment. Did you mean 'ln2016/fig6'?"),
+        (("experiment=ln2016/fig6", "arm=lnn"), "arm=lnn: ln2016/fig6 has no such arm. Did you mean 'ln'?"),
+        (("experiment=ln2016/fig6",), "needs an arm: arm=none | bn | bn-all | ln | ln-all"),
+        ((*FIG6, "fidelity=smok"), "fidelity=smok: ln2016/fig6 has no such fidelity. Did you mean 'smoke'?"),
+        ((*FIG6, "control=lr-hi"), "control=lr-hi: ln2016/fig6 has no such control. Did you mean 'lr-high'?"),
+        ((*FIG6, "train.epocs=3"), "train.epocs is not an option. Did you mean 'train.epochs'?"),
+        (("model=mnist_mlp", "arm=ln"), "arm=ln belongs to an experiment: add experiment=NAME."),
+        # sites
+        ((*BASE, "norm=layer", "norm.sites=[hiden]"), "mnist_mlp has no site 'hiden'. Did you mean 'hidden'?"),
+        ((*BASE, "norm=layer", "norm.sites=[hidden.2]"), "mnist_mlp has no site 'hidden.2'. Did you mean 'hidden."),
+        ((*BASE, "norm=layer", "norm.sites=5"), "norm.sites=5 must be a list of sites or a map"),
+        ((*BASE, "norm=layer", "norm.sites=[5]"), "must be a list of sites or a map"),
+        ((*BASE, "norm=layer", "norm.sites={hidden:3}"), "needs a normalizer's name or a map of options, not 3."),
+        ((*BASE, "norm=layer", "norm.sites={hidden:0}"), "needs a normalizer's name or a map of options, not 0."),
+        ((*BASE, "norm=layer", "norm.sites={hidden:false}"), "needs a normalizer's name or a map of options, not False."),
+        ((*BASE, "norm.sites={hidden:layr}"), "norm=layr is not a normalizer. Did you mean 'layer'?"),
+        ((*BASE, "norm.sites={hidden:{name:3}}"), "norm=3 is not a normalizer."),
+        ((*BASE, "norm.sites={hidden:{name:null}}"), "is not a normalizer."),
+        ((*BASE, "norm=layer", "norm.sites={hidden:{epz:3}}"), "norm.sites.hidden.0.epz is not an option. Did you mean 'norm"),
+        ((*BASE, "norm=layer", "norm.sites={hidden:{eps:abc}}"), "norm.sites.hidden.0.eps=abc is not a number."),
+        ((*BASE, "norm=layer", "norm.sites={hidden:{sites:[logits]}}"), "'sites' cannot be set for the single site"),
+        ((*BASE, "norm=layer", "norm.sites={hidden:{preceding_bias:kep}}"), "preceding_bias=kep is not possible."),
+        ((*BASE, "norm=batch", "train.batch_size=1"), "one value per feature in batches"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value)[-60:],
+)
+def test_one_line_with_the_way_out(words: tuple[str, ...], wanted: str) -> None:
+    assert wanted in refusal(words)
+
+
+@pytest.mark.parametrize("word", ["optim.lr=interval(0,1)", "norm=glob(*)"])
+def test_a_sweep_without_a_list_of_values_is_refused(word: str) -> None:
+    assert "cannot be swept. Write the values" in refusal([*BASE, word], multirun=True)
+
+
+def test_artifact_requests_are_checked() -> None:
+    for keywords, wanted in (
+        ({"fidelity": "smok"}, "--fidelity smok: ln2016/fig6 does not have it. Did you mean 'smoke'?"),
+        ({"seeds": 0}, "--seeds 0 must be at least 1."),
+        ({"only": ["lnn"]}, "--only lnn: ln2016/fig6 has no such arm. Did you mean 'ln'?"),
+    ):
+        with pytest.raises(NormbenchError) as caught:
+            plan.artifact_specs("ln2016/fig6", **keywords)
+        assert wanted in str(caught.value)
+    with pytest.raises(NormbenchError, match="is not an experiment"):
+        plan.artifact_specs("ln2016/fig5")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [(["launcher=pool", "launcher.jobs=3", "seed=1"], {"name": "pool", "jobs": 3}), (["seed=1"], {})],
+)
+def test_launcher_words_are_found(words: list[str], found: dict[str, Any]) -> None:
+    assert dict(plan.launch_options(words)) == found
+
+
+@pytest.mark.parametrize("word", ["launcher=x", "launcher.jobs=x", "launcher.jobs=-1", "launcher=local,pool", "launcher.jobs=1,2"])
+def test_launcher_words_are_checked(word: str) -> None:
+    with pytest.raises(NormbenchError):
+        dict(plan.launch_options([word]))
+
+
+# --- whatever else may come ------------------------------------------------------------------------------------------
+
+KEYS = ["model", "norm", "data", "optim", "launcher", "seed", "train.epochs", "train.batch_size", "optim.lr", "norm.eps",
+        "norm.sites", "model.hidden_sizes", "train.keep", "norm.preceding_bias", "norm.momentum", "optim.betas",
+        "experiment", "arm", "fidelity", "control", "train", "x.y"]
+VALUES = st.one_of(
+    st.text(alphabet="abcdefgh019.,-+[]{}()=:'\"\\ $~@*é\n\0", max_size=8),
+    st.sampled_from(["layer", "batch", "none", "mnist_mlp", "digits", "null", "true", "1", "0.5", "[8]", "{hidden:layer}",
+                     "{hidden:{name:batch,momentum:0.5}}", "[hidden]", "ln2016/fig6", "ln", "smoke", "range(2)", "nan"]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=3), st.booleans())
+def test_words_either_plan_runs_or_are_refused_in_one_line(words: list[tuple[str, str]], multirun: bool) -> None:
+    try:
+        for spec in plan.train_specs([*BASE, *(f"{key}={value}" for key, value in words)], multirun):
+            assert len(spec.id) == 12 and spec.steps > 0
+    except NormbenchError as error:
+        assert "\n" not in str(error)
+
+
+PLACES = st.sampled_from([("seed",), ("model",), ("model", "name"), ("model", "hidden_sizes"), ("norm",), ("norm", "sites"),
+                          ("norm", "name"), ("norm", "eps"), ("train",), ("train", "epochs"), ("train", "more"),
+                          ("optim", "betas"), ("data", "name"), ("launcher",), ("data", "declares")])
+JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=2),
+                 st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+                 st.sampled_from(["a,b", "../x", "${oc.env:HOME}", "os.system", "layer"]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(PLACES, JUNK)
+def test_a_damaged_stored_configuration_is_refused_or_valid(place: tuple[str, ...], junk: Any) -> None:
+    """A stored file chooses among registered names and sets declared options; nothing in it is ever carried out."""
+    stored = copy.deepcopy(compose.stored_form(tiny.spec("norm=layer").config))
+    node = stored
+    for key in place[:-1]:
+        node = node[key]
+    node[place[-1]] = junk
+    try:
+        restored = compose.restore(stored)
+        identity.run_id(restored)
+        assert restored["data"]["declares"] == compose.declaration("data", "digits") or restored["data"]["name"] != "digits"
+    except NormbenchError as error:
+        assert "\n" not in str(error)
+
+
+# --- schema ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec", [{"type": "number"}, {}, {"type": "int", "minimum": 1}, {"type": "int", "Max": 3}], ids=str
+)
+def test_a_wrong_declaration_is_refused(spec: dict[str, Any]) -> None:
+    with pytest.raises(NormbenchError, match="declares.options.rate needs type"):
+        schema.check_declaration("mine.yaml", {"options": {"rate": spec}})
+
+
+def test_every_shipped_choice_is_declared_rightly() -> None:
+    for group in compose.GROUPS:
+        for name in compose.choices(group):
+            facts = compose.declaration(group, name)
+            assert facts["title"]
+            assert group == "launcher" or isinstance(facts["maths"], int), f"{group}={name} needs a maths version"
+
+
+def test_every_experiment_composes_at_every_fidelity() -> None:
+    for name in compose.choices("experiment"):
+        for fidelity in plan.experiment(name)["fidelities"]:
+            specs = plan.artifact_specs(name, fidelity, controls=True)
+            ids = [spec.id for spec in specs]
+            assert len(set(ids)) == len(ids), f"{name} {fidelity}: two cells are the same run"

@@ -1,0 +1,208 @@
+"""Sites: which pattern claims which site, which normalizer may stand there, what becomes of the bias before it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from normbench.errors import NormbenchError
+from normbench.norms.sites import Choice, Site, assign, declared, matches, train_size
+
+NORMS: dict[str, dict[str, Any]] = {
+    "none": {"kinds": ["pre_activation", "post_activation", "state", "weight", "block"],
+             "axes": ["batch", "time", "feature", "space"]},
+    "flat": {"kinds": ["pre_activation", "post_activation"], "axes": ["batch", "feature"], "recentres": True},
+    "scale": {"kinds": ["post_activation", "pre_activation"], "axes": ["batch", "time", "feature", "space"]},
+    "picture": {"kinds": ["pre_activation"], "axes": ["batch", "feature", "space"], "needs": ["space"], "recentres": True},
+    "weights": {"kinds": ["weight"], "axes": ["batch", "time", "feature", "space"]},
+    "state": {"kinds": ["state"], "axes": ["batch", "time", "feature"], "needs": ["time"], "recentres": True},
+    "batchy": {"kinds": ["pre_activation"], "axes": ["batch", "feature", "space"], "recentres": True,
+               "single_batch": "allow_single"},
+}
+SITES = {
+    "conv": {"each": "model.channels", "kinds": ["pre_activation"], "axes": ["batch", "feature", "space", "space"],
+             "space": "model.space"},
+    "lstm.question.cell": {"features": "model.size", "kinds": ["state"], "axes": ["batch", "time", "feature"], "mask": True},
+    "lstm.question.gates": {"features": "model.size", "kinds": ["state"], "axes": ["batch", "time", "feature"]},
+    "lstm.answer.cell": {"features": "model.size", "kinds": ["state"], "axes": ["batch", "time", "feature"]},
+    "dense": {"each": "model.hidden", "kinds": ["pre_activation", "post_activation"], "axes": ["batch", "feature"]},
+    "readout": {"features": "model.size", "kinds": ["pre_activation"], "axes": ["batch", "feature"], "bias": "keep"},
+    "kernel": {"features": "model.size", "kinds": ["weight"], "axes": ["feature"]},
+}
+
+
+def node(name: str, **options: Any) -> dict[str, Any]:
+    facts = copy.deepcopy(NORMS[name])
+    specs = {"eps": {"type": "float", "min": 0}}
+    if "single_batch" in facts:
+        specs["allow_single"] = {"type": "bool"}
+    values = {"eps": 1e-5, "allow_single": False}
+    return {"name": name, "sites": None, "preceding_bias": "site", **{k: values[k] for k in specs},
+            "declares": {"maths": 1, "options": specs, **facts}} | options
+
+
+def config(name: str = "none", sites: Any = None, batch: int = 10, left: int = 100, **options: Any) -> dict[str, Any]:
+    return {
+        "norm": node(name, sites=sites, **options),
+        "model": {"name": "net", "channels": [3, 4], "space": [6, 6], "size": 5, "hidden": [7, 8],
+                  "declares": {"sites": copy.deepcopy(SITES), "default_sites": ["dense"]}},
+        "data": {"name": "d", "valid": 10, "declares": {"train_size": {"of": left + 10, "less": ["valid"]}}},
+        "train": {"batch_size": batch},
+    }
+
+
+def chosen(*arguments: Any, **keywords: Any) -> dict[str, Choice]:
+    return assign(config(*arguments, **keywords), node)
+
+
+def names(*arguments: Any, **keywords: Any) -> dict[str, str]:
+    return {path: choice.name for path, choice in chosen(*arguments, **keywords).items()}
+
+
+def refusal(*arguments: Any, **keywords: Any) -> str:
+    with pytest.raises(NormbenchError) as caught:
+        chosen(*arguments, **keywords)
+    return str(caught.value)
+
+
+def test_sites_are_read_from_the_declaration() -> None:
+    found = declared(config())
+    assert list(found) == ["conv.0", "conv.1", "lstm.question.cell", "lstm.question.gates", "lstm.answer.cell", "dense.0",
+                           "dense.1", "readout", "kernel"]
+    assert found["conv.1"] == Site("conv.1", ("pre_activation",), ("batch", "feature", "space", "space"), 4, (6, 6))
+    assert found["lstm.question.cell"].mask and found["lstm.question.cell"].feature_axis == 2
+    assert found["conv.0"].feature_axis == 1
+
+
+@pytest.mark.parametrize("wrong", [{"kinds": ["activation"]}, {"axes": ["batch", "channel"]}, {"axes": ["batch"]}])
+def test_a_wrong_declaration_is_refused(wrong: dict[str, Any]) -> None:
+    bad = config()
+    bad["model"]["declares"]["sites"]["readout"] |= wrong
+    with pytest.raises(NormbenchError, match="declares site 'readout' wrongly"):
+        declared(bad)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "hit"),
+    [("lstm", "lstm.question.cell", True), ("lstm.question", "lstm.question.cell", True),
+     ("lstm.*.cell", "lstm.question.cell", True), ("lstm.*.cell", "lstm.question.gates", False),
+     ("*", "readout", True), ("*.0", "dense.0", True), ("*.0", "dense.1", False), ("dense.?", "dense.1", True),
+     ("dense.[01]", "dense.1", True), ("dens", "dense.0", False), ("dense.0.x", "dense.0", False),
+     ("lstm.cell", "lstm.question.cell", False), ("", "readout", False), ("Dense", "dense.0", False)],
+)
+def test_patterns(pattern: str, path: str, hit: bool) -> None:
+    assert matches(pattern, path) == hit
+
+
+def test_the_models_own_choice_a_list_and_a_prefix() -> None:
+    assert names("flat") == {"dense.0": "flat", "dense.1": "flat"}
+    assert names("flat", ["dense.1", "readout"]) == {"dense.1": "flat", "readout": "flat"}
+    assert names("state", ["lstm"]) == dict.fromkeys(
+        ["lstm.question.cell", "lstm.question.gates", "lstm.answer.cell"], "state")
+    assert names("state", "lstm.*.cell") == {"lstm.question.cell": "state", "lstm.answer.cell": "state"}
+    assert names("flat", []) == {} == names("none")
+
+
+def test_a_map_gives_each_site_its_own() -> None:
+    found = chosen("flat", {"dense": {"eps": 0.5}, "lstm": "state", "conv.0": {"name": "picture", "eps": 1}, "readout": None})
+    assert {p: (c.name, c.options["eps"]) for p, c in found.items()} == {
+        "conv.0": ("picture", 1.0), "lstm.question.cell": ("state", 1e-5), "lstm.question.gates": ("state", 1e-5),
+        "lstm.answer.cell": ("state", 1e-5), "dense.0": ("flat", 0.5), "dense.1": ("flat", 0.5), "readout": ("flat", 1e-5)}
+    assert list(found) == [path for path in declared(config()) if path in found], "in the model's order"
+
+
+def test_options_of_the_shorthand_go_with_its_own_name_alone() -> None:
+    found = chosen("flat", {"dense.0": "scale", "dense.1": {}}, eps=0.25)
+    assert (found["dense.0"].options["eps"], found["dense.1"].options["eps"]) == (1e-5, 0.25)
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_the_most_specific_pattern_wins_in_any_order(turn: int) -> None:
+    patterns = [("*", "none"), ("lstm", "state"), ("lstm.*.cell", "scale"), ("lstm.question.cell", "state"),
+                ("lstm.question", "none"), ("*.question.cell", "none")]
+    norms = dict(patterns[turn:] + patterns[:turn])
+    norms["lstm.*.cell"] = "none"
+    assert names("none", norms) == {"lstm.question.cell": "state"}
+
+
+@given(st.permutations(["*", "*.0", "dense.*", "dense.0", "dense"]))
+def test_a_tie_below_the_winner_is_no_tie(order: list[str]) -> None:
+    """`*.0` and `dense.*` are equally specific, but `dense.0` beats both, wherever it is written."""
+    wanted = {"*": "none", "dense": "scale", "dense.*": "none", "*.0": "none", "dense.0": "flat"}
+    sites = {pattern: wanted[pattern] for pattern in order}
+    bad = config("none", sites)
+    del bad["model"]["declares"]["sites"]["conv"]  # `*.0` would tie there with nothing, but needs no second case
+    assert {p: c.name for p, c in assign(bad, node).items()} == {"dense.0": "flat"}
+
+
+@pytest.mark.parametrize("sites", [{"*.0": "flat", "dense.*": "scale"}, {"dense.?": "flat", "dense.*": "scale"}])
+def test_a_tie_is_refused_with_both_names(sites: dict[str, str]) -> None:
+    message = refusal("none", sites)
+    assert all(pattern in message for pattern in sites) and "both claim site 'dense." in message
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [("dens", "Did you mean 'dense'?"), ("dense.2", "Did you mean 'dense."), ("lstm.qestion", "Did you mean 'lstm.question'?"),
+     ("lstm.question.cel", "Did you mean 'lstm.question.cell'?"), ("", "Choose from:"), ("lstm.*.sell", "Did you mean 'lstm.")],
+)
+def test_an_unknown_pattern_is_refused(pattern: str, hint: str) -> None:
+    message = refusal("flat", [pattern])
+    assert f"net has no site '{pattern}'." in message
+    assert hint in message or pattern == ""
+
+
+def test_what_cannot_stand_there_is_refused_with_what_can() -> None:
+    assert ("weights cannot serve site 'dense.0' of net: it serves weight, the site is pre_activation or post_activation. "
+            "(sites that it can serve here: kernel)") in refusal("weights")
+    assert "picture cannot serve site 'dense.0' of net: it needs space axes. (sites that it can serve here: conv.0, conv.1)" \
+        in refusal("picture")
+    assert "flat cannot serve site 'conv.0' of net: it has no rule for space axes." in refusal("flat", ["conv"])
+    assert "state cannot serve site 'readout' of net: it serves state" in refusal("state", {"readout": {}})
+    bare = config("weights")
+    del bare["model"]["declares"]["sites"]["kernel"]
+    with pytest.raises(NormbenchError, match="can serve here: none"):
+        assign(bare, node)
+
+
+def test_the_kind_is_the_normalizers_first_that_the_site_has() -> None:
+    assert chosen("flat", ["dense.0"])["dense.0"].kind == "pre_activation"
+    assert chosen("scale", ["dense.0"])["dense.0"].kind == "post_activation"
+    assert chosen("scale", ["readout"])["readout"].kind == "pre_activation"
+
+
+@pytest.mark.parametrize(
+    ("name", "site", "policy", "keeps"),
+    [("flat", "dense.0", "site", False), ("flat", "readout", "site", True),  # the site says keep
+     ("scale", "dense.0", "site", True),  # it does not recentre: the bias is not redundant
+     ("flat", "dense.0", "keep", True), ("scale", "dense.0", "drop", False), ("flat", "readout", "drop", False)],
+)
+def test_the_bias_before_a_normalizer(name: str, site: str, policy: str, keeps: bool) -> None:
+    assert chosen(name, [site], preceding_bias=policy)[site].keep_bias == keeps
+    assert chosen(name, {site: {"preceding_bias": policy}})[site].keep_bias == keeps
+
+
+@pytest.mark.parametrize(
+    ("batch", "left", "refused"),
+    [(1, 100, "in batches."), (33, 100, "the last batch (100 examples in batches of 33)"), (50, 51, "the last batch"),
+     (10, 100, ""), (33, 101, ""), (200, 100, ""), (2, 100, "")],
+)
+def test_batches_of_one_value_are_refused_before_anything_runs(batch: int, left: int, refused: str) -> None:
+    if refused:
+        message = refusal("batchy", ["dense"], batch=batch, left=left)
+        assert refused in message and "norm.allow_single=true" in message
+    else:
+        chosen("batchy", ["dense"], batch=batch, left=left)
+    assert chosen("batchy", ["dense"], batch=batch, left=left, allow_single=True)
+    assert chosen("batchy", ["conv"], batch=batch, left=left), "space gives more than one value per feature"
+    assert chosen("flat", ["dense"], batch=batch, left=left), "only for those that declare it"
+
+
+def test_a_set_without_training_examples_is_refused() -> None:
+    with pytest.raises(NormbenchError, match="leaves no training examples"):
+        train_size(config(left=0))
+    assert train_size(config(left=3)) == 3

@@ -1,0 +1,210 @@
+"""Divergence, and the records of the evaluation modes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from safetensors.torch import load_file
+
+from normbench import data as datasets
+from normbench.models import base as models
+from normbench.models.mnist_mlp import MnistMLP
+from normbench.runs import store
+from normbench.train import optim
+from normbench.train.evaluate import evaluate, full_pass
+
+
+def status(folder: Path) -> dict:
+    return json.loads((folder / "status.json").read_text())
+
+
+def curve(folder: Path) -> list[dict]:
+    return [json.loads(text) for text in (folder / "curve.jsonl").read_text().splitlines()]
+
+
+# --- divergence ------------------------------------------------------------------------------------------------------
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, step: int, value: float) -> list[int]:
+    """The training loss becomes `value` at one step; evaluation stays as it is."""
+    calls, forward = [], MnistMLP.forward
+
+    def bad(self: MnistMLP, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        loss = forward(self, inputs, targets)
+        return loss * value if len(calls) == step else loss
+
+    monkeypatch.setattr(MnistMLP, "forward", bad)
+    return calls
+
+
+@pytest.mark.parametrize(("step", "value"), [(1, math.nan), (4, math.nan), (9, math.inf)])
+def test_a_loss_that_is_no_number_ends_the_run_before_the_update(
+    step: int, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        spoil(patch, step, value)
+        assert tiny.train(run) == "diverged"
+    found = status(run)
+    assert (found["status"], found["step"]) == ("diverged", step - 1)
+    assert found["reason"] == f"train NLL is {value} at step {step}"
+    assert found["curve_sha256"] == store.curve_sha256(run / "curve.jsonl")
+    assert not (run / "checkpoint").exists()
+    # the weights are those of the step before
+    other = tmp_path / "other"
+    if step > 1:
+        tiny.train(other, stopping=tiny.after(step - 1))
+        last = max((other / "checkpoint").glob("*.json"), key=lambda p: json.loads(p.read_text())["serial"])
+        saved = load_file(last.with_suffix(".safetensors"))
+        for name, tensor in load_file(run / "weights" / "last.safetensors").items():
+            assert torch.equal(tensor, saved[f"model:{name}"]), name
+    monkeypatch.setattr(MnistMLP, "forward", lambda *_: pytest.fail("it was trained again"))
+    assert tiny.train(run) == "diverged"
+    assert tiny.train(run, "train.epochs=9") == "diverged", "longer does not help it"
+
+
+def test_a_divergence_after_a_resume_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, stop in (("calm", 10**6), ("stopped", 3)):
+        with monkeypatch.context() as patch:
+            spoil(patch, 8, math.nan)
+            if tiny.train(tmp_path / name, stopping=tiny.after(stop)) == "interrupted":
+                assert tiny.train(tmp_path / name) == "diverged"
+    assert tiny.result(tmp_path / "calm") == tiny.result(tmp_path / "stopped")
+    assert status(tmp_path / "calm")["reason"] == status(tmp_path / "stopped")["reason"]
+
+
+def test_a_huge_learning_rate_diverges_and_says_where(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ("optim.lr=1e38", "model.activation=relu", "model.hidden_sizes=[8,8]")
+    assert tiny.train(run, *words) == "diverged"
+    found = status(run)
+    assert found["reason"].startswith("train NLL is ") and (" at step " in found["reason"] or " epoch " in found["reason"])
+    assert all(math.isfinite(value) for record in curve(run) for value in record.values() if isinstance(value, float))
+
+
+def test_an_evaluation_that_is_no_number_is_kept_as_text_and_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = MnistMLP.evaluate
+
+    def bad(self: MnistMLP, inputs: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
+        metrics = real(self, inputs, targets)
+        return metrics | {"nll": metrics["nll"] * (math.nan if self.spoilt else 1.0)}
+
+    def forward(self: MnistMLP, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        self.spoilt = True
+        return torch.nn.functional.cross_entropy(self.predict(inputs), targets)
+
+    monkeypatch.setattr(MnistMLP, "spoilt", False, raising=False)
+    monkeypatch.setattr(MnistMLP, "evaluate", bad)
+    monkeypatch.setattr(MnistMLP, "forward", forward)
+    assert tiny.train(tmp_path / "run") == "diverged"
+    assert status(tmp_path / "run")["reason"] == "train NLL is nan after epoch 1"
+    assert {r["nll"] for r in curve(tmp_path / "run") if r["epoch"] == 1 and r.get("mode") != "running"} == {"NaN"}
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [(), ("norm=layer",)])
+def test_where_both_modes_are_one_function_there_is_one_pass(words: tuple[str, ...], tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", *words)
+    found = [(r["epoch"], r["split"], r["mode"]) for r in curve(tmp_path / "run")]
+    first = [(0, "train", "both"), (0, "valid", "eval"), (0, "test", "eval")]
+    later = [[(e, "train", "running"), (e, "train", "both"), (e, "valid", "eval"), (e, "test", "eval")] for e in (1, 2)]
+    assert found == [*first, *later[0], *later[1]]
+
+
+def test_batch_statistics_give_a_pass_in_each_mode_and_for_each_momentum(tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", "norm=batch", "norm.also_momenta=[0.01]", "train.epochs=1")
+    records = [r for r in curve(tmp_path / "run") if r["epoch"] == 1]
+    assert [(r["split"], r["mode"], r.get("variant")) for r in records] == [
+        ("train", "running", None), ("train", "eval", None), ("valid", "eval", None), ("test", "eval", None),
+        ("train", "train", None), ("test", "eval", "momentum=0.01"),
+    ]
+    values = [r["nll"] for r in records if r["mode"] != "running"]
+    assert len(set(values)) == len(values), "each of them measures something else"
+    assert [r["step"] for r in records] == [6] * 6
+
+
+def test_an_evaluation_leaves_model_and_modes_as_they_were() -> None:
+    """Running statistics, training mode, and so all the training after it."""
+    spec = tiny.spec("norm=batch", "norm.also_momenta=[0.01]")
+    data = datasets.load(spec.config["data"])
+    split = data.splits["train"]
+
+    def trained(evaluations: int) -> tuple[dict[str, torch.Tensor], list]:
+        model = models.build(spec.config, spec.sites()).train()
+        optimizer, records = optim.build(spec.config["optim"], model), []
+        for step in range(4):
+            model(split.inputs[step * 50 : step * 50 + 50], split.targets[step * 50 : step * 50 + 50]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            for _ in range(evaluations):
+                records.append(evaluate(model, data, step, 1, 200, True))
+                assert model.training and all(p.grad is None for p in model.parameters())
+        return {k: v.clone() for k, v in model.state_dict().items()}, records
+
+    calm, _ = trained(0)
+    evaluated, records = trained(2)
+    assert all(torch.equal(tensor, evaluated[name]) for name, tensor in calm.items())
+    assert records[0] == records[1], "the same evaluation twice is the same"
+
+
+def test_the_training_mode_pass_is_that_of_its_epoch() -> None:
+    spec = tiny.spec("norm=batch")
+    data = datasets.load(spec.config["data"])
+    model = models.build(spec.config, spec.sites())
+    found = {}
+    for epoch, seed in ((1, 1), (2, 1), (1, 2)):
+        found[epoch, seed] = next(r["nll"] for r in evaluate(model, data, epoch, seed, 200, True) if r["mode"] == "train")
+    assert len(set(found.values())) == 3
+
+
+def test_a_pass_is_the_mean_over_examples_not_over_batches() -> None:
+    spec = tiny.spec()
+    split = datasets.load(spec.config["data"]).splits["test"]
+    model = models.build(spec.config, spec.sites()).eval()
+    with torch.no_grad():
+        whole = model.evaluate(split.inputs, split.targets)["nll"].double().mean().item()
+        parts = full_pass(model, split, [slice(0, 7), slice(7, len(split.targets))])
+    assert parts["nll"] == pytest.approx(whole, rel=1e-6)
+
+
+def test_the_running_loss_is_the_mean_over_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, forward = [], MnistMLP.forward
+
+    def watched(self: MnistMLP, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        loss = forward(self, inputs, targets)
+        seen.append((loss.item(), len(targets)))
+        return loss
+
+    monkeypatch.setattr(MnistMLP, "forward", watched)
+    tiny.train(tmp_path / "run", "train.epochs=1")
+    assert [count for _, count in seen] == [200] * 5 + [197], "the last, smaller batch is used too"
+    (running,) = [r["nll"] for r in curve(tmp_path / "run") if r["mode"] == "running"]
+    assert running == pytest.approx(sum(v * n for v, n in seen) / 1197, rel=1e-12)
+
+
+def test_every_example_once_an_epoch_in_an_order_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders: dict[str, list[list[float]]] = {}
+    for name, words in (("one", ()), ("paired", ("norm=layer",)), ("other", ("seed=2",))):
+        rows, forward = [], MnistMLP.forward
+
+        def watched(self, inputs, targets, rows=rows, forward=forward):  # type: ignore[no-untyped-def]
+            rows.extend(inputs.double().mul(torch.arange(1, 65)).sum(1).tolist())
+            return forward(self, inputs, targets)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MnistMLP, "forward", watched)
+            tiny.train(tmp_path / name, *words)
+        orders[name] = [rows[:1197], rows[1197:]]
+    assert sorted(orders["one"][0]) == sorted(orders["one"][1]) and orders["one"][0] != orders["one"][1]
+    assert orders["one"] == orders["paired"], "arms of one seed see the same order"
+    assert orders["one"][0] != orders["other"][0]

@@ -1,0 +1,343 @@
+"""Interrupted, damaged, lengthened: a run ends with the bytes of an undisturbed one, or says why it cannot."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tiny
+
+from normbench.errors import NormbenchError
+from normbench.runs import store
+from normbench.runs.store import RunDirectory
+from normbench.train import checkpoint, loop
+
+ARMS = {
+    "none": (),
+    "batch": ("norm=batch", "norm.also_momenta=[0.01]"),
+    "layer": ("norm=layer", "norm.sites=[hidden,logits]"),
+}
+EVERY_STEP = "train.checkpoint_seconds=0"
+
+
+def status(folder: Path) -> dict:
+    return json.loads((folder / "status.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[bytes, bytes]]:
+    """What an undisturbed run ends with, by its words; each is trained once."""
+    made: dict[tuple[str, ...], tuple[bytes, bytes]] = {}
+
+    def result(*words: str) -> tuple[bytes, bytes]:
+        if words not in made:
+            folder = tmp_path_factory.mktemp("calm") / "run"
+            assert tiny.train(folder, *words) == "done"
+            made[words] = tiny.result(folder)
+        return made[words]
+
+    return result
+
+
+Calm = Callable[..., tuple[bytes, bytes]]
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_two_runs_of_one_configuration_are_equal(arm: str, tmp_path: Path, calm: Calm) -> None:
+    assert tiny.train(tmp_path / "run", *ARMS[arm]) == "done"
+    assert tiny.result(tmp_path / "run") == calm(*ARMS[arm])
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert left == {"config.yaml", "environment.json", "curve.jsonl", "timing.jsonl", "status.json", "weights", "lock"}
+
+
+def test_other_seeds_and_options_are_other_curves(calm: Calm, tmp_path: Path) -> None:
+    """Else all the equalities here could be those of a constant."""
+    assert tiny.train(tmp_path / "run", "seed=2") == "done"
+    assert len({tiny.result(tmp_path / "run"), *(calm(*words) for words in ARMS.values())}) == 4
+
+
+@pytest.mark.parametrize("words", [(EVERY_STEP,), ("train.checkpoint_seconds=1e9",), ("train.keep_checkpoint=true",)])
+def test_how_often_is_saved_leaves_the_curve_alone(words: tuple[str, ...], tmp_path: Path, calm: Calm) -> None:
+    assert tiny.train(tmp_path / "run", *ARMS["batch"], *words) == "done"
+    assert tiny.result(tmp_path / "run") == calm(*ARMS["batch"])
+
+
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("seconds", ["0", "1e9"])
+def test_interrupted_again_and_again(arm: str, seconds: str, tmp_path: Path, calm: Calm) -> None:
+    rng, run, stops = random.Random(f"{arm} {seconds}"), tmp_path / "run", 0
+    words = (*ARMS[arm], f"train.checkpoint_seconds={seconds}")
+    while tiny.train(run, *words, stopping=tiny.after(rng.randint(1, 5))) == "interrupted":
+        stops += 1
+        found = status(run)
+        assert (found["status"], found["reason"]) == ("interrupted", "stopped; the same command goes on")
+    assert stops >= 2
+    assert tiny.result(run) == calm(*ARMS[arm])
+    assert not (run / "checkpoint").exists()
+    resumed = json.loads((run / "environment.json").read_text())["resumed"]
+    assert len(resumed) == stops and all(r["changed"] == {} for r in resumed)
+
+
+@pytest.mark.parametrize("step", [1, 3, 5, 6, 7, 11, 12])
+def test_interrupted_at_one_step(step: int, tmp_path: Path, calm: Calm) -> None:
+    """In the middle of an epoch, at its last batch (6), after the last update of all (12)."""
+    assert tiny.train(tmp_path / "run", *ARMS["batch"], stopping=tiny.after(step)) == "interrupted"
+    assert status(tmp_path / "run")["step"] == step
+    assert tiny.train(tmp_path / "run", *ARMS["batch"]) == "done"
+    assert tiny.result(tmp_path / "run") == calm(*ARMS["batch"])
+
+
+def test_what_was_written_after_the_checkpoint_is_written_anew(tmp_path: Path, calm: Calm) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, stopping=tiny.after(7))
+    with open(run / "curve.jsonl", "ab") as curve:
+        curve.write(b'{"epoch": 1, "split": "test", "torn')
+    assert tiny.train(run) == "done"
+    assert tiny.result(run) == calm()
+
+
+def test_a_curve_cut_by_hand_is_not_gone_on_with(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, stopping=tiny.after(7))
+    (run / "curve.jsonl").write_bytes((run / "curve.jsonl").read_bytes()[:50])
+    with pytest.raises(NormbenchError, match="changed by hand") as caught:
+        tiny.train(run)
+    assert caught.value.code == 4
+
+
+# --- damaged checkpoints ---------------------------------------------------------------------------------------------
+
+
+def flip(path: Path, place: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * place)] ^= 1
+    path.write_bytes(content)
+
+
+def flip_in(path: Path, text: bytes) -> None:
+    """One bit, in the last byte of `text`: what is left may still be read, and mean something else."""
+    content = bytearray(path.read_bytes())
+    content[content.index(text) + len(text) - 1] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "tensors truncated": lambda slot: slot.with_suffix(".safetensors").write_bytes(
+        slot.with_suffix(".safetensors").read_bytes()[:-10]
+    ),
+    "tensors empty": lambda slot: slot.with_suffix(".safetensors").write_bytes(b""),
+    "tensors zeroed": lambda slot: slot.with_suffix(".safetensors").write_bytes(
+        bytes(slot.with_suffix(".safetensors").stat().st_size)
+    ),
+    "a bit of a tensor": lambda slot: flip(slot.with_suffix(".safetensors"), 0.99),
+    "a bit of their header": lambda slot: flip(slot.with_suffix(".safetensors"), 0.01),
+    "tensors missing": lambda slot: slot.with_suffix(".safetensors").unlink(),
+    "head truncated": lambda slot: slot.write_bytes(slot.read_bytes()[:-10]),
+    "head empty": lambda slot: slot.write_bytes(b""),
+    "head zeroed": lambda slot: slot.write_bytes(bytes(slot.stat().st_size)),
+    "head missing": lambda slot: slot.unlink(),
+    "head of another shape": lambda slot: slot.write_bytes(b"[1, 2]"),
+    "head without progress": lambda slot: slot.write_bytes(
+        json.dumps({k: v for k, v in json.loads(slot.read_text()).items() if k != "progress"}).encode()
+    ),
+    "a bit of the batch number": lambda slot: flip_in(slot, b'"batch": 2'),
+    "a bit of the step": lambda slot: flip_in(slot, b'"step": 8'),
+    "a bit of the loss sum": lambda slot: flip_in(slot, b'"loss_sum": 1'),
+}
+
+
+def half_done(folder: Path) -> Path:
+    """A run stopped at step 8 with a checkpoint of steps 7 and 8; returns the head of the newest slot."""
+    assert tiny.train(folder, *ARMS["batch"], EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
+    heads = sorted((folder / "checkpoint").glob("*.json"), key=lambda p: json.loads(p.read_text())["serial"])
+    assert len(heads) == 2
+    return heads[-1]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    half_done(folder)
+    return folder
+
+
+def copy(stopped: Path, folder: Path) -> Path:
+    import shutil
+
+    shutil.copytree(stopped, folder)
+    heads = sorted((folder / "checkpoint").glob("*.json"), key=lambda p: json.loads(p.read_text())["serial"])
+    return heads[-1]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_newest_slot_leaves_the_other(damage: str, stopped: Path, tmp_path: Path, calm: Calm) -> None:
+    run = tmp_path / "run"
+    newest = copy(stopped, run)
+    assert json.loads(newest.read_text())["progress"]["step"] == 8
+    DAMAGES[damage](newest)
+    found = checkpoint.newest(run / "checkpoint")
+    assert found is not None and found[0]["step"] == 7, "the damaged slot was taken for whole"
+    assert bool(found[2]) == (damage != "head missing"), "the damage is noted"
+    assert tiny.train(run, *ARMS["batch"], EVERY_STEP) == "done"
+    assert tiny.result(run) == calm(*ARMS["batch"])
+
+
+@pytest.mark.parametrize("damage", [d for d in DAMAGES if d not in ("head missing",)])
+def test_both_slots_damaged_overwrites_nothing(damage: str, stopped: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    newest = copy(stopped, run)
+    DAMAGES[damage](newest)
+    other = next(head for head in newest.parent.glob("*.json") if head != newest) if newest.exists() else newest
+    DAMAGES["tensors zeroed"](other)
+    before = {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file() and path.name != "lock"}
+    with pytest.raises(NormbenchError, match=r"damaged.*Nothing was overwritten") as caught:
+        tiny.train(run, *ARMS["batch"])
+    assert caught.value.code == 4 and "\n" not in str(caught.value)
+    assert before == {p: p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file() and p.name != "lock"}
+
+
+def test_slots_take_turns_and_the_older_is_overwritten(tmp_path: Path) -> None:
+    import torch
+
+    folder = tmp_path / "checkpoint"
+    for step in range(1, 6):
+        checkpoint.save_slot(folder, {"step": step}, {"x": torch.full((3,), float(step))})
+        progress, tensors, notes = checkpoint.newest(folder)
+        assert progress == {"step": step} and tensors["x"].tolist() == [step] * 3 and notes == []
+        assert len(list(folder.iterdir())) == min(step, 2) * 2
+    checkpoint.clear(folder)
+    assert not folder.exists() and checkpoint.newest(folder) is None
+
+
+def test_a_damaged_status_is_not_trained_over(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, stopping=tiny.after(3))
+    (run / "status.json").write_text("{")
+    with pytest.raises(NormbenchError, match="status.json is not JSON") as caught:
+        tiny.train(run)
+    assert caught.value.code == 4
+
+
+# --- longer and shorter ----------------------------------------------------------------------------------------------
+
+
+def test_a_shorter_request_reads_the_longer_run(tmp_path: Path, calm: Calm) -> None:
+    run = tmp_path / store.directory(tmp_path, tiny.spec()).path.name
+    assert tiny.train(run, "train.epochs=3") == "done"
+    before = (run / "status.json").stat().st_mtime_ns
+    assert tiny.train(run) == "done"
+    assert (run / "status.json").stat().st_mtime_ns == before, "nothing was trained again"
+    (stored,) = store.scan(tmp_path)
+    record = store.record(stored, tiny.spec())
+    assert record.epochs == 2 and max(r["epoch"] for r in record.records) == 2
+    assert [json.loads(text) for text in calm()[0].splitlines()] == list(record.records)
+
+
+def test_a_longer_run_begins_with_the_same_bytes(calm: Calm) -> None:
+    assert calm("train.epochs=3")[0].startswith(calm()[0])
+
+
+def test_a_longer_run_goes_on_where_its_checkpoint_was_kept(tmp_path: Path, calm: Calm) -> None:
+    run, asked = tmp_path / "run", []
+    assert tiny.train(run, "train.keep_checkpoint=true") == "done"
+    assert (run / "checkpoint").is_dir()
+    assert tiny.train(run, "train.epochs=3", stopping=lambda: bool(asked.append(1))) == "done"
+    assert len(asked) == 6, "only the third epoch was trained"
+    assert tiny.result(run) == calm("train.epochs=3")
+
+
+def test_a_longer_run_starts_anew_and_the_shorter_stays_readable(tmp_path: Path, calm: Calm) -> None:
+    run = store.directory(tmp_path, tiny.spec()).path
+    assert tiny.train(run) == "done"
+    assert tiny.train(run, "train.epochs=3", EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
+    (stored,) = store.scan(tmp_path)
+    assert stored.state == "interrupted"
+    record = store.record(stored, tiny.spec())
+    assert [json.loads(text) for text in calm()[0].splitlines()] == list(record.records)
+    assert store.record(stored, tiny.spec("train.epochs=3")) is None
+    assert tiny.train(run) == "done", "the shorter one is still there for whoever asks for it"
+    assert tiny.train(run, "train.epochs=3") == "done"
+    assert tiny.result(run) == calm("train.epochs=3")
+    assert not list(run.glob("shorter.*"))
+
+
+def test_setting_the_shorter_aside_may_be_cut_short(tmp_path: Path, calm: Calm, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    assert tiny.train(run) == "done"
+    real = store.os.replace
+
+    def killed(source: Path, target: Path) -> None:
+        if Path(target).name == "shorter.status.json":
+            raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr(store.os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tiny.train(run, "train.epochs=3")
+    monkeypatch.undo()
+    assert (run / "shorter.curve.jsonl").exists() and (run / "status.json").exists()
+    assert tiny.train(run, "train.epochs=3") == "done"
+    assert tiny.result(run) == calm("train.epochs=3")
+
+
+@pytest.mark.parametrize("step", [13, 14, 18])
+def test_a_shorter_run_asked_for_while_a_longer_one_is_half_done(step: int, tmp_path: Path, calm: Calm) -> None:
+    """Its weights are those of its own last step, not of wherever the longer one was."""
+    run = tmp_path / "run"
+    assert tiny.train(run, "train.epochs=3", stopping=tiny.after(step)) == "interrupted"
+    assert tiny.train(run) == "done"
+    assert tiny.result(run) == calm()
+
+
+def test_done_is_done(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run)
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.name != "lock"}
+    assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
+    assert before == {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.name != "lock"}
+
+
+# --- one writer ------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with RunDirectory(run).writing():
+        assert store.is_locked(run)
+        with pytest.raises(NormbenchError, match=r"is being written by process \d+ on this machine since") as caught:
+            tiny.train(run)
+        assert caught.value.code == 5
+    assert not store.is_locked(run)
+    assert tiny.train(run) == "done"
+
+
+def test_whoever_only_asks_for_the_lock_disturbs_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status` and the dashboard hold a shared lock for a moment; a run that starts just then must not be refused."""
+    import fcntl
+
+    run = tmp_path / "run"
+    run.mkdir()
+    reader = open(run / "lock", "a+")  # noqa: SIM115  closed by the patched sleep
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    monkeypatch.setattr(store.time, "sleep", lambda seconds: reader.close())
+    with RunDirectory(run).writing():
+        assert store.is_locked(run)
+
+
+def test_a_lock_without_its_process_holds_nobody_back(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").write_text("process 1 on this machine since 00:00")
+    assert tiny.train(tmp_path / "run") == "done"
+
+
+def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, stopping=tiny.after(3))
+    here = loop.environment()
+    monkeypatch.setattr(loop, "environment", lambda: here | {"torch": "9.9"})
+    assert tiny.train(run) == "done"
+    found = json.loads((run / "environment.json").read_text())
+    assert found["torch"] == here["torch"] and found["resumed"] == [{"step": 3, "changed": {"torch": "9.9"}, "notes": []}]
