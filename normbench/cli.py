@@ -30,7 +30,7 @@ TRAIN = """examples:
 
 REPRODUCE = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke
-  normbench reproduce ln2016/fig6 --only ln --only bn-all --jobs 2
+  normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
   normbench reproduce ln2016 --max-time 2h              go on another day with the same command
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper leaves open
 """
@@ -122,7 +122,9 @@ def parser() -> Parser:
     )
     reproduce.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
     reproduce.add_argument("--device", default="cpu", choices=["cpu"], help="where to train")
-    reproduce.add_argument("--only", action="append", default=[], metavar="ARM", help="only this arm (repeatable)")
+    reproduce.add_argument(
+        "--only", action="append", default=[], metavar="WHAT", help="only this arm or axis value (repeatable)"
+    )
     reproduce.add_argument("--controls", action="store_true", help="also the control settings of the experiment")
     reproduce.add_argument("--max-time", metavar="TIME", help="stop after 90s, 30m, 2h; 0 starts nothing")
     reproduce.add_argument("--retry-failed", action="store_true", help="train failed runs again")

@@ -41,18 +41,23 @@ def artifact_specs(
     controls: bool = False,
     extra: Path | None = None,
 ) -> list[RunSpec]:
-    """All runs of an experiment at one fidelity: seeds first, so that every arm gets its first seed early."""
+    """All runs of an experiment at one fidelity: seeds first, so that every arm gets its first seed early.
+
+    `only`: arms (`ln`) and values of axes (`train.batch_size=128`); of each kind, all where none is named.
+    """
     node = experiment(name, extra)
     if seeds is not None and seeds < 1:
         raise NormbenchError(f"--seeds {seeds} must be at least 1.")
     if fidelity not in node["fidelities"]:
         raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
-    for arm in only:
-        if arm not in node["arms"]:
-            raise unknown(f"--only {arm}: {name} has no such arm.", arm, list(node["arms"]))
-    arms = [arm for arm in node["arms"] if not only or arm in only]
-    settings = ["", *(node["controls"] if controls else [])]
     axes = [[f"{key}={value}" for value in values] for key, values in node["axes"].items()]
+    for word in only:
+        known = [*node["arms"], *(value for axis in axes for value in axis)]
+        if word not in known:
+            raise unknown(f"--only {word}: {name} has no such {'value' if '=' in word else 'arm'}.", word, known)
+    arms = [arm for arm in node["arms"] if arm in only] or list(node["arms"])
+    axes = [[value for value in axis if value in only] or axis for axis in axes]
+    settings = ["", *(node["controls"] if controls else [])]
     return [
         experiment_spec(name, arm, fidelity, [*cell, f"seed={seed}"], control, extra)
         for control in settings
