@@ -118,7 +118,7 @@ def _header(
     stamp = len([*artifact.deviations.get("paper", []), *own])
     axes = {key: {spec.axes[key] for spec in specs} for key in specs[0].axes}
     factors = [places.plural(len({spec.arm for spec in specs}), "arm")]
-    factors += [f"{len(values)} {key.rsplit('.', 1)[-1].replace('_', ' ')}s" for key, values in axes.items()]
+    factors += [places.plural(len(values), key.rsplit(".", 1)[-1].replace("_", " ")) for key, values in axes.items()]
     factors.append(places.plural(len({spec.seed for spec in specs}), "seed"))
     if request.controls:
         factors.append(places.plural(len({spec.control for spec in specs}), "setting"))

@@ -36,10 +36,21 @@ def test_the_order_of_words_does_not_count() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["norm.sites=null", "norm.sites=hidden", "norm.sites=[hidden]", "norm.sites=[hidden.0]", "norm.sites=hidden.*",
-     "norm.sites={hidden:layer}", "norm.sites={hidden:{}}", "norm.sites={hidden:null}", "norm.sites={hidden:{eps:1e-5}}",
-     "norm.sites={hidden:{name:layer}}", "norm.sites={hidden:{preceding_bias:site}}",
-     "norm.sites={'*':{name:none},hidden:{name:layer}}", "norm.sites={hidden.0:layer,logits:none}"],
+    [
+        "norm.sites=null",
+        "norm.sites=hidden",
+        "norm.sites=[hidden]",
+        "norm.sites=[hidden.0]",
+        "norm.sites=hidden.*",
+        "norm.sites={hidden:layer}",
+        "norm.sites={hidden:{}}",
+        "norm.sites={hidden:null}",
+        "norm.sites={hidden:{eps:1e-5}}",
+        "norm.sites={hidden:{name:layer}}",
+        "norm.sites={hidden:{preceding_bias:site}}",
+        "norm.sites={'*':{name:none},hidden:{name:layer}}",
+        "norm.sites={hidden.0:layer,logits:none}",
+    ],
 )
 def test_one_normalizer_at_one_site_is_one_run_however_written(word: str) -> None:
     assert tiny.spec("norm=layer", word).id == tiny.spec("norm=layer").id
@@ -53,8 +64,16 @@ def test_without_sites_every_normalizer_is_none() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["train.epochs=7", "train.checkpoint_seconds=1", "train.keep=[]", "train.keep_checkpoint=true", "launcher=pool",
-     "launcher.jobs=1", "optim.lr=1e-3", "optim.lr=0.001"],
+    [
+        "train.epochs=7",
+        "train.checkpoint_seconds=1",
+        "train.keep=[]",
+        "train.keep_checkpoint=true",
+        "launcher=pool",
+        "launcher.jobs=1",
+        "optim.lr=1e-3",
+        "optim.lr=0.001",
+    ],
 )
 def test_length_and_place_do_not_count(word: str) -> None:
     assert tiny.spec("norm=layer", word).id == tiny.spec("norm=layer").id
@@ -103,8 +122,13 @@ def test_every_option_of_the_maths_counts(norm: str) -> None:
 def test_data_and_maths_versions_count() -> None:
     config = tiny.spec("norm=layer").config
     first = identity.run_id(config)
-    for path in (("declares", "maths"), ("model", "declares", "maths"), ("data", "declares", "maths"),
-                 ("optim", "declares", "maths"), ("norm", "declares", "maths")):
+    for path in (
+        ("declares", "maths"),
+        ("model", "declares", "maths"),
+        ("data", "declares", "maths"),
+        ("optim", "declares", "maths"),
+        ("norm", "declares", "maths"),
+    ):
         changed = json.loads(json.dumps(config))
         node = changed
         for key in path[:-1]:
@@ -136,7 +160,9 @@ WORDS = st.fixed_dictionaries(
         "norm.gain_init": st.floats(-1e30, 1e30, allow_nan=False),
         "norm.affine": st.booleans(),
         "norm.eps_mode": st.sampled_from(["in", "out"]),
-        "norm.sites": st.sampled_from(["[hidden]", "[logits]", "[hidden,logits]", "{hidden:layer}", "{logits:{eps:0.5}}"]),
+        "norm.sites": st.sampled_from(
+            ["[hidden]", "[logits]", "[hidden,logits]", "{hidden:layer}", "{logits:{eps:0.5}}"]
+        ),
         "train.epochs": st.integers(1, 10**6),
     },
 )

@@ -72,9 +72,13 @@ def test_the_walk_sees_imports() -> None:
 
 @pytest.mark.parametrize(
     "modules",
-    ["config.compose, normbench.config.identity, normbench.config.plan", "runs.find, normbench.runs.store, normbench.runs.pack",
-     "curves, normbench.curves.series, normbench.curves.statistics", "papers, normbench.papers.claims",
-     "launch.pool, normbench.norms.sites, normbench.norms, normbench.data"],
+    [
+        "config.compose, normbench.config.identity, normbench.config.plan",
+        "runs.find, normbench.runs.store, normbench.runs.pack",
+        "curves, normbench.curves.series, normbench.curves.statistics",
+        "papers, normbench.papers.claims",
+        "launch.pool, normbench.norms.sites, normbench.norms, normbench.data",
+    ],
 )
 def test_planning_and_reading_do_not_import_torch(modules: str) -> None:
     code = f"import sys, normbench.{modules}\nprint('torch' in sys.modules)"

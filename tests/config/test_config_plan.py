@@ -82,8 +82,14 @@ def test_a_sweep_is_all_combinations_in_the_order_written() -> None:
 
 @pytest.mark.parametrize(
     ("word", "seeds"),
-    [("seed=3,1,2", [3, 1, 2]), ("seed=range(3)", [0, 1, 2]), ("seed=range(1,6,2)", [1, 3, 5]),
-     ("seed=choice(4,5)", [4, 5]), ("seed=7", [7]), ("seed=1,1,2,1", [1, 2])],
+    [
+        ("seed=3,1,2", [3, 1, 2]),
+        ("seed=range(3)", [0, 1, 2]),
+        ("seed=range(1,6,2)", [1, 3, 5]),
+        ("seed=choice(4,5)", [4, 5]),
+        ("seed=7", [7]),
+        ("seed=1,1,2,1", [1, 2]),
+    ],
 )
 def test_sweep_forms(word: str, seeds: list[int]) -> None:
     assert [spec.seed for spec in swept(word)] == seeds
@@ -102,7 +108,7 @@ def test_of_equal_runs_the_longest_stays(word: str) -> None:
 
 
 def test_one_wrong_value_refuses_the_whole_sweep() -> None:
-    with pytest.raises(NormbenchError, match="train.batch_size=0 is too small"):
+    with pytest.raises(NormbenchError, match=r"train\.batch_size=0 is too small"):
         swept("seed=range(3)", "train.batch_size=100,0")
     with pytest.raises(NormbenchError, match="Did you mean 'layer'"):
         swept("norm=none,layr")
@@ -131,7 +137,12 @@ def test_own_words_win_over_conditions_and_are_filed_apart() -> None:
     assert spec.config["norm"]["unbiased_norm"] is False
     assert (spec.experiment, spec.fidelity) == ("adhoc", "adhoc")
     spec = plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.batch_size=4", "seed=3", "launcher=pool"])
-    assert (spec.experiment, spec.arm, spec.fidelity, spec.axes) == ("ln2016/fig6", "bn", "paper", {"train.batch_size": 4})
+    assert (spec.experiment, spec.arm, spec.fidelity, spec.axes) == (
+        "ln2016/fig6",
+        "bn",
+        "paper",
+        {"train.batch_size": 4},
+    )
     assert plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.batch_size=7"]).experiment == "adhoc"
     assert plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.epochs=1"]).experiment == "adhoc"
 
@@ -197,7 +208,9 @@ def test_the_folder_that_it_lies_in_is_not(own: Path, tmp_path: Path) -> None:
         ("x = 1\n", r"no class is registered with @normalizer\('centre'\)"),
     ],
 )
-def test_a_broken_file_is_named(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, wanted: str) -> None:
+def test_a_broken_file_is_named(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, wanted: str
+) -> None:
     from normbench.norms import base
 
     monkeypatch.setattr(base, "REGISTRY", {})
@@ -216,7 +229,10 @@ def test_a_broken_file_is_named(own: Path, tmp_path: Path, monkeypatch: pytest.M
         (("- a\n- b\n",), "must hold keys and values|configuration"),
         ((OWN_YAML.format(file="centre.py").replace("type: float", "type: flot"),), "needs type"),
         ((OWN_YAML.format(file="centre.py").replace("scale: 1.0\n", ""),), "norm.scale is declared but has no value"),
-        ((OWN_YAML.format(file="centre.py").replace("scale: 1.0", "scale: 1.0\nshift: 2"),), "norm.shift is not an option"),
+        (
+            (OWN_YAML.format(file="centre.py").replace("scale: 1.0", "scale: 1.0\nshift: 2"),),
+            "norm.shift is not an option",
+        ),
     ],
 )
 def test_a_broken_yaml_is_one_line(own: Path, change: tuple[str], wanted: str) -> None:

@@ -90,7 +90,10 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "norm.preceding_bias=kep"), "norm.preceding_bias=kep is not possible. Did you mean 'keep'?"),
         ((*BASE, "data.valid=801"), "data.valid=801 is too large: at most 800."),
         # arm, fidelity, control, experiment
-        (("experiment=ln2016/fig7", "arm=ln"), "experiment=ln2016/fig7 is not an experiment. Did you mean 'ln2016/fig6'?"),
+        (
+            ("experiment=ln2016/fig7", "arm=ln"),
+            "experiment=ln2016/fig7 is not an experiment. Did you mean 'ln2016/fig6'?",
+        ),
         (("experiment=ln2016/fig6", "arm=lnn"), "arm=lnn: ln2016/fig6 has no such arm. Did you mean 'ln'?"),
         (("experiment=ln2016/fig6",), "needs an arm: arm=none | bn | bn-all | ln | ln-all"),
         ((*FIG6, "fidelity=smok"), "fidelity=smok: ln2016/fig6 has no such fidelity. Did you mean 'smoke'?"),
@@ -104,11 +107,17 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "norm=layer", "norm.sites=[5]"), "must be a list of sites or a map"),
         ((*BASE, "norm=layer", "norm.sites={hidden:3}"), "needs a normalizer's name or a map of options, not 3."),
         ((*BASE, "norm=layer", "norm.sites={hidden:0}"), "needs a normalizer's name or a map of options, not 0."),
-        ((*BASE, "norm=layer", "norm.sites={hidden:false}"), "needs a normalizer's name or a map of options, not False."),
+        (
+            (*BASE, "norm=layer", "norm.sites={hidden:false}"),
+            "needs a normalizer's name or a map of options, not False.",
+        ),
         ((*BASE, "norm.sites={hidden:layr}"), "norm=layr is not a normalizer. Did you mean 'layer'?"),
         ((*BASE, "norm.sites={hidden:{name:3}}"), "norm=3 is not a normalizer."),
         ((*BASE, "norm.sites={hidden:{name:null}}"), "is not a normalizer."),
-        ((*BASE, "norm=layer", "norm.sites={hidden:{epz:3}}"), "norm.sites.hidden.0.epz is not an option. Did you mean 'norm"),
+        (
+            (*BASE, "norm=layer", "norm.sites={hidden:{epz:3}}"),
+            "norm.sites.hidden.0.epz is not an option. Did you mean 'norm",
+        ),
         ((*BASE, "norm=layer", "norm.sites={hidden:{eps:abc}}"), "norm.sites.hidden.0.eps=abc is not a number."),
         ((*BASE, "norm=layer", "norm.sites={hidden:{sites:[logits]}}"), "'sites' cannot be set for the single site"),
         ((*BASE, "norm=layer", "norm.sites={hidden:{preceding_bias:kep}}"), "preceding_bias=kep is not possible."),
@@ -146,7 +155,9 @@ def test_launcher_words_are_found(words: list[str], found: dict[str, Any]) -> No
     assert dict(plan.launch_options(words)) == found
 
 
-@pytest.mark.parametrize("word", ["launcher=x", "launcher.jobs=x", "launcher.jobs=-1", "launcher=local,pool", "launcher.jobs=1,2"])
+@pytest.mark.parametrize(
+    "word", ["launcher=x", "launcher.jobs=x", "launcher.jobs=-1", "launcher=local,pool", "launcher.jobs=1,2"]
+)
 def test_launcher_words_are_checked(word: str) -> None:
     with pytest.raises(NormbenchError):
         dict(plan.launch_options([word]))
@@ -154,13 +165,54 @@ def test_launcher_words_are_checked(word: str) -> None:
 
 # --- whatever else may come ------------------------------------------------------------------------------------------
 
-KEYS = ["model", "norm", "data", "optim", "launcher", "seed", "train.epochs", "train.batch_size", "optim.lr", "norm.eps",
-        "norm.sites", "model.hidden_sizes", "train.keep", "norm.preceding_bias", "norm.momentum", "optim.betas",
-        "experiment", "arm", "fidelity", "control", "train", "x.y"]
+KEYS = [
+    "model",
+    "norm",
+    "data",
+    "optim",
+    "launcher",
+    "seed",
+    "train.epochs",
+    "train.batch_size",
+    "optim.lr",
+    "norm.eps",
+    "norm.sites",
+    "model.hidden_sizes",
+    "train.keep",
+    "norm.preceding_bias",
+    "norm.momentum",
+    "optim.betas",
+    "experiment",
+    "arm",
+    "fidelity",
+    "control",
+    "train",
+    "x.y",
+]
 VALUES = st.one_of(
     st.text(alphabet="abcdefgh019.,-+[]{}()=:'\"\\ $~@*é\n\0", max_size=8),
-    st.sampled_from(["layer", "batch", "none", "mnist_mlp", "digits", "null", "true", "1", "0.5", "[8]", "{hidden:layer}",
-                     "{hidden:{name:batch,momentum:0.5}}", "[hidden]", "ln2016/fig6", "ln", "smoke", "range(2)", "nan"]),
+    st.sampled_from(
+        [
+            "layer",
+            "batch",
+            "none",
+            "mnist_mlp",
+            "digits",
+            "null",
+            "true",
+            "1",
+            "0.5",
+            "[8]",
+            "{hidden:layer}",
+            "{hidden:{name:batch,momentum:0.5}}",
+            "[hidden]",
+            "ln2016/fig6",
+            "ln",
+            "smoke",
+            "range(2)",
+            "nan",
+        ]
+    ),
 )
 
 
@@ -174,12 +226,35 @@ def test_words_either_plan_runs_or_are_refused_in_one_line(words: list[tuple[str
         assert "\n" not in str(error)
 
 
-PLACES = st.sampled_from([("seed",), ("model",), ("model", "name"), ("model", "hidden_sizes"), ("norm",), ("norm", "sites"),
-                          ("norm", "name"), ("norm", "eps"), ("train",), ("train", "epochs"), ("train", "more"),
-                          ("optim", "betas"), ("data", "name"), ("launcher",), ("data", "declares")])
-JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=2),
-                 st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
-                 st.sampled_from(["a,b", "../x", "${oc.env:HOME}", "os.system", "layer"]))
+PLACES = st.sampled_from(
+    [
+        ("seed",),
+        ("model",),
+        ("model", "name"),
+        ("model", "hidden_sizes"),
+        ("norm",),
+        ("norm", "sites"),
+        ("norm", "name"),
+        ("norm", "eps"),
+        ("train",),
+        ("train", "epochs"),
+        ("train", "more"),
+        ("optim", "betas"),
+        ("data", "name"),
+        ("launcher",),
+        ("data", "declares"),
+    ]
+)
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.sampled_from(["a,b", "../x", "${oc.env:HOME}", "os.system", "layer"]),
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -194,7 +269,10 @@ def test_a_damaged_stored_configuration_is_refused_or_valid(place: tuple[str, ..
     try:
         restored = compose.restore(stored)
         identity.run_id(restored)
-        assert restored["data"]["declares"] == compose.declaration("data", "digits") or restored["data"]["name"] != "digits"
+        assert (
+            restored["data"]["declares"] == compose.declaration("data", "digits")
+            or restored["data"]["name"] != "digits"
+        )
     except NormbenchError as error:
         assert "\n" not in str(error)
 
@@ -206,7 +284,7 @@ def test_a_damaged_stored_configuration_is_refused_or_valid(place: tuple[str, ..
     "spec", [{"type": "number"}, {}, {"type": "int", "minimum": 1}, {"type": "int", "Max": 3}], ids=str
 )
 def test_a_wrong_declaration_is_refused(spec: dict[str, Any]) -> None:
-    with pytest.raises(NormbenchError, match="declares.options.rate needs type"):
+    with pytest.raises(NormbenchError, match=r"declares\.options\.rate needs type"):
         schema.check_declaration("mine.yaml", {"options": {"rate": spec}})
 
 

@@ -76,7 +76,7 @@ def at_points(folder: Path, stride: int) -> dict[str, object]:
 
 
 def undisturbed(spec: RunSpec, folder: Path) -> None:
-    """In this very process, so that its children find all that torch imports late; one thread, so they may be forked."""
+    """In this very process, so that children find all that torch imports late; one thread: it may fork."""
     loop.train(spec, RunDirectory(folder / "calm"))
 
 

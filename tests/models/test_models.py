@@ -138,9 +138,11 @@ def test_draws_are_uniform_within_their_bound_and_biases_zero() -> None:
 
 @pytest.mark.parametrize(
     ("arm", "count"),
-    [("none", 784 * 1000 + 1000 + 1000 * 1000 + 1000 + 1000 * 10 + 10),
-     ("bn", 784 * 1000 + 2000 + 1000 * 1000 + 2000 + 1000 * 10 + 10),
-     ("ln-all", 784 * 1000 + 2000 + 1000 * 1000 + 2000 + 1000 * 10 + 20)],
+    [
+        ("none", 784 * 1000 + 1000 + 1000 * 1000 + 1000 + 1000 * 10 + 10),
+        ("bn", 784 * 1000 + 2000 + 1000 * 1000 + 2000 + 1000 * 10 + 10),
+        ("ln-all", 784 * 1000 + 2000 + 1000 * 1000 + 2000 + 1000 * 10 + 20),
+    ],
 )
 def test_the_papers_network_has_the_papers_size(arm: str, count: int) -> None:
     (spec,) = train_specs(["experiment=ln2016/fig6", f"arm={arm}"], False)

@@ -31,7 +31,10 @@ def test_equals_the_naive_reference_in_training_and_evaluation(name: str, axes: 
         for step in range(3):
             x = draw(sizes(axes, batch=4 + step), seed=step, shift=step)
             torch.testing.assert_close(
-                module(x).detach(), torch.from_numpy(reference(x.numpy(), training=True)), rtol=1e-10, atol=1e-10,
+                module(x).detach(),
+                torch.from_numpy(reference(x.numpy(), training=True)),
+                rtol=1e-10,
+                atol=1e-10,
                 msg=lambda text, o=options: f"{text}\ntraining with {o}",
             )
         x = draw(sizes(axes), seed=9, scale=0.5)
@@ -40,7 +43,10 @@ def test_equals_the_naive_reference_in_training_and_evaluation(name: str, axes: 
                 y = module(x).detach()
             wanted = torch.from_numpy(reference(x.numpy(), training=False, variant=variant))
             torch.testing.assert_close(
-                y, wanted, rtol=1e-10, atol=1e-10,
+                y,
+                wanted,
+                rtol=1e-10,
+                atol=1e-10,
                 msg=lambda text, o=options, v=variant: f"{text}\nevaluation {v!r} with {o}",
             )
 

@@ -84,7 +84,9 @@ def test_a_huge_learning_rate_diverges_and_says_where(tmp_path: Path) -> None:
     words = ("optim.lr=1e38", "model.activation=relu", "model.hidden_sizes=[8,8]")
     assert tiny.train(run, *words) == "diverged"
     found = status(run)
-    assert found["reason"].startswith("train NLL is ") and (" at step " in found["reason"] or " epoch " in found["reason"])
+    assert found["reason"].startswith("train NLL is ") and (
+        " at step " in found["reason"] or " epoch " in found["reason"]
+    )
     assert all(math.isfinite(value) for record in curve(run) for value in record.values() if isinstance(value, float))
 
 
@@ -125,8 +127,12 @@ def test_batch_statistics_give_a_pass_in_each_mode_and_for_each_momentum(tmp_pat
     tiny.train(tmp_path / "run", "norm=batch", "norm.also_momenta=[0.01]", "train.epochs=1")
     records = [r for r in curve(tmp_path / "run") if r["epoch"] == 1]
     assert [(r["split"], r["mode"], r.get("variant")) for r in records] == [
-        ("train", "running", None), ("train", "eval", None), ("valid", "eval", None), ("test", "eval", None),
-        ("train", "train", None), ("test", "eval", "momentum=0.01"),
+        ("train", "running", None),
+        ("train", "eval", None),
+        ("valid", "eval", None),
+        ("test", "eval", None),
+        ("train", "train", None),
+        ("test", "eval", "momentum=0.01"),
     ]
     values = [r["nll"] for r in records if r["mode"] != "running"]
     assert len(set(values)) == len(values), "each of them measures something else"
@@ -163,7 +169,9 @@ def test_the_training_mode_pass_is_that_of_its_epoch() -> None:
     model = models.build(spec.config, spec.sites())
     found = {}
     for epoch, seed in ((1, 1), (2, 1), (1, 2)):
-        found[epoch, seed] = next(r["nll"] for r in evaluate(model, data, epoch, seed, 200, True) if r["mode"] == "train")
+        found[epoch, seed] = next(
+            r["nll"] for r in evaluate(model, data, epoch, seed, 200, True) if r["mode"] == "train"
+        )
     assert len(set(found.values())) == 3
 
 

@@ -216,7 +216,7 @@ def test_a_damaged_status_is_not_trained_over(tmp_path: Path) -> None:
     run = tmp_path / "run"
     tiny.train(run, stopping=tiny.after(3))
     (run / "status.json").write_text("{")
-    with pytest.raises(NormbenchError, match="status.json is not JSON") as caught:
+    with pytest.raises(NormbenchError, match=r"status\.json is not JSON") as caught:
         tiny.train(run)
     assert caught.value.code == 4
 
@@ -264,7 +264,9 @@ def test_a_longer_run_starts_anew_and_the_shorter_stays_readable(tmp_path: Path,
     assert not list(run.glob("shorter.*"))
 
 
-def test_setting_the_shorter_aside_may_be_cut_short(tmp_path: Path, calm: Calm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_the_shorter_aside_may_be_cut_short(
+    tmp_path: Path, calm: Calm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = tmp_path / "run"
     assert tiny.train(run) == "done"
     real = store.os.replace
@@ -340,4 +342,6 @@ def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(loop, "environment", lambda: here | {"torch": "9.9"})
     assert tiny.train(run) == "done"
     found = json.loads((run / "environment.json").read_text())
-    assert found["torch"] == here["torch"] and found["resumed"] == [{"step": 3, "changed": {"torch": "9.9"}, "notes": []}]
+    assert found["torch"] == here["torch"] and found["resumed"] == [
+        {"step": 3, "changed": {"torch": "9.9"}, "notes": []}
+    ]

@@ -47,7 +47,7 @@ def figure(artifact: Artifact, runs: Sequence[RunRecord], path: Path) -> None:
                 axis.set_xlabel("Epoch")
     handles = {text: line for axis in axes.flat for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     if handles:
-        fig.legend(handles.values(), handles.keys(), loc="lower center", ncol=3, bbox_to_anchor=(0.5, -0.06))
+        fig.legend(handles.values(), handles.keys(), loc="upper center", ncol=3, bbox_to_anchor=(0.5, 0.0))
     fig.tight_layout()
     save(fig, path)
 
@@ -62,13 +62,13 @@ def _draw(axis: Any, runs: Sequence[RunRecord], batch: int, where: tuple[str, st
         seen = max(seen, len(cell))
         width = WIDTH["paper" if in_paper else "extra"]
         axis.plot([p.epoch for p in points], [p.mean for p in points], style, color=colour, lw=width, label=name)
-        band = [p for p in points if p.interval is not None]
+        band = [p for p in points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
         axis.fill_between(
             [p.epoch for p in band],
             [p.interval[0] for p in band if p.interval],
             [p.interval[1] for p in band if p.interval],
             color=colour,
-            alpha=0.15,
+            alpha=0.12,
             lw=0,
         )
     return seen
@@ -81,8 +81,11 @@ def _finish(axis: Any, name: str, log: bool, seeds: int) -> None:
         axis.set_yticks([])
         axis.text(0.5, 0.5, "not run", ha="center", va="center", transform=axis.transAxes, color="#888888")
         return
+    # the means set the axis: with few seeds an interval can span more decades than the curves do
     if log:
         axis.set_yscale("log")
+        means = [y for line in axis.get_lines() for y in line.get_ydata()]
+        axis.set_ylim(min(means) / 3, max(means) * 2)
     elif axis.get_ylim()[1] > 0.025:
         # the first epochs of a slow arm would flatten everything else; the paper's axis ends at 0.025
         lines = [y for line in axis.get_lines() for y in line.get_ydata()[len(line.get_ydata()) // 10 :]]

@@ -1,0 +1,221 @@
+"""The worker pool: each run ends in an outcome, none takes another with it, and nothing outlives its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+
+from normbench.config import compose
+from normbench.errors import NormbenchError
+from normbench.launch import pool
+from normbench.runs import find, store
+
+DRIVE = Path(__file__).with_name("drive.py")
+RAISES = """
+from normbench.norms.base import Normalizer, normalizer
+
+
+@normalizer("raises")
+class Raises(Normalizer):
+    def __init__(self, site, *, how: str = "raise") -> None:
+        super().__init__(site)
+        self.how = how
+
+    def forward(self, x, mask=None):
+        print("a word to standard output")
+        if self.how == "exit":
+            import os
+            os._exit(9)
+        raise ValueError("not with me\\nsecond line")
+"""
+YAML = """
+name: raises
+sites: null
+preceding_bias: site
+how: raise
+declares:
+  title: Raises
+  maths: 1
+  file: raises.py
+  kinds: [pre_activation]
+  axes: [batch, feature]
+  options:
+    how: {type: str, choices: [raise, exit]}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "own" / "norm").mkdir(parents=True)
+    (tmp_path / "own" / "norm" / "raises.py").write_text(RAISES)
+    (tmp_path / "own" / "norm" / "raises.yaml").write_text(YAML)
+    return tmp_path / "own"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers find the package as this process does."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
+
+
+def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
+    """On two processes: runs that are done, one that raises, one that takes its worker with it, one that is busy."""
+    root = tmp_path / "runs"
+    raises = tiny.spec("norm=raises", config_dir=own)
+    dies = tiny.spec("norm=raises", "norm.how=exit", config_dir=own)
+    busy = tiny.spec("seed=9")
+    specs = [raises, dies, busy, tiny.spec("seed=1"), tiny.spec("norm=layer")]
+    heard: list[tuple[str, str]] = []
+    with store.directory(root, busy).writing():
+        outcomes, interrupted = pool.launch(specs, root, 2, lambda spec, event: heard.append((spec.id, event["event"])))
+    assert not interrupted
+    assert [outcomes[spec.id].status for spec in specs] == ["failed", "failed", "busy", "done", "done"]
+    assert outcomes[raises.id].reason == "ValueError: not with me"
+    assert "its worker ended unexpectedly (exit code 9)" in outcomes[dies.id].reason
+    assert outcomes[busy.id].code == 5 and f"process {os.getpid()}" in outcomes[busy.id].reason
+    for spec in specs:
+        events = [event for run_id, event in heard if run_id == spec.id]
+        assert events[0] == "start" and events[-1] == "end" and events.count("end") == 1
+
+    path = store.directory(root, raises).path
+    log = (path / "output.log").read_text()
+    assert "a word to standard output" in log and "Traceback" in log and "ValueError: not with me" in log
+    assert 'raise ValueError("not with me' in log, "with the line of the user's file"
+    found = find.find(specs, tmp_path)
+    assert [found.state(spec) for spec in specs] == ["failed", "interrupted", "interrupted", "done", "done"]
+    assert found.damaged == []
+    assert found.stored[raises.id].status["reason"] == "ValueError: not with me"
+
+
+class Driven:
+    """The pool in a process of its own."""
+
+    def __init__(self, root: Path, *seeds: int) -> None:
+        self.root, self.seeds = root, seeds
+        self.process = subprocess.Popen(
+            [sys.executable, str(DRIVE), str(root), *map(str, seeds)], stdout=subprocess.PIPE
+        )
+
+    def stored(self) -> list[store.Stored]:
+        return store.scan(self.root)
+
+    def workers(self) -> list[int]:
+        """Process numbers of the live workers, from the locks that they hold."""
+        locks = [stored.path / "lock" for stored in self.stored() if store.is_locked(stored.path)]
+        return [int(lock.read_text().split()[1]) for lock in locks if lock.read_text()]
+
+    def trains(self) -> bool:
+        """Whether two runs are well on their way."""
+        return sum((stored.path / "checkpoint" / "b.json").exists() for stored in self.stored()) >= 2
+
+    def answer(self) -> dict[str, Any]:
+        output, _ = self.process.communicate(timeout=120)
+        return json.loads(output)
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Iterator[Driven]:
+    running = Driven(tmp_path / "runs", 1, 2, 3)
+    try:
+        assert tiny.wait_until(running.trains, 180)
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+def alive(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    try:  # one that has ended and that nobody has asked after yet
+        return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return not Path("/proc/self").exists()
+
+
+def test_workers_end_with_their_parent_and_lose_nothing(driven: Driven, tmp_path: Path) -> None:
+    workers = driven.workers()
+    assert len(workers) == 2
+    driven.process.kill()
+    assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 120)
+    stored = driven.stored()
+    assert [s.state for s in stored] == ["interrupted"] * 2 and all(s.status["step"] > 0 for s in stored)
+    assert all("the same command goes on" in s.status["reason"] for s in stored), "each has saved its last step"
+    resumed_and_equal(driven, tmp_path)
+
+
+def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
+    """The run goes on to its end; asked for fewer steps than it has, so that this takes no time."""
+    from drive import WORDS
+
+    from normbench.train import loop
+
+    spec = tiny.spec(*WORDS, "seed=1")
+    before = driven.stored()[0].status["step"]
+    steps: list[int] = []
+    run = store.directory(driven.root, spec)
+    loop.train(spec, run, lambda event: steps.append(event["step"]), tiny.after(2))
+    assert steps[0] >= before and steps[-1] == before + 2, "it went on where it had been"
+    calm = store.RunDirectory(tmp_path / "calm")
+    loop.train(spec, calm, stopping=tiny.after(before + 2))
+    assert calm.curve.read_bytes() == run.curve.read_bytes()
+
+
+def test_an_interrupt_saves_every_run(driven: Driven) -> None:
+    workers = driven.workers()
+    driven.process.send_signal(signal.SIGINT)
+    answer = driven.answer()
+    assert driven.process.returncode == 0 and answer["interrupted"]
+    states = {seed: status for seed, (status, _) in answer["outcomes"].items()}
+    assert states == {"1": "interrupted", "2": "interrupted", "3": "not started"}
+    assert not any(alive(number) for number in workers)
+    assert [s.status["status"] for s in driven.stored()] == ["interrupted"] * 2
+    assert all(s.status["step"] > 0 for s in driven.stored())
+
+
+def test_a_second_interrupt_ends_at_once(driven: Driven) -> None:
+    """The workers are stopped in their tracks first, so that they cannot be what ends it."""
+    workers = driven.workers()
+    for number in workers:
+        os.kill(number, signal.SIGSTOP)
+    driven.process.send_signal(signal.SIGINT)
+    assert not tiny.wait_until(lambda: driven.process.poll() is not None, 1), "the first one waits for the workers"
+    driven.process.send_signal(signal.SIGINT)
+    driven.process.wait(60)
+    assert driven.process.returncode != 0
+    assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 60)
+    assert {s.state for s in driven.stored()} == {"interrupted"}
+
+
+def test_a_deadline_that_has_passed_starts_nothing(tmp_path: Path) -> None:
+    specs = [tiny.spec("seed=1"), tiny.spec("seed=2")]
+    outcomes, interrupted = pool.launch(specs, tmp_path / "runs", 1, seconds=0.0)
+    assert {outcome.status for outcome in outcomes.values()} == {"not started"} and not interrupted
+    assert not (tmp_path / "runs").exists()
+
+
+def test_nothing_to_do_starts_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool.Pool, "_start", lambda self: pytest.fail("a worker was started"))
+    assert pool.launch([], tmp_path / "runs", 2) == ({}, False)
+
+
+def test_results_that_cannot_be_written_are_refused_before_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NormbenchError, match="cannot be made"):
+        pool.check_writable(tmp_path / "file" / "results")
+    monkeypatch.setattr(pool.os, "access", lambda path, mode: False)  # simulated: root may write anywhere
+    with pytest.raises(NormbenchError, match=r"cannot be written\. Choose another place"):
+        pool.check_writable(tmp_path / "results")

@@ -1,0 +1,65 @@
+"""Finished runs made up in a moment: directories and records as training leaves them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tiny
+import yaml
+
+from normbench.config.compose import stored_form
+from normbench.config.identity import RunSpec
+from normbench.runs import files, store
+from normbench.runs.record import RunRecord
+
+ENVIRONMENT = {"torch": "2.9", "resumed": []}
+
+
+def lines(epochs: int, value: float = 0.5) -> list[dict[str, Any]]:
+    return [{"epoch": e, "step": 6 * e, "split": "test", "nll": value / (e + 1)} for e in range(epochs + 1)]
+
+
+def record(spec: RunSpec, epochs: int | None = None, **changes: Any) -> RunRecord:
+    epochs = spec.epochs if epochs is None else epochs
+    fields: dict[str, Any] = dict(
+        id=spec.id,
+        seed=spec.seed,
+        status="done",
+        epochs=epochs,
+        records=lines(epochs),
+        environment=ENVIRONMENT,
+        seconds=1.5,
+        config=stored_form(spec.config),
+        **spec.labels(),
+    )
+    return RunRecord(**(fields | changes))
+
+
+def directory(root: Path, spec: RunSpec, status: str = "done", **changes: Any) -> Path:
+    """A whole run directory; `changes` go into its status."""
+    path = store.directory(root, spec).path
+    path.mkdir(parents=True)
+    epochs = changes.get("epochs", spec.epochs)
+    (path / "curve.jsonl").write_bytes(b"".join(files.line(r) for r in lines(epochs)))
+    content: Mapping[str, Any] = {"id": spec.id, **spec.labels(), "config": stored_form(spec.config)}
+    (path / "config.yaml").write_text(yaml.safe_dump(content))
+    (path / "environment.json").write_text(json.dumps(ENVIRONMENT))
+    fields = {
+        "schema": 1,
+        "status": status,
+        "id": spec.id,
+        "epochs": epochs,
+        "steps": spec.steps,
+        "step": spec.steps,
+        "reason": "",
+        "curve_sha256": store.curve_sha256(path / "curve.jsonl"),
+    }
+    (path / "status.json").write_text(json.dumps(fields | changes))
+    return path
+
+
+def specs(count: int, *words: str) -> list[RunSpec]:
+    return [tiny.spec(f"seed={seed}", *words) for seed in range(1, count + 1)]

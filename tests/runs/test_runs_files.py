@@ -1,0 +1,223 @@
+"""Files that are whole or absent, whatever fails in between; and a disk that is full."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+
+from normbench.errors import NormbenchError
+from normbench.runs import files, store
+
+STEPS = ("open", "fsync", "replace", "fsync of the folder")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), MemoryError()]
+)
+def test_a_failed_write_leaves_the_old_content_or_the_new(
+    step: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "status.json"
+    path.write_bytes(b"old")
+    calls = {"fsync": 0}
+    real_fsync = os.fsync
+
+    def fail(*arguments: Any, **keywords: Any) -> Any:
+        raise error
+
+    def fsync(handle: int) -> None:
+        calls["fsync"] += 1
+        if calls["fsync"] == (1 if step == "fsync" else 2):
+            raise error
+        real_fsync(handle)
+
+    if step == "open":
+        monkeypatch.setattr(builtins, "open", fail)
+    elif step == "replace":
+        monkeypatch.setattr(files.os, "replace", fail)
+    else:
+        monkeypatch.setattr(files.os, "fsync", fsync)
+    with pytest.raises(type(error)):
+        files.write_whole(path, b"new content")
+    monkeypatch.undo()
+    assert path.read_bytes() == (b"new content" if step == "fsync of the folder" else b"old")
+    assert [p.name for p in tmp_path.iterdir()] == ["status.json"], "nothing half-written stays"
+
+
+def test_content_reaches_the_disk_before_its_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a power cut leaves: the order is content, name, folder, or the name may point at nothing."""
+    log: list[str] = []
+    real_fsync, real_replace = os.fsync, os.replace
+
+    def fsync(handle: int) -> None:
+        log.append("folder" if os.path.isdir(f"/proc/self/fd/{handle}") else "content")
+        real_fsync(handle)
+
+    def replace(source: Any, target: Any) -> None:
+        log.append(f"rename to {Path(target).name}")
+        real_replace(source, target)
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    monkeypatch.setattr(files.os, "replace", replace)
+    files.write_whole(tmp_path / "x", b"1")
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("needs /proc to tell a folder's handle from a file's")
+    assert log == ["content", "rename to x", "folder"]
+
+
+def test_a_checkpoint_never_promises_a_curve_that_is_not_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from normbench.train import checkpoint, loop
+
+    log: list[str] = []
+    real_fsync, real_slot = os.fsync, checkpoint.save_slot
+
+    def fsync(handle: int) -> None:
+        log.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        real_fsync(handle)
+
+    def save_slot(folder: Path, progress: Any, tensors: Any) -> None:
+        assert log[-1] == "curve.jsonl"
+        assert progress["curve_bytes"] == (folder.parent / "curve.jsonl").stat().st_size
+        log.append("slot")
+        real_slot(folder, progress, tensors)
+
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("needs /proc to tell which file is flushed")
+    monkeypatch.setattr(loop.os, "fsync", fsync)
+    monkeypatch.setattr(checkpoint, "save_slot", save_slot)
+    assert tiny.train(tmp_path / "run", "train.checkpoint_seconds=0", "train.epochs=1") == "done"
+    assert log.count("slot") == 6
+
+
+def test_what_a_killed_writer_left_is_cleared_by_the_next(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    tiny.train(run, stopping=tiny.after(2))
+    for name in (".status.json.99.tmp", "checkpoint/.a.json.99.tmp"):
+        (run / name).write_text("half")
+    assert tiny.train(run) == "done"
+    assert not [path for path in run.rglob("*") if path.name.endswith(".tmp")] and not (run / "checkpoint").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NormbenchError, match=r"cannot be made: .*NORMBENCH_RESULTS"):
+        files.make_folder(tmp_path / "file" / "runs")
+    with pytest.raises(NormbenchError, match="cannot be made"), store.RunDirectory(tmp_path / "file" / "run").writing():
+        pass
+
+
+# --- a full disk -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 300 kB of its own, so that it can be filled."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if not shutil.which("mount"):
+        pytest.skip("no mount command")
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"may not mount a small disk here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def fill(folder: Path, leave: int) -> Path:
+    """Take all space but `leave` bytes (in whole pages of 4 kB)."""
+    ballast = folder / "ballast"
+    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+    with open(ballast, "wb", buffering=0) as file:
+        file.write(bytes(max(0, free - leave)))
+    return ballast
+
+
+def fill_at(step: int, folder: Path, leave: int) -> Any:
+    """A `stopping` that fills the disk when the run is at that step, and stops nothing."""
+    calls = [0]
+
+    def stopping() -> bool:
+        calls[0] += 1
+        if calls[0] == step:
+            fill(folder, leave)
+        return False
+
+    return stopping
+
+
+WORDS = ("norm=batch", "train.epochs=3")
+
+
+@pytest.mark.parametrize("leave", [0, 4096, 8192, 20480])
+@pytest.mark.parametrize("seconds", ["0", "1e9"])
+def test_a_full_disk_loses_nothing(leave: int, seconds: str, disk: Path, tmp_path: Path) -> None:
+    """In the middle of a checkpoint (seconds 0), in the curve or in the status (1e9, and more or less room)."""
+    words = (*WORDS, f"train.checkpoint_seconds={seconds}", "model.hidden_sizes=[24]")
+    assert tiny.train(tmp_path / "calm", *words) == "done"
+    run = disk / store.directory(disk, tiny.spec(*words)).path.name
+    assert tiny.train(run, *words, stopping=tiny.after(4)) == "interrupted"
+    try:
+        outcome = tiny.train(run, *words, stopping=fill_at(3, disk, leave))
+        assert leave and outcome == "done", "all that is left to write may fit where some room was left"
+    except NormbenchError as error:
+        assert error.code == 4 and "disk full" in str(error) and "free some space" in str(error)
+        (stored,) = store.scan(disk)
+        assert stored.state == "interrupted"
+        if stored.status["status"] == "interrupted":
+            assert stored.status["reason"].startswith(("disk full", "stopped"))
+        # while it is full, the same error again, and nothing lost by it
+        with pytest.raises(NormbenchError, match=r"disk full|cannot be written"):
+            fill(disk, 0)
+            tiny.train(run, *words)
+    (disk / "ballast").unlink()
+    assert tiny.train(run, *words) == "done"
+    assert tiny.result(run) == tiny.result(tmp_path / "calm")
+    assert not [path for path in run.rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_a_disk_that_is_full_from_the_start(disk: Path) -> None:
+    fill(disk, 0)
+    with pytest.raises(NormbenchError, match=r"disk full|cannot be made|cannot be written"):
+        tiny.train(disk / "run", *WORDS)
+    (disk / "ballast").unlink()
+    assert tiny.train(disk / "run", *WORDS) == "done"
+
+
+def test_another_error_of_the_system_is_no_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: Path, value: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(files, "write_json", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        tiny.train(tmp_path / "run")
+
+
+def test_the_status_says_disk_full_where_it_still_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from normbench.train import checkpoint
+
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_slot", full)
+        with pytest.raises(NormbenchError) as caught:
+            tiny.train(tmp_path / "run", "train.checkpoint_seconds=0")
+    assert caught.value.code == 4 and "disk full: No space left on device" in str(caught.value)
+    found = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (found["status"], found["reason"]) == ("interrupted", "disk full: No space left on device")
+    assert tiny.train(tmp_path / "run") == "done"

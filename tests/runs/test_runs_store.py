@@ -1,0 +1,409 @@
+"""Reading run directories: whatever has become of one, it is listed with its reason and hides no other."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fake
+import pytest
+
+from normbench.errors import NormbenchError
+from normbench.runs import files, find, pack, store
+from normbench.runs.record import RunRecord
+
+
+def status(path: Path, **changes: Any) -> None:
+    (path / "status.json").write_text(json.dumps(json.loads((path / "status.json").read_text()) | changes))
+
+
+def become(path: Path, make: Callable[[Path], object]) -> None:
+    """Something else in the place of a run directory."""
+    for inside in sorted(path.rglob("*"), reverse=True):
+        inside.unlink()
+    path.rmdir()
+    make(path)
+
+
+def become_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+# What is seen from the status file alone, so already when listing.
+LISTED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no status": (lambda p: (p / "status.json").unlink(), "status.json is missing"),
+    "empty status": (lambda p: (p / "status.json").write_text(""), "status.json is not JSON"),
+    "torn status": (lambda p: (p / "status.json").write_text('{"schema": 1, "sta'), "status.json is not JSON"),
+    "binary status": (lambda p: (p / "status.json").write_bytes(bytes(range(256))), "status.json cannot be read"),
+    "zeroed status": (lambda p: (p / "status.json").write_bytes(bytes(500)), "status.json is not JSON"),
+    "huge status": (lambda p: (p / "status.json").write_text("[" * 10**6), "status.json is not JSON"),
+    "huge number": (lambda p: (p / "status.json").write_text("9" * 10**5), "status.json is not"),
+    "list as status": (lambda p: (p / "status.json").write_text("[1]"), "is not a JSON object"),
+    "null status": (lambda p: (p / "status.json").write_text("null"), "is not a JSON object"),
+    "older schema": (lambda p: status(p, schema=0), "has schema 0, this version reads 1"),
+    "newer schema": (lambda p: status(p, schema=2), "has schema 2, this version reads 1"),
+    "schema as text": (lambda p: status(p, schema="1"), "has schema 1"),
+    "unknown status": (lambda p: status(p, status="finished"), "has no known status: 'finished'"),
+    "status of a wrong type": (lambda p: status(p, status=["done"]), "has no known status"),
+    "epochs as text": (lambda p: status(p, epochs="2"), "says epochs='2'"),
+    "no epochs": (lambda p: status(p, epochs=None), "says epochs=None"),
+    "folder as status": (lambda p: become_folder(p / "status.json"), "cannot be read"),
+    "dangling status": (lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("x")), "is missing"),
+    "looping status": (
+        lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("status.json")),
+        "cannot be read",
+    ),
+    "file instead of a folder": (lambda p: become(p, lambda q: q.write_text("x")), "it is not a directory"),
+    "dangling link": (lambda p: become(p, lambda q: q.symlink_to("nowhere")), "it is a dangling link"),
+    "looping link": (lambda p: become(p, lambda q: q.symlink_to(q.name)), "it is a dangling link"),
+}
+# What shows when the run's curve is wanted.
+READ: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no curve": (lambda p: (p / "curve.jsonl").unlink(), "curve.jsonl cannot be read: No such file"),
+    "empty curve": (lambda p: (p / "curve.jsonl").write_text(""), "does not have the hash"),
+    "a changed number": (
+        lambda p: (p / "curve.jsonl").write_text((p / "curve.jsonl").read_text().replace("0.5", "0.4")),
+        "not have the hash",
+    ),
+    "a torn last line": (
+        lambda p: (p / "curve.jsonl").write_bytes((p / "curve.jsonl").read_bytes()[:-5]),
+        "does not have the hash",
+    ),
+    "a corrupt middle line": (
+        lambda p: (p / "curve.jsonl").write_text(
+            (p / "curve.jsonl").read_text().replace('{"epoch": 1', '{"epoch": 1x')
+        ),
+        "curve.jsonl line 2 of 3 is not JSON",
+    ),
+    "a line that is no record": (
+        lambda p: (p / "curve.jsonl").write_text((p / "curve.jsonl").read_text().replace('{"epoch": 1', '{"epok": 1')),
+        "curve.jsonl line 2 of 3 is not a record",
+    ),
+    "deep nonsense": (
+        lambda p: (p / "curve.jsonl").write_text("[" * 10**5 + "\n"),
+        "curve.jsonl line 1 of 1 is not JSON",
+    ),
+    "binary curve": (lambda p: (p / "curve.jsonl").write_bytes(b"\xff\xfe\n"), "curve.jsonl line 1 of 1 is not JSON"),
+    "folder as curve": (lambda p: become_folder(p / "curve.jsonl"), "cannot be read: Is a directory"),
+    "no environment": (lambda p: (p / "environment.json").unlink(), "environment.json cannot be read"),
+    "binary environment": (
+        lambda p: (p / "environment.json").write_bytes(b"\xff\xfe"),
+        "environment.json cannot be read",
+    ),
+    "list as environment": (lambda p: (p / "environment.json").write_text("[]"), "is not a JSON object"),
+}
+
+
+@pytest.fixture(scope="module")
+def trio() -> list:
+    return fake.specs(3)
+
+
+@pytest.mark.parametrize("damage", LISTED)
+def test_a_damaged_directory_is_listed_and_hides_no_other(damage: str, trio: list, tmp_path: Path) -> None:
+    spoil, reason = LISTED[damage]
+    paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
+    spoil(paths[1])
+    found = store.scan(tmp_path / "runs")
+    assert [s.state for s in found] == ["done", "damaged", "done"]
+    assert reason in found[1].reason and "\n" not in found[1].reason
+    assert (found[1].experiment, found[1].arm, found[1].seed, found[1].id) == ("adhoc", "mnist_mlp-none", 2, trio[1].id)
+    looked = find.find(trio, tmp_path)
+    assert [looked.state(spec) for spec in trio] == ["done", "damaged", "done"]
+    assert [d.path for d in looked.damaged] == [paths[1]]
+
+
+@pytest.mark.parametrize("damage", READ)
+def test_a_damaged_finished_run_never_counts_and_hides_no_other(damage: str, trio: list, tmp_path: Path) -> None:
+    spoil, reason = READ[damage]
+    paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
+    spoil(paths[1])
+    looked = find.find(trio, tmp_path)
+    assert [looked.state(spec) for spec in trio] == ["done", "damaged", "done"]
+    assert set(looked.records) == {trio[0].id, trio[2].id}
+    assert [d.path for d in looked.damaged] == [paths[1]] and reason in looked.damaged[0].reason
+
+
+def test_fields_that_are_not_known_do_no_harm(trio: list, tmp_path: Path) -> None:
+    path = fake.directory(tmp_path / "runs", trio[0], colour="green", more={"deep": [1]})
+    (path / "colour.bin").write_bytes(b"\0")
+    assert find.find(trio[:1], tmp_path).records[trio[0].id].records == fake.lines(2)
+
+
+def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path) -> None:
+    path = store.directory(tmp_path / "runs", trio[0]).path
+    path.mkdir(parents=True)
+    (found,) = store.scan(tmp_path / "runs")
+    assert (found.state, found.status["reason"]) == ("interrupted", "killed before it began")
+
+
+@pytest.mark.parametrize("call", ["is_dir", "read_text"])
+def test_what_may_not_be_read_is_damaged(
+    call: str, trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Simulated: the test may run as a user who may read anything."""
+    paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
+    real = getattr(Path, call)
+
+    def forbidden(self: Path, *arguments: Any, **keywords: Any) -> Any:
+        if self == paths[1] or self.parent == paths[1]:
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self, *arguments, **keywords)
+
+    monkeypatch.setattr(Path, call, forbidden)
+    found = store.scan(tmp_path / "runs")
+    assert [s.state for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
+
+
+def test_a_folder_that_may_not_be_listed_is_damaged(
+    trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.directory(tmp_path / "runs", trio[0])
+    (tmp_path / "runs" / "secret").mkdir()
+    real = os.scandir
+
+    def forbidden(path: Any) -> Any:
+        if Path(path).name == "secret":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(store.os, "scandir", forbidden)
+    assert [(s.state, s.reason) for s in store.scan(tmp_path / "runs")] == [
+        ("done", ""),
+        ("damaged", "cannot be read: Permission denied"),
+    ]
+    assert find.find(trio[:1], tmp_path).state(trio[0]) == "done"
+
+
+def test_other_things_among_the_runs_are_passed_over(trio: list, tmp_path: Path) -> None:
+    fake.directory(tmp_path / "runs", trio[0])
+    (tmp_path / "runs" / "README").write_text("x")
+    (tmp_path / "runs" / "adhoc" / "notes.s1").mkdir()
+    (tmp_path / "runs" / "round").symlink_to(tmp_path / "runs")
+    assert len(store.scan(tmp_path / "runs")) == 1
+    assert store.scan(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_copy_does_not_hide_the_whole_one(damaged: int, trio: list, tmp_path: Path) -> None:
+    specs = [replace(trio[0], experiment=name) for name in ("aaa", "zzz")]
+    paths = []
+    for spec in specs:
+        paths.append(tmp_path / "runs" / spec.experiment / f"{spec.arm}.s1.{spec.id}")
+        made = fake.directory(tmp_path / "other" / spec.experiment, spec)
+        paths[-1].parent.mkdir(parents=True)
+        made.rename(paths[-1])
+    (paths[damaged] / "status.json").write_text("{")
+    looked = find.find(trio[:1], tmp_path)
+    assert looked.state(trio[0]) == "done" and [d.path for d in looked.damaged] == [paths[damaged]]
+
+
+def test_states(trio: list, tmp_path: Path) -> None:
+    """Running while somebody holds the lock; interrupted when nobody does, whatever the status says."""
+    path = fake.directory(tmp_path / "runs", trio[0], status="running")
+    fake.directory(tmp_path / "runs", trio[1], status="failed")
+    fake.directory(tmp_path / "runs", trio[2], status="diverged", epochs=1)
+    looked = find.find(trio, tmp_path)
+    assert [looked.state(s) for s in trio] == ["interrupted", "failed", "diverged"]
+    with store.RunDirectory(path).writing():
+        assert find.find(trio, tmp_path).state(trio[0]) == "running"
+    assert find.find([trio[0], *fake.specs(5)[4:]], tmp_path).state(fake.specs(5)[4]) == "missing"
+
+
+def test_a_run_that_is_too_short_is_missing(trio: list, tmp_path: Path) -> None:
+    (longer,) = fake.specs(1, "train.epochs=3")
+    fake.directory(tmp_path / "runs", trio[0])
+    assert find.find([longer], tmp_path).state(longer) == "missing"
+    assert find.find([trio[0]], tmp_path).state(trio[0]) == "done"
+
+
+def test_listing_two_thousand_runs_opens_each_status_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "runs"
+    for number in range(2000):
+        path = root / f"experiment{number % 7}" / f"arm.s{number}.{number:012x}"
+        path.mkdir(parents=True)
+        (path / "status.json").write_text('{"schema": 1, "status": "done", "epochs": 2}')
+        (path / "curve.jsonl").write_text("{}\n")
+    opened: list[str] = []
+    real = Path.open
+
+    def counted(self: Path, *arguments: Any, **keywords: Any) -> Any:
+        opened.append(self.name)
+        return real(self, *arguments, **keywords)
+
+    monkeypatch.setattr(Path, "open", counted)
+    assert len(store.scan(root)) == 2000
+    assert opened == ["status.json"] * 2000
+
+
+# --- curves ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_torn_last_line_is_not_there_yet(tmp_path: Path) -> None:
+    path = tmp_path / "curve.jsonl"
+    whole = b"".join(files.line(r) for r in fake.lines(2))
+    for end in range(len(whole) + 1):
+        path.write_bytes(whole[:end])
+        assert store.read_curve(path) == fake.lines(2)[: whole[:end].count(b"\n")]
+
+
+def test_a_curves_line_is_one_text_per_value() -> None:
+    record = {"step": 3, "nll": 0.1, "epoch": 1, "bad": float("nan"), "up": float("inf"), "down": float("-inf")}
+    assert files.line(record) == (
+        b'{"bad": "NaN", "down": "-Infinity", "epoch": 1, "nll": 0.1, "step": 3, "up": "Infinity"}\n'
+    )
+    assert json.loads(files.line({"x": 0.1 + 0.2}))["x"] == 0.1 + 0.2
+
+
+def test_config_of_a_run_is_read_without_carrying_anything_out(trio: list, tmp_path: Path) -> None:
+    path = fake.directory(tmp_path / "runs", trio[0])
+    assert store.read_config(path)["id"] == trio[0].id
+    for content in ("!!python/object/apply:os.system ['touch pwned']", "- 1", "config: 3", "{", "\0", ""):
+        (path / "config.yaml").write_text(content)
+        with pytest.raises(store.Damaged):
+            store.read_config(path)
+    assert not Path("pwned").exists()
+
+
+# --- packs -----------------------------------------------------------------------------------------------------------
+
+
+def packed(folder: Path, *runs: Any, artifact: str = "fig") -> Path:
+    path = folder / "paper" / artifact / "smoke" / pack.NAME
+    pack.write(path, runs)
+    return path
+
+
+def test_a_pack_gives_back_what_was_put_in(trio: list, tmp_path: Path) -> None:
+    runs = [
+        fake.record(trio[0]),
+        fake.record(trio[1], status="diverged", reason="train NLL is nan <\n&>"),
+        fake.record(trio[2]),
+    ]
+    assert pack.read(packed(tmp_path, *runs)) == runs
+    assert pack.read(tmp_path / "none.gz") == []
+
+
+def test_a_pack_is_the_same_bytes_for_the_same_runs(
+    trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [fake.record(spec) for spec in trio]
+    first = packed(tmp_path, *runs).read_bytes()
+    monkeypatch.setattr(pack.gzip.time, "time", lambda: 10**9)
+    assert packed(tmp_path, *reversed(runs), artifact="other").read_bytes() == first
+    assert packed(tmp_path, *pack.read(packed(tmp_path, *runs))).read_bytes() == first
+
+
+def test_merging_never_loses_a_run(trio: list) -> None:
+    short, long = fake.record(trio[0], epochs=1), fake.record(trio[0], epochs=4)
+    others = [fake.record(spec) for spec in trio[1:]]
+    for published, fresh in (
+        ([long, *others], [short]),
+        ([short, *others], [long]),
+        ([long], others),
+        ([], [long, *others]),
+    ):
+        merged = {run.id: run.epochs for run in pack.merge(published, fresh)}
+        assert merged[trio[0].id] == 4 and len(merged) == 3
+    same = fake.record(trio[0], epochs=4, seconds=9.0)
+    assert pack.merge([long], [same]) == [long], "what is published stays as it is"
+
+
+def gz(content: bytes) -> bytes:
+    return pack.gzip.compress(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"garbage",
+        gz(b"\xff\xfe\n"),
+        gz(b"{}\n"),
+        gz(b"[1]\n"),
+        gz(b"3\n"),
+        gz(b'{"schema": 1}\n'),
+        gz(b"[" * 10**5 + b"\n"),
+        gz(b'{"schema": 2}\n'),
+        gz(b'{"schema": 1, "id": 3, "experiment": "", "arm": "", "seed": 1, "status": "", "epochs": 1}\n'),
+        gz(b'{"schema": 1, "id": "a", "experiment": "", "arm": "", "seed": 1, "status": "done", "epochs": "1"}\n'),
+        gz(json.dumps({"schema": 1} | dataclasses.asdict(RunRecord("a", "", "", 1, "done", 1, records=[3]))).encode()),
+    ],
+    ids=range(12),
+)
+def test_a_damaged_pack_is_one_line(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / pack.NAME
+    path.write_bytes(content)
+    with pytest.raises(NormbenchError) as caught:
+        pack.read(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_pack_cut_anywhere_or_with_a_bit_flipped_is_refused(trio: list, tmp_path: Path) -> None:
+    whole = packed(tmp_path, *(fake.record(spec) for spec in trio))
+    content, wanted = whole.read_bytes(), pack.read(whole)
+    path = tmp_path / pack.NAME
+    for place in range(0, len(content), 17):
+        path.write_bytes(content[:place])
+        with pytest.raises(NormbenchError):
+            pack.read(path)
+        changed = bytearray(content)
+        changed[place] ^= 0x10
+        path.write_bytes(changed)
+        with contextlib.suppress(NormbenchError):  # some bytes of the header say nothing about the content
+            assert pack.read(path) == wanted, f"byte {place}"
+
+
+# --- packs and directories together ----------------------------------------------------------------------------------
+
+
+def test_published_runs_are_found_without_directories(trio: list, tmp_path: Path) -> None:
+    packed(tmp_path, fake.record(trio[0], experiment="another", arm="x", fidelity="paper"))
+    found = find.find(trio, tmp_path).records
+    assert list(found) == [trio[0].id]
+    assert (found[trio[0].id].experiment, found[trio[0].id].arm) == ("adhoc", trio[0].arm), "under the labels asked for"
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_the_longest_published_run_is_cut_to_what_is_asked(order: tuple[str, str], trio: list, tmp_path: Path) -> None:
+    packed(tmp_path, fake.record(trio[0], epochs=1), artifact=order[0])
+    packed(tmp_path, fake.record(trio[0], epochs=5), artifact=order[1])
+    found = find.find(trio[:1], tmp_path).records[trio[0].id]
+    assert found.epochs == 2 and found.records == fake.lines(2)
+
+
+def test_too_short_in_the_pack_long_enough_on_disk(trio: list, tmp_path: Path) -> None:
+    packed(tmp_path, fake.record(trio[0], epochs=1))
+    assert find.find(trio[:1], tmp_path).state(trio[0]) == "missing"
+    fake.directory(tmp_path / "runs", trio[0])
+    assert find.find(trio[:1], tmp_path).records[trio[0].id].epochs == 2
+
+
+def test_a_published_run_outlives_its_damaged_directory(trio: list, tmp_path: Path) -> None:
+    path = fake.directory(tmp_path / "runs", trio[0])
+    packed(tmp_path, fake.record(trio[0]))
+    (path / "status.json").write_text("{")
+    looked = find.find(trio[:1], tmp_path)
+    assert looked.state(trio[0]) == "done" and [d.path for d in looked.damaged] == [path]
+
+
+def test_one_directory_per_run_whatever_the_experiment(trio: list, tmp_path: Path) -> None:
+    path = fake.directory(tmp_path / "runs", trio[0])
+    assert store.directory(tmp_path / "runs", replace(trio[0], experiment="ln2016/fig6", arm="none")).path == path
+    assert store.directory(tmp_path / "runs", trio[1]).path.name == f"mnist_mlp-none.s2.{trio[1].id}"
+
+
+@pytest.mark.parametrize("name", ["with space", "mit-ümlaut-日本", "[a-b]*?", "x" * 200])
+def test_odd_places(name: str, trio: list, tmp_path: Path) -> None:
+    results = tmp_path / name
+    fake.directory(results / "runs", trio[0])
+    packed(results, fake.record(trio[1]))
+    looked = find.find(trio, results)
+    assert [looked.state(spec) for spec in trio] == ["done", "done", "missing"]
