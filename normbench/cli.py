@@ -12,7 +12,7 @@ from typing import NoReturn
 from normbench.errors import NormbenchError, did_you_mean
 
 EPILOG = """examples:
-  normbench reproduce ln2016/fig6 --fidelity smoke      everything in about a minute, on embedded data
+  normbench reproduce ln2016/fig6 --fidelity smoke      everything in two minutes, on embedded data
   normbench reproduce ln2016/fig6 --max-time 0          the published result: draw and judge, train nothing
   normbench train model=mnist_mlp norm=layer seed=3     one run by Hydra overrides
   normbench train -m model=mnist_mlp norm=none,batch,layer 'seed=range(5)' launcher=pool
@@ -69,10 +69,6 @@ class Parser(argparse.ArgumentParser):
             choices = self._choices(message)
             what = message.split(":")[0].removeprefix("argument ")
             raise NormbenchError(f"{value} is not a {what}.{did_you_mean(value, choices)} (normbench --help)")
-        if "unrecognized arguments" in message:
-            value = message.split(": ", 1)[1].split()[0]
-            options = [option for action in self._actions for option in action.option_strings]
-            raise NormbenchError(f"{value} is not an option of {self.prog}.{did_you_mean(value, options)}")
         raise NormbenchError(f"{message}. (normbench --help)")
 
     @staticmethod
@@ -104,6 +100,7 @@ def parser() -> Parser:
             epilog=epilog,
             parents=[shared],
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
 
     listing = command("list", "what there is: artifacts, models, norms, data", LIST)
@@ -144,6 +141,8 @@ def parser() -> Parser:
     data = command("data", "data sets: list them, or bring one", DATA)
     data.add_argument("action", nargs="?", choices=["get"])
     data.add_argument("set", nargs="?", metavar="set")
+    for one in commands.choices.values():
+        one.set_defaults(options=[option for action in one._actions for option in action.option_strings])
     return top
 
 
@@ -161,12 +160,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:  # `normbench status | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:  # a path that is too long, unreadable or gone
+        print(f"normbench: {error.filename or 'a file'}: {error.strerror}.", file=sys.stderr)
+        code = 2
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     top = parser()
-    given = top.parse_args(arguments)
+    given, unknown = top.parse_known_args(arguments)
+    if unknown:
+        options = given.options if given.command else ["--help", "--version"]
+        prog = f"normbench {given.command}" if given.command else "normbench"
+        raise NormbenchError(f"{unknown[0]} is not an option of {prog}.{did_you_mean(unknown[0], options)}")
     if given.version:
         import normbench
 

@@ -9,7 +9,7 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
-SPEC_KEYS = {"type", "list", "min", "max", "choices", "identity"}
+SPEC_KEYS = {"type", "list", "length", "min", "max", "below", "choices", "identity"}
 
 
 def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
@@ -17,6 +17,8 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
     if spec.get("list"):
         if not isinstance(value, list):
             raise NormbenchError(f"{place}={value} must be a list of {spec['type']}, such as {place}=[...].")
+        if len(value) != spec.get("length", len(value)):
+            raise NormbenchError(f"{place}={value} must have {spec['length']} values.")
         return [_check_one(place, item, spec) for item in value]
     return _check_one(place, value, spec)
 
@@ -33,6 +35,8 @@ def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
         raise NormbenchError(f"{place}={value} is too small: at least {spec['min']}.")
     if "max" in spec and not value <= spec["max"]:
         raise NormbenchError(f"{place}={value} is too large: at most {spec['max']}.")
+    if "below" in spec and not value < spec["below"]:
+        raise NormbenchError(f"{place}={value} is too large: it must be below {spec['below']}.")
     if wanted is float and not math.isfinite(value):
         raise NormbenchError(f"{place}={value} must be finite.")
     return value
@@ -54,12 +58,16 @@ def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any],
     return {key: check(f"{place}.{key}", node[key], spec) for key, spec in specs.items()}
 
 
-def check_declaration(place: str, declares: Mapping[str, Any]) -> None:
-    """A choice file's own `declares` block: options with known keys and types (for authors of new YAML files)."""
+def check_declaration(place: str, declares: Any, required: Mapping[str, type]) -> None:
+    """A choice file's own `declares` block, for authors of new YAML files: required keys, options with known types."""
+    if not isinstance(declares, Mapping):
+        raise NormbenchError(f"{place} needs a block 'declares' with {', '.join(required)} and options.")
+    for key, kind in required.items():
+        if not isinstance(declares.get(key), kind):
+            raise NormbenchError(f"{place}: declares.{key} must be given ({kind.__name__}); it is {declares.get(key)}.")
     for name, spec in (declares.get("options") or {}).items():
-        wrong = set(spec) - SPEC_KEYS
-        if wrong or spec.get("type") not in TYPES:
+        if not isinstance(spec, Mapping) or set(spec) - SPEC_KEYS or spec.get("type") not in TYPES:
             raise NormbenchError(
                 f"{place}: declares.options.{name} needs type: {' | '.join(TYPES)} and may have "
-                f"{', '.join(sorted(SPEC_KEYS - {'type'}))}; it has {dict(spec)}."
+                f"{', '.join(sorted(SPEC_KEYS - {'type'}))}; it has {spec}."
             )

@@ -29,10 +29,9 @@ def test_readme_table_is_fresh():
 
 def test_ci_runs_the_commands_of_the_readme():
     readme = (ROOT / "README.md").read_text().splitlines()
-    commands = [line.strip() for line in readme if line.startswith("    pip install")]
-    assert len(commands) == 2
-    ci = (ROOT / ".ci" / "run").read_text().splitlines()
-    assert [line for line in ci if line in commands] == commands
+    assert len([line for line in readme if line.startswith("    pip install ")]) == 2
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert "README.md" in ci and 'bash -c "$command"' in ci
 
 
 def test_readme_names_files_that_exist():

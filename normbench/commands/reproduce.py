@@ -131,6 +131,8 @@ def _header(
     _say(console, f"  {len(specs)} runs = {' × '.join(factors)} · {counts}{failures}{estimate}\n")
     for damaged in found.damaged:
         _say(console, f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
+    for note in found.notes:
+        _say(console, f"  note: {note}")
     if missing and request.max_time == 0:
         _say(console, "  --max-time 0: nothing is started\n")
 
@@ -175,10 +177,11 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
         judged = publish.judge(artifact, [], request.fidelity, request.results)
         show_verdicts(judged, console)
         return
-    judged = publish.publish(artifact, runs, request.fidelity, request.results)
-    kept = publish.pack.read(place / publish.pack.NAME)
-    show_table(artifacts.drawing(artifact.id).table(artifact, kept), console)
+    judged, published, notes = publish.publish(artifact, runs, request.fidelity, request.results)
+    show_table(artifacts.drawing(artifact.id).table(artifact, published), console)
     show_verdicts(judged, console)
+    for note in notes:
+        _say(console, f"  note: {note}")
     for name, file in (("figure", "figure.svg"), ("table", "table.md"), ("verdicts", "verdicts.json")):
         _say(console, f"  {name:<9} {place / file}")
 

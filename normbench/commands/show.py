@@ -64,6 +64,8 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
 
 def rerun(name: str, results: Path, epochs: int | None, config_dir: Path | None, console: Console) -> int:
     """Train the same configuration again, aside, and compare the curves byte by byte; 4 if they differ."""
+    if epochs is not None and epochs < 1:
+        raise NormbenchError(f"--epochs {epochs} must be at least 1.")
     run = known(name, results)
     if run.state not in store.FINISHED:
         raise NormbenchError(f"run {run.id} is {run.state}: only a finished run can be compared.")
@@ -128,8 +130,10 @@ def _hash(records: list[dict[str, Any]]) -> str:
 def known(name: str, results: Path) -> Known:
     """The run called `name`: in the raw store (where finished, damaged or going on), else in a published pack."""
     name = Path(name).name[-12:] if "/" in name else name
-    raw = {stored.id: stored for stored in store.scan(results / "runs") if stored.id}
-    published = {run.id: (run, path) for path in sorted(results.glob(f"*/*/*/{pack.NAME}")) for run in pack.read(path)}
+    # a damaged copy hides no whole one, a shorter one no longer one
+    raw = {s.id: s for s in sorted(store.scan(results / "runs"), key=lambda s: not s.reason) if s.id}
+    packed = [(run, path) for path in sorted(results.glob(f"*/*/*/{pack.NAME}")) for run in pack.read(path)]
+    published = {run.id: (run, path) for run, path in sorted(packed, key=lambda pair: pair[0].epochs)}
     hits = sorted(i for i in {*raw, *published} if i.startswith(name)) if name else []
     if not hits:
         raise unknown(f"no run {name} below {results}.", name, {*raw, *published}, "normbench status")

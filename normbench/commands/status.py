@@ -69,7 +69,7 @@ def last_step(curve: Path) -> int:
     for text in reversed(_tail(curve)):
         try:
             return int(json.loads(text)["step"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
     return 0
 
@@ -90,7 +90,7 @@ def _seconds_left(path: Path, step: int, steps: int) -> float | None:
             record = json.loads(text)
             epochs.append(record["train_seconds"] + record["evaluate_seconds"])
             epoch = record["epoch"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
     if not epochs or not step:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from normbench import data
+from normbench.commands import places
 from normbench.commands.progress import Bars
 from normbench.config import plan
 from normbench.config.identity import RunSpec
@@ -17,6 +18,7 @@ from normbench.curves.series import final
 from normbench.launch import pool
 from normbench.papers.table import number
 from normbench.runs.find import Found, find
+from normbench.runs.store import FINISHED
 
 NAMES = {"nll": "NLL"}
 LABELS = ("epoch", "mode", "split", "step", "variant")
@@ -28,38 +30,42 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     options = dict(plan.launch_options(words, config_dir))
     jobs = options.get("jobs", 0) if options.get("name") == "pool" else 1
     found = find(specs, results)
-    missing = [spec for spec in specs if spec.id not in found.records]
-    say(
-        console,
-        f"{len(specs)} run{'s' if len(specs) > 1 else ''} · {len(specs) - len(missing)} done, {len(missing)} to run",
-    )
+    missing = [spec for spec in specs if found.state(spec) not in (*FINISHED, "damaged")]
+    done = sum(found.state(spec) in FINISHED for spec in specs)
+    say(console, f"{places.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
+    outcomes: dict[str, pool.Outcome] = {}
+    interrupted = False
     if missing:
-        root = results / "runs"
-        for name in dict.fromkeys(spec.config["data"]["name"] for spec in missing):
-            data.check(next(s.config["data"] for s in missing if s.config["data"]["name"] == name))
-        pool.check_writable(root)
+        for config in {spec.config["data"]["name"]: spec.config["data"] for spec in missing}.values():
+            data.check(config)
+        pool.check_writable(results / "runs")
         with Bars(len(missing), console) as bars:
-            outcomes, interrupted = pool.launch(missing, root, jobs, bars.listen)
+            outcomes, interrupted = pool.launch(missing, results / "runs", jobs, bars.listen)
         found = find(specs, results)
-        for reason in dict.fromkeys(o.reason for o in outcomes.values() if o.status in ("failed", "refused", "busy")):
-            say(console, f"normbench: {reason}")
-    else:
-        outcomes, interrupted = {}, False
     _table(specs, found, console)
-    for spec in specs:
-        if spec.id in found.stored and len(specs) == 1:
-            say(console, f"  {found.stored[spec.id].path}")
-        reason = found.records[spec.id].reason if spec.id in found.records else ""
-        if reason:
-            say(console, f"normbench: run {spec.id} diverged: {reason}. It counts as diverged in figures and verdicts.")
+    for line in _remarks(specs, found, outcomes):
+        say(console, line)
     if interrupted:
         say(console, "interrupted; the same command goes on.")
         return 130
-    codes = [
-        {"failed": 4, "refused": outcome.code or 4, "busy": 5}.get(outcome.status, 0) for outcome in outcomes.values()
-    ]
-    codes += [3 for spec in specs if found.state(spec) == "diverged"]
+    codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
+    codes += [{"diverged": 3, "damaged": 4}.get(found.state(spec), 0) for spec in specs]
     return next((code for code in (4, 2, 5, 3) if code in codes), 0)
+
+
+def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, pool.Outcome]) -> Iterator[str]:
+    """Where the run lies, and a line for each that did not end well."""
+    if len(specs) == 1 and specs[0].id in found.stored:
+        yield f"  {found.stored[specs[0].id].path}"
+    for reason in dict.fromkeys(o.reason for o in outcomes.values() if o.status in ("failed", "refused", "busy")):
+        yield f"normbench: {reason}"
+    for spec in specs:
+        if found.state(spec) == "damaged":
+            stored = found.stored[spec.id]
+            yield f"normbench: {stored.path} is damaged: {stored.reason}. Delete it to train this run again."
+        elif found.state(spec) == "diverged":
+            reason = found.records[spec.id].reason
+            yield f"normbench: run {spec.id} diverged: {reason}. It counts as diverged in figures and verdicts."
 
 
 def _table(specs: Sequence[RunSpec], found: Found, console: Console) -> None:

@@ -28,6 +28,13 @@ from normbench.errors import NormbenchError, did_you_mean, unknown
 GROUPS = ("model", "norm", "data", "optim", "launcher")
 LABELS = ("experiment", "arm", "fidelity", "control")
 NOUN = {"model": "model", "norm": "normalizer", "data": "data set", "optim": "optimizer", "launcher": "launcher"}
+REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside its options
+    "model": {"title": str, "source": str, "maths": int, "sites": dict, "default_sites": list},
+    "norm": {"title": str, "source": str, "maths": int, "kinds": list, "axes": list},
+    "data": {"title": str, "source": str, "maths": int, "classes": int, "features": int, "train_size": dict},
+    "optim": {"title": str, "source": str, "maths": int},
+    "launcher": {"title": str},
+}
 Config = dict[str, Any]
 
 
@@ -101,9 +108,10 @@ def _place_file(node: Config, path: Path) -> None:
 def declaration(group: str, name: str, extra: Path | None = None) -> Config:
     """The `declares` block of a choice: title, source, maths version, options, sites; readable without torch."""
     node = choice(group, name, extra)
-    declares = node.get(group, node).get("declares") or {}
-    schema.check_declaration(str(choice_path(group, name, extra)), declares)
-    return declares
+    inner = node.get(group, node)
+    declares = inner.get("declares") if isinstance(inner, dict) else None
+    schema.check_declaration(str(choice_path(group, name, extra)), declares, REQUIRED[group])
+    return dict(declares or {})
 
 
 # --- override words --------------------------------------------------------------------------------------------------
@@ -168,12 +176,13 @@ def refuse_sweeps(overrides: Iterable[Override]) -> None:
 def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Any:
     words = [f"{group}={name}" for group, name in selection]
     if extra is not None:
-        words.append(f"hydra.searchpath=[file://{extra.resolve()}]")
+        path = str(extra.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+        words.append(f"hydra.searchpath=['file://{path}']")
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             return hydra_compose("config", overrides=words)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError) as error:
         raise NormbenchError(f"configuration {' '.join(words)}: {error}") from None
 
 
@@ -196,7 +205,7 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
         raise NormbenchError("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
     config = _compose_groups(tuple(sorted(selection.items())), extra).copy()
     OmegaConf.set_struct(config, False)
-    known = _known_keys(config)
+    known = _known_keys(config, selection, extra)
     for override in overrides:
         key = override.key_or_group
         if key in GROUPS:
@@ -214,13 +223,15 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
     return checked({str(key): value for key, value in plain.items()})
 
 
-def _known_keys(config: Any) -> set[str]:
+def _known_keys(config: Any, selection: Mapping[str, str], extra: Path | None) -> set[str]:
     known = set(config.declares.options)
     for group in GROUPS:
         node = config.get(group)
-        if node is not None:
-            schema.check_declaration(f"conf/{group}/{node.name}.yaml", node.get("declares") or {})
-            known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
+        if node is None or "name" not in node or selection.get(group, node.name) != node.name:
+            place = choice_path(group, selection[group], extra) if group in selection else f"conf/{group}"
+            raise NormbenchError(f"{place} must say name: {selection.get(group, '...')}, as its file is called.")
+        declaration(group, node.name, extra)
+        known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
     return known
 
 

@@ -7,6 +7,7 @@ launcher, how often to save, fidelity and experiment names, and how long (a long
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config import compose
+from normbench.errors import NormbenchError
 from normbench.norms import sites
 
 SCHEMA = 1
@@ -40,9 +42,9 @@ class RunSpec:
     def epochs(self) -> int:
         return int(self.config["train"]["epochs"])
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
-        """12 hex digits."""
+        """12 hex digits; taken once, so that a file edited meanwhile does not give a planned run another name."""
         return run_id(self.config, self.config_dir)
 
     @property
@@ -56,13 +58,21 @@ class RunSpec:
     def message(self) -> dict[str, Any]:
         """The plain form in which a spec travels to a worker process."""
         config_dir = str(self.config_dir) if self.config_dir else None
-        return {"labels": self.labels(), "config": compose.stored_form(self.config), "config_dir": config_dir}
+        config = compose.stored_form(self.config)
+        return {"id": self.id, "labels": self.labels(), "config": config, "config_dir": config_dir}
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> RunSpec:
-        """The inverse of `message`; the configuration is composed and checked anew."""
+        """The inverse of `message`; composed and checked anew. NormbenchError if that gives another run."""
         extra = Path(message["config_dir"]) if message["config_dir"] else None
-        return cls(compose.restore(message["config"], extra), config_dir=extra, **message["labels"])
+        spec = cls(compose.restore(message["config"], extra), config_dir=extra, **message["labels"])
+        if spec.id != message["id"]:
+            raise NormbenchError(
+                f"run {message['id']} is another one by now ({spec.id}): a file of its configuration or its normalizer "
+                "was changed after planning. Repeat the command.",
+                code=4,
+            )
+        return spec
 
     def labels(self) -> dict[str, Any]:
         """How the run is filed; no part of its identity."""

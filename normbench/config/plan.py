@@ -17,7 +17,7 @@ from normbench.norms import sites
 
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 LABELS = compose.LABELS
-EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "seeds", "controls", "fidelities"}
+EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "controls", "fidelities"}
 ADHOC = "adhoc"
 
 
@@ -27,26 +27,29 @@ def experiment(name: str, extra: Path | None = None) -> compose.Config:
     for key in node:
         if key not in EXPERIMENT_KEYS:
             raise unknown(f"experiment {name}: '{key}' is not a key.", key, sorted(EXPERIMENT_KEYS))
+    for key, kind in (("arms", dict), ("fidelities", dict), ("axes", dict), ("base", list), ("conditions", list)):
+        if not isinstance(node.get(key, kind()), kind) or (key in ("arms", "fidelities") and not node.get(key)):
+            raise NormbenchError(f"experiment {name}: '{key}' must be given ({kind.__name__}).")
     for fidelity in node["fidelities"]:
         if fidelity not in FIDELITIES:
             raise unknown(f"experiment {name}: '{fidelity}' is not a fidelity.", fidelity, FIDELITIES)
-    return {"axes": {}, "conditions": [], "controls": {}, "seeds": 5, "base": [], **node}
+    return {"axes": {}, "conditions": [], "controls": {}, "base": [], **node}
 
 
 def artifact_specs(
     name: str,
-    fidelity: str = "paper",
-    seeds: int | None = None,
+    fidelity: str,
+    seeds: int,
     only: Sequence[str] = (),
     controls: bool = False,
     extra: Path | None = None,
 ) -> list[RunSpec]:
-    """All runs of an experiment at one fidelity: seeds first, so that every arm gets its first seed early.
+    """All runs of an experiment at one fidelity: axes, then seeds, then arms, so that arms are paired early.
 
     `only`: arms (`ln`) and values of axes (`train.batch_size=128`); of each kind, all where none is named.
     """
     node = experiment(name, extra)
-    if seeds is not None and seeds < 1:
+    if seeds < 1:
         raise NormbenchError(f"--seeds {seeds} must be at least 1.")
     if fidelity not in node["fidelities"]:
         raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
@@ -62,7 +65,7 @@ def artifact_specs(
         experiment_spec(name, arm, fidelity, [*cell, f"seed={seed}"], control, extra)
         for control in settings
         for cell in product(*axes)
-        for seed in range(1, (seeds or node["seeds"]) + 1)
+        for seed in range(1, seeds + 1)
         for arm in arms
     ]
 

@@ -6,6 +6,7 @@ The end of the input means that the parent is gone, however it went: the run is 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -54,9 +55,9 @@ def _run(job: dict[str, Any], events: TextIO, stopping: threading.Event) -> None
         except OSError:  # the parent is gone; `stopping` ends the run
             stopping.set()
 
-    spec = RunSpec.from_message(job["run"])
     run = RunDirectory(Path(job["path"]))
     try:
+        spec = RunSpec.from_message(job["run"])
         with _output_to(run.path / "output.log"):
             status = train(spec, run, lambda event: tell("progress", **event), stopping.is_set)
         tell("end", status=status, reason=_reason(run.path))
@@ -66,7 +67,7 @@ def _run(job: dict[str, Any], events: TextIO, stopping: threading.Event) -> None
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # outside of the run's own care
             return tell("end", status="refused", reason=f"{run.path}: {error.strerror}", code=4)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        _record_failure(run, spec, reason)
+        _record_failure(run, job["run"], reason)
         tell("end", status="failed", reason=reason)
 
 
@@ -74,22 +75,24 @@ def _reason(path: Path) -> str:
     return str(json.loads((path / "status.json").read_text()).get("reason", ""))
 
 
-def _record_failure(run: Any, spec: Any, reason: str) -> None:
-    try:
-        with run.writing():
-            with open(run.path / "output.log", "a") as log:
-                traceback.print_exc(file=log)
+def _record_failure(run: Any, message: dict[str, Any], reason: str) -> None:
+    """The traceback into the run's log, and the status; a finished run keeps its own."""
+    from normbench.runs import store
+
+    # the failure may be that nothing can be written here; the parent hears of it all the same
+    with contextlib.suppress(Exception), run.writing():
+        with open(run.path / "output.log", "a") as log:
+            traceback.print_exc(file=log)
+        if store.finished(run.path, 1) is None:
+            train = message["config"]["train"]
             run.write_status(
                 "failed",
-                id=spec.id,
-                seed=spec.seed,
-                epochs=spec.epochs,
-                steps=spec.steps,
-                **spec.labels(),
+                id=message["id"],
+                seed=message["config"]["seed"],
+                epochs=train["epochs"],
+                **message["labels"],
                 reason=reason,
             )
-    except Exception:  # the failure itself was that nothing can be written; the parent still hears of it
-        traceback.print_exc()
 
 
 class _output_to:

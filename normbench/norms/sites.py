@@ -174,7 +174,7 @@ def _resolve(
     policy = entry.get("preceding_bias", base["preceding_bias"])
     if policy not in ("site", "keep", "drop"):
         raise unknown(f"preceding_bias={policy} is not possible.", str(policy), ["site", "keep", "drop"])
-    # A bias is redundant only beside a normalizer that takes the mean away and brings a shift of its own.
+    # The authors' choice for normalizers that take the mean away; `preceding_bias` overrides it.
     drops = site.bias == "drop" and bool(declares.get("recentres"))
     keep = {"site": not drops, "keep": True, "drop": False}[policy]
     return Choice(

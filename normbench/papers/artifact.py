@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
 from normbench.errors import unknown
 from normbench.papers import claims
@@ -22,7 +22,7 @@ PAPERS = {
 class Drawing(Protocol):
     """What an artifact's module offers."""
 
-    def figure(self, artifact: claims.Artifact, runs: Sequence[RunRecord], path: Path) -> None:
+    def figure(self, artifact: claims.Artifact, runs: Sequence[RunRecord], target: BinaryIO) -> None:
         """Draw the figure in the paper's layout as SVG."""
 
     def table(self, artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Entry]:

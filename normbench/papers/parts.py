@@ -134,10 +134,13 @@ def _by_interval(part: Part, result: PartResult, plus: Sequence[float], minus: S
         detectable=None if seen.sd is None else detectable_effect(seen.sd, seen.n, level),
     )
     measured = f"{result.endpoint}, {part.unit} {_show(seen.mean)} {_span(seen.interval)}, n = {seen.n}"
+    if seen.correlation is not None:
+        measured += f" (pairing r = {seen.correlation:.2f})"
     if result.diverged:
         measured += f", {result.diverged} diverged afterwards"
     if seen.interval is None or seen.n < MIN_SEEDS:
-        return replace(result, reason=f"{measured}; no verdict below n = {MIN_SEEDS}")
+        power = "" if result.detectable is None else _power(result)
+        return replace(result, reason=f"{measured}; no verdict below n = {MIN_SEEDS}{power}")
     if part.kind == "equivalence":
         return _by_equivalence(part, result, seen, effects, measured)
     side = "positive" if seen.interval[0] > 0 else "negative" if seen.interval[1] < 0 else None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import table, verdicts
@@ -26,38 +31,78 @@ def judge(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results:
     if path.exists():
         try:
             previous = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
+            if not isinstance(previous, dict):
+                raise ValueError("it is no JSON object")
+        except (OSError, ValueError, RecursionError) as error:
             raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
     return verdicts.judge(artifact, runs, fidelity, previous)
 
 
-def publish(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results: Path) -> dict[str, Any]:
-    """Judge, draw and write everything that differs from what is there; returns the verdicts.
+def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> list[RunRecord]:
+    """Those of a pack's runs whose configuration is still the experiment's: the others answer another question."""
 
-    The pack keeps what it had: n never falls. Nothing is written where nothing changed, so published results can be
-    shown from a read-only place.
+    def is_current(run: RunRecord) -> bool:
+        words = [*(f"{key}={value}" for key, value in run.axes.items()), f"seed={run.seed}"]
+        try:
+            spec = plan.experiment_spec(artifact.experiment, run.arm, fidelity, words, run.control)
+        except NormbenchError:  # an arm, an axis or a control that is no more
+            return False
+        return spec.id == run.id and spec.experiment == artifact.experiment
+
+    return [run for run in runs if is_current(run)]
+
+
+def publish(
+    artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results: Path
+) -> tuple[dict[str, Any], list[RunRecord], list[str]]:
+    """Judge, draw and write what differs from what is there; returns verdicts, the runs behind them, and notes.
+
+    The pack keeps what it had: n never falls, but for runs whose configuration is not the experiment's any more.
+    Nothing is written where nothing changed, so published results can be shown from a read-only place.
     """
     place = folder(results, artifact.id, fidelity)
-    kept = pack.read(place / pack.NAME)
-    runs = pack.merge(kept, runs)
-    judged = judge(artifact, runs, fidelity, results)
-    drawing = artifacts.drawing(artifact.id)
-    entries = drawing.table(artifact, runs)
-    texts = {
-        "table.md": _page(artifact, fidelity, table.markdown(entries), judged),
-        "table.csv": table.as_csv(entries),
-        "verdicts.json": json.dumps(judged, indent=1, ensure_ascii=False) + "\n",
-    }
+    with _alone(place):
+        packed = pack.read(place / pack.NAME)
+        kept = current(artifact, packed, fidelity)
+        notes = []
+        if len(kept) < len(packed):
+            notes.append(f"{len(packed) - len(kept)} published runs have another configuration by now: left out")
+        runs = pack.merge(kept, runs)
+        judged = judge(artifact, runs, fidelity, results)
+        drawing = artifacts.drawing(artifact.id)
+        image = io.BytesIO()
+        drawing.figure(artifact, runs, image)
+        contents = {
+            "figure.svg": image.getvalue(),
+            "table.md": _page(artifact, fidelity, table.markdown(drawing.table(artifact, runs)), judged).encode(),
+            "table.csv": table.as_csv(drawing.table(artifact, runs)).encode(),
+            "verdicts.json": (json.dumps(judged, indent=1, ensure_ascii=False) + "\n").encode(),
+            pack.NAME: pack.dump(runs) if runs != packed else None,  # last: the others follow from it
+        }
+        try:
+            for name, content in contents.items():
+                path = place / name
+                if content is not None and not (path.exists() and path.read_bytes() == content):
+                    files.write_whole(path, content)
+        except OSError as error:
+            notes.append(f"{place} cannot be written ({error.strerror}): the files there are not brought up to date")
+    return judged, runs, notes
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Two commands that end together publish one after the other; where nothing can be written, nobody writes."""
     try:
-        if runs != kept or not (place / "figure.svg").exists():
-            pack.write(place / pack.NAME, runs)
-            drawing.figure(artifact, runs, place / "figure.svg")
-        for name, text in texts.items():
-            if not (place / name).exists() or (place / name).read_text() != text:
-                files.write_whole(place / name, text.encode())
-    except OSError as error:
-        raise NormbenchError(f"{place} cannot be written: {error.strerror}.") from None
-    return judged
+        place.mkdir(parents=True, exist_ok=True)
+        handle = os.open(place, os.O_RDONLY)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _page(artifact: Artifact, fidelity: str, tables: str, judged: dict[str, Any]) -> str:

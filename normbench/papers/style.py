@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 COLOURS = {"none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b"}
 WIDTH = {"paper": 1.8, "extra": 1.1}
@@ -33,7 +32,7 @@ def pyplot() -> Any:
     return plt
 
 
-def save(figure: Any, path: Path) -> None:
+def save(figure: Any, target: BinaryIO) -> None:
     """Write the SVG without a date."""
-    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": "normbench"}, bbox_inches="tight")
+    figure.savefig(target, format="svg", metadata={"Date": None, "Creator": "normbench"}, bbox_inches="tight")
     pyplot().close(figure)

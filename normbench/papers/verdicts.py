@@ -140,7 +140,10 @@ def _refuted(
         spared = [name for name, result in tried.items() if result and result.outcome != "fails"]
         if missing:
             needed = ", ".join(missing)
-            ends.append(f"; on the other side at the one setting tried; contradicted needs the controls {needed}")
+            power = f"; n = {part.n} shows {part.detectable:.2g} with 80 % power" if part.detectable is not None else ""
+            ends.append(
+                f"{power}; on the other side at the one setting tried; contradicted needs the controls {needed}"
+            )
         elif spared:
             ends.append(f"; on the other side at the paper's setting, but not under {', '.join(spared)}")
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
 from normbench.runs import pack, store
 from normbench.runs.record import RunRecord
 
@@ -18,6 +19,7 @@ class Found:
     records: dict[str, RunRecord] = field(default_factory=dict)
     stored: dict[str, store.Stored] = field(default_factory=dict)
     damaged: list[store.Stored] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def state(self, spec: RunSpec) -> str:
         """done, diverged, running, interrupted, failed, damaged or missing."""
@@ -31,8 +33,12 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
     """Look `specs` up by id below `results`: packs first (they need no checking), then the raw store."""
     found = Found()
     packs = sorted(results.glob(f"*/*/*/{pack.NAME}"))
-    published = {(run.id, run.epochs): run for path in packs for run in pack.read(path)}
-    longest = {run_id: max(e for i, e in published if i == run_id) for run_id, _ in published}
+    published: dict[str, RunRecord] = {}
+    for path in packs:
+        try:
+            published = {run.id: run for run in pack.merge(published.values(), pack.read(path))}
+        except NormbenchError as error:  # of some artifact; whoever publishes that one is stopped by it
+            found.notes.append(str(error))
     for stored in store.scan(results / "runs"):
         if stored.reason:
             found.damaged.append(stored)
@@ -40,10 +46,9 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
             found.stored[stored.id] = stored
     for spec in specs:
         run_id = spec.id
-        if longest.get(run_id, 0) >= spec.epochs or (
-            run_id in longest and published[run_id, longest[run_id]].status == "diverged"
-        ):
-            found.records[run_id] = relabel(published[run_id, longest[run_id]], spec)
+        run = published.get(run_id)
+        if run is not None and (run.epochs >= spec.epochs or run.status == "diverged"):
+            found.records[run_id] = relabel(run, spec)
         elif run_id in found.stored:
             _from_store(found, spec, run_id)
     return found

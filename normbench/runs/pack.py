@@ -19,15 +19,20 @@ NAME = "runs.jsonl.gz"
 FIELDS = {field.name for field in fields(RunRecord)}
 
 
-def write(path: Path, runs: Iterable[RunRecord]) -> None:
-    """Write a pack whole: sorted by arm, axes and seed, the same bytes for the same runs."""
+def dump(runs: Iterable[RunRecord]) -> bytes:
+    """The content of a pack: sorted by arm, axes and seed, the same bytes for the same runs."""
     ordered = sorted(runs, key=lambda run: (run.control, run.arm, json.dumps(dict(run.axes)), run.seed, run.id))
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as file:
         for run in ordered:
             file.write((json.dumps({"schema": SCHEMA} | asdict(run), sort_keys=True) + "\n").encode())
+    return buffer.getvalue()
+
+
+def write(path: Path, runs: Iterable[RunRecord]) -> None:
+    """Write a pack whole."""
     files.make_folder(path.parent)
-    files.write_whole(path, buffer.getvalue())
+    files.write_whole(path, dump(runs))
 
 
 def read(path: Path) -> list[RunRecord]:
@@ -59,15 +64,19 @@ def _checked(run: RunRecord) -> RunRecord:
         if not isinstance(getattr(run, name), kind):
             raise TypeError(f"{name} is {getattr(run, name)!r:.40}")
     for record in run.records:
-        if not isinstance(record, dict) or not isinstance(record.get("epoch"), int):
+        if not isinstance(record, dict) or not all(isinstance(record.get(key), int) for key in ("epoch", "step")):
             raise TypeError(f"{record!r:.40} is not a record")
+        if not all(isinstance(record.get(key), str) for key in ("split", "mode")):
+            raise TypeError(f"{record!r:.40} has no split or mode")
+    if not run.records:
+        raise TypeError("it has no records")
     return run
 
 
 def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[RunRecord]:
-    """Both together, one per id and length: n never falls; a longer run takes the place of a shorter one."""
+    """Both together, one per id: n never falls; a longer run takes the place of a shorter one, fresh labels of old."""
     merged: dict[str, RunRecord] = {}
     for run in [*published, *fresh]:
-        if run.id not in merged or run.epochs > merged[run.id].epochs:
+        if run.id not in merged or run.epochs >= merged[run.id].epochs:
             merged[run.id] = run
     return list(merged.values())

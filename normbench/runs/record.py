@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+
+def whole(records: Sequence[Mapping[str, Any]], epoch: int) -> bool:
+    """Whether a curve has got past the evaluation of `epoch`: all its records are there, and the train NLL is finite.
+
+    An epoch has the records of epoch 0 and the running mean.
+    """
+    counts = Counter(record["epoch"] for record in records)
+    if any(later > epoch for later in counts):
+        return True
+    finite = all(isinstance(r.get("nll", 0.0), float | int) for r in records if r["epoch"] == epoch)
+    return finite and epoch > 0 and counts[epoch] == counts[0] + 1
 
 
 @dataclass(frozen=True)
@@ -34,7 +47,7 @@ class RunRecord:
         """The same run as if it had been asked for `epochs` only: one that diverged later is done by then."""
         if epochs >= self.epochs and self.status != "diverged":
             return self
-        later = any(record["epoch"] > epochs for record in self.records)
+        later = whole(self.records, epochs)
         return replace(
             self,
             epochs=epochs,

@@ -27,12 +27,19 @@ from normbench.config.compose import stored_form
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.runs import files
-from normbench.runs.record import RunRecord
+from normbench.runs.record import RunRecord, whole
 
 SCHEMA = 1
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>\d+)\.(?P<id>[0-9a-f]{12})")
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
+STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what others rely on
+    "epochs": (int, 0),
+    "step": (int, 0),
+    "steps": (int, 0),
+    "seconds": ((int, float), 0.0),
+    "reason": (str, ""),
+}
 
 
 class Damaged(Exception):
@@ -204,8 +211,11 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
         raise Damaged(f"{name} has schema {status.get('schema')}, this version reads {SCHEMA}")
     if status.get("status") not in STATES:
         raise Damaged(f"{name} has no known status: {status.get('status')!r}")
-    if not isinstance(status.get("epochs", 0), int):
-        raise Damaged(f"{name} says epochs={status['epochs']!r}")
+    needed = ("epochs",) if status["status"] in FINISHED else ()
+    for key, (kind, default) in STATUS_FIELDS.items():
+        value = status.get(key, default if key not in needed else None)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise Damaged(f"{name} says {key}={value!r}")
     return status
 
 
@@ -272,7 +282,7 @@ def _passed(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
     try:
         status, curve = read_status(path), path / "curve.jsonl"
         longer = status["status"] not in FINISHED and status.get("epochs", 0) > epochs
-        if longer and any(record["epoch"] > epochs for record in read_curve(curve)):
+        if longer and whole(read_curve(curve), epochs):
             return {**status, "status": "done"}, curve
     except Damaged:
         pass  # not to be had; whoever lists the run says why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def newest(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] 
     None where there is no slot at all. All slots damaged: NormbenchError; nothing is overwritten.
     """
     notes: list[str] = []
-    for slot in sorted(SLOTS, key=lambda name: -_serial(folder / f"{name}.json")):
+    # a head that cannot be read comes first, to be noted: it may have been the newest
+    for slot in sorted(SLOTS, key=lambda name: -(_serial(folder / f"{name}.json") or math.inf)):
         path = folder / f"{slot}.json"
         if not path.exists():
             continue

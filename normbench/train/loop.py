@@ -94,6 +94,8 @@ def _train(
     choices = spec.sites()
     mode_dependent = any(choice.mode_dependent for choice in choices.values())
     data = datasets.load(config["data"])
+    for note in data.notes:
+        print(note)
     train_split = data.splits["train"]
     model = models.build(config, choices)
     optimizer = optim.build(config["optim"], model)

@@ -104,7 +104,7 @@ def test_the_fields_of_a_verdict() -> None:
     )
     assert claim["detectable"] == pytest.approx(1.682 * sd, rel=1e-3)
     assert len(claim["runs"]) == 10 and claim["runs"] == sorted(claim["runs"])
-    assert claim["evidence"] == "final test error (evaluation mode), points −1.02 [−1.32, −0.724], n = 5"
+    assert claim["evidence"] == "final test error (evaluation mode), points −1.02 [−1.32, −0.724], n = 5 (pairing r = 0.99)"
     (part,) = claim["parts"]
     assert part["outcome"] == "holds" and part["correlation"] > 0.9 and part["seeds"] == [0, 1, 2, 3, 4]
     assert part["prediction"][0] < claim["interval"][0]
@@ -123,7 +123,9 @@ def test_an_inconclusive_one_says_what_was_seen_and_what_would_decide() -> None:
 def test_no_word_below_five_seeds(n: int) -> None:
     for effect in (-5.0, 5.0):
         claim = only(artifact(direction()), arms(effect, n=n, spread=0.01))
-        assert claim["verdict"] == "inconclusive" and f"n = {n}; no verdict below n = 5" in claim["evidence"]
+        assert claim["verdict"] == "inconclusive" and claim["n"] == n
+        assert f"n = {n}" in claim["evidence"] and "; no verdict below n = 5" in claim["evidence"]
+        assert ("80 % power" in claim["evidence"]) == (n > 1)
         assert (claim["interval"] is None) == (n == 1)
 
 
@@ -188,7 +190,7 @@ def test_all_parts_must_hold_and_one_refutes() -> None:
     ]
     claim = artifact(direction(name="a"), direction(NLL, name="b"))
     assert verdict(claim, both(-1.0)) == "reproduced"
-    assert only(claim, both(0.05))["evidence"].startswith("1 of 2 parts hold; b: final train NLL")
+    assert only(claim, both(0.05))["evidence"].startswith("1 of 2 parts hold; b: seen 0.03")
     assert verdict(claim, both(0.05)) == "inconclusive"
     refuted = only(claim, both(1.0))
     assert refuted["verdict"] == "contradicted" and refuted["effect"] > 0
@@ -230,7 +232,7 @@ def test_contradicted_needs_every_control_with_five_seeds() -> None:
     found = only(claim, own)
     assert found["verdict"] == "inconclusive"
     assert found["evidence"].endswith(
-        "; on the other side at the one setting tried; contradicted needs the controls lr-low, lr-high"
+        "80 % power; on the other side at the one setting tried; contradicted needs the controls lr-low, lr-high"
     )
     assert only(claim, own + low)["evidence"].endswith("needs the controls lr-high")
     assert only(claim, own + low + arms(1.0, n=4, control="lr-high"))["evidence"].endswith("needs the controls lr-high")

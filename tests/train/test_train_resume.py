@@ -117,10 +117,10 @@ def flip(path: Path, place: float) -> None:
     path.write_bytes(content)
 
 
-def flip_in(path: Path, text: bytes) -> None:
-    """One bit, in the last byte of `text`: what is left may still be read, and mean something else."""
+def flip_number(path: Path, key: bytes) -> None:
+    """One bit of a number's first digit: the file can still be read, and means something else."""
     content = bytearray(path.read_bytes())
-    content[content.index(text) + len(text) - 1] ^= 1
+    content[content.index(b'"%s": ' % key) + len(key) + 4] ^= 1
     path.write_bytes(content)
 
 
@@ -143,18 +143,28 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "head without progress": lambda slot: slot.write_bytes(
         json.dumps({k: v for k, v in json.loads(slot.read_text()).items() if k != "progress"}).encode()
     ),
-    "a bit of the batch number": lambda slot: flip_in(slot, b'"batch": 2'),
-    "a bit of the step": lambda slot: flip_in(slot, b'"step": 8'),
-    "a bit of the loss sum": lambda slot: flip_in(slot, b'"loss_sum": 1'),
+    "a bit of the batch number": lambda slot: flip_number(slot, b"batch"),
+    "a bit of the step": lambda slot: flip_number(slot, b"step"),
+    "a bit of the loss sum": lambda slot: flip_number(slot, b"loss_sum"),
 }
 
 
-def half_done(folder: Path) -> Path:
-    """A run stopped at step 8 with a checkpoint of steps 7 and 8; returns the head of the newest slot."""
-    assert tiny.train(folder, *ARMS["batch"], EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
-    heads = sorted((folder / "checkpoint").glob("*.json"), key=lambda p: json.loads(p.read_text())["serial"])
-    assert len(heads) == 2
-    return heads[-1]
+class Killed(BaseException):
+    """Nothing in the loop catches it."""
+
+
+def half_done(folder: Path) -> None:
+    """A run killed at step 8, with checkpoints of steps 7 and 8."""
+    left = [8]
+
+    def kill() -> bool:
+        left[0] -= 1
+        if not left[0]:
+            raise Killed
+        return False
+
+    with pytest.raises(Killed):
+        tiny.train(folder, *ARMS["batch"], EVERY_STEP, stopping=kill)
 
 
 @pytest.fixture(scope="module")
@@ -285,13 +295,29 @@ def test_setting_the_shorter_aside_may_be_cut_short(
     assert tiny.result(run) == calm("train.epochs=3")
 
 
+def test_a_shorter_run_is_read_from_a_longer_one_that_has_passed_it(tmp_path: Path, calm: Calm) -> None:
+    run = store.directory(tmp_path, tiny.spec()).path
+    assert tiny.train(run, "train.epochs=4", EVERY_STEP, stopping=tiny.after(20)) == "interrupted"
+    assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
+    (stored,) = store.scan(tmp_path)
+    assert stored.state == "interrupted", "the longer one is still to be finished"
+    record = store.record(stored, tiny.spec())
+    assert (record.status, record.epochs) == ("done", 2)
+    assert [json.loads(text) for text in calm()[0].splitlines()] == list(record.records)
+    # without a record of its fourth epoch, the third need not be whole
+    assert store.record(stored, tiny.spec("train.epochs=3")) is None
+    assert tiny.train(run, "train.epochs=4") == "done"
+    assert tiny.result(run) == calm("train.epochs=4")
+
+
 @pytest.mark.parametrize("step", [13, 14, 18])
-def test_a_shorter_run_asked_for_while_a_longer_one_is_half_done(step: int, tmp_path: Path, calm: Calm) -> None:
-    """Its weights are those of its own last step, not of wherever the longer one was."""
+def test_a_longer_run_is_not_thrown_away_for_a_shorter_one(step: int, tmp_path: Path, calm: Calm) -> None:
     run = tmp_path / "run"
     assert tiny.train(run, "train.epochs=3", stopping=tiny.after(step)) == "interrupted"
-    assert tiny.train(run) == "done"
-    assert tiny.result(run) == calm()
+    with pytest.raises(NormbenchError, match=rf"already at step {step} of a longer one, beyond the 12 asked for"):
+        tiny.train(run)
+    assert tiny.train(run, "train.epochs=3") == "done"
+    assert tiny.result(run) == calm("train.epochs=3")
 
 
 def test_done_is_done(tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from normbench.curves.series import aggregate
 from normbench.papers.claims import Artifact
@@ -32,15 +31,14 @@ def _cell(runs: Sequence[RunRecord], arm: str, batch: int) -> list[RunRecord]:
     return [run for run in runs if not run.control and run.matches({"arm": arm, "train.batch_size": batch})]
 
 
-def figure(artifact: Artifact, runs: Sequence[RunRecord], path: Path) -> None:
+def figure(artifact: Artifact, runs: Sequence[RunRecord], target: BinaryIO) -> None:
     """Means over seeds with 95 % intervals (geometric on the log axis). No curve of the paper is known as numbers."""
     plt = pyplot()
     fig, axes = plt.subplots(2, 2, figsize=(8.2, 6.2), sharex="col", squeeze=False)
     for column, batch in enumerate(BATCHES):
         for row, (name, where, log) in enumerate(ROWS):
             axis = axes[row][column]
-            seeds = _draw(axis, runs, batch, where, log)
-            _finish(axis, name, log, seeds)
+            _finish(axis, name, log, _draw(axis, runs, batch, where, log))
             if row == 0:
                 axis.set_title(f"batch size {batch}")
             if row == len(ROWS) - 1:
@@ -49,17 +47,20 @@ def figure(artifact: Artifact, runs: Sequence[RunRecord], path: Path) -> None:
     if handles:
         fig.legend(handles.values(), handles.keys(), loc="upper center", ncol=3, bbox_to_anchor=(0.5, 0.0))
     fig.tight_layout()
-    save(fig, path)
+    save(fig, target)
 
 
-def _draw(axis: Any, runs: Sequence[RunRecord], batch: int, where: tuple[str, str, str], log: bool) -> int:
-    seen = 0
+def _draw(axis: Any, runs: Sequence[RunRecord], batch: int, where: tuple[str, str, str], log: bool) -> str:
+    """Draw every arm that has runs; returns the count to print: seeds, and those that diverged."""
+    counts, lost = set(), []
     for arm, (name, colour, style, in_paper) in ARMS.items():
         cell = _cell(runs, arm, batch)
         points = [p for p in aggregate(cell, *where, log=log) if p.epoch >= 1 and p.mean is not None]
         if not points:
             continue
-        seen = max(seen, len(cell))
+        counts.add(len(cell))
+        if diverged := sum(run.status == "diverged" for run in cell):
+            lost.append(f"{arm}: {diverged} diverged")
         width = WIDTH["paper" if in_paper else "extra"]
         axis.plot([p.epoch for p in points], [p.mean for p in points], style, color=colour, lw=width, label=name)
         band = [p for p in points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
@@ -71,12 +72,13 @@ def _draw(axis: Any, runs: Sequence[RunRecord], batch: int, where: tuple[str, st
             alpha=0.12,
             lw=0,
         )
-    return seen
+    seeds = "–".join(str(n) for n in sorted({min(counts), max(counts)})) if counts else ""
+    return ", ".join([f"n = {seeds}", *lost]) if counts else ""
 
 
-def _finish(axis: Any, name: str, log: bool, seeds: int) -> None:
+def _finish(axis: Any, name: str, log: bool, count: str) -> None:
     axis.set_ylabel(name)
-    if not seeds:
+    if not count:
         axis.set_xticks([])
         axis.set_yticks([])
         axis.text(0.5, 0.5, "not run", ha="center", va="center", transform=axis.transAxes, color="#888888")
@@ -90,7 +92,7 @@ def _finish(axis: Any, name: str, log: bool, seeds: int) -> None:
         # the first epochs of a slow arm would flatten everything else; the paper's axis ends at 0.025
         lines = [y for line in axis.get_lines() for y in line.get_ydata()[len(line.get_ydata()) // 10 :]]
         axis.set_ylim(min(lines) * 0.9, max(lines) * 1.05)
-    axis.text(0.98, 0.96, f"n = {seeds}", ha="right", va="top", transform=axis.transAxes, color="#888888", fontsize=8)
+    axis.text(0.98, 0.96, count, ha="right", va="top", transform=axis.transAxes, color="#888888", fontsize=8)
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
