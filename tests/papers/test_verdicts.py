@@ -104,7 +104,8 @@ def test_the_fields_of_a_verdict() -> None:
     )
     assert claim["detectable"] == pytest.approx(1.682 * sd, rel=1e-3)
     assert len(claim["runs"]) == 10 and claim["runs"] == sorted(claim["runs"])
-    assert claim["evidence"] == "final test error (evaluation mode), points −1.02 [−1.32, −0.724], n = 5 (pairing r = 0.99)"
+    measured = "final test error (evaluation mode), points −1.02 [−1.32, −0.724]"
+    assert claim["evidence"] == f"{measured}, n = 5 (pairing r = 0.99)"
     (part,) = claim["parts"]
     assert part["outcome"] == "holds" and part["correlation"] > 0.9 and part["seeds"] == [0, 1, 2, 3, 4]
     assert part["prediction"][0] < claim["interval"][0]
