@@ -11,14 +11,8 @@ from normbench.config import plan
 from normbench.errors import NormbenchError
 
 WORDS = ["model=mnist_mlp", "data=digits"]
-GOOD = {
-    "name": "mine",
-    "sites": None,
-    "preceding_bias": "site",
-    "declares": {
-        "title": "t", "source": "s", "maths": 1, "kinds": ["pre_activation"], "axes": ["batch", "feature"], "options": {},
-    },
-}  # fmt: skip
+DECLARES = {"title": "t", "source": "s", "maths": 1, "kinds": ["pre_activation"], "axes": ["batch", "feature"]}
+GOOD = {"name": "mine", "sites": None, "preceding_bias": "site", "declares": DECLARES | {"options": {}}}
 
 
 def _own(folder: Path, group: str, name: str, content: object) -> Path:
@@ -57,8 +51,8 @@ def _without(*keys: str) -> dict:
         ("name: mine\n  sites: [", "mine"),
         ("- a list", "mine"),
         ("\t", "mine"),
-        ({**GOOD, "declares": {**GOOD["declares"], "options": {"x": "float"}}, "x": 1.0}, "declares.options.x"),
-        ({**GOOD, "declares": {**GOOD["declares"], "file": "nowhere.py"}}, "nowhere.py"),
+        ({**GOOD, "declares": {**DECLARES, "options": {"x": "float"}}, "x": 1.0}, "declares.options.x"),
+        ({**GOOD, "declares": {**DECLARES, "file": "nowhere.py"}}, "nowhere.py"),
     ],
 )
 def test_a_faulty_normalizer_yaml_is_one_line(tmp_path: Path, content: object, says: str):
@@ -82,7 +76,7 @@ def test_an_experiment_without_its_keys_is_one_line(tmp_path: Path, key: str):
 def test_a_file_changed_between_plan_and_worker_is_refused(tmp_path: Path):
     from normbench.config.identity import RunSpec
 
-    folder = _own(tmp_path, "norm", "mine", {**GOOD, "declares": {**GOOD["declares"], "file": "mine.py"}})
+    folder = _own(tmp_path, "norm", "mine", {**GOOD, "declares": {**DECLARES, "file": "mine.py"}})
     (folder / "norm" / "mine.py").write_text("first = 1\n")
     (spec,) = plan.train_specs([*WORDS, "norm=mine"], False, folder)
     message, planned = spec.message(), spec.id
