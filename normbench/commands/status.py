@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,9 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from normbench.commands import places
+from normbench.config import plan
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
 from normbench.runs import pack, store
 
 TAIL = 4096  # bytes: more than the records of one evaluation
@@ -25,7 +29,6 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     if as_json:
         print(json.dumps({"runs": runs}, indent=1))
         return 0
-    published = {path.parent.relative_to(results).as_posix(): path for path in results.glob(f"*/*/*/{pack.NAME}")}
     if not runs:
         console.print(
             f"no runs below {results / 'runs'} yet. Try: normbench reproduce ln2016/fig6 --fidelity smoke",
@@ -36,9 +39,23 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     else:
         _summary(runs, console)
         _unfinished([r for r in runs if r["status"] not in store.FINISHED], console)
-    for name in sorted(published):
-        console.print(f"published: {name}", markup=False, highlight=False)
+    for path in sorted(results.glob(f"*/*/*/{pack.NAME}")):
+        console.print(_published(path, path.parent.relative_to(results)), markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def _published(path: Path, place: Path) -> str:
+    """How many of an artifact's runs are in its pack."""
+    name, fidelity = place.parent.as_posix(), place.name
+    try:
+        count = len(pack.read(path))
+        artifact = artifacts.load(artifacts.select([name])[0])
+        node = plan.experiment(artifact.experiment)
+    except NormbenchError as error:
+        return f"published: {place}: {error}"
+    total = len(node["arms"]) * math.prod(map(len, node["axes"].values())) * artifact.seeds
+    missing = f", {total - count} missing: normbench reproduce {name} --fidelity {fidelity}" if count < total else ""
+    return f"published: {name} · {fidelity} · {count} of {total} runs{missing}"
 
 
 def entry(stored: store.Stored) -> dict[str, Any]:

@@ -50,6 +50,8 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     assert normbench(*REPRODUCE, *own, "--max-time", "0") == 0
     assert "10 done" in capfd.readouterr().out
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+    assert normbench("status") == 0
+    assert "published: ln2016/fig6 · smoke · 10 of 50 runs, 40 missing" in capfd.readouterr().out
 
     run = pack.read(place / pack.NAME)[0]
     assert normbench("show", run.id[:6], "--json") == 0
