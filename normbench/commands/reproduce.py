@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import statistics
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,11 @@ def run(request: Request, console: Console) -> int:
     chosen = [artifacts.load(name) for name in artifacts.select(request.names)]
     plans = [(artifact, _plan(artifact, request)) for artifact in chosen]  # all checked before the first run starts
     code = 0
+    started = time.monotonic()
     for artifact, specs in plans:
+        if request.max_time is not None:  # of the whole command, not of each artifact
+            left = max(0.0, request.max_time - (time.monotonic() - started))
+            request, started = replace(request, max_time=left), time.monotonic()
         code = max(code, _artifact(artifact, specs, request, console))
         if code == 130:
             break

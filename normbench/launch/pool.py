@@ -57,7 +57,7 @@ class Pool:
     interrupts: int = 0
 
     def run(self, specs: Sequence[RunSpec]) -> dict[str, Outcome]:
-        """Outcomes by run id. Runs that are busy elsewhere come last, and are waited for."""
+        """Outcomes by run id; a run that another process writes ends as `busy`."""
         self.events: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
         self.outcomes = {spec.id: Outcome("not started") for spec in specs}
         waiting = deque(specs)
