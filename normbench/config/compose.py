@@ -270,7 +270,7 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
         config["train"] = dict(stored["train"])
         config["seed"] = stored["seed"]
         return checked(config)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NormbenchError(f"the stored configuration is damaged: {error!r}") from None
 
 

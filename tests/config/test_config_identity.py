@@ -48,7 +48,7 @@ def test_the_order_of_words_does_not_count() -> None:
         "norm.sites={hidden:{eps:1e-5}}",
         "norm.sites={hidden:{name:layer}}",
         "norm.sites={hidden:{preceding_bias:site}}",
-        "norm.sites={'*':{name:none},hidden:{name:layer}}",
+        "norm.sites={*:{name:none},hidden:{name:layer}}",
         "norm.sites={hidden.0:layer,logits:none}",
     ],
 )

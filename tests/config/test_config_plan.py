@@ -33,6 +33,7 @@ preceding_bias: site
 scale: 1.0
 declares:
   title: Centred
+  source: of one's own
   maths: 1
   file: {file}
   kinds: [pre_activation]
@@ -48,7 +49,6 @@ arms:
   mine: [norm=centre]
 axes:
   train.batch_size: [200, 100]
-seeds: 2
 fidelities:
   smoke:
     set: []
@@ -143,27 +143,27 @@ def test_own_words_win_over_conditions_and_are_filed_apart() -> None:
         "paper",
         {"train.batch_size": 4},
     )
-    assert plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.batch_size=7"]).experiment == "adhoc"
+    assert plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.batch_size=100"]).experiment == "adhoc"
     assert plan.experiment_spec("ln2016/fig6", "bn", "paper", ["train.epochs=1"]).experiment == "adhoc"
 
 
 def test_an_artifact_gives_every_arm_its_first_seed_first() -> None:
-    specs = plan.artifact_specs("ln2016/fig6", seeds=2)
+    specs = plan.artifact_specs("ln2016/fig6", "paper", 2)
     first = [(spec.arm, spec.seed) for spec in specs[:5]]
     assert first == [(arm, 1) for arm in ("none", "bn", "bn-all", "ln", "ln-all")]
     assert len(specs) == 5 * 2 * 2
-    assert len(plan.artifact_specs("ln2016/fig6", seeds=1, controls=True)) == 5 * 2 * 3
-    assert {spec.arm for spec in plan.artifact_specs("ln2016/fig6", only=["ln", "bn"])} == {"ln", "bn"}
+    assert len(plan.artifact_specs("ln2016/fig6", "paper", 1, controls=True)) == 5 * 2 * 3
+    assert {spec.arm for spec in plan.artifact_specs("ln2016/fig6", "paper", 1, ["ln", "bn"])} == {"ln", "bn"}
 
 
 def test_arms_of_a_seed_share_all_that_they_do_not_vary() -> None:
-    specs = plan.artifact_specs("ln2016/fig6", seeds=1)
+    specs = plan.artifact_specs("ln2016/fig6", "paper", 1)
     for spec in specs:
         assert spec.config["optim"] == specs[0].config["optim"] and spec.config["model"] == specs[0].config["model"]
 
 
 def test_a_spec_travels_to_a_worker_unchanged(own: Path) -> None:
-    for spec in (*plan.artifact_specs("ln2016/fig6", "smoke", seeds=1), tiny.spec("norm=centre", config_dir=own)):
+    for spec in (*plan.artifact_specs("ln2016/fig6", "smoke", 1), tiny.spec("norm=centre", config_dir=own)):
         again = RunSpec.from_message(spec.message())
         assert again == spec and again.id == spec.id
 
@@ -226,7 +226,7 @@ def test_a_broken_file_is_named(
     [
         ((OWN_YAML.format(file="centr.py"),), "centr.py does not exist"),
         (("name: centre\n  bad: [",), "cannot be read|configuration"),
-        (("- a\n- b\n",), "must hold keys and values|configuration"),
+        (("- a\n- b\n",), "must hold keys and values|must say name: centre"),
         ((OWN_YAML.format(file="centre.py").replace("type: float", "type: flot"),), "needs type"),
         ((OWN_YAML.format(file="centre.py").replace("scale: 1.0\n", ""),), "norm.scale is declared but has no value"),
         (
@@ -244,19 +244,20 @@ def test_a_broken_yaml_is_one_line(own: Path, change: tuple[str], wanted: str) -
 
 def test_an_experiment_of_ones_own(own: Path) -> None:
     assert "mine/one" in compose.choices("experiment", own) and "ln2016/fig6" in compose.choices("experiment", own)
-    specs = plan.artifact_specs("mine/one", "smoke", extra=own)
+    specs = plan.artifact_specs("mine/one", "smoke", 2, extra=own)
     assert len(specs) == 2 * 2 * 2
+    words = ["experiment=mine/one", "arm=mine", "fidelity=smoke", "seed=2"]
     assert {(spec.experiment, spec.arm) for spec in specs} == {("mine/one", "plain"), ("mine/one", "mine")}
-    (spec,) = plan.train_specs(["experiment=mine/one", "arm=mine", "fidelity=smoke", "seed=2"], False, own)
+    (spec,) = plan.train_specs([*words, "train.batch_size=200"], False, own)
     assert spec.id in {s.id for s in specs}
     with pytest.raises(NormbenchError, match="is not an experiment"):
-        plan.artifact_specs("mine/one", "smoke")
+        plan.artifact_specs("mine/one", "smoke", 1)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "wanted"),
     [
-        ("seeds: 2", "sedes: 2", "'sedes' is not a key. Did you mean 'seeds'"),
+        ("axes:", "axis:", "'axis' is not a key. Did you mean 'axes'"),
         ("smoke:", "smok:", "'smok' is not a fidelity. Did you mean 'smoke'"),
         ("norm=centre", "norm=centr", "Did you mean 'centre'"),
         ("train.batch_size:", "train.batchsize:", "train.batchsize is not an option"),
@@ -266,7 +267,7 @@ def test_a_wrong_experiment_is_one_line(own: Path, old: str, new: str, wanted: s
     path = own / "experiment" / "mine" / "one.yaml"
     path.write_text(OWN_EXPERIMENT.replace(old, new))
     with pytest.raises(NormbenchError, match=wanted):
-        plan.artifact_specs("mine/one", "smoke", extra=own)
+        plan.artifact_specs("mine/one", "smoke", 1, extra=own)
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:

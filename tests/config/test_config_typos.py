@@ -88,6 +88,9 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "norm=layer", "norm.eps_mode=inn"), "norm.eps_mode=inn is not possible. Did you mean 'in'?"),
         ((*BASE, "train.keep=[best]"), "train.keep=best is not possible. Did you mean 'last'?"),
         ((*BASE, "norm.preceding_bias=kep"), "norm.preceding_bias=kep is not possible. Did you mean 'keep'?"),
+        ((*BASE, "optim.betas=[0.9]"), "optim.betas=[0.9] must have 2 values."),
+        ((*BASE, "optim.betas=[0.9,1]"), "optim.betas=1.0 is too large: it must be below 1."),
+        ((*BASE, "norm=batch", "norm.eps=0"), "norm.eps=0.0 is too small"),
         ((*BASE, "data.valid=801"), "data.valid=801 is too large: at most 800."),
         # arm, fidelity, control, experiment
         (
@@ -141,10 +144,10 @@ def test_artifact_requests_are_checked() -> None:
         ({"only": ["lnn"]}, "--only lnn: ln2016/fig6 has no such arm. Did you mean 'ln'?"),
     ):
         with pytest.raises(NormbenchError) as caught:
-            plan.artifact_specs("ln2016/fig6", **keywords)
+            plan.artifact_specs("ln2016/fig6", **({"fidelity": "paper", "seeds": 1} | keywords))
         assert wanted in str(caught.value)
     with pytest.raises(NormbenchError, match="is not an experiment"):
-        plan.artifact_specs("ln2016/fig5")
+        plan.artifact_specs("ln2016/fig5", "paper", 1)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +288,7 @@ def test_a_damaged_stored_configuration_is_refused_or_valid(place: tuple[str, ..
 )
 def test_a_wrong_declaration_is_refused(spec: dict[str, Any]) -> None:
     with pytest.raises(NormbenchError, match=r"declares\.options\.rate needs type"):
-        schema.check_declaration("mine.yaml", {"options": {"rate": spec}})
+        schema.check_declaration("mine.yaml", {"options": {"rate": spec}}, {})
 
 
 def test_every_shipped_choice_is_declared_rightly() -> None:
@@ -299,6 +302,6 @@ def test_every_shipped_choice_is_declared_rightly() -> None:
 def test_every_experiment_composes_at_every_fidelity() -> None:
     for name in compose.choices("experiment"):
         for fidelity in plan.experiment(name)["fidelities"]:
-            specs = plan.artifact_specs(name, fidelity, controls=True)
+            specs = plan.artifact_specs(name, fidelity, 2, controls=True)
             ids = [spec.id for spec in specs]
             assert len(set(ids)) == len(ids), f"{name} {fidelity}: two cells are the same run"

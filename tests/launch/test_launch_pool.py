@@ -44,6 +44,7 @@ preceding_bias: site
 how: raise
 declares:
   title: Raises
+  source: a test
   maths: 1
   file: raises.py
   kinds: [pre_activation]

@@ -19,7 +19,13 @@ ENVIRONMENT = {"torch": "2.9", "resumed": []}
 
 
 def lines(epochs: int, value: float = 0.5) -> list[dict[str, Any]]:
-    return [{"epoch": e, "step": 6 * e, "split": "test", "nll": value / (e + 1)} for e in range(epochs + 1)]
+    """A curve: a test record per epoch, and from the first on a running mean."""
+    found = []
+    for epoch in range(epochs + 1):
+        place = {"epoch": epoch, "step": 6 * epoch, "nll": value / (epoch + 1)}
+        found += [{**place, "split": "train", "mode": "running"}] if epoch else []
+        found.append({**place, "split": "test", "mode": "eval"})
+    return found
 
 
 def record(spec: RunSpec, epochs: int | None = None, **changes: Any) -> RunRecord:

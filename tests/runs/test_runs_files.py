@@ -142,7 +142,7 @@ def fill(folder: Path, leave: int) -> Path:
     """Take all space but `leave` bytes (in whole pages of 4 kB)."""
     ballast = folder / "ballast"
     free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
-    with open(ballast, "wb", buffering=0) as file:
+    with open(ballast, "ab", buffering=0) as file:
         file.write(bytes(max(0, free - leave)))
     return ballast
 

@@ -80,11 +80,11 @@ READ: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda p: (p / "curve.jsonl").write_text(
             (p / "curve.jsonl").read_text().replace('{"epoch": 1', '{"epoch": 1x')
         ),
-        "curve.jsonl line 2 of 3 is not JSON",
+        "curve.jsonl line 2 of 5 is not JSON",
     ),
     "a line that is no record": (
         lambda p: (p / "curve.jsonl").write_text((p / "curve.jsonl").read_text().replace('{"epoch": 1', '{"epok": 1')),
-        "curve.jsonl line 2 of 3 is not a record",
+        "curve.jsonl line 2 of 5 is not a record",
     ),
     "deep nonsense": (
         lambda p: (p / "curve.jsonl").write_text("[" * 10**5 + "\n"),
@@ -313,7 +313,7 @@ def test_merging_never_loses_a_run(trio: list) -> None:
         merged = {run.id: run.epochs for run in pack.merge(published, fresh)}
         assert merged[trio[0].id] == 4 and len(merged) == 3
     same = fake.record(trio[0], epochs=4, seconds=9.0)
-    assert pack.merge([long], [same]) == [long], "what is published stays as it is"
+    assert pack.merge([long], [same]) == [same], "fresh labels take the place of old ones"
 
 
 def gz(content: bytes) -> bytes:
@@ -384,6 +384,16 @@ def test_too_short_in_the_pack_long_enough_on_disk(trio: list, tmp_path: Path) -
     assert find.find(trio[:1], tmp_path).state(trio[0]) == "missing"
     fake.directory(tmp_path / "runs", trio[0])
     assert find.find(trio[:1], tmp_path).records[trio[0].id].epochs == 2
+
+
+def test_a_damaged_pack_of_another_artifact_hides_no_run(trio: list, tmp_path: Path) -> None:
+    packed(tmp_path, fake.record(trio[0]))
+    fake.directory(tmp_path / "runs", trio[1])
+    (tmp_path / "paper" / "other" / "smoke").mkdir(parents=True)
+    (tmp_path / "paper" / "other" / "smoke" / pack.NAME).write_bytes(b"garbage")
+    looked = find.find(trio, tmp_path)
+    assert [looked.state(spec) for spec in trio] == ["done", "done", "missing"]
+    assert len(looked.notes) == 1 and "is damaged" in looked.notes[0]
 
 
 def test_a_published_run_outlives_its_damaged_directory(trio: list, tmp_path: Path) -> None:
