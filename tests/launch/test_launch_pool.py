@@ -119,7 +119,7 @@ class Driven:
         return sum((stored.path / "checkpoint" / "b.json").exists() for stored in self.stored()) >= 2
 
     def answer(self) -> dict[str, Any]:
-        output, _ = self.process.communicate(timeout=120)
+        output, _ = self.process.communicate(timeout=600)
         return json.loads(output)
 
 
@@ -127,7 +127,7 @@ class Driven:
 def driven(tmp_path: Path) -> Iterator[Driven]:
     running = Driven(tmp_path / "runs", 1, 2, 3)
     try:
-        assert tiny.wait_until(running.trains, 180)
+        assert tiny.wait_until(running.trains, 600)
         yield running
     finally:
         running.process.kill()
@@ -149,7 +149,7 @@ def test_workers_end_with_their_parent_and_lose_nothing(driven: Driven, tmp_path
     workers = driven.workers()
     assert len(workers) == 2
     driven.process.kill()
-    assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 120)
+    assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 600)
     stored = driven.stored()
     assert [s.state for s in stored] == ["interrupted"] * 2 and all(s.status["step"] > 0 for s in stored)
     assert all("the same command goes on" in s.status["reason"] for s in stored), "each has saved its last step"
@@ -193,9 +193,9 @@ def test_a_second_interrupt_ends_at_once(driven: Driven) -> None:
     driven.process.send_signal(signal.SIGINT)
     assert not tiny.wait_until(lambda: driven.process.poll() is not None, 1), "the first one waits for the workers"
     driven.process.send_signal(signal.SIGINT)
-    driven.process.wait(60)
+    driven.process.wait(600)
     assert driven.process.returncode != 0
-    assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 60)
+    assert tiny.wait_until(lambda: not any(alive(number) for number in workers), 600)
     assert {s.state for s in driven.stored()} == {"interrupted"}
 
 
