@@ -60,6 +60,8 @@ def test_imports_go_one_way(path: Path) -> None:
     used = imports(path)
     for area in FORBIDDEN.get(name.split("/")[0], ()):
         assert not [other for other in used if within(other, area)], f"{name} must not import normbench.{area}"
+    if name.startswith("launch/") and name not in TRAINS:
+        assert not [other for other in used if any(within(other, area) for area in ("norms.base", "models", "train"))]
     if name not in COMMANDS:
         assert not [other for other in used if within(other, "cli")], f"{name} must not import the command line"
 
