@@ -12,7 +12,7 @@ from typing import NoReturn
 from normbench.errors import NormbenchError, did_you_mean
 
 EPILOG = """examples:
-  normbench reproduce ln2016/fig6 --fidelity smoke      everything in two minutes, on embedded data
+  normbench reproduce ln2016/fig6 --fidelity smoke      everything in about a minute, on embedded data
   normbench reproduce ln2016/fig6 --max-time 0          the published result: draw and judge, train nothing
   normbench train model=mnist_mlp norm=layer seed=3     one run by Hydra overrides
   normbench train -m model=mnist_mlp norm=none,batch,layer 'seed=range(5)' launcher=pool

@@ -161,6 +161,8 @@ def launch_options(words: Sequence[str], extra: Path | None = None) -> Iterator[
     """Launcher settings among override words: they concern the command, not the single run."""
     for override in compose.parse(words):
         key = override.key_or_group
+        if key.split(".")[0] == "launcher" and override.is_sweep_override():
+            raise NormbenchError(f"'{override.input_line}': one launcher runs the whole sweep. Choose one.")
         if key == "launcher":
             compose.choice_path("launcher", str(override.value()), extra)
             yield "name", str(override.value())

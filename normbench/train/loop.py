@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import math
 import os
 import platform
@@ -267,7 +266,13 @@ def _record_environment(run: store.RunDirectory, step: int, notes: list[str]) ->
     now = environment()
     content: dict[str, Any] = {**now, "resumed": []}
     if step and path.exists():
-        content = json.loads(path.read_text())
+        try:
+            content = store.read_environment(run.path)
+        except store.Damaged as damage:
+            raise NormbenchError(
+                f"{run.path} is damaged: {damage}. Delete it to start this run anew.", code=4
+            ) from None
+        content.setdefault("resumed", [])
         changed = {key: value for key, value in now.items() if content.get(key) != value}
         content["resumed"].append({"step": step, "changed": changed, "notes": notes})
     files.write_json(path, content)

@@ -28,6 +28,7 @@ BAD = [
     ((*MLP,), "MNIST is not in ./data: train-images-idx3-ubyte.gz is missing. Bring it with: normbench data get mnist"),
     (("train", "experiment=ln2016/fig6"), "needs an arm"),
     (("train", "-m", "model=mnist_mlp", "data=digits", "norm=none,layr"), "Did you mean 'layer'?"),
+    (("train", "-m", "model=mnist_mlp", "data=digits", "launcher=local,pool"), "one launcher runs the whole sweep"),
     (("list", "nroms"), "Did you mean 'norms'?"),
     (("data", "get"), "normbench data get mnist"),
     (("data", "get", "mnst"), "Did you mean 'mnist'?"),
