@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Protocol, cast
 
 from normbench.errors import unknown
 from normbench.papers import claims
+from normbench.papers.panels import Panel
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
@@ -22,8 +23,8 @@ PAPERS = {
 class Drawing(Protocol):
     """What an artifact's module offers."""
 
-    def figure(self, artifact: claims.Artifact, runs: Sequence[RunRecord], target: BinaryIO) -> None:
-        """Draw the figure in the paper's layout as SVG."""
+    def panels(self, artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+        """The figure in the paper's layout, as data."""
 
     def table(self, artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         """Our numbers, and the paper's where it has them."""

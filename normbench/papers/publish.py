@@ -14,7 +14,7 @@ from typing import Any
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import table, verdicts
+from normbench.papers import draw, table, verdicts
 from normbench.papers.claims import Artifact
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
@@ -71,7 +71,7 @@ def publish(
         judged = judge(artifact, runs, fidelity, results)
         drawing = artifacts.drawing(artifact.id)
         image = io.BytesIO()
-        drawing.figure(artifact, runs, image)
+        draw.figure(drawing.panels(artifact, runs), image)
         contents = {
             "figure.svg": image.getvalue(),
             "table.md": _page(artifact, fidelity, table.markdown(drawing.table(artifact, runs)), judged).encode(),

@@ -5,6 +5,18 @@ from __future__ import annotations
 from typing import Any, BinaryIO
 
 COLOURS = {"none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b"}
+EXTRA_COLOURS = ("#7a5195", "#2a9d8f", "#b8860b", "#8c564b", "#4c72b0", "#6b8e23")  # arms of one's own
+ON_DARK = {  # the same hues where the page is dark
+    "#555555": "#b4b4b4",
+    "#1f6fb4": "#5aa9e6",
+    "#d1495b": "#f2788a",
+    "#7a5195": "#b58bd0",
+    "#2a9d8f": "#4fc4b6",
+    "#b8860b": "#e0b040",
+    "#8c564b": "#c08a7e",
+    "#4c72b0": "#86a6dc",
+    "#6b8e23": "#a4c45a",
+}
 WIDTH = {"paper": 1.8, "extra": 1.1}
 
 

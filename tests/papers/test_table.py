@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from normbench.papers import table
+from normbench.papers import draw, table
 from normbench.papers.artifact import drawing, load
 from normbench.runs.record import RunRecord
 
@@ -70,7 +70,7 @@ def test_fig6_figure_is_byte_stable_and_says_not_run(tmp_path):
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed]) for seed in (1, 2, 3)]
     for name in ("a.svg", "b.svg"):
         with open(tmp_path / name, "wb") as file:
-            drawing("ln2016/fig6").figure(load("ln2016/fig6"), runs, file)
+            draw.figure(drawing("ln2016/fig6").panels(load("ln2016/fig6"), runs), file)
     text = (tmp_path / "a.svg").read_text()
     assert text == (tmp_path / "b.svg").read_text()
     assert text.count(">not run<") == 2 and ">n = 3<" in text

@@ -1,0 +1,76 @@
+"""Panels as the published SVG, by matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+from normbench.papers.panels import Panel
+from normbench.papers.style import WIDTH, pyplot, save
+
+
+def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
+    """Means over seeds with 95 % intervals (geometric on a log axis), a row per quantity, a column per condition."""
+    plt = pyplot()
+    columns = list(dict.fromkeys(panel.column for panel in panels))
+    rows = list(dict.fromkeys(panel.quantity for panel in panels))
+    size = (4.1 * len(columns), 3.1 * len(rows))
+    fig, axes = plt.subplots(len(rows), len(columns), figsize=size, sharex="col", squeeze=False)
+    for panel in panels:
+        row, column = rows.index(panel.quantity), columns.index(panel.column)
+        axis = axes[row][column]
+        _draw(axis, panel)
+        _finish(axis, panel)
+        if row == 0:
+            axis.set_title(panel.column)
+        if row == len(rows) - 1:
+            axis.set_xlabel("Epoch")
+    handles = {text: line for axis in axes.flat for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if handles:
+        fig.legend(handles.values(), handles.keys(), loc="upper center", ncol=3, bbox_to_anchor=(0.5, 0.0))
+    fig.tight_layout()
+    save(fig, target)
+
+
+def _draw(axis: Any, panel: Panel) -> None:
+    for line in panel.lines:
+        look = line.look
+        style, width = ("-", WIDTH["paper"]) if look.in_paper else ("--", WIDTH["extra"])
+        x = [point.epoch for point in line.points]
+        axis.plot(x, [point.mean for point in line.points], style, color=look.colour, lw=width, label=look.name)
+        band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
+        axis.fill_between(
+            [p.epoch for p in band],
+            [p.interval[0] for p in band if p.interval],
+            [p.interval[1] for p in band if p.interval],
+            color=look.colour,
+            alpha=0.12,
+            lw=0,
+        )
+
+
+def _finish(axis: Any, panel: Panel) -> None:
+    axis.set_ylabel(panel.quantity.name)
+    if not panel.lines:
+        axis.set_xticks([])
+        axis.set_yticks([])
+        axis.text(0.5, 0.5, "not run", ha="center", va="center", transform=axis.transAxes, color="#888888")
+        return
+    if panel.quantity.log:
+        axis.set_yscale("log")
+    limits = view(panel)
+    if panel.quantity.log or (panel.quantity.top is not None and axis.get_ylim()[1] > panel.quantity.top):
+        axis.set_ylim(*limits)
+    axis.text(0.98, 0.96, panel.count(), ha="right", va="top", transform=axis.transAxes, color="#888888", fontsize=8)
+
+
+def view(panel: Panel) -> tuple[float, float]:
+    """Where the axis begins and ends: the means set it, for an interval can span more decades than the curves do.
+
+    A linear axis leaves out the first tenth of the epochs, where a slow arm would flatten everything else.
+    """
+    if panel.quantity.log:
+        means = [p.mean for line in panel.lines for p in line.points if p.mean is not None]
+        return min(means) / 3, max(means) * 2
+    late = [p.mean for line in panel.lines for p in line.points[len(line.points) // 10 :] if p.mean is not None]
+    return min(late) * 0.9, max(late) * 1.05

@@ -1,0 +1,102 @@
+"""Figures of learning curves as data: what matplotlib publishes and what the report shows come from the same panels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from normbench.curves.series import Point, Series, aggregate, series
+from normbench.papers.style import EXTRA_COLOURS
+from normbench.runs.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an arm is shown: name, its normalizer's colour, whether it is the paper's own arm."""
+
+    name: str
+    colour: str
+    in_paper: bool = True
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One logged metric as a row of panels; `top` is where the paper's axis ends, if it is drawn linearly."""
+
+    name: str
+    split: str
+    mode: str
+    metric: str
+    log: bool = False
+    top: float | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One arm in one panel: its mean over seeds by epoch, from epoch 1, and each seed's own curve."""
+
+    arm: str
+    look: Look
+    points: Sequence[Point]
+    seeds: Sequence[tuple[int, str, Series]]  # seed, run id, curve
+    diverged: int
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes: `quantity` against epochs, in the column called `column`."""
+
+    column: str
+    quantity: Quantity
+    lines: Sequence[Line]
+
+    def count(self) -> str:
+        """`n = 5`, and the arms that lost runs; empty where nothing was run."""
+        if not self.lines:
+            return ""
+        counts = sorted(len(line.seeds) for line in self.lines)
+        lost = [f"{line.arm}: {line.diverged} diverged" for line in self.lines if line.diverged]
+        return ", ".join([f"n = {'–'.join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))}", *lost])
+
+
+def panels(
+    runs: Sequence[RunRecord],
+    looks: Mapping[str, Look],
+    columns: Mapping[str, Mapping[str, Any]],
+    quantities: Sequence[Quantity],
+) -> list[Panel]:
+    """All panels, row by row; `columns`: title -> cell. The runs of control settings are not drawn.
+
+    An arm that `looks` does not know, of somebody's own experiment, is drawn under its own name.
+    """
+    own = [run for run in runs if not run.control]
+    unknown = [arm for arm in dict.fromkeys(run.arm for run in own) if arm not in looks]
+    shown = {**looks}
+    for index, arm in enumerate(unknown):
+        shown[arm] = Look(arm, EXTRA_COLOURS[index % len(EXTRA_COLOURS)], in_paper=False)
+    return [
+        Panel(
+            title,
+            quantity,
+            [
+                line
+                for arm, look in shown.items()
+                if (line := _line([r for r in own if r.matches({**cell, "arm": arm})], arm, look, quantity)).points
+            ],
+        )
+        for quantity in quantities
+        for title, cell in columns.items()
+    ]
+
+
+def _line(cell: Sequence[RunRecord], arm: str, look: Look, quantity: Quantity) -> Line:
+    where = (quantity.split, quantity.mode, quantity.metric)
+    means = aggregate(cell, *where, log=quantity.log)
+    return Line(
+        arm,
+        look,
+        [point for point in means if point.epoch >= 1 and point.mean is not None],
+        [(run.seed, run.id, [p for p in series(run, *where) if p[0] >= 1]) for run in cell],
+        sum(run.status == "diverged" for run in cell),
+    )
