@@ -54,6 +54,11 @@ RERUN = """examples:
   normbench rerun 00955a672333 --epochs 1               the first epoch again: is the curve the same to the byte?
 """
 
+REPORT = """examples:
+  normbench report                                      write results/report/index.html; open it in a browser
+  normbench report --output public                      for a web server: plain files, no external request
+"""
+
 DATA = """examples:
   normbench data                                        what is there
   normbench data get mnist                              bring it (checked, resumable)
@@ -137,6 +142,9 @@ def parser() -> Parser:
     rerun = command("rerun", "repeat a run and compare the curves to the byte", RERUN)
     rerun.add_argument("run", help="id, the start of one, or its directory")
     rerun.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs")
+
+    report = command("report", "a static HTML site of all published artifacts", REPORT)
+    report.add_argument("--output", metavar="DIR", type=Path, help="where to write it (default: RESULTS/report)")
 
     data = command("data", "data sets: list them, or bring one", DATA)
     data.add_argument("action", nargs="?", choices=["get"])
@@ -231,6 +239,10 @@ def dispatch(given: argparse.Namespace) -> int:
                 given.config_dir,
             )
             return reproduce.run(request, console)
+        case "report":
+            from normbench.commands import report
+
+            return report.run(results, given.output, console)
         case "status":
             from normbench.commands import status
 

@@ -1,4 +1,4 @@
-"""`normbench reproduce`: plan, train what is missing, draw, judge."""
+"""`normbench reproduce`: plan, train what is missing, draw, judge, report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from normbench.commands import places
 from normbench.commands.progress import Bars
 from normbench.config import plan
 from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
 from normbench.launch import pool
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, table
 from normbench.papers.claims import Artifact
 from normbench.runs.find import Found, find
 from normbench.runs.record import RunRecord
+from normbench.web import report
 
 COLOURS = {
     "reproduced": "green",
@@ -65,7 +67,21 @@ def run(request: Request, console: Console) -> int:
         code = max(code, _artifact(artifact, specs, request, console))
         if code == 130:
             break
+    if not request.dry_run:
+        _report(request.results, console)
     return code
+
+
+def _report(results: Path, console: Console) -> None:
+    """Bring the static site up to date; a place that cannot be written costs a note, never the command."""
+    try:
+        written = report.build(results)
+    except NormbenchError as error:
+        _say(console, f"  note: {error}")
+        return
+    for note in written.notes:
+        _say(console, f"  note: {note}")
+    _say(console, f"  report    {written.index}")
 
 
 def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:

@@ -58,19 +58,7 @@ def _finish(axis: Any, panel: Panel) -> None:
         return
     if panel.quantity.log:
         axis.set_yscale("log")
-    limits = view(panel)
+    limits = panel.view()
     if panel.quantity.log or (panel.quantity.top is not None and axis.get_ylim()[1] > panel.quantity.top):
         axis.set_ylim(*limits)
     axis.text(0.98, 0.96, panel.count(), ha="right", va="top", transform=axis.transAxes, color="#888888", fontsize=8)
-
-
-def view(panel: Panel) -> tuple[float, float]:
-    """Where the axis begins and ends: the means set it, for an interval can span more decades than the curves do.
-
-    A linear axis leaves out the first tenth of the epochs, where a slow arm would flatten everything else.
-    """
-    if panel.quantity.log:
-        means = [p.mean for line in panel.lines for p in line.points if p.mean is not None]
-        return min(means) / 3, max(means) * 2
-    late = [p.mean for line in panel.lines for p in line.points[len(line.points) // 10 :] if p.mean is not None]
-    return min(late) * 0.9, max(late) * 1.05

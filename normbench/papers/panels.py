@@ -59,6 +59,17 @@ class Panel:
         lost = [f"{line.arm}: {line.diverged} diverged" for line in self.lines if line.diverged]
         return ", ".join([f"n = {'–'.join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))}", *lost])
 
+    def view(self) -> tuple[float, float]:
+        """Where the axis begins and ends: the means set it, for an interval can span more decades than the curves do.
+
+        A linear axis leaves out the first tenth of the epochs, where a slow arm would flatten everything else.
+        """
+        if self.quantity.log:
+            means = [p.mean for line in self.lines for p in line.points if p.mean is not None]
+            return min(means) / 3, max(means) * 2
+        late = [p.mean for line in self.lines for p in line.points[len(line.points) // 10 :] if p.mean is not None]
+        return min(late) * 0.9, max(late) * 1.05
+
 
 def panels(
     runs: Sequence[RunRecord],

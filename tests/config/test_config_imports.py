@@ -79,6 +79,7 @@ def test_the_walk_sees_imports() -> None:
         "runs.find, normbench.runs.store, normbench.runs.pack",
         "curves, normbench.curves.series, normbench.curves.statistics",
         "papers, normbench.papers.claims",
+        "web.report, normbench.web.figures",
         "launch.pool, normbench.norms.sites, normbench.norms, normbench.data",
     ],
 )

@@ -1,0 +1,142 @@
+"""What lies published below a results folder, read back: verdicts and packs; damaged ones with their reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+from normbench.papers.claims import FIDELITIES, Artifact
+from normbench.runs import pack
+from normbench.runs.record import RunRecord
+
+SCHEMA = 1
+NUMBER = (int, float, type(None))
+TOP: dict[str, Any] = {
+    "artifact": str, "fidelity": str, "command": str, "deviations": list, "claims_sha256": str, "amendments": list,
+    "note": str, "expected_wrong": NUMBER, "claims": list,
+}  # fmt: skip
+CLAIM: dict[str, Any] = {
+    "id": str, "kind": str, "statement": str, "quote": str, "locator": str, "endpoint": str, "verdict": str,
+    "evidence": str, "n": int, "unit": str, "parts": list, "reported": list, "controls": list, "runs": list,
+}  # fmt: skip
+PART: dict[str, Any] = {
+    "id": str, "kind": str, "endpoint": str, "unit": str, "outcome": str, "reason": str, "n": int, "effect": NUMBER,
+    "interval": (list, type(None)), "tost": (list, type(None)), "level": NUMBER, "expect": (str, type(None)),
+    "paper": NUMBER, "within": NUMBER, "cells": list, "seeds": list, "runs": list,
+}  # fmt: skip
+CELL: dict[str, Any] = {"cell": dict, "weight": (int, float), "values": list}
+CONTROL: dict[str, Any] = {"name": str, "parts": list}
+AMENDMENT: dict[str, Any] = {"claim": str, "change": str, "reason": str}
+
+
+@dataclass(frozen=True)
+class Published:
+    """One artifact at one fidelity, as it was published; `artifact` is None where this version does not know it."""
+
+    name: str
+    fidelity: str
+    place: Path
+    verdicts: Mapping[str, Any]
+    runs: Sequence[RunRecord]
+    artifact: Artifact | None
+
+    @property
+    def title(self) -> str:
+        return self.artifact.title if self.artifact else self.name
+
+    @property
+    def claims_changed(self) -> bool:
+        """Whether the claims are others by now than those that were judged."""
+        return self.artifact is not None and self.artifact.claims_sha256 != self.verdicts["claims_sha256"]
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A place that cannot be shown, and why."""
+
+    place: Path
+    reason: str
+
+
+def collect(results: Path) -> tuple[list[Published], list[Damaged]]:
+    """Everything published below `results`: by artifact, then from `paper` fidelity down to `smoke`."""
+    found: list[Published] = []
+    damaged: list[Damaged] = []
+    for place in sorted(
+        {path.parent for name in ("verdicts.json", pack.NAME) for path in results.glob(f"*/*/*/{name}")}
+    ):
+        try:
+            found.append(read(place, results))
+        except NormbenchError as error:
+            damaged.append(Damaged(place, str(error)))
+    return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
+
+
+def read(place: Path, results: Path) -> Published:
+    """Verdicts and pack at one place; NormbenchError with one line where they are missing or damaged."""
+    verdicts = read_verdicts(place / "verdicts.json")
+    name, fidelity = place.parent.relative_to(results).as_posix(), place.name
+    if (verdicts["artifact"], verdicts["fidelity"]) != (name, fidelity):
+        raise NormbenchError(
+            f"{place / 'verdicts.json'} is of {verdicts['artifact']} ({verdicts['fidelity']}): it was moved. "
+            "Restore it (git checkout) or delete it."
+        )
+    if fidelity not in FIDELITIES:
+        raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
+    known = artifacts.load(name) if name in artifacts.ids() else None
+    return Published(name, fidelity, place, verdicts, pack.read(place / pack.NAME), known)
+
+
+def read_verdicts(path: Path) -> dict[str, Any]:
+    """The content of a verdicts.json, every field that readers rely on checked; else NormbenchError with one line."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        _shape(content, {"schema": int, **TOP}, "it")
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"it has schema {content['schema']}, this version reads {SCHEMA}")
+        for claim in content["claims"]:
+            _claim(claim)
+        for entry in content["amendments"]:
+            _shape(entry, AMENDMENT, "an amendment")
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise NormbenchError(f"{path} is damaged ({reason}). Restore it (git checkout) or delete it.") from None
+    return dict(content)
+
+
+def _claim(claim: Any) -> None:
+    _shape(claim, CLAIM, "a claim")
+    for control in claim["controls"]:
+        _shape(control, CONTROL, f"a control of {claim['id']}")
+    for part in parts(claim):
+        _shape(part, PART, f"a part of {claim['id']}")
+        for interval in (part["interval"], part["tost"]):
+            if interval is not None and not (len(interval) == 2 and all(_is_number(end) for end in interval)):
+                raise ValueError(f"a part of {claim['id']} has the interval {interval!r:.40}")
+        for cell in part["cells"]:
+            _shape(cell, CELL, f"a cell of {claim['id']}")
+
+
+def parts(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """All parts of a claim: the deciding ones, those that are only reported, those under control settings."""
+    yield from claim["parts"]
+    yield from claim["reported"]
+    for control in claim["controls"]:
+        yield from control["parts"]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shape(value: Any, fields: Mapping[str, Any], what: str) -> None:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is not a JSON object")
+    for key, kind in fields.items():
+        if key not in value or not isinstance(value[key], kind) or isinstance(value[key], bool):
+            raise ValueError(f"{what} has {key}={value.get(key)!r:.40}")

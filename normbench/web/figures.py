@@ -1,0 +1,110 @@
+"""Panels as Plotly figures: plain dicts, so that drawing a page needs no import of plotly.
+
+Every trace carries `meta`: the arm, its role (mean, band, seed) and its colour on a light and on a dark page; the
+page's script shows, hides and colours traces by it.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any
+
+from normbench.papers.panels import Line, Panel
+from normbench.papers.style import ON_DARK
+from normbench.web.text import visible
+
+Figure = dict[str, Any]
+ROLES = ("band", "seed", "mean")
+
+
+def figure(panel: Panel) -> Figure:
+    """One panel: per arm its mean, the 95 % interval, and each seed (hidden until asked for)."""
+    data = [trace for line in panel.lines for trace in _traces(line)]
+    data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later ones lie on top
+    axis: dict[str, Any] = {"title": {"text": label(panel.quantity.name)}, "zeroline": False, "exponentformat": "power"}
+    if panel.quantity.log:
+        axis |= {"type": "log", "dtick": 1}
+    if panel.lines:
+        low, high = panel.view()
+        if panel.quantity.log:
+            axis["range"] = [math.log10(low), math.log10(high)]
+        elif panel.quantity.top is not None and high > 0:
+            axis["range"] = [low, high]
+    return {
+        "data": data,
+        "layout": {
+            "xaxis": {"title": {"text": "Epoch"}, "zeroline": False},
+            "yaxis": axis,
+            "hovermode": "x unified",
+            "showlegend": False,
+            "margin": {"l": 64, "r": 12, "t": 8, "b": 44},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+        },
+    }
+
+
+def label(text: str) -> str:
+    """Text that Plotly shows as it is: it reads names as a small HTML of its own."""
+    return html.escape(visible(text), quote=False)
+
+
+def _traces(line: Line) -> list[dict[str, Any]]:
+    look, x = line.look, [point.epoch for point in line.points]
+    meta = {"arm": line.arm, "light": look.colour, "dark": ON_DARK.get(look.colour, look.colour)}
+    dash = "solid" if look.in_paper else "dash"
+    traces: list[dict[str, Any]] = []
+    band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
+    if band:
+        ends = [(p.epoch, *p.interval) for p in band if p.interval]
+        traces.append(
+            {
+                "x": [e for e, _, _ in ends] + [e for e, _, _ in reversed(ends)],
+                "y": [low for _, low, _ in ends] + [high for _, _, high in reversed(ends)],
+                "type": "scatter",
+                "mode": "lines",
+                "line": {"width": 0},
+                "fill": "toself",
+                "opacity": 0.13,
+                "hoverinfo": "skip",
+                "meta": {**meta, "role": "band"},
+            }
+        )
+    traces.append(
+        {
+            "x": x,
+            "y": [point.mean for point in line.points],
+            "name": label(look.name),
+            "type": "scatter",
+            "mode": "lines" if len(x) > 1 else "markers",
+            "line": {"width": 2.2 if look.in_paper else 1.5, "dash": dash},
+            "customdata": [_hover(point.mean, point.interval, point.n, point.diverged) for point in line.points],
+            "hovertemplate": "%{customdata}",
+            "meta": {**meta, "role": "mean"},
+        }
+    )
+    for seed, run, curve in line.seeds:
+        traces.append(
+            {
+                "x": [epoch for epoch, _ in curve],
+                "y": [value if math.isfinite(value) else None for _, value in curve],  # a gap: it diverged
+                "name": label(f"{line.arm} seed {seed} ({run})"),
+                "type": "scatter",
+                "mode": "lines",
+                "line": {"width": 0.8, "dash": dash},
+                "opacity": 0.6,
+                "visible": False,
+                "hovertemplate": "%{y:.3~g}",
+                "meta": {**meta, "role": "seed"},
+            }
+        )
+    return traces
+
+
+def _hover(mean: float | None, interval: tuple[float, float] | None, n: int, diverged: int) -> str:
+    text = f"{mean:.3g}"
+    if interval is not None:
+        text += f" [{interval[0]:.3g}, {interval[1]:.3g}]"
+    lost = f", {diverged} diverged" if diverged else ""
+    return f"{text}, n = {n}{lost}"

@@ -1,0 +1,321 @@
+"""`normbench report`: a static site from packs and verdicts alone; no clock, no network, the same bytes each time."""
+
+from __future__ import annotations
+
+import importlib.resources
+import importlib.util
+import json
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+import yaml
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
+import normbench
+from normbench.config import compose
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+from normbench.papers import published, table
+from normbench.papers.claims import FIDELITIES, cell_text
+from normbench.papers.published import Published
+from normbench.runs import files, pack
+from normbench.runs.record import RunRecord
+from normbench.web import figures, forest
+from normbench.web.text import signed, visible
+
+MARKER = ".normbench-report"  # a folder that holds it may be replaced
+DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME)
+FIDELITY_MEANING = {
+    "paper": "the paper's protocol, sizes and data",
+    "reduced": "same data and task, smaller size or budget: cannot say reproduced",
+    "proxy": "other data standing in: never beside the paper's numbers",
+    "smoke": "embedded data, seconds: shows that the machinery works, decides nothing about the paper",
+}
+VERDICT_CLASS = {
+    "reproduced": "good",
+    "consistent": "good",
+    "weaker than claimed": "weak",
+    "contradicted": "bad",
+    "inconsistent": "bad",
+    "inconclusive": "open",
+    "not run": "none",
+    "not decidable here": "none",
+}
+HOW = {
+    "direction": "holds when the whole interval lies on the claimed side",
+    "size": "holds when the paper's number lies inside the prediction interval of one more run",
+    "equivalence": "holds when the 90 % interval lies inside the margin (two one-sided tests)",
+    "exact": "computed, no seeds",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where the site lies, and lines about what could not be shown."""
+
+    index: Path
+    notes: Sequence[str]
+
+
+def build(results: Path, target: Path | None = None) -> Report:
+    """Write the whole site aside and put it in place at once; NormbenchError where it cannot be written.
+
+    `target`: by default `results/report`; a folder that is not empty and not a report is left alone.
+    """
+    target = results / "report" if target is None else target
+    _refuse_strangers(target)
+    found, damaged = published.collect(results)
+    notes = [d.reason for d in damaged]
+    files.make_folder(target.parent)
+    try:
+        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            _write(aside, results, found, damaged)
+            aside.chmod(0o755)  # mkdtemp's folder is its owner's alone
+            _replace(aside, target)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        raise NormbenchError(
+            f"{target} cannot be written: {error.strerror}. Choose another place with --output."
+        ) from None
+    return Report(target / "index.html", notes)
+
+
+def _refuse_strangers(target: Path) -> None:
+    if target.exists() and not target.is_dir():
+        raise NormbenchError(f"{target} is not a folder. Choose another place with --output.")
+    if target.is_dir() and any(target.iterdir()) and not (target / MARKER).exists():
+        raise NormbenchError(f"{target} holds other files than a report. Choose a new or empty folder with --output.")
+
+
+def _replace(aside: Path, target: Path) -> None:
+    if not target.exists():
+        aside.rename(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
+    target.rename(old / "report")
+    aside.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write(site: Path, results: Path, found: Sequence[Published], damaged: Sequence[published.Damaged]) -> None:
+    (site / MARKER).write_text("written by normbench report; replaced as a whole\n")
+    _assets(site / "assets")
+    environment = _environment()
+    pages = {id(p): f"{re.sub(r'[^a-z0-9-]+', '-', f'{p.name}-{p.fidelity}'.lower())}.html" for p in found}
+    common = {"version": normbench.__version__, "scorecards": _scorecards(found, pages)}
+
+    def render(template: str, name: str, **values: Any) -> None:
+        text = environment.get_template(template).render(**common, page=name, **values)
+        (site / name).write_text(text, encoding="utf-8")
+
+    render("index.html", "index.html", summary=_summary(found), damaged=damaged, contents=_contents(found, pages),
+           speed=_speed(results))  # fmt: skip
+    render("models.html", "models.html", models=_models())
+    for entry in found:
+        name = pages[id(entry)]
+        downloads = _downloads(entry, site / Path(name).stem)
+        render("artifact.html", name, **_page(entry, found, pages), downloads=downloads)
+
+
+def _assets(folder: Path) -> None:
+    folder.mkdir()
+    for name in ("style.css", "report.js"):
+        text = (importlib.resources.files("normbench.web") / "static" / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
+    # found, not imported: the package takes a second, and only the file is needed
+    spec = importlib.util.find_spec("plotly")
+    if spec is None or spec.origin is None:
+        raise NormbenchError("plotly is not installed. Run: pip install 'plotly>=6,<8'")
+    shutil.copyfile(Path(spec.origin).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
+
+
+def _environment() -> jinja2.Environment:
+    """Templates in which every value is text: escaped, and without characters that hide."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("normbench.web", "templates"),
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else visible(value),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "verdict_class": lambda verdict: VERDICT_CLASS.get(verdict.split(" (")[0], "none"),
+        "number": signed,
+        "json": htmlsafe_json_dumps,
+        "how": lambda kind: HOW.get(kind, ""),
+        "effect": forest.effect_text,
+        "cell": cell_text,
+        "link": quote,
+        "short": lambda text: text[:12],
+    }
+    return environment
+
+
+# --- the index -------------------------------------------------------------------------------------------------------
+
+
+def _scorecards(found: Sequence[Published], pages: Mapping[int, str]) -> list[dict[str, Any]]:
+    """One per fidelity that has results, each with its artifacts' claims and their marks on common scales."""
+    cards = []
+    for fidelity in FIDELITIES:
+        own = [p for p in found if p.fidelity == fidelity]
+        if not own:
+            continue
+        scale = forest.limits(part for p in own for claim in p.verdicts["claims"] for part in claim["parts"])
+        cards.append(
+            {
+                "fidelity": fidelity,
+                "meaning": FIDELITY_MEANING[fidelity],
+                "artifacts": [
+                    {"page": pages[id(p)], "title": p.title, "name": p.name, "changed": p.claims_changed,
+                     "claims": [_row(claim, scale) for claim in p.verdicts["claims"]]}
+                    for p in own
+                ],
+                "expected_wrong": sum(p.verdicts["expected_wrong"] or 0 for p in own),
+                "marked": bool(scale),
+            }
+        )  # fmt: skip
+    return cards
+
+
+def _row(claim: Mapping[str, Any], scale: Mapping[str, float]) -> dict[str, Any]:
+    return {"claim": claim, "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]]}
+
+
+def _summary(found: Sequence[Published]) -> list[tuple[str, int]]:
+    """How many claims at paper fidelity have which verdict."""
+    counts = Counter(c["verdict"] for p in found if p.fidelity == "paper" for c in p.verdicts["claims"])
+    order = list(VERDICT_CLASS)
+    return sorted(counts.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+
+
+def _contents(found: Sequence[Published], pages: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Every figure and table of the papers, and what becomes of it."""
+    listed = yaml.safe_load((artifacts.HERE / "contents.yaml").read_text(encoding="utf-8"))
+    return [
+        {
+            "paper": artifacts.PAPERS[paper],
+            "entries": [
+                {
+                    "needs": "", "reason": "", "artifact": "", **entry,
+                    "pages": [(p.fidelity, pages[id(p)]) for p in found if p.name == entry.get("artifact")],
+                }
+                for entry in entries
+            ],
+        }
+        for paper, entries in listed.items()
+    ]  # fmt: skip
+
+
+def _speed(results: Path) -> list[dict[str, Any]]:
+    """The published benchmarks; one that cannot be read is left to whoever writes it."""
+    tables: list[dict[str, Any]] = []
+    for path in sorted((results / "bench").glob("*.json")):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            rows = [{key: row[key] for key in ("case", "ratio", "low", "high", "goal")} for row in content["rows"]]
+            tables.append({key: str(content[key]) for key in ("title", "command", "machine")} | {"rows": rows})
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            tables.append({"title": path.name, "command": "", "machine": "", "rows": [], "damaged": True})
+    return tables
+
+
+# --- an artifact's page ----------------------------------------------------------------------------------------------
+
+
+def _page(entry: Published, found: Sequence[Published], pages: Mapping[int, str]) -> dict[str, Any]:
+    verdicts = entry.verdicts
+    scale = forest.limits(part for claim in verdicts["claims"] for part in published.parts(claim))
+    claims = [
+        {
+            **_row(claim, scale),
+            "reported": [(part, forest.mark(part, scale)) for part in claim["reported"]],
+            "controls": [
+                (control["name"], [(part, forest.mark(part, scale)) for part in control["parts"]])
+                for control in claim["controls"]
+            ],
+            "amendments": [a for a in verdicts["amendments"] if a["claim"] == claim["id"]],
+        }
+        for claim in verdicts["claims"]
+    ]
+    drawing = artifacts.drawing(entry.name) if entry.artifact else None
+    panels = drawing.panels(entry.artifact, entry.runs) if drawing and entry.artifact else []
+    entries = drawing.table(entry.artifact, entry.runs) if drawing and entry.artifact else []
+    arms = {line.arm: line.look for panel in panels for line in panel.lines}
+    return {
+        "entry": entry,
+        "paper": artifacts.PAPERS.get(entry.name.split("/")[0], ""),
+        "locator": entry.artifact.locator if entry.artifact else "",
+        "meaning": FIDELITY_MEANING[entry.fidelity],
+        "others": [(p.fidelity, pages[id(p)]) for p in found if p.name == entry.name],
+        "claims": claims,
+        "columns": len(dict.fromkeys(panel.column for panel in panels)),
+        "panels": [
+            {"title": panel.column, "quantity": panel.quantity.name, "count": panel.count(),
+             "figure": figures.figure(panel) if panel.lines else None}
+            for panel in panels
+        ],
+        "arms": [(arm, look, forest_colour(look.colour)) for arm, look in arms.items()],
+        "tables": [(group, *table.grid(entries, group)) for group in table.groups(entries)],
+        "runs": [_run(run) for run in sorted(entry.runs, key=_order)],
+        "environments": _environments(entry.runs),
+    }  # fmt: skip
+
+
+def forest_colour(colour: str) -> str:
+    """The colour on a dark page."""
+    return figures.ON_DARK.get(colour, colour)
+
+
+def _order(run: RunRecord) -> tuple[Any, ...]:
+    return run.control, json.dumps(dict(run.axes), sort_keys=True, default=str), run.arm, run.seed, run.id
+
+
+def _run(run: RunRecord) -> dict[str, Any]:
+    axes = ", ".join(f"{key.rsplit('.', 1)[-1]} {value}" for key, value in run.axes.items())
+    return {
+        "id": run.id,
+        "arm": run.arm,
+        "where": ", ".join(text for text in (axes, run.control) if text),
+        "seed": run.seed,
+        "status": run.status,
+        "reason": run.reason,
+        "epochs": run.epochs,
+        "seconds": f"{run.seconds:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}") if run.seconds else "",
+    }
+
+
+def _environments(runs: Iterable[RunRecord]) -> list[tuple[str, int]]:
+    """What the runs were made with, and how many each."""
+    keys = ("torch", "python", "numpy", "instruction_set", "processor", "threads", "device")
+    texts = [", ".join(f"{key} {run.environment[key]}" for key in keys if key in run.environment) for run in runs]
+    return Counter(text for text in texts if text).most_common()
+
+
+def _downloads(entry: Published, folder: Path) -> list[str]:
+    names = [name for name in DOWNLOADS if (entry.place / name).is_file()]
+    folder.mkdir()  # two levels down at most: deeper files would look like published ones to those who search
+    for name in names:
+        shutil.copyfile(entry.place / name, folder / name)
+    return [f"{folder.name}/{name}" for name in names]
+
+
+def _models() -> list[dict[str, Any]]:
+    """Sites and layers of every model, as declared; a test holds the declarations to the built models."""
+    models = []
+    for name in compose.choices("model"):
+        declares = compose.declaration("model", name)
+        models.append({"name": name, "layers": [], **declares})
+    return models

@@ -1,0 +1,27 @@
+"""Text on a page: what cannot be seen, or turns the reading direction, is shown as a replacement character."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+HIDDEN = {
+    "Cc",
+    "Cf",
+    "Co",
+    "Cs",
+    "Cn",
+}  # control, format (bidirectional overrides among them), private, lone surrogates
+
+
+def visible(value: Any) -> Any:
+    """`value`, a string without hidden characters; line breaks and tabs become spaces. Others as they are."""
+    if not isinstance(value, str):
+        return value
+    plain = " ".join(value.split()) if any(c in value for c in "\n\t\r") else value
+    return "".join("\ufffd" if unicodedata.category(c) in HIDDEN else c for c in plain)
+
+
+def signed(value: float | None) -> str:
+    """Three digits with a true minus sign; an en dash for nothing."""
+    return "–" if value is None else f"{value:.3g}".replace("-", "\N{MINUS SIGN}")

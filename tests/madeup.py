@@ -1,0 +1,78 @@
+"""A results folder with published artifacts, made up in a moment; one of them with names that want to be code."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from normbench.config import plan
+from normbench.papers import artifact as artifacts
+from normbench.papers import publish
+from normbench.runs import pack
+from normbench.runs.record import RunRecord
+
+HOSTILE = '</script><img src=x onerror="window.pwned=1"><b>a&b\'\u202e\x07'
+
+
+def runs(seeds: int = 5, epochs: int = 4, fidelity: str = "paper") -> list[RunRecord]:
+    """Fig. 6's runs with curves that fall at another rate in every arm; batch 128 only."""
+    specs = plan.artifact_specs("ln2016/fig6", fidelity, seeds, ["train.batch_size=128"])
+    made = []
+    for spec in specs:
+        rate = 1 + len(spec.arm) + spec.seed / 10
+        records: list[dict[str, Any]] = []
+        for epoch in range(epochs + 1):
+            place = {"epoch": epoch, "step": 430 * epoch}
+            nll = 2.3 * 10 ** (-rate * epoch / 4)
+            records += [{**place, "split": "train", "mode": "running", "nll": nll}] if epoch else []
+            for split, mode in (("train", "eval"), ("train", "train"), ("valid", "eval"), ("test", "eval")):
+                records.append({**place, "split": split, "mode": mode, "nll": nll, "error": min(0.9, nll / 50 + 0.01)})
+        made.append(
+            RunRecord(spec.id, status="done", seed=spec.seed, epochs=epochs, records=records, seconds=12.5,
+                      environment={"torch": "2.13", "processor": HOSTILE}, config={}, **spec.labels())
+        )  # fmt: skip
+    return [replace(run, epochs=60, records=[*run.records, *_last(run)]) for run in made]
+
+
+def _last(run: RunRecord) -> list[dict[str, Any]]:
+    return [{**dict(record), "epoch": 60, "step": 25800} for record in run.records if record["epoch"] == run.epochs]
+
+
+def published(results: Path) -> Path:
+    """Fig. 6 at paper fidelity, as `publish` writes it."""
+    place = results / "ln2016" / "fig6" / "paper"
+    place.mkdir(parents=True)
+    for name, content in _published().items():
+        (place / name).write_bytes(content)
+    return place
+
+
+@functools.cache
+def _published() -> dict[str, bytes]:
+    """Drawn and judged once: matplotlib takes a second."""
+    with tempfile.TemporaryDirectory() as folder:
+        publish.publish(artifacts.load("ln2016/fig6"), runs(), "paper", Path(folder))
+        return {path.name: path.read_bytes() for path in (Path(folder) / "ln2016" / "fig6" / "paper").iterdir()}
+
+
+def hostile(results: Path) -> Path:
+    """The same, with an arm, a claim, a part and a deviation of somebody who means harm."""
+    place = published(results)
+    content = json.loads((place / "verdicts.json").read_text())
+    claim = content["claims"][0]
+    for key in ("id", "statement", "quote", "locator", "evidence", "verdict", "unit"):
+        claim[key] = HOSTILE
+    for key in ("id", "endpoint", "unit", "reason", "outcome"):
+        claim["parts"][0][key] = HOSTILE
+    claim["parts"][0]["cells"][0]["cell"] = {"arm": HOSTILE, HOSTILE: HOSTILE}
+    content["deviations"].append(HOSTILE)
+    content["command"] = HOSTILE
+    content["amendments"].append({"claim": HOSTILE, "change": HOSTILE, "reason": HOSTILE})
+    (place / "verdicts.json").write_text(json.dumps(content))
+    strangers = [replace(run, id=f"{i:012x}", arm=HOSTILE, reason=HOSTILE) for i, run in enumerate(runs(3)[:3])]
+    pack.write(place / pack.NAME, [*pack.read(place / pack.NAME), *strangers])
+    return place

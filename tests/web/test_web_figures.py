@@ -1,0 +1,107 @@
+"""Plotly figures and forest plots as data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import madeup
+import plotly.graph_objects
+import pytest
+
+from normbench.papers import artifact as artifacts
+from normbench.papers.panels import Look, Quantity, panels
+from normbench.web import figures, forest
+from normbench.web.text import signed, visible
+
+
+def test_figures_are_valid_and_hold_the_panels_numbers():
+    runs = madeup.runs()
+    drawn = artifacts.drawing("ln2016/fig6").panels(artifacts.load("ln2016/fig6"), runs)
+    assert [bool(panel.lines) for panel in drawn] == [True, False, True, False]
+    for panel in drawn:
+        figure = figures.figure(panel)
+        plotly.graph_objects.Figure(figure)  # raises for a property that Plotly does not know
+        means = [t for t in figure["data"] if t["meta"]["role"] == "mean"]
+        assert [t["y"] for t in means] == [[p.mean for p in line.points] for line in panel.lines]
+        roles = [t["meta"]["role"] for t in figure["data"]]
+        assert roles == sorted(roles, key=figures.ROLES.index)
+        assert roles.count("seed") == sum(len(line.seeds) for line in panel.lines)
+
+
+def test_two_seeds_have_no_band_and_one_no_interval():
+    look = {"ln": Look("LN", "#d1495b")}
+    for n, bands in ((1, 0), (2, 0), (3, 1)):
+        runs = [run for run in madeup.runs(n) if run.arm == "ln"]
+        (panel,) = panels(runs, look, {"all": {}}, [Quantity("NLL", "train", "eval", "nll", log=True)])
+        roles = [t["meta"]["role"] for t in figures.figure(panel)["data"]]
+        assert roles.count("band") == bands and roles.count("seed") == n
+        assert panel.count() == f"n = {n}"
+
+
+def test_a_diverged_seed_has_a_gap_and_is_counted():
+    runs = [run for run in madeup.runs(3) if run.arm == "ln"]
+    broken = [{**dict(r), "nll": "NaN"} if r["epoch"] >= 3 else r for r in runs[0].records]
+    runs[0] = replace(runs[0], status="diverged", records=broken)
+    (panel,) = panels(
+        runs, {"ln": Look("LN", "#d1495b")}, {"all": {}}, [Quantity("NLL", "train", "eval", "nll", log=True)]
+    )
+    assert panel.count() == "n = 3, ln: 1 diverged"
+    data = figures.figure(panel)["data"]
+    seed = next(t for t in data if t["meta"]["role"] == "seed" and "seed 1 " in t["name"])
+    assert [value is None for value in seed["y"]] == [epoch >= 3 for epoch in seed["x"]]
+    mean = next(t for t in data if t["meta"]["role"] == "mean")
+    assert "n = 2, 1 diverged" in mean["customdata"][-1] and all(math.isfinite(y) for y in mean["y"])
+
+
+def part(**changes: Any) -> dict[str, Any]:
+    base = {
+        "unit": "u",
+        "effect": 1.0,
+        "interval": [0.5, 1.5],
+        "tost": None,
+        "expect": None,
+        "within": None,
+        "paper": None,
+    }
+    return base | changes
+
+
+def test_right_is_as_claimed():
+    middle = forest.WIDTH / 2
+    scale = {"u": 2.0}
+    plus, minus = forest.mark(part(expect="positive"), scale), forest.mark(part(expect="negative"), scale)
+    assert plus and minus
+    assert (plus.low, plus.effect, plus.high) == (middle * 1.25, middle * 1.5, middle * 1.75)
+    assert (minus.low, minus.effect, minus.high) == (middle * 0.25, middle * 0.5, middle * 0.75)
+    assert plus.claimed == minus.claimed == (middle, forest.WIDTH)
+    assert minus.text == "1 [0.5, 1.5] u"  # as measured
+    equal = forest.mark(part(within=1.0, tost=[0.6, 1.4]), scale)
+    assert equal and equal.claimed == (middle / 2, middle * 1.5) and equal.inner == (middle * 1.3, middle * 1.7)
+    sized = forest.mark(part(paper=-2.0, expect="negative"), scale)
+    assert sized and sized.paper == forest.WIDTH
+
+
+def test_one_wide_interval_is_cut_and_does_not_flatten_the_others():
+    parts = [part(), part(effect=0.9), part(effect=1.2, interval=[-500.0, 502.0])]
+    scale = forest.limits(parts)
+    assert 1.5 < scale["u"] < 10
+    wide = forest.mark(parts[2], scale)
+    assert wide and wide.cut_low and wide.cut_high and (wide.low, wide.high) == (0, forest.WIDTH)
+    narrow = forest.mark(parts[0], scale)
+    assert narrow and not narrow.cut_low and not narrow.cut_high
+    assert forest.mark(part(effect=None, interval=None), scale) is None
+    assert forest.limits([part(effect=None, interval=None)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("ln", "ln"), ("a\nb", "a b"), ("a\x00b\u202eb\u200b", "a\ufffdb\ufffdb\ufffd"), ("\ud800", "\ufffd"), (3, 3)],
+)
+def test_text_that_hides_is_shown(text: Any, shown: Any):
+    assert visible(text) == shown
+
+
+def test_numbers():
+    assert signed(-0.00412345) == "−0.00412" and signed(None) == "–" and signed(5) == "5"

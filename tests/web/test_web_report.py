@@ -1,0 +1,257 @@
+"""The static report: whole, deterministic, harmless, and open about what it cannot show."""
+
+from __future__ import annotations
+
+import json
+import os
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import madeup
+import pytest
+import yaml
+
+from normbench.config import compose
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+from normbench.papers import published
+from normbench.runs import pack
+from normbench.web import report
+from normbench.web.text import visible
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: elements, links, text, and the JSON blocks."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.handlers: list[str] = []
+        self.ids: list[str] = []
+        self.text: list[str] = []
+        self.json: list[str] = []
+        self._inside = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._inside = tag if dict(attrs).get("type") == "application/json" else ""
+        for key, value in attrs:
+            if key in ("href", "src"):
+                self.links.append(value or "")
+            if key.startswith("on"):
+                self.handlers.append(key)
+            if key == "id":
+                self.ids.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        (self.json if self._inside else self.text).append(data)
+
+
+def pages(site: Path) -> dict[str, Page]:
+    return {path.name: Page(path) for path in sorted(site.glob("*.html"))}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    madeup.published(tmp_path / "results")
+    return report.build(tmp_path / "results").index.parent
+
+
+def test_every_link_leads_to_a_file_of_the_site(site: Path):
+    found = pages(site)
+    assert set(found) == {"index.html", "models.html", "ln2016-fig6-paper.html"}
+    for name, page in found.items():
+        for link in page.links:
+            if link == "data:,":  # no favicon
+                continue
+            assert "//" not in link, link
+            file, _, anchor = link.partition("#")
+            assert (site / unquote(file or name)).is_file(), link
+            if anchor:
+                assert unquote(anchor) in found[file or name].ids, link
+
+
+def test_the_pages_say_what_the_verdicts_say(site: Path):
+    content = json.loads((site / "ln2016-fig6-paper" / "verdicts.json").read_text())
+    index = " ".join(" ".join(pages(site)["index.html"].text).split())
+    page = " ".join(" ".join(pages(site)["ln2016-fig6-paper.html"].text).split())
+    for claim in content["claims"]:
+        for text in (claim["id"], claim["statement"], claim["verdict"]):
+            assert text in index and text in page
+        assert claim["evidence"] in page and claim["quote"] in page
+    assert all(text in page for text in content["deviations"])
+    assert content["command"] in page and "not run" in page
+    assert "screenshot of usage statistics" in index  # what cannot be reproduced is listed, with its reason
+    assert len(pages(site)["ln2016-fig6-paper.html"].json) == 2  # batch 4 has no runs
+
+
+def test_the_same_results_give_the_same_bytes(site: Path, tmp_path: Path):
+    again = report.build(tmp_path / "results", tmp_path / "again").index.parent
+    assert [p.relative_to(site) for p in sorted(site.rglob("*"))] == [
+        p.relative_to(again) for p in sorted(again.rglob("*"))
+    ]
+    assert all(p.read_bytes() == (again / p.relative_to(site)).read_bytes() for p in site.rglob("*") if p.is_file())
+
+
+def test_hostile_names_are_text(tmp_path: Path):
+    madeup.hostile(tmp_path / "results")
+    site = report.build(tmp_path / "results").index.parent
+    page = pages(site)["ln2016-fig6-paper.html"]
+    assert "img" not in page.tags[: page.tags.index("noscript")] and "b" not in page.tags[page.tags.index("noscript") :]
+    for name, found in pages(site).items():
+        assert not found.handlers
+        assert found.tags.count("script") == (2 + 2 if name.startswith("ln") else 0)
+        text = "".join(found.text)
+        assert "\u202e" not in text and "\x07" not in text
+    shown = visible(madeup.HOSTILE)
+    assert "\ufffd" in shown and shown in "".join(page.text)
+    figure = json.loads(page.json[0])
+    names = [trace["name"] for trace in figure["data"] if "name" in trace]
+    assert any(name.startswith("&lt;/script&gt;&lt;img src=x") for name in names)  # Plotly reads names as HTML
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "{", "[]", "null", '{"schema": 1}', '{"schema": 99}', "[" * 100_000, "\x00\xff",
+        '{"schema": 1, "artifact": "ln2016/fig6", "fidelity": "paper", "command": "", "deviations": [], "note": "", '
+        '"claims_sha256": "", "amendments": [], "expected_wrong": 0, "claims": [{"id": 3}]}',
+    ],
+)  # fmt: skip
+def test_damaged_verdicts_are_named_and_the_rest_is_shown(tmp_path: Path, content: str):
+    results = tmp_path / "results"
+    madeup.published(results)
+    broken = results / "ln2016" / "other" / "smoke"
+    broken.mkdir(parents=True)
+    (broken / "verdicts.json").write_text(content)
+    written = report.build(results)
+    (note,) = written.notes
+    assert str(broken / "verdicts.json") in note and "is damaged" in note and "\n" not in note
+    index = pages(written.index.parent)["index.html"]
+    assert visible(note) in "".join(index.text) and "LN-F4" in index.text
+
+
+@pytest.mark.parametrize("change", ["interval", "part", "cells", "moved", "unknown fidelity", "pack", "folder", "link"])
+def test_other_damage_is_one_line(tmp_path: Path, change: str):
+    results = tmp_path / "results"
+    place = madeup.published(results)
+    content = json.loads((place / "verdicts.json").read_text())
+    part = content["claims"][0]["parts"][0]
+    if change == "interval":
+        part["interval"] = [1.0]
+    elif change == "part":
+        content["claims"][0]["parts"][0] = {"id": "x"}
+    elif change == "cells":
+        part["cells"] = [[]]
+    elif change == "moved":
+        content["artifact"] = "ln2016/fig5"
+    elif change == "unknown fidelity":
+        place = place.rename(place.with_name("best"))
+        content["fidelity"] = "best"
+    (place / "verdicts.json").write_text(json.dumps(content))
+    if change == "pack":
+        (place / pack.NAME).write_bytes(b"\x1f\x8b")
+    elif change in ("folder", "link"):
+        (place / "verdicts.json").unlink()
+        (place / "verdicts.json").symlink_to("nowhere") if change == "link" else (place / "verdicts.json").mkdir()
+    written = report.build(results)
+    (note,) = written.notes
+    assert str(place) in note and "\n" not in note
+    assert set(pages(written.index.parent)) == {"index.html", "models.html"}
+
+
+def test_an_artifact_of_another_version_is_shown_without_its_figure(tmp_path: Path):
+    results = tmp_path / "results"
+    place = madeup.published(results)
+    content = json.loads((place / "verdicts.json").read_text()) | {"artifact": "x2030/fig'1"}
+    other = place.rename(place.parent.parent / "moving")
+    target = results / "x2030" / "fig'1" / "paper"
+    target.parent.mkdir(parents=True)
+    other.rename(target)
+    (target / "verdicts.json").write_text(json.dumps(content))
+    written = report.build(results)
+    assert not written.notes
+    page = pages(written.index.parent)["x2030-fig-1-paper.html"]
+    assert any("does not know" in text for text in page.text) and not page.json
+
+
+def test_changed_claims_are_said(tmp_path: Path):
+    place = madeup.published(tmp_path / "results")
+    content = json.loads((place / "verdicts.json").read_text()) | {"claims_sha256": "0" * 64}
+    (place / "verdicts.json").write_text(json.dumps(content))
+    page = pages(report.build(tmp_path / "results").index.parent)["ln2016-fig6-paper.html"]
+    assert any("changed after these verdicts" in text for text in page.text)
+
+
+def test_nothing_published_is_a_page_with_the_way_on(tmp_path: Path):
+    written = report.build(tmp_path / "results")
+    assert any("normbench reproduce" in text for text in pages(written.index.parent)["index.html"].text)
+
+
+def test_the_reports_copies_are_nobodys_results(site: Path, tmp_path: Path):
+    found, damaged = published.collect(tmp_path / "results")
+    assert [p.name for p in found] == ["ln2016/fig6"] and not damaged
+    assert len(list((tmp_path / "results").glob(f"*/*/*/{pack.NAME}"))) == 1
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    with pytest.raises(NormbenchError, match="holds other files than a report"):
+        report.build(tmp_path / "results", tmp_path / "mine")
+    with pytest.raises(NormbenchError, match="is not a folder"):
+        report.build(tmp_path / "results", tmp_path / "mine" / "thesis.tex")
+    assert os.listdir(tmp_path / "mine") == ["thesis.tex"]
+
+
+def test_a_failed_build_leaves_the_old_site(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(report, "_assets", full)
+    with pytest.raises(NormbenchError, match="No space left on device"):
+        report.build(tmp_path / "results")
+    assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
+    assert [path.name for path in site.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_contents_list_every_artifact_once():
+    listed = yaml.safe_load((artifacts.HERE / "contents.yaml").read_text())
+    assert set(listed) == set(artifacts.PAPERS)
+    entries = [entry for paper in listed.values() for entry in paper]
+    assert sorted(e["artifact"] for e in entries if "artifact" in e) == artifacts.ids()
+    assert all(set(entry) <= {"what", "title", "artifact", "reason", "needs"} for entry in entries)
+
+
+@pytest.mark.parametrize("name", compose.choices("model"))
+def test_declared_layers_are_the_built_models(name: str):
+    import torch
+
+    from normbench.config import plan
+    from normbench.models import base
+
+    (spec,) = plan.train_specs([f"model={name}", "norm=none"], multirun=False)
+    model = base.build(spec.config, spec.sites())
+    declared = {layer["layer"]: layer for layer in spec.config["model"]["declares"]["layers"]}
+    seen: dict[str, tuple[list[int], list[int]]] = {}
+    modules = dict(model.named_modules())
+    for layer in declared:
+        modules[layer].register_forward_hook(
+            lambda _, inputs, output, layer=layer: seen.update(
+                {layer: (list(inputs[0].shape[1:]), list(output.shape[1:]))}
+            )
+        )
+    model.evaluate(torch.zeros(2, spec.config["data"]["declares"]["features"]), torch.zeros(2, dtype=torch.int64))
+    assert seen == {layer: (facts["input"], facts["output"]) for layer, facts in declared.items()}
+    for layer, facts in declared.items():
+        assert sum(p.numel() for p in modules[layer].parameters()) == facts["parameters"]
+        assert facts["site"] in spec.config["model"]["declares"]["sites"]
+    assert sum(p.numel() for p in model.parameters()) == sum(facts["parameters"] for facts in declared.values())
