@@ -33,6 +33,7 @@ REPRODUCE = """examples:
   normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
   normbench reproduce ln2016 --max-time 2h              go on another day with the same command
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper leaves open
+  normbench reproduce ln2016/fig6 logger=wandb          mirrored to W&B files below results/wandb, as it trains
 """
 
 LIST = """examples:
@@ -52,6 +53,13 @@ SHOW = """examples:
 
 RERUN = """examples:
   normbench rerun 00955a672333 --epochs 1               the first epoch again: is the curve the same to the byte?
+"""
+
+EXPORT = """examples:
+  normbench export wandb                                W&B files below results/wandb; nothing leaves the machine
+  normbench export wandb --mode online --entity TEAM    to the server that wandb is set up for
+  normbench export csv --only ln2016/fig6               one row per evaluation: results/export/curves.csv
+  normbench export parquet --output curves.parquet
 """
 
 REPORT = """examples:
@@ -117,7 +125,9 @@ def parser() -> Parser:
     train.add_argument("overrides", nargs="*", metavar="key=value")
 
     reproduce = command("reproduce", "plan, train what is missing, draw, judge", REPRODUCE)
-    reproduce.add_argument("artifacts", nargs="+", metavar="artifact", help="ln2016/fig6, a paper (ln2016), or all")
+    reproduce.add_argument(
+        "artifacts", nargs="+", metavar="artifact", help="ln2016/fig6, a paper (ln2016), or all; logger=wandb"
+    )
     reproduce.add_argument("--fidelity", default="paper", choices=["paper", "reduced", "proxy", "smoke"])
     reproduce.add_argument(
         "--seeds", type=int, metavar="N", help="seeds per arm (default: the artifact's, fixed ahead)"
@@ -145,6 +155,17 @@ def parser() -> Parser:
 
     report = command("report", "a static HTML site of all published artifacts", REPORT)
     report.add_argument("--output", metavar="DIR", type=Path, help="where to write it (default: RESULTS/report)")
+
+    export = command("export", "finished runs for other tools: W&B, CSV, parquet", EXPORT)
+    export.add_argument("form", choices=["wandb", "csv", "parquet"])
+    export.add_argument(
+        "--only", action="append", default=[], metavar="WHAT", help="only this experiment, arm or run (repeatable)"
+    )
+    export.add_argument("--output", metavar="FILE", type=Path, help="csv, parquet: where to write it")
+    export.add_argument("--mode", choices=["offline", "online"], default="offline", help="wandb: files, or the server")
+    export.add_argument("--project", default="normbench", help="wandb: the project")
+    export.add_argument("--entity", default="", help="wandb: user or team (default: W&B's own)")
+    export.add_argument("--again", action="store_true", help="wandb: also what was sent before")
 
     data = command("data", "data sets: list them, or bring one", DATA)
     data.add_argument("action", nargs="?", choices=["get"])
@@ -177,6 +198,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: list[str]) -> int:
     top = parser()
     given, unknown = top.parse_known_args(arguments)
+    words = getattr(given, "overrides", getattr(given, "artifacts", None))
+    if words is not None:  # argparse takes a list of words in one place only: `a=1 --results DIR b=2` is fine too
+        words += [word for word in unknown if not word.startswith("-")]
+        unknown = [word for word in unknown if word.startswith("-")]
     if unknown:
         options = given.options if given.command else ["--help", "--version"]
         prog = f"normbench {given.command}" if given.command else "normbench"
@@ -226,7 +251,7 @@ def dispatch(given: argparse.Namespace) -> int:
                 raise NormbenchError(f"--jobs {given.jobs} must be 0 (one per core) or more.")
             max_time = None if given.max_time is None else places.seconds(given.max_time)
             request = reproduce.Request(
-                given.artifacts,
+                [name for name in given.artifacts if "=" not in name],
                 given.fidelity,
                 results,
                 given.seeds,
@@ -237,8 +262,16 @@ def dispatch(given: argparse.Namespace) -> int:
                 given.retry_failed,
                 given.dry_run,
                 given.config_dir,
+                [word for word in given.artifacts if "=" in word],
             )
             return reproduce.run(request, console)
+        case "export":
+            from normbench.commands import export
+
+            if given.form == "wandb":
+                target = (given.mode, given.project, given.entity)
+                return export.run_wandb(results, given.only, *target, given.again, console)
+            return export.run_table(given.form, results, given.only, given.output, console)
         case "report":
             from normbench.commands import report
 

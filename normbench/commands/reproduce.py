@@ -20,6 +20,7 @@ from normbench.commands.progress import Bars
 from normbench.config import plan
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
+from normbench.export import mirror
 from normbench.launch import pool
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, table
@@ -52,10 +53,18 @@ class Request:
     retry_failed: bool = False
     dry_run: bool = False
     config_dir: Path | None = None
+    words: Sequence[str] = ()  # logger=... among the artifacts
 
 
 def run(request: Request, console: Console) -> int:
     """Exit code: 0 done (divergence is a result), 4 a run failed, 130 interrupted."""
+    for word in request.words:
+        if word.split("=")[0].split(".")[0] != "logger":
+            raise NormbenchError(
+                f"'{word}': an artifact's runs are as it says; only logger=... can be set here. "
+                "For a question of your own: normbench train experiment=NAME arm=ARM key=value"
+            )
+    plan.command_options("logger", request.words, request.config_dir)  # a typo is told before anything starts
     chosen = [artifacts.load(name) for name in artifacts.select(request.names)]
     plans = [(artifact, _plan(artifact, request)) for artifact in chosen]  # all checked before the first run starts
     code = 0
@@ -180,10 +189,13 @@ def _train(missing: Sequence[RunSpec], request: Request, console: Console) -> in
     root = request.results / "runs"
     data.check(missing[0].config["data"])
     pool.check_writable(root)
-    with Bars(len(missing), console) as bars:
+    logger = plan.command_options("logger", request.words, request.config_dir)
+    with Bars(len(missing), console) as bars, mirror.following(logger, request.results, bars.listen) as follower:
         outcomes, interrupted = pool.launch(
-            missing, root, request.jobs, bars.listen, request.max_time, wait_for_busy=True
+            missing, root, request.jobs, follower.listen, request.max_time, wait_for_busy=True
         )
+    for note in follower.notes:
+        _say(console, f"  note: {note}")
     if interrupted:
         return 130
     failures = [o for o in outcomes.values() if o.status in ("failed", "refused")]

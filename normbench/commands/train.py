@@ -15,6 +15,7 @@ from normbench.commands.progress import Bars
 from normbench.config import plan
 from normbench.config.identity import RunSpec
 from normbench.curves.series import final
+from normbench.export import mirror
 from normbench.launch import pool
 from normbench.papers.table import number
 from normbench.runs.find import Found, find
@@ -27,8 +28,8 @@ LABELS = ("epoch", "mode", "split", "step", "variant")
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
     """Exit code: 0 done, 3 diverged, 4 failed, 5 busy elsewhere, 130 interrupted; the gravest of a sweep."""
     specs = plan.train_specs(words, multirun, config_dir)
-    options = dict(plan.launch_options(words, config_dir))
-    jobs = options.get("jobs", 0) if options.get("name") == "pool" else 1
+    jobs = plan.command_options("launcher", words, config_dir)["jobs"]
+    logger = plan.command_options("logger", words, config_dir)
     found = find(specs, results)
     missing = [spec for spec in specs if found.state(spec) not in (*FINISHED, "damaged")]
     done = sum(found.state(spec) in FINISHED for spec in specs)
@@ -39,8 +40,10 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
         for config in {spec.config["data"]["name"]: spec.config["data"] for spec in missing}.values():
             data.check(config)
         pool.check_writable(results / "runs")
-        with Bars(len(missing), console) as bars:
-            outcomes, interrupted = pool.launch(missing, results / "runs", jobs, bars.listen)
+        with Bars(len(missing), console) as bars, mirror.following(logger, results, bars.listen) as follower:
+            outcomes, interrupted = pool.launch(missing, results / "runs", jobs, follower.listen)
+        for note in follower.notes:
+            say(console, f"  note: {note}")
         found = find(specs, results)
     _table(specs, found, console)
     for line in _remarks(specs, found, outcomes):

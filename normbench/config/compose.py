@@ -25,16 +25,20 @@ from omegaconf.errors import OmegaConfBaseException
 from normbench import schema
 from normbench.errors import NormbenchError, did_you_mean, unknown
 
-GROUPS = ("model", "norm", "data", "optim", "launcher")
+RUN_GROUPS = ("model", "norm", "data", "optim")  # what a run is
+COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
+GROUPS = (*RUN_GROUPS, *COMMAND_GROUPS)
 LABELS = ("experiment", "arm", "fidelity", "control")
-NOUN = {"model": "model", "norm": "normalizer", "data": "data set", "optim": "optimizer", "launcher": "launcher"}
+NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer"}
 REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside its options
     "model": {"title": str, "source": str, "maths": int, "sites": dict, "default_sites": list},
     "norm": {"title": str, "source": str, "maths": int, "kinds": list, "axes": list},
-    "data": {"title": str, "source": str, "maths": int, "classes": int, "features": int, "train_size": dict},
+    "data": {"title": str, "source": str, "maths": int},
     "optim": {"title": str, "source": str, "maths": int},
     "launcher": {"title": str},
+    "logger": {"title": str},
 }
+READ = {"classes": int, "features": int, "train_size": dict}  # what a data set declares once models read it
 Config = dict[str, Any]
 
 
@@ -223,6 +227,15 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
     return checked({str(key): value for key, value in plain.items()})
 
 
+def command_choice(group: str, name: str | None, extra: Path | None = None) -> Config:
+    """The launcher or logger called `name`, or the default one, with its declarations."""
+    if name is not None:
+        choice_path(group, name, extra)
+    node = OmegaConf.to_container(_compose_groups(((group, name),) if name is not None else (), extra)[group])
+    assert isinstance(node, dict)
+    return {str(key): value for key, value in node.items()}
+
+
 def _known_keys(config: Any, selection: Mapping[str, str], extra: Path | None) -> set[str]:
     known = set(config.declares.options)
     for group in GROUPS:
@@ -230,9 +243,20 @@ def _known_keys(config: Any, selection: Mapping[str, str], extra: Path | None) -
         if node is None or "name" not in node or selection.get(group, node.name) != node.name:
             place = choice_path(group, selection[group], extra) if group in selection else f"conf/{group}"
             raise NormbenchError(f"{place} must say name: {selection.get(group, '...')}, as its file is called.")
-        declaration(group, node.name, extra)
+        facts = declaration(group, node.name, extra)
+        if group == "data":
+            _refuse_unread(node.name, facts, extra)
         known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
     return known
+
+
+def _refuse_unread(name: str, facts: Mapping[str, Any], extra: Path | None) -> None:
+    if not READ.keys() & facts.keys():
+        read = [other for other in choices("data", extra) if READ.keys() & declaration("data", other, extra).keys()]
+        raise NormbenchError(
+            f"data={name} can be brought, but no model here reads it yet. (data sets that are read: {', '.join(read)})"
+        )
+    schema.check_declaration(str(choice_path("data", name, extra)), facts, READ)
 
 
 def checked(config: Config) -> Config:
@@ -262,9 +286,9 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
     A stored file can only choose among registered names and set declared options; it never imports code.
     """
     try:
-        words = [f"{group}={stored[group]['name']}" for group in GROUPS if group in stored]
+        words = [f"{group}={stored[group]['name']}" for group in RUN_GROUPS if group in stored]
         config = compose(parse(words), extra)
-        for group in GROUPS:
+        for group in RUN_GROUPS:
             if group in stored:
                 config[group] = {**stored[group], "declares": config[group]["declares"]}
         config["train"] = dict(stored["train"])
@@ -275,8 +299,8 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
 
 
 def stored_form(config: Config) -> Config:
-    """What a run keeps of its configuration: choices and values, without the declarations."""
-    plain = {key: value for key, value in config.items() if key != "declares"}
-    for group in GROUPS:
+    """What a run keeps of its configuration: choices and values, without the declarations and the command's own."""
+    plain = {key: value for key, value in config.items() if key not in ("declares", *COMMAND_GROUPS)}
+    for group in RUN_GROUPS:
         plain[group] = {key: value for key, value in config[group].items() if key != "declares"}
     return plain

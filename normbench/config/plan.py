@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,9 @@ def experiment_spec(
         config = compose.compose([*parsed, *compose.parse(conditional), *own], extra)
     axes = {key: sites.lookup(config, key) for key in node["axes"]}
     in_axes = all(value in node["axes"][key] for key, value in axes.items())
-    extra_words = [o for o in own if o.key_or_group not in ("seed", "launcher", *node["axes"]) and _matters(o, config)]
+    extra_words = [
+        o for o in own if o.key_or_group not in ("seed", *compose.COMMAND_GROUPS, *node["axes"]) and _matters(o, config)
+    ]
     if extra_words or not in_axes:  # somebody's own question: never mixed with the experiment's runs
         return checked(RunSpec(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=extra))
     return checked(RunSpec(config, name, arm, fidelity, control, axes, extra))
@@ -108,7 +110,7 @@ def _holds(when: Mapping[str, Any], arm: str, config: compose.Config) -> bool:
 def _matters(override: Override, config: compose.Config) -> bool:
     """Whether a word changes what an experiment's run is; where and how it runs does not."""
     key = override.key_or_group
-    if key.startswith("launcher."):
+    if key.split(".")[0] in compose.COMMAND_GROUPS:
         return False
     spec = config["declares"]["options"].get(key, {})
     return key == "train.epochs" or bool(spec.get("identity", True))
@@ -157,14 +159,20 @@ def checked(spec: RunSpec) -> RunSpec:
     return spec
 
 
-def launch_options(words: Sequence[str], extra: Path | None = None) -> Iterator[tuple[str, Any]]:
-    """Launcher settings among override words: they concern the command, not the single run."""
+def command_options(group: str, words: Sequence[str], extra: Path | None = None) -> compose.Config:
+    """The launcher or logger among override words, with its options: they concern the command, not the single run."""
+    name: str | None = None
+    values: dict[str, Any] = {}
     for override in compose.parse(words):
         key = override.key_or_group
-        if key.split(".")[0] == "launcher" and override.is_sweep_override():
-            raise NormbenchError(f"'{override.input_line}': one launcher runs the whole sweep. Choose one.")
-        if key == "launcher":
-            compose.choice_path("launcher", str(override.value()), extra)
-            yield "name", str(override.value())
-        elif key == "launcher.jobs":
-            yield "jobs", schema.check(key, override.value(), {"type": "int", "min": 0})
+        if key.split(".")[0] != group:
+            continue
+        if override.is_sweep_override():
+            raise NormbenchError(f"'{override.input_line}': one {group} serves the whole sweep. Choose one.")
+        if key == group:
+            name = str(override.value())
+        else:
+            values[key.removeprefix(f"{group}.")] = override.value()
+    node = compose.command_choice(group, name, extra)
+    specs = node.pop("declares").get("options") or {}
+    return schema.check_options(group, {**node, **values}, specs, {"name"}) | {"name": node["name"]}

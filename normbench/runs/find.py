@@ -54,6 +54,33 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
     return found
 
 
+def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
+    """All finished runs below `results`, published and raw, one per id (the longest); lines about those unreadable."""
+    runs: list[RunRecord] = []
+    notes = []
+    for path in sorted(results.glob(f"*/*/*/{pack.NAME}")):
+        try:
+            runs = pack.merge(runs, pack.read(path))
+        except NormbenchError as error:
+            notes.append(str(error))
+    known = {run.id: run.epochs for run in runs}
+    for stored in store.scan(results / "runs"):
+        try:
+            if (
+                not stored.reason
+                and stored.state in store.FINISHED
+                and stored.status["epochs"] <= known.get(stored.id, -1)
+            ):
+                continue  # its curve need not be read
+            run = store.as_filed(stored)
+        except store.Damaged as damage:
+            notes.append(f"{stored.path} is damaged: {damage}. It is left out.")
+            continue
+        if run is not None:
+            runs = pack.merge(runs, [run])
+    return sorted(runs, key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id)), notes
+
+
 def _from_store(found: Found, spec: RunSpec, run_id: str) -> None:
     stored = found.stored[run_id]
     if stored.reason:

@@ -294,9 +294,26 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
 
     Raises Damaged.
     """
+    return _record(stored, spec.epochs, spec.labels(), stored_form(spec.config))
+
+
+def as_filed(stored: Stored) -> RunRecord | None:
+    """The finished run under the labels of its own config.yaml; None if not finished. Raises Damaged."""
     if stored.reason:
         raise Damaged(stored.reason)
-    found = finished(stored.path, spec.epochs)
+    if stored.state not in FINISHED:
+        return None
+    content = read_config(stored.path)
+    labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
+    if not isinstance(labels.pop("axes"), dict) or not all(isinstance(label, str) for label in labels.values()):
+        raise Damaged("config.yaml has no labels")
+    return _record(stored, int(stored.status["epochs"]), {**labels, "axes": content["axes"]}, content["config"])
+
+
+def _record(stored: Stored, epochs: int, labels: Mapping[str, Any], config: Mapping[str, Any]) -> RunRecord | None:
+    if stored.reason:
+        raise Damaged(stored.reason)
+    found = finished(stored.path, epochs)
     if found is None:
         return None
     status, curve = found
@@ -305,14 +322,14 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
         raise Damaged(f"{curve.name} does not have the hash that status.json recorded")
     whole = RunRecord(
         id=stored.id,
-        seed=spec.seed,
+        seed=stored.seed,
         status=str(status["status"]),
         epochs=int(status["epochs"]),
         reason=str(status.get("reason", "")),
         records=records,
         environment=read_environment(stored.path),
         seconds=status.get("seconds"),
-        config=stored_form(spec.config),
-        **spec.labels(),
+        config=config,
+        **labels,
     )
-    return whole.cut(spec.epochs)
+    return whole.cut(epochs)

@@ -71,6 +71,7 @@ def test_without_sites_every_normalizer_is_none() -> None:
         "train.keep_checkpoint=true",
         "launcher=pool",
         "launcher.jobs=1",
+        "logger=wandb",
         "optim.lr=1e-3",
         "optim.lr=0.001",
     ],

@@ -16,17 +16,18 @@ PACKAGE = Path(normbench.__file__).parent
 
 # What a module below the first name may never import. `cli` and the commands behind it see everything.
 FORBIDDEN = {
-    "norms": ("rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch"),
-    "rnn": ("models", "data", "train", "runs", "curves", "papers", "web", "launch"),
-    "models": ("train", "runs", "curves", "papers", "web", "launch"),
-    "data": ("norms", "rnn", "models", "train", "runs", "curves", "papers", "web", "launch"),
-    "train": ("curves", "papers", "web", "launch"),
-    "config": ("norms.base", "rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch"),
-    "runs": ("norms.base", "rnn", "models", "train", "curves", "papers", "web", "launch"),
-    "curves": ("norms.base", "rnn", "models", "train", "papers", "web", "launch"),
-    "papers": ("norms.base", "rnn", "models", "train", "web"),
-    "web": ("norms.base", "rnn", "models", "train"),
-    "launch": ("curves", "papers", "web"),
+    "norms": ("rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
+    "rnn": ("models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
+    "models": ("train", "runs", "curves", "papers", "web", "launch", "export"),
+    "data": ("norms", "rnn", "models", "train", "runs", "curves", "papers", "web", "launch", "export"),
+    "train": ("curves", "papers", "web", "launch", "export"),
+    "config": ("norms.base", "rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
+    "runs": ("norms.base", "rnn", "models", "train", "curves", "papers", "web", "launch", "export"),
+    "curves": ("norms.base", "rnn", "models", "train", "papers", "web", "launch", "export"),
+    "papers": ("norms.base", "rnn", "models", "train", "web", "export"),
+    "web": ("norms.base", "rnn", "models", "train", "export"),
+    "export": ("norms.base", "rnn", "models", "data", "train", "curves", "papers", "web", "launch"),
+    "launch": ("curves", "papers", "web", "export"),
 }
 # A worker process trains; the rest of its folder is the parent, which does not.
 TRAINS = {"launch/worker.py"}
@@ -80,6 +81,7 @@ def test_the_walk_sees_imports() -> None:
         "curves, normbench.curves.series, normbench.curves.statistics",
         "papers, normbench.papers.claims",
         "web.report, normbench.web.figures",
+        "export.mirror, normbench.export.tables, normbench.export.wandb_run",
         "launch.pool, normbench.norms.sites, normbench.norms, normbench.data",
     ],
 )

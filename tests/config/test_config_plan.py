@@ -99,6 +99,7 @@ def test_equal_runs_collapse_however_they_are_written() -> None:
     assert len(swept("optim.lr=1e-3,0.001,1.0e-03")) == 1
     assert len(swept("norm=layer", "norm.sites=[hidden],hidden,{hidden:layer},null")) == 1
     assert len(swept("launcher=local,pool")) == 1
+    assert len(swept("logger=none,wandb")) == 1
 
 
 @pytest.mark.parametrize("word", ["train.epochs=1,3,2", "train.epochs=3,1", "train.epochs=1,3"])

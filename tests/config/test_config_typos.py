@@ -151,19 +151,33 @@ def test_artifact_requests_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
-    [(["launcher=pool", "launcher.jobs=3", "seed=1"], {"name": "pool", "jobs": 3}), (["seed=1"], {})],
+    ("group", "words", "found"),
+    [
+        ("launcher", ["launcher=pool", "launcher.jobs=3", "seed=1"], {"name": "pool", "jobs": 3}),
+        ("launcher", ["seed=1", "logger=wandb"], {"name": "local", "jobs": 1}),
+        ("logger", ["launcher=pool", "seed=1"], {"name": "none"}),
+        ("logger", ["logger=wandb"], {"name": "wandb", "mode": "offline", "project": "normbench", "entity": ""}),
+        (
+            "logger",
+            ["logger.mode=online", "logger=wandb", "logger.entity=us"],
+            {"name": "wandb", "mode": "online", "project": "normbench", "entity": "us"},
+        ),
+    ],
 )
-def test_launcher_words_are_found(words: list[str], found: dict[str, Any]) -> None:
-    assert dict(plan.launch_options(words)) == found
+def test_words_of_the_command_are_found(group: str, words: list[str], found: dict[str, Any]) -> None:
+    assert plan.command_options(group, words) == found
 
 
 @pytest.mark.parametrize(
-    "word", ["launcher=x", "launcher.jobs=x", "launcher.jobs=-1", "launcher=local,pool", "launcher.jobs=1,2"]
-)
-def test_launcher_words_are_checked(word: str) -> None:
+    "word",
+    [
+        "launcher=x", "launcher.jobs=x", "launcher.jobs=-1", "launcher.jobs=2", "launcher=local,pool",
+        "launcher.jobs=1,2", "logger=wnadb", "logger=none,wandb", "logger.mode=offline", "launcher.job=1",
+    ],
+)  # fmt: skip
+def test_words_of_the_command_are_checked(word: str) -> None:
     with pytest.raises(NormbenchError):
-        dict(plan.launch_options([word]))
+        plan.command_options(word.split("=")[0].split(".")[0], [word])
 
 
 # --- whatever else may come ------------------------------------------------------------------------------------------
@@ -174,6 +188,7 @@ KEYS = [
     "data",
     "optim",
     "launcher",
+    "logger",
     "seed",
     "train.epochs",
     "train.batch_size",
@@ -244,7 +259,6 @@ PLACES = st.sampled_from(
         ("train", "more"),
         ("optim", "betas"),
         ("data", "name"),
-        ("launcher",),
         ("data", "declares"),
     ]
 )
@@ -296,7 +310,9 @@ def test_every_shipped_choice_is_declared_rightly() -> None:
         for name in compose.choices(group):
             facts = compose.declaration(group, name)
             assert facts["title"]
-            assert group == "launcher" or isinstance(facts["maths"], int), f"{group}={name} needs a maths version"
+            assert group in compose.COMMAND_GROUPS or isinstance(facts["maths"], int), (
+                f"{group}={name} needs a maths version"
+            )
 
 
 def test_every_experiment_composes_at_every_fidelity() -> None:

@@ -1,0 +1,1 @@
+"""Runs in other tools' forms: Weights & Biases, CSV, parquet. The run directory stays the truth. No torch."""

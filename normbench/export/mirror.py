@@ -1,0 +1,205 @@
+"""Runs mirrored to Weights & Biases while they train, by a process of its own that reads their curves.
+
+Training knows nothing of it: the mirror can hang, fail or be killed, and costs the command at most GRACE_SECONDS at
+its end. Lines of JSON on the mirror's standard input say which run begins and which one has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from normbench.config.compose import Config, stored_form
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.runs import store
+from normbench.runs.record import RunRecord, whole
+
+GRACE_SECONDS = 10.0
+POLL_SECONDS = 1.0
+Listener = Callable[[RunSpec, dict[str, Any]], None]
+
+
+# --- the command's side ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Follower:
+    """`listen` passes events on to `then` and to the mirror; `notes` are lines for the user once it has ended."""
+
+    then: Listener
+    root: Path
+    process: subprocess.Popen[bytes] | None = None
+    notes: list[str] = field(default_factory=list)
+    messages: queue.Queue[dict[str, Any] | None] = field(default_factory=queue.Queue)
+
+    def listen(self, spec: RunSpec, event: dict[str, Any]) -> None:
+        if self.process is not None and event["event"] in ("start", "end"):
+            self.messages.put(_message(spec, event, self.root))
+        self.then(spec, event)
+
+
+@contextmanager
+def following(logger: Config, results: Path, then: Listener) -> Iterator[Follower]:
+    """Mirror what is reported inside this context, as `logger` says; `name: none` only passes events on."""
+    follower = Follower(then, results / "runs")
+    if logger["name"] == "none":
+        yield follower
+        return
+    arguments = [logger["mode"], logger["project"], logger["entity"], str(results / "wandb")]
+    follower.process = subprocess.Popen(
+        [sys.executable, "-m", "normbench.export.mirror", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # the user's Ctrl-C is for the runs; the mirror is told when they have ended
+    )
+    assert follower.process.stdin is not None and follower.process.stderr is not None
+    # a thread each: a mirror that hangs fills its pipes, and nobody else may wait for that
+    threading.Thread(target=_write, args=(follower.messages, follower.process.stdin), daemon=True).start()
+    said: list[str] = []
+    reader = threading.Thread(target=_collect, args=(follower.process.stderr, said), daemon=True)
+    reader.start()
+    try:
+        yield follower
+    finally:
+        follower.messages.put(None)
+        follower.notes = _close(follower.process, reader, said, logger["mode"])
+
+
+def _message(spec: RunSpec, event: dict[str, Any], root: Path) -> dict[str, Any]:
+    if event["event"] == "end":
+        return {"end": spec.id, "status": event["status"]}
+    run = RunRecord(
+        spec.id, seed=spec.seed, status="running", epochs=spec.epochs, config=stored_form(spec.config), **spec.labels()
+    )
+    return {"start": asdict(run), "path": str(store.directory(root, spec).path)}
+
+
+def _write(messages: queue.Queue[dict[str, Any] | None], pipe: IO[bytes]) -> None:
+    try:
+        while (message := messages.get()) is not None:
+            pipe.write((json.dumps(message) + "\n").encode())
+            pipe.flush()
+        pipe.close()
+    except OSError:  # the mirror is gone: _close says so
+        pass
+
+
+def _collect(pipe: IO[bytes], said: list[str]) -> None:
+    for line in pipe:
+        said.append(line.decode(errors="replace").strip())
+
+
+def _close(process: subprocess.Popen[bytes], reader: threading.Thread, said: list[str], mode: str) -> list[str]:
+    again = f"The runs are whole; send them with: normbench export wandb --mode {mode}"
+    try:
+        code = process.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # with W&B's own helper process
+        process.wait()
+        return [f"W&B mirror: it had not ended after {GRACE_SECONDS:.0f} s and was stopped. {again}"]
+    reader.join(1.0)
+    notes = list(dict.fromkeys(line for line in said if line.startswith("mirror: ")))
+    if code or notes:
+        reason = notes[0].removeprefix("mirror: ") if notes else (said[-1] if said else f"it ended with code {code}")
+        return [f"W&B mirror: {reason}. {again}"]
+    return []
+
+
+# --- the mirror's own process ----------------------------------------------------------------------------------------
+
+
+class Followed:
+    """One run that is being mirrored; opened at W&B when its first epoch is there."""
+
+    def __init__(self, run: RunRecord, path: Path, target: Any) -> None:
+        self.record, self.path, self.target = run, path, target
+        self.opened: Any = None
+
+    def look(self, ended: bool = False) -> None:
+        """Send the epochs that are whole. The curve of a run that goes on from a checkpoint may shrink meanwhile."""
+        try:
+            records = store.read_curve(self.path / "curve.jsonl")
+        except store.Damaged:
+            return
+        ready = [r for r in records if ended or whole(records, r["epoch"]) or (r["epoch"] == 0 and _past(records, 0))]
+        if not ready:
+            return
+        if self.opened is None:
+            from normbench.export.wandb_run import WandbRun
+
+            self.opened = WandbRun(self.record, self.target)
+        self.opened.log(ready)
+
+    def end(self, status: str) -> None:
+        self.look(ended=True)
+        if self.opened is None:
+            return
+        found: Mapping[str, Any] = {}
+        with suppress(store.Damaged):
+            found = store.read_status(self.path)
+        self.opened.finish(status, str(found.get("reason", "")), found.get("seconds"))
+
+
+def _past(records: list[dict[str, Any]], epoch: int) -> bool:
+    return any(record["epoch"] > epoch for record in records)
+
+
+def main() -> None:
+    from normbench.export.wandb_run import Target
+
+    mode, project, entity, folder = sys.argv[1:5]
+    target = Target(mode, project, entity, Path(folder))
+    messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    source = os.fdopen(os.dup(0), "r")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # W&B must not read our messages as an answer to a question of its own
+    threading.Thread(target=_read, args=(source, messages), daemon=True).start()
+    try:
+        _follow(messages, target)
+    finally:
+        target.settle()
+
+
+def _follow(messages: queue.Queue[dict[str, Any] | None], target: Any) -> None:
+    followed: dict[str, Followed] = {}
+    while True:
+        try:
+            message = messages.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            for run in followed.values():
+                run.look()
+            continue
+        if message is None:
+            break
+        if "start" in message:
+            record = RunRecord(**message["start"])
+            followed[record.id] = Followed(record, Path(message["path"]), target)
+        elif message["end"] in followed:
+            followed.pop(message["end"]).end(message["status"])
+    for run in followed.values():
+        run.end("interrupted")
+
+
+def _read(source: IO[str], messages: queue.Queue[dict[str, Any] | None]) -> None:
+    for line in source:
+        messages.put(json.loads(line))
+    messages.put(None)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except NormbenchError as error:
+        print(f"mirror: {error}".rstrip("."), file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,59 @@
+"""All records of all runs as one flat table: CSV for anything, parquet for data frames."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from normbench.runs import files
+from normbench.runs.record import RunRecord
+
+LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
+PLACES = ("split", "mode", "variant", "epoch", "step")
+
+
+def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
+    """Column names and one row per record: labels, axes, place in the run, metrics. What a record lacks is None."""
+    axes = sorted({key for run in runs for key in run.axes})
+    metrics = sorted({key for run in runs for record in run.records for key in record} - set(PLACES))
+    columns = [*LABELS, *axes, *PLACES, *metrics]
+    table = []
+    for run in runs:
+        labels = (run.id, run.experiment, run.arm, run.seed, run.fidelity, run.control, run.status)
+        head = dict(zip(LABELS, labels, strict=True)) | {key: run.axes.get(key) for key in axes}
+        for record in run.records:
+            values = {key: None if record.get(key) is None else float(record[key]) for key in metrics}
+            table.append(head | {key: record.get(key) for key in PLACES} | values)
+    return columns, table
+
+
+def write_csv(runs: Sequence[RunRecord], path: Path) -> int:
+    """Numbers in their shortest round-trip form, `nan` and `inf` as such, nothing for what is missing."""
+    columns, table = rows(runs)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    files.make_folder(path.parent)
+    files.write_whole(path, text.getvalue().encode())
+    return len(table)
+
+
+def write_parquet(runs: Sequence[RunRecord], path: Path) -> int:
+    """The same columns with types; NaN is a value, what is missing is null."""
+    import pyarrow
+    import pyarrow.parquet
+
+    columns, table = rows(runs)
+    for name in columns:  # an axis may hold numbers in one experiment and words in another
+        kinds = {type(row[name]) for row in table if row[name] is not None}
+        if len(kinds) > 1 and not kinds <= {int, float}:
+            table = [row | {name: None if row[name] is None else str(row[name])} for row in table]
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({name: [row[name] for row in table] for name in columns}), buffer)
+    files.make_folder(path.parent)
+    files.write_whole(path, buffer.getvalue())
+    return len(table)

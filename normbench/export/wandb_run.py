@@ -1,0 +1,168 @@
+"""One of our runs as a Weights & Biases run. The only place that imports wandb."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import normbench
+from normbench.errors import NormbenchError
+from normbench.runs import files
+from normbench.runs.record import RunRecord
+
+INIT_SECONDS = 30.0  # with a key and no network, wandb itself would wait 90 s and more
+PLACES = {"train": " (training mode)", "running": " (running mean)"}  # of a record's mode; the plain name is evaluation
+LABELS = ("epoch", "mode", "split", "step", "variant")
+
+
+@dataclass
+class Target:
+    """Where runs go: `offline` into files below `folder`, `online` to the server that wandb is set up for.
+
+    Call `settle` when all is sent: W&B writes behind one's back, and only then is it noted what has arrived.
+    """
+
+    mode: str
+    project: str
+    entity: str
+    folder: Path
+    finished: dict[str, int] = field(default_factory=dict)  # run id -> its last epoch
+
+    def ledger(self, run: str) -> Path:
+        """What of a run has arrived here, so that nothing is sent twice."""
+        return self.folder / "sent" / f"{run}.{self.mode}.json"
+
+    def arrived(self, run: str) -> int:
+        """The last epoch of a run that is there; -1 for none."""
+        try:
+            content = json.loads(self.ledger(run).read_text())
+            return int(content["epoch"]) if content["project"] == self._place() else -1
+        except (OSError, ValueError, KeyError, TypeError):
+            return -1
+
+    def settle(self) -> None:
+        """Wait for W&B to have written everything; then note the finished runs."""
+        if not self.finished:
+            return
+        _wandb().teardown()
+        (self.folder / "sent").mkdir(parents=True, exist_ok=True)
+        for run, epoch in self.finished.items():
+            files.write_json(self.ledger(run), {"epoch": epoch, "project": self._place()})
+        self.finished.clear()
+
+    def _place(self) -> str:
+        return f"{self.entity}/{self.project}"
+
+
+def group(run: RunRecord) -> str:
+    """Experiment, arm and axes: the runs of one group differ in their seed alone."""
+    axes = [f"{key}={value}" for key, value in run.axes.items()]
+    return " ".join(text for text in (run.experiment, run.arm, *axes, run.control) if text)
+
+
+def epochs(records: Sequence[Mapping[str, Any]], after: int) -> Iterator[dict[str, Any]]:
+    """One dictionary per epoch beyond `after`: `train/nll`, `train (training mode)/nll`, `test (momentum=0.01)/nll`."""
+    merged: dict[int, dict[str, Any]] = {}
+    for record in records:
+        if record["epoch"] <= after:
+            continue
+        variant = f" ({record['variant']})" if record.get("variant") else ""
+        place = f"{record['split']}{PLACES.get(record['mode'], '')}{variant}"
+        row = merged.setdefault(record["epoch"], {"epoch": record["epoch"], "updates": record["step"]})
+        row |= {f"{place}/{key}": float(value) for key, value in record.items() if key not in LABELS}
+    yield from (merged[epoch] for epoch in sorted(merged))
+
+
+class WandbRun:
+    """An open W&B run; NormbenchError with one line when W&B does not take it."""
+
+    def __init__(self, run: RunRecord, target: Target) -> None:
+        self.id, self.target = run.id, target
+        self.sent = target.arrived(run.id)
+        wandb = _wandb()
+        target.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.run = wandb.init(
+                project=target.project,
+                entity=target.entity or None,
+                dir=str(target.folder),
+                mode=target.mode,
+                id=run.id,
+                resume="allow" if target.mode == "online" else None,
+                name=f"{run.arm} s{run.seed}",
+                group=group(run),
+                job_type=run.experiment,
+                tags=[run.fidelity],
+                config=_config(run),
+                reinit="create_new",
+                settings=wandb.Settings(
+                    silent=True,
+                    console="off",
+                    init_timeout=INIT_SECONDS,
+                    disable_git=True,
+                    disable_code=True,
+                    save_code=False,
+                    x_disable_stats=True,
+                    x_disable_meta=True,  # host name, user and command line are nobody's business
+                    host="-",
+                    username="-",
+                ),
+            )
+        except Exception as error:  # whatever W&B raises: a mirror's failure is a line, never a traceback
+            raise NormbenchError(f"W&B does not take run {run.id}: {_line(error)}") from None
+        if target.mode == "online":  # the server knows best what it has of a run that was cut off
+            known = self.run.summary.get("epoch")
+            self.sent = max(self.sent, known) if isinstance(known, int) else self.sent
+        self.run.define_metric("epoch")
+        self.run.define_metric("*", step_metric="epoch")
+
+    def log(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """The epochs of `records` that have not arrived yet."""
+        for row in epochs(records, self.sent):
+            self.run.log(row)
+            self.sent = row["epoch"]
+
+    def finish(self, status: str, reason: str = "", seconds: float | None = None) -> None:
+        """Close it with the run's status; a diverged run is a result, an interrupted one goes on some day."""
+        self.run.summary.update({"status": status, "reason": reason, "seconds": seconds})
+        self.run.finish(exit_code=0 if status in ("done", "diverged") else 1)
+        self.target.finished[self.id] = self.sent
+
+
+def send(run: RunRecord, target: Target) -> bool:
+    """Replay one finished run; False if it is there already. `target.settle()` makes it last."""
+    if target.arrived(run.id) >= max(record["epoch"] for record in run.records):
+        return False
+    opened = WandbRun(run, target)
+    try:
+        opened.log(run.records)
+        opened.finish(run.status, run.reason, run.seconds)
+    except Exception as error:
+        raise NormbenchError(f"W&B broke off at run {run.id}: {_line(error)}") from None
+    return True
+
+
+def _config(run: RunRecord) -> dict[str, Any]:
+    labels = {"experiment": run.experiment, "arm": run.arm, "fidelity": run.fidelity, "control": run.control}
+    own = {"run": run.id, "version": normbench.__version__, "environment": dict(run.environment)}
+    return {**dict(run.config), **labels, **{f"axis {key}": value for key, value in run.axes.items()}, "normbench": own}
+
+
+def _wandb() -> Any:
+    # asked for by its own arguments, never by what happens to be in the environment
+    for name in ("WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_RUN_GROUP", "WANDB_NAME", "WANDB_TAGS"):
+        os.environ.pop(name, None)
+    with contextlib.suppress(ImportError):
+        import wandb
+
+        return wandb
+    raise NormbenchError("wandb is not installed. Run: pip install 'wandb>=0.22'")
+
+
+def _line(error: Exception) -> str:
+    return " ".join((str(error) or type(error).__name__).split())[:300]

@@ -1,0 +1,84 @@
+"""Finished runs gathered, and written as flat tables."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import fake
+import madeup
+import pyarrow.parquet
+import pytest
+import tiny
+
+from normbench.export import tables
+from normbench.runs import pack
+from normbench.runs.find import everything
+
+
+def test_everything_is_published_and_raw_runs_once_each(tmp_path: Path):
+    spec, other = tiny.spec(), tiny.spec("seed=2")
+    longer = tiny.spec("train.epochs=4", "seed=2")
+    fake.directory(tmp_path / "runs", spec)
+    fake.directory(tmp_path / "runs", longer)
+    fake.directory(tmp_path / "runs", tiny.spec("seed=3"), status="interrupted")
+    broken = fake.directory(tmp_path / "runs", tiny.spec("seed=4"))
+    (broken / "config.yaml").write_text("id: x\nconfig: {}\naxes: 3\n")
+    pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, [fake.record(other)])
+    (tmp_path / "p" / "b" / "paper").mkdir(parents=True)
+    (tmp_path / "p" / "b" / "paper" / pack.NAME).write_bytes(b"no pack")
+    runs, notes = everything(tmp_path)
+    assert [(run.id, run.epochs) for run in runs] == [(spec.id, 2), (longer.id, 4)]  # the longer one of seed 2
+    assert [run.experiment for run in runs] == ["adhoc", "adhoc"]
+    assert len(notes) == 2 and str(broken) in notes[1] and "no labels" in notes[1]
+
+
+def test_csv_and_parquet_hold_every_record_exactly(tmp_path: Path):
+    runs = madeup.runs(2, epochs=2)
+    records = [dict(record) for record in runs[0].records]
+    records[-1] |= {"nll": "NaN", "variant": "momentum=0.01"}
+    runs[0] = replace(runs[0], records=records, arm='an "arm", quoted')
+    count = tables.write_csv(runs, tmp_path / "new" / "curves.csv")
+    assert count == tables.write_parquet(runs, tmp_path / "curves.parquet") == sum(len(run.records) for run in runs)
+    with open(tmp_path / "new" / "curves.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    frame = pyarrow.parquet.read_table(tmp_path / "curves.parquet").to_pylist()
+    flat = [(run, record) for run in runs for record in run.records]
+    for (run, record), row, typed in zip(flat, table, frame, strict=True):
+        assert (row["run"], row["arm"], row["train.batch_size"]) == (run.id, run.arm, "128")
+        assert (typed["run"], typed["seed"], typed["train.batch_size"]) == (run.id, run.seed, 128)
+        assert (row["split"], int(row["epoch"]), row["variant"]) == (
+            record["split"], record["epoch"], record.get("variant", ""),
+        )  # fmt: skip
+        for key in ("nll", "error"):
+            if key not in record:
+                assert row[key] == "" and typed[key] is None
+            elif record[key] == "NaN":
+                assert row[key] == "nan" and math.isnan(typed[key])
+            else:
+                assert float(row[key]) == typed[key] == record[key]
+
+
+def test_an_axis_of_mixed_kinds_becomes_text(tmp_path: Path):
+    runs = madeup.runs(1, epochs=1)[:2]
+    runs[0] = replace(runs[0], axes={"x": "all"})
+    runs[1] = replace(runs[1], axes={"x": 3})
+    tables.write_parquet(runs, tmp_path / "curves.parquet")
+    assert set(pyarrow.parquet.read_table(tmp_path / "curves.parquet")["x"].to_pylist()) == {"all", "3"}
+
+
+def test_export_chooses_and_says_what_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
+    from normbench.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    madeup.published(tmp_path / "results")
+    for words, runs in (((), 25), (("--only", "ln"), 5), (("--only", "ln", "--only", "none"), 10)):
+        with pytest.raises(SystemExit) as ended:
+            main(("export", "csv", *words))
+        assert ended.value.code == 0
+        assert f"{runs} runs, " in capfd.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(("export", "csv", "--output", "/proc/curves.csv"))
+    assert ended.value.code == 2 and "/proc" in capfd.readouterr().err

@@ -1,0 +1,203 @@
+"""The W&B mirror: what it sends, that it sends it once, and that its failures cost a line and some seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import textwrap
+import time
+from pathlib import Path
+
+import fake
+import madeup
+import pytest
+import tiny
+
+from normbench.errors import NormbenchError
+from normbench.export import mirror, wandb_run
+from normbench.runs import store
+
+# Stands in for the real package in the mirror's process: notes what it is told, or misbehaves as BEHAVIOUR says.
+STAND_IN = """
+import json, os, sys, time
+def _note(**what):
+    with open(os.environ["WANDB_NOTES"], "a") as file:
+        file.write(json.dumps(what) + "\\n")
+class Settings:
+    def __init__(self, **options): pass
+class _Run:
+    def __init__(self, id): self.id, self.summary = id, {}
+    def define_metric(self, *names, **options): pass
+    def log(self, row):
+        if os.environ.get("BEHAVIOUR") == "crash": os._exit(7)
+        _note(run=self.id, row=row)
+    def finish(self, exit_code): _note(run=self.id, code=exit_code, summary=self.summary)
+def teardown(): pass
+def init(id, **options):
+    if os.environ.get("BEHAVIOUR") == "hang": time.sleep(1000)
+    if os.environ.get("BEHAVIOUR") == "refuse": raise ValueError("No API key\\nconfigured.")
+    _note(run=id, options={k: options[k] for k in ("mode", "project", "group", "name", "tags", "resume")})
+    return _Run(id)
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in on the path of child processes; the file of what it was told."""
+    (tmp_path / "stand_in" / "wandb").mkdir(parents=True)
+    (tmp_path / "stand_in" / "wandb" / "__init__.py").write_text(textwrap.dedent(STAND_IN))
+    paths = [str(tmp_path / "stand_in"), *(p for p in __import__("sys").path if p)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("WANDB_NOTES", str(tmp_path / "notes.jsonl"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(mirror, "GRACE_SECONDS", 30.0)
+    return tmp_path / "notes.jsonl"
+
+
+def told(notes: Path) -> list[dict]:
+    return [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+
+
+OFFLINE = {"name": "wandb", "mode": "offline", "project": "p", "entity": ""}
+
+
+def test_a_row_per_epoch_with_modes_and_variants_told_apart():
+    records = [
+        {"epoch": 0, "step": 0, "split": "train", "mode": "both", "nll": 2.0},
+        {"epoch": 1, "step": 6, "split": "train", "mode": "running", "nll": 1.5},
+        {"epoch": 1, "step": 6, "split": "train", "mode": "train", "nll": "NaN"},
+        {"epoch": 1, "step": 6, "split": "test", "mode": "eval", "variant": "momentum=0.01", "nll": 1.0, "error": 0.5},
+    ]
+    first, second = wandb_run.epochs(records, -1)
+    assert first == {"epoch": 0, "updates": 0, "train/nll": 2.0}
+    assert second.pop("train (training mode)/nll") != second["epoch"]  # NaN, as a number
+    assert second == {
+        "epoch": 1, "updates": 6, "train (running mean)/nll": 1.5,
+        "test (momentum=0.01)/nll": 1.0, "test (momentum=0.01)/error": 0.5,
+    }  # fmt: skip
+    assert len(list(wandb_run.epochs(records, 0))) == 1
+
+
+def test_finished_runs_are_sent_once_into_real_offline_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "a-private-host")
+    monkeypatch.setattr("getpass.getuser", lambda: "a-private-user")
+    runs = madeup.runs(2, epochs=2)[:2]
+    target = wandb_run.Target("offline", "p", "", tmp_path / "wandb")
+    assert [wandb_run.send(run, target) for run in runs] == [True, True]
+    target.settle()
+    assert [wandb_run.send(run, target) for run in runs] == [False, False]
+    sent = {path.parent.name.rsplit("-", 1)[1]: path.read_bytes() for path in tmp_path.rglob("run-*.wandb")}
+    assert set(sent) == {run.id for run in runs}
+    for run in runs:
+        content = sent[run.id]
+        for text in ("test/error", "train (training mode)/nll", wandb_run.group(run), run.arm, "paper"):
+            assert text.encode() in content
+        assert b"a-private" not in content  # who ran it, and where, is nobody's business
+    other = wandb_run.Target("offline", "another project", "", tmp_path / "wandb")
+    assert wandb_run.send(runs[0], other)
+
+
+def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: Path, notes: Path):
+    spec, events = tiny.spec(), []
+    with mirror.following(OFFLINE, tmp_path, lambda spec, event: events.append(event["event"])) as follower:
+        follower.listen(spec, {"event": "start"})
+        path = fake.directory(tmp_path / "runs", spec, "running")
+        assert tiny.wait_until(lambda: len(told(notes)) >= 3)  # before the end: opened, epochs 0 and 1 at least
+        follower.listen(spec, {"event": "progress", "step": 6, "nll": 1.0})
+        files_status = json.loads((path / "status.json").read_text()) | {"status": "diverged", "reason": "NLL is NaN"}
+        (path / "status.json").write_text(json.dumps(files_status))
+        follower.listen(spec, {"event": "end", "status": "diverged"})
+    assert events == ["start", "progress", "end"] and follower.notes == []
+    first, *rows, last = told(notes)
+    assert first["options"] == {
+        "mode": "offline", "project": "p", "group": "adhoc mnist_mlp-none", "name": "mnist_mlp-none s1",
+        "tags": ["adhoc"], "resume": None,
+    }  # fmt: skip
+    assert [row["row"]["epoch"] for row in rows] == [0, 1, 2]
+    assert last["code"] == 0 and last["summary"]["status"] == "diverged" and last["summary"]["reason"] == "NLL is NaN"
+
+
+def test_a_resumed_run_sends_only_what_is_new(tmp_path: Path, notes: Path):
+    spec = tiny.spec("train.epochs=4")
+    path = fake.directory(tmp_path / "runs", spec, "running")
+    whole = (path / "curve.jsonl").read_bytes()
+    (path / "curve.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:6]))  # a checkpoint's: epochs 0 to 2
+    for status in ("interrupted", "done"):
+        with mirror.following(OFFLINE, tmp_path, lambda *_: None) as follower:
+            follower.listen(spec, {"event": "start"})
+            follower.listen(spec, {"event": "end", "status": status})
+        (path / "curve.jsonl").write_bytes(whole)
+    assert [n["row"]["epoch"] for n in told(notes) if "row" in n] == [0, 1, 2, 3, 4]
+    assert [n["code"] for n in told(notes) if "code" in n] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [("hang", "had not ended after 1 s"), ("refuse", "No API key configured."), ("crash", "it ended with code 7")],
+)
+def test_a_failing_mirror_costs_a_line(tmp_path: Path, notes: Path, monkeypatch, behaviour: str, reason: str):
+    monkeypatch.setenv("BEHAVIOUR", behaviour)
+    if behaviour == "hang":
+        monkeypatch.setattr(mirror, "GRACE_SECONDS", 1.0)
+    specs = [tiny.spec(f"seed={seed}") for seed in range(1, 60)]
+    for spec in specs[:2]:
+        fake.directory(tmp_path / "runs", spec)
+    started = time.monotonic()
+    with mirror.following(OFFLINE, tmp_path, lambda *_: None) as follower:
+        for spec in specs:  # more than a pipe holds: nobody waits for a mirror that does not read
+            follower.listen(spec, {"event": "start"})
+            follower.listen(spec, {"event": "end", "status": "done"})
+        assert time.monotonic() - started < 4
+    (note,) = follower.notes
+    assert reason in note and "normbench export wandb --mode offline" in note and "\n" not in note
+    assert follower.process is not None and follower.process.poll() is not None
+
+
+def test_training_goes_on_where_no_wandb_host_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
+    """The real package, asked to send to a host that takes connections and never says a word."""
+    from normbench.cli import main
+
+    silent = socket.create_server(("127.0.0.1", 0), backlog=50)
+    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+    monkeypatch.setenv("WANDB_MODE", "offline")  # the option decides, not the environment
+    monkeypatch.setattr(mirror, "GRACE_SECONDS", 2.0)
+    monkeypatch.chdir(tmp_path)
+    curves = []
+    for words in (("--results", "plain"), ("--results", "mirrored", "logger=wandb", "logger.mode=online")):
+        with pytest.raises(SystemExit) as ended:
+            main(("train", *tiny.WORDS, *words))
+        assert ended.value.code == 0
+        (stored,) = store.scan(tmp_path / words[1] / "runs")
+        assert stored.state == "done"
+        curves.append((stored.path / "curve.jsonl").read_bytes())
+    silent.close()
+    assert curves[0] == curves[1]
+    shown = capfd.readouterr().out
+    assert "note: W&B mirror: " in shown and "--mode online" in shown
+    assert list((tmp_path / "mirrored" / "wandb" / "sent").glob("*")) == []  # nothing arrived, nothing is claimed
+
+
+def test_an_export_that_breaks_off_says_so_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
+    from normbench.cli import main
+
+    madeup.published(tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    real, calls = wandb_run.send, []
+
+    def third_fails(run, target):
+        calls.append(run.id)
+        if len(calls) == 3:
+            raise NormbenchError(f"W&B broke off at run {run.id}: network is gone")
+        return real(run, target)
+
+    monkeypatch.setattr(wandb_run, "send", third_fails)
+    for code, text in (
+        (4, "(2 of 5 sent; the same command goes on)"),
+        (0, "3 runs to W&B project normbench, offline, 2"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(("export", "wandb", "--only", "ln"))
+        shown = capfd.readouterr()
+        assert ended.value.code == code and text in shown.out + shown.err
