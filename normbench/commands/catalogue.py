@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from rich.table import Table as Grid
 
 from normbench import data
 from normbench.config import compose
+from normbench.data import files
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 
@@ -57,13 +60,34 @@ def data_sets(console: Console) -> int:
     """Each data set and whether it is there, whole."""
     for name in compose.choices("data"):
         config = compose.choice("data", name)
-        problems = data.problems(config)
-        state = "ready" if not problems else problems[0]
         console.print(
-            f"{name:<12} {config['declares']['title']}: {state}", markup=False, highlight=False, soft_wrap=True
+            f"{name:<17} {config['declares']['title']}: {_state(config)}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
     console.print(f"looked in {data.root()} (NORMBENCH_DATA)", markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def _state(config: Mapping[str, Any]) -> str:
+    """ready, missing, damaged or in need of registration, with the way out."""
+    root = data.root()
+    paths = [root / name for name in files.declared(config)]
+    if not paths:
+        return "ready (embedded)"
+    register = files.registration(config, root)
+    if not any(os.path.lexists(path) for path in paths):
+        return f"missing. {register or f'Bring it with: {_command(config)}'}"
+    if problems := data.problems(config):
+        return problems[0]
+    remark = files.remark(config, root)
+    return f"ready, {sum(path.stat().st_size for path in paths) / 1e6:.1f} MB" + (f"; {remark}" if remark else "")
+
+
+def _command(config: Mapping[str, Any]) -> str:
+    size = files.megabytes(config)
+    return f"normbench data get {config['name']}" + (f" ({size} MB)" if size else "")
 
 
 def data_get(name: str, console: Console) -> int:
@@ -81,11 +105,15 @@ def data_get(name: str, console: Console) -> int:
         def show(file: str, done: int, total: int | None) -> None:
             if file not in tasks:
                 tasks[file] = progress.add_task(file, total=total)
-            progress.update(tasks[file], completed=done, total=total)
+            # Hidden at the end: a set may have a hundred files.
+            progress.update(tasks[file], completed=done, total=total, visible=done != total)
 
         brought = fetch.get(config, progress=show)
-    for path in brought:
-        console.print(f"brought {path}", markup=False, highlight=False, soft_wrap=True)
-    if not brought:
-        console.print(f"{name} is complete below {data.root()}", markup=False, highlight=False, soft_wrap=True)
+    lines = [f"brought {path}" for path in brought] or [f"{name} is complete below {data.root()}"]
+    if remark := files.remark(config, data.root()):
+        lines.append(f"{name}: {remark}")
+    if brought and "terms" in config["declares"]:
+        lines.append(f"terms of use: {config['declares']['terms']}")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0

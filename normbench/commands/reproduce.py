@@ -76,7 +76,7 @@ def run(request: Request, console: Console) -> int:
         code = max(code, _artifact(artifact, specs, request, console))
         if code == 130:
             break
-    if not request.dry_run:
+    if not request.dry_run and request.results.is_dir():  # where nothing was run or published nothing is made
         _report(request.results, console)
     return code
 

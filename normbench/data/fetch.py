@@ -10,10 +10,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from normbench.data import files, folder, module
+from normbench.data import files, folder, module, prepare
 from normbench.errors import NormbenchError
 
 # Called with the file's name, the bytes that are here, and the bytes in all where the server says so.
@@ -31,6 +32,16 @@ class _MirrorFailed(Exception):
         self.again = again
 
 
+@dataclass
+class _Mirrors:
+    """Where the files of a set are asked for, in turn, and how; the one that served is asked first from then on."""
+
+    order: list[str]
+    timeout: float
+    limit: int
+    progress: Progress
+
+
 def get(
     config: Mapping[str, Any],
     root: Path | None = None,
@@ -41,86 +52,118 @@ def get(
 ) -> list[Path]:
     """Bring the set's missing and damaged files; returns those brought. NormbenchError when one cannot be had or kept.
 
-    `mirrors`: addresses ending with a slash, tried in turn; by default the set's own. `timeout`: seconds without an
-    answer or a byte, after which a mirror is left. An interrupted download is continued by the next call.
+    `mirrors`: addresses to which a file's name is added, tried in turn; by default the set's own. `timeout`: seconds
+    without an answer or a byte, after which a mirror is left. An interrupted download is continued by the next call.
+    A set that declares `sources` is prepared from these: all its files anew, as soon as one is missing or damaged.
     """
     root = folder(root)
-    wanted = files.declared(config)
-    if not any(files.problem(config, root, name) for name in wanted):
+    if not any(files.problem(config, root, name) for name in files.declared(config)):
         return []
-    order = list(module(config).mirrors() if mirrors is None else mirrors)
-    brought = []
+    given = config["declares"].get("sources")
+    if mirrors is None:
+        mirrors = given.get("mirrors", []) if given else module(config).mirrors()
+    known = _Mirrors(list(mirrors), timeout, _limit(config), progress or (lambda *_: None))
     try:
-        for name, md5 in wanted.items():
-            target = root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with _lock(target.parent / ".normbench.lock"):
-                # Asked again: another process may have brought it while this one waited.
-                if not (line := files.problem(config, root, name)):
-                    continue
-                if target.exists() and not target.is_file():
-                    raise NormbenchError(line)
-                _bring(target, md5, order, timeout, _limit(config), progress or (lambda *_: None))
-                brought.append(target)
+        return _direct(config, root, known) if given is None else _prepared(config, root, known)
     except OSError as error:
         # The network's errors are _MirrorFailed; what is left is the disk.
         raise NormbenchError(
             f"{files.title(config)} cannot be written to {files.shown(root)}: {error.strerror or error}. "
             f"Make room or point NORMBENCH_DATA at a folder that you can write to."
         ) from error
+
+
+def _direct(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Path]:
+    """Bring the files that the set consists of."""
+    brought = []
+    for name, wanted in files.declared(config).items():
+        target = root / name
+        with _lock(target.parent):
+            # Asked again: another process may have brought it while this one waited.
+            if not (line := files.problem(config, root, name)):
+                continue
+            if target.exists() and not target.is_file():
+                raise NormbenchError(line)
+            _bring(target, wanted, mirrors)
+            brought.append(target)
     return brought
 
 
+def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Path]:
+    """Bring the files from which the set is prepared, and prepare it; they are deleted then, but for a user's own."""
+    given, sources = config["declares"]["sources"]["files"], files.sources(config, root)
+    register = files.registration(config, root)
+    if register and (absent := [name for name in given if not (sources / name).is_file()]):
+        raise NormbenchError(f"{register} ({' and '.join(absent)} missing)")
+    with _lock(sources):
+        problems = {name: line for name in files.declared(config) if (line := files.problem(config, root, name))}
+        if not problems:
+            return []
+        for name, line in problems.items():
+            if (root / name).exists() and not (root / name).is_file():
+                raise NormbenchError(line)
+        if register:
+            return prepare.run(config, root)
+        for name, wanted in given.items():
+            target = sources / name
+            if not (target.is_file() and files.digest(target, files.algorithm(wanted)) == wanted):
+                _bring(target, wanted, mirrors)
+        made = prepare.run(config, root)
+        for name in given:
+            (sources / name).unlink(missing_ok=True)
+        return made
+
+
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
+def _lock(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".normbench.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _limit(config: Mapping[str, Any]) -> int:
     """Bytes that no file of the set can have: a server that sends without end must not fill the disk."""
-    return 2_000_000 * int(config["declares"].get("megabytes", 1000))
+    return 2_000_000 * (files.megabytes(config) or 1000)
 
 
-def _bring(target: Path, md5: str, order: list[str], timeout: float, limit: int, progress: Progress) -> None:
-    """Put the right file at `target` from the first mirror of `order` that has it, which then moves to the front."""
+def _bring(target: Path, wanted: str, mirrors: _Mirrors) -> None:
+    """Put the right file at `target` from the first of the mirrors that has it, which then moves to the front."""
     part = target.with_name(target.name + ".part")
     tried = []
-    for mirror in list(order):
+    for mirror in list(mirrors.order):
         try:
-            _from_mirror(mirror + target.name, part, md5, timeout, limit, lambda *p: progress(target.name, *p))
+            _from_mirror(mirror + target.name, part, wanted, mirrors)
         except _MirrorFailed as error:
             tried.append(f"{mirror}: {error}")
             continue
         os.replace(part, target)
-        order.remove(mirror)
-        order.insert(0, mirror)
+        mirrors.order.remove(mirror)
+        mirrors.order.insert(0, mirror)
         return
     raise NormbenchError(
-        f"{target.name} could not be brought ({'; '.join(tried) or 'no mirrors'}). "
-        f"Try again later, or bring it by hand: place it at {files.shown(target)} (md5 {md5})."
+        f"{target.name} could not be brought ({'; '.join(tried) or 'no mirrors'}). Try again later, or bring it by "
+        f"hand: place it at {files.shown(target)} ({files.algorithm(wanted)} {wanted})."
     )
 
 
-def _from_mirror(
-    url: str, part: Path, md5: str, timeout: float, limit: int, progress: Callable[[int, int | None], None]
-) -> None:
-    """Complete `part`, whose md5 is then right; else _MirrorFailed, keeping what can be continued."""
+def _from_mirror(url: str, part: Path, wanted: str, mirrors: _Mirrors) -> None:
+    """Complete `part`, whose checksum is then right; else _MirrorFailed, keeping what can be continued."""
+    kind, name = files.algorithm(wanted), part.name.removesuffix(".part")
     for left in reversed(range(_ATTEMPTS)):
         start = part.stat().st_size if part.exists() else 0
         # Already whole when a process was killed just before the rename.
-        if start and files.md5(part) == md5:
+        if start and files.digest(part, kind) == wanted:
             return
         try:
-            _download(url, part, start, timeout, limit, progress)
-            found = files.md5(part)
-            if found == md5:
+            _download(url, part, start, mirrors.timeout, mirrors.limit, lambda *p: mirrors.progress(name, *p))
+            found = files.digest(part, kind)
+            if found == wanted:
                 return
             hint = files.looks_like(part).replace("; it", ", it")
             part.unlink()
             # The first bytes may be another mirror's, and bad: this one deserves a whole download.
-            raise _MirrorFailed(f"wrong md5 {found[:4]}…{hint}", again=start > 0)
+            raise _MirrorFailed(f"wrong {kind} {found[:4]}…{hint}", again=start > 0)
         except _MirrorFailed as error:
             if not (error.again and left):
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import os
 import stat
 import zlib
@@ -11,12 +12,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from normbench.data import content
+
 CHUNK = 1 << 20
 
 
 def declared(config: Mapping[str, Any]) -> dict[str, str]:
-    """Path below the data folder -> md5, as the set declares; empty for embedded sets."""
+    """Path below the data folder -> md5 or sha256, as the set declares; empty for embedded sets."""
     return dict(config["declares"].get("files") or {})
+
+
+def sources(config: Mapping[str, Any], root: Path) -> Path:
+    """The folder of the files from which a set is prepared."""
+    return root / "source" / str(config["name"])
 
 
 def title(config: Mapping[str, Any]) -> str:
@@ -30,24 +38,46 @@ def shown(path: Path) -> str:
     return text if path.is_absolute() or text.startswith(".") else f".{os.sep}{text}"
 
 
+def registration(config: Mapping[str, Any], root: Path) -> str | None:
+    """What to do for a set that its owners hand out themselves, as a line for the user; None for any other set."""
+    given = config["declares"].get("sources") or {}
+    if "register" not in given:
+        return None
+    return (
+        f"{title(config)} needs registration with its owners: {given['register']}. Place their "
+        f"{' and '.join(given['files'])} in {shown(sources(config, root))} and run: normbench data get {config['name']}"
+    )
+
+
+def megabytes(config: Mapping[str, Any]) -> int | None:
+    """What bringing the set takes, where it is declared: of its sources, where it is prepared from such."""
+    declares = config["declares"]
+    found = (declares.get("sources") or declares).get("megabytes")
+    return None if found is None else int(found)
+
+
 def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
-    """What is wrong with one declared file, as the line for the user; None when its md5 is right."""
+    """What is wrong with one declared file, as the line for the user; None when its checksum is right.
+
+    Right is the declared sum of the bytes, that of the file which `prepare` made here, or of a prepared file's content.
+    """
     path = root / name
     get = f"normbench data get {config['name']}"
     try:
         # Asked first, because opening a pipe would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
             return f"{shown(path)} is not a file but a {_kind(path)}. Move it away and run: {get}"
-        found = md5(path)
         wanted = declared(config)[name]
-        if found == wanted:
+        kind = algorithm(wanted)
+        found = digest(path, kind)
+        if found == wanted or found == record(config, root).get("files", {}).get(name) or _same(config, path, name):
             return None
-        reason = f"md5 {found[:4]}… instead of {wanted[:4]}…{looks_like(path)}"
+        reason = f"{kind} {found[:4]}… instead of {wanted[:4]}…{looks_like(path)}"
         return f"{shown(path)} is damaged ({reason}). Delete it and run: {get}"
     except (FileNotFoundError, NotADirectoryError):
         # "Bring it" alone would not tell why a file that `ls` shows is missing.
         link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
-        size = f" ({config['declares']['megabytes']} MB)" if "megabytes" in config["declares"] else ""
+        size = f" ({megabytes(config)} MB)" if megabytes(config) else ""
         return (
             f"{title(config)} is not in {shown(root)}: {path.name} is missing{link}. "
             f"Bring it with: {get}{size}, or point NORMBENCH_DATA at it."
@@ -59,17 +89,56 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
         )
 
 
-def md5(path: Path) -> str:
-    """The md5 of a file, in hex; OSError as `open` and `read` raise it."""
-    digest = hashlib.md5(usedforsecurity=False)
+def remark(config: Mapping[str, Any], root: Path) -> str:
+    """What a user should know of the copy that is here, or ''; to be asked when it has no problems."""
+    made = record(config, root)
+    first, wanted = next(iter(declared(config).items()))
+    if made and digest(root / first, algorithm(wanted)) != wanted:
+        return str(made["remark"])
+    return str(config["declares"].get("remark", ""))
+
+
+def record_path(config: Mapping[str, Any], root: Path) -> Path:
+    """The note that `prepare` leaves beside the set's files: their sums, which depend on the libraries here."""
+    return (root / next(iter(declared(config)))).parent / f".normbench-{config['name']}.json"
+
+
+def record(config: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """The note of `prepare`; empty when there is none that belongs to these declarations."""
+    if "sources" not in config["declares"]:
+        return {}
+    try:
+        made = json.loads(record_path(config, root).read_text(encoding="utf-8"))
+        whole = made["basis"] == basis(config) and isinstance(made["remark"], str) and isinstance(made["files"], dict)
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return dict(made) if whole else {}
+
+
+def basis(config: Mapping[str, Any]) -> str:
+    """A sum of what the prepared files follow from; where the sources lie is no part of it."""
+    declares = config["declares"]
+    given = declares["sources"]
+    facts = [declares.get("content"), given["files"], given.get("batches")]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def algorithm(checksum: str) -> str:
+    """Which checksum this is, by its length."""
+    return "md5" if len(checksum) == 32 else "sha256"
+
+
+def digest(path: Path, kind: str) -> str:
+    """The `md5` or `sha256` of a file, in hex; OSError as `open` and `read` raise it."""
+    found = hashlib.new(kind, usedforsecurity=False)
     with path.open("rb") as file:
         while block := file.read(CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
+            found.update(block)
+    return found.hexdigest()
 
 
 def looks_like(path: Path) -> str:
-    """A hint why a file's md5 is wrong, such as '; it is an HTML page', or '' when nothing can be said."""
+    """A hint why a file's checksum is wrong, such as '; it is an HTML page', or '' when nothing can be said."""
     with path.open("rb") as file:
         start = file.read(512)
     if not start:
@@ -89,6 +158,16 @@ def looks_like(path: Path) -> str:
     except zlib.error:
         pass
     return ""
+
+
+def _same(config: Mapping[str, Any], path: Path, name: str) -> bool:
+    """Whether a file of other bytes has the declared content: one that was prepared elsewhere."""
+    if name not in (config["declares"].get("content") or {}):
+        return False
+    try:
+        return content.of(path) == content.declared(config["declares"], name)
+    except ValueError:
+        return False
 
 
 def _kind(path: Path) -> str:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import re
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from idxfiles import contents
+from servers import Handler
 
 from normbench import data
 from normbench.data import fetch
@@ -22,136 +18,6 @@ from normbench.errors import NormbenchError
 
 IMAGES = "train-images-idx3-ubyte.gz"
 CONF = Path(__file__).resolve().parents[2] / "conf" / "data"
-
-
-class Mirror(ThreadingHTTPServer):
-    """Serves the files below its own address; `answer`, where given, replaces the honest behaviour."""
-
-    daemon_threads = True
-
-    def __init__(self, answer: Callable[[Handler, bytes], None] | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.files = contents()
-        self.answer = answer or Handler.honest
-        self.asked: list[tuple[str, str | None]] = []
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/mnist/"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Mirror
-
-    def do_GET(self) -> None:
-        name = self.path.rsplit("/", 1)[-1]
-        self.server.asked.append((name, self.headers["Range"]))
-        self.server.answer(self, self.server.files[name])
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-    def start(self) -> int:
-        """The first byte that is asked for."""
-        return int((self.headers["Range"] or "bytes=0-")[6:-1])
-
-    def head(self, status: int, **headers: object) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), str(value))
-        self.end_headers()
-
-    def honest(self, body: bytes) -> None:
-        start = self.start()
-        if start >= len(body) > 0:
-            self.head(416, Content_Range=f"bytes */{len(body)}")
-        elif start:
-            last = f"bytes {start}-{len(body) - 1}/{len(body)}"
-            self.head(206, Content_Length=len(body) - start, Content_Range=last)
-            self.wfile.write(body[start:])
-        else:
-            self.whole(body)
-
-    def whole(self, body: bytes) -> None:
-        self.head(200, Content_Length=len(body))
-        self.wfile.write(body)
-
-    def html(self, body: bytes) -> None:
-        self.whole(b"<!DOCTYPE html><html><body>Please sign in</body></html>")
-
-    def missing(self, body: bytes) -> None:
-        self.head(404, Content_Length=0)
-
-    def hang(self, body: bytes) -> None:
-        self.rfile.read(1)
-
-    def hang_halfway(self, body: bytes) -> None:
-        self.head(200, Content_Length=len(body))
-        self.wfile.write(body[: len(body) // 2])
-        self.rfile.read(1)
-
-    def breaks_off(self, body: bytes) -> None:
-        """Half of what is left at each request, until it is little."""
-        start = self.start()
-        left = len(body) - start
-        self.head(
-            206 if start else 200, Content_Length=left, Content_Range=f"bytes {start}-{len(body) - 1}/{len(body)}"
-        )
-        self.wfile.write(body[start : start + (left // 2 if left > 200 else left)])
-
-    def breaks_off_without_range(self, body: bytes) -> None:
-        self.head(200, Content_Length=len(body))
-        self.wfile.write(body[: len(body) // 2])
-
-    def chunked_breaks_off(self, body: bytes) -> None:
-        self.protocol_version = "HTTP/1.1"
-        self.head(200, Transfer_Encoding="chunked")
-        self.wfile.write(b"%x\r\n%b\r\n" % (len(body) // 2, body[: len(body) // 2]))
-        self.close_connection = True
-
-    def another_range(self, body: bytes) -> None:
-        self.head(206, Content_Length=10, Content_Range=f"bytes 0-9/{len(body)}")
-        self.wfile.write(body[:10])
-
-    def endless(self, body: bytes) -> None:
-        self.head(200)
-        try:
-            while True:
-                self.wfile.write(b"\x1f\x8b" * 50_000)
-        except OSError:
-            pass
-
-    def garbage(self, body: bytes) -> None:
-        self.wfile.write(b"\0\xff not HTTP\r\n\r\n")
-
-
-@pytest.fixture
-def mirror() -> Iterator[Callable[..., Mirror]]:
-    """Starts mirrors; each is closed at the end."""
-    started: list[Mirror] = []
-
-    def start(answer: Callable[[Handler, bytes], None] | None = None) -> Mirror:
-        started.append(Mirror(answer))
-        return started[-1]
-
-    yield start
-    for server in started:
-        server.shutdown()
-        server.server_close()
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
-
-
-@pytest.fixture
-def dead() -> str:
-    """The address of a port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}/"
 
 
 @pytest.fixture

@@ -63,5 +63,10 @@ def test_no_pickle_module() -> None:
 
 def test_data_knows_no_model() -> None:
     others = ("models", "train", "runs", "config", "norms", "rnn", "launch", "curves", "papers", "web", "cli")
-    for path in (PACKAGE / "data").glob("*.py"):
+    for path in (PACKAGE / "data").rglob("*.py"):
         assert not [n for n in imported(path) if n.startswith(tuple(f"normbench.{other}" for other in others))], path
+
+
+def test_preparing_needs_no_torch() -> None:
+    for path in (PACKAGE / "data" / "prepare").glob("*.py"):
+        assert not imported(path) & {"torch", "torchvision"}, path

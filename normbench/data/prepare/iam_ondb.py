@@ -1,0 +1,106 @@
+"""IAM-OnDB: from an XML file a line and a text file a form to arrays of pen moves and a table of what was written."""
+
+from __future__ import annotations
+
+import re
+import xml.parsers.expat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from normbench.data import archive
+from normbench.data.prepare.parts import Wrong
+
+STROKES, TEXT = "lineStrokes-all.tar.gz", "ascii-all.tar.gz"
+LINE = re.compile(r"(?:[\w.-]+/)*(([a-z]\d\d-\d+[a-z]?)-(\d+))\.xml")
+FORM = re.compile(r"(?:[\w.-]+/)*([a-z]\d\d-\d+[a-z]?)\.txt")
+# 12 195 stroke files, 0.35 GB of XML.
+LIMITS = archive.Limits(total=2_000_000_000, count=100_000, member=8_000_000)
+
+
+def prepare(sources: Path, out: Path, declares: Mapping[str, Any]) -> str:
+    """Write `iam_ondb/strokes.npz` and `iam_ondb/sentences.tsv` below `out`, lines in alphabetical order.
+
+    Keys: `dxy` int16, for each line first the pen's absolute position, then differences (x rightwards, y downwards);
+    `eos` packed bits, 1 for the last point before the pen is lifted; `length` points a line. Text: what was really
+    written (the CSR part). A form whose stroke files do not match its text lines is left out.
+    Returns a remark on what was found.
+    """
+    texts: dict[str, list[str]] = {}
+    for name, body in archive.members(sources / TEXT, lambda name: bool(FORM.fullmatch(name)), LIMITS):
+        try:
+            texts[_id(FORM, name, 1)] = _lines(body.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise Wrong(f"{name} is not UTF-8") from None
+    strokes: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+    for name, body in archive.members(sources / STROKES, lambda name: bool(LINE.fullmatch(name)), LIMITS):
+        strokes.setdefault(_id(LINE, name, 2), {})[_id(LINE, name, 1)] = _points(name, body)
+    rows, moves, ends, left_out = [], [], [], []
+    for form in sorted(strokes):
+        lines = sorted(strokes[form])
+        if len(lines) != len(texts.get(form, [])):
+            left_out.append(form)
+            continue
+        for line, text in zip(lines, texts[form], strict=True):
+            rows.append(f"{line}\t{text}\n")
+            points, end = strokes[form][line]
+            moves.append(np.diff(points, axis=0, prepend=np.zeros_like(points[:1])))
+            ends.append(end)
+    if not rows:
+        raise Wrong(f"{STROKES} and {TEXT} have no line in common")
+    dxy = np.concatenate(moves)
+    if np.abs(dxy).max() > np.iinfo(np.int16).max:
+        raise Wrong(f"{STROKES} has a pen move of more than {np.iinfo(np.int16).max} units")
+    (out / "iam_ondb").mkdir(parents=True)
+    (out / "iam_ondb" / "sentences.tsv").write_text("".join(rows), encoding="utf-8", newline="\n")
+    np.savez_compressed(
+        out / "iam_ondb" / "strokes.npz",
+        dxy=dxy.astype(np.int16),
+        eos=np.packbits(np.concatenate(ends)),
+        length=np.array([len(move) for move in moves], np.int32),
+    )
+    return f"lines: {len(rows)}, forms left out: {len(left_out)}"
+
+
+def _id(pattern: re.Pattern[str], name: str, group: int) -> str:
+    match = pattern.fullmatch(name)
+    assert match is not None  # `wanted` let it through
+    return match[group]
+
+
+def _lines(text: str) -> list[str]:
+    """The lines below `CSR:`, as written, blank ones left out."""
+    _, _, written = text.partition("CSR:")
+    lines = [line.strip() for line in written.splitlines()]
+    return [line.replace("\t", " ") for line in lines if line]
+
+
+def _points(name: str, body: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (N, 2) and which of them end a stroke, from one stroke file; entities and DTDs are not read."""
+    points: list[tuple[int, int]] = []
+    ends: list[int] = []
+
+    def start(tag: str, values: dict[str, str]) -> None:
+        if tag == "Point":
+            points.append((int(values["x"]), int(values["y"])))
+
+    def end(tag: str) -> None:
+        if tag == "Stroke" and points:
+            ends.append(len(points) - 1)
+
+    def refuse(*_: object) -> None:
+        raise Wrong(f"{name} declares a document type, which stroke files do not have")
+
+    parser = xml.parsers.expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler, parser.StartDoctypeDeclHandler = start, end, refuse
+    try:
+        parser.Parse(body, True)
+    except (xml.parsers.expat.ExpatError, KeyError, ValueError) as error:
+        raise Wrong(f"{name} is not a stroke file ({error})") from None
+    if not points:
+        raise Wrong(f"{name} has no points")
+    last = np.zeros(len(points), np.uint8)
+    last[ends] = 1
+    return np.array(points, np.int64), last

@@ -1,0 +1,110 @@
+"""A small HTTP server that serves files well, or badly in one of many ways."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Mirror(ThreadingHTTPServer):
+    """Serves files by their names below its own address; `answer`, where given, replaces the honest behaviour."""
+
+    daemon_threads = True
+
+    def __init__(self, files: Mapping[str, bytes], answer: Callable[[Handler, bytes], None] | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files = files
+        self.answer = answer or Handler.honest
+        self.asked: list[tuple[str, str | None]] = []
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/mnist/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Mirror
+
+    def do_GET(self) -> None:
+        name = self.path.rsplit("/", 1)[-1]
+        self.server.asked.append((name, self.headers["Range"]))
+        self.server.answer(self, self.server.files[name])
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+    def start(self) -> int:
+        """The first byte that is asked for."""
+        return int((self.headers["Range"] or "bytes=0-")[6:-1])
+
+    def head(self, status: int, **headers: object) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+
+    def honest(self, body: bytes) -> None:
+        start = self.start()
+        if start >= len(body) > 0:
+            self.head(416, Content_Range=f"bytes */{len(body)}")
+        elif start:
+            last = f"bytes {start}-{len(body) - 1}/{len(body)}"
+            self.head(206, Content_Length=len(body) - start, Content_Range=last)
+            self.wfile.write(body[start:])
+        else:
+            self.whole(body)
+
+    def whole(self, body: bytes) -> None:
+        self.head(200, Content_Length=len(body))
+        self.wfile.write(body)
+
+    def html(self, body: bytes) -> None:
+        self.whole(b"<!DOCTYPE html><html><body>Please sign in</body></html>")
+
+    def missing(self, body: bytes) -> None:
+        self.head(404, Content_Length=0)
+
+    def hang(self, body: bytes) -> None:
+        self.rfile.read(1)
+
+    def hang_halfway(self, body: bytes) -> None:
+        self.head(200, Content_Length=len(body))
+        self.wfile.write(body[: len(body) // 2])
+        self.rfile.read(1)
+
+    def breaks_off(self, body: bytes) -> None:
+        """Half of what is left at each request, until it is little."""
+        start = self.start()
+        left = len(body) - start
+        self.head(
+            206 if start else 200, Content_Length=left, Content_Range=f"bytes {start}-{len(body) - 1}/{len(body)}"
+        )
+        self.wfile.write(body[start : start + (left // 2 if left > 200 else left)])
+
+    def breaks_off_without_range(self, body: bytes) -> None:
+        self.head(200, Content_Length=len(body))
+        self.wfile.write(body[: len(body) // 2])
+
+    def chunked_breaks_off(self, body: bytes) -> None:
+        self.protocol_version = "HTTP/1.1"
+        self.head(200, Transfer_Encoding="chunked")
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(body) // 2, body[: len(body) // 2]))
+        self.close_connection = True
+
+    def another_range(self, body: bytes) -> None:
+        self.head(206, Content_Length=10, Content_Range=f"bytes 0-9/{len(body)}")
+        self.wfile.write(body[:10])
+
+    def endless(self, body: bytes) -> None:
+        self.head(200)
+        try:
+            while True:
+                self.wfile.write(b"\x1f\x8b" * 50_000)
+        except OSError:
+            pass
+
+    def garbage(self, body: bytes) -> None:
+        self.wfile.write(b"\0\xff not HTTP\r\n\r\n")
