@@ -167,6 +167,9 @@ def parser() -> Parser:
     export.add_argument("--entity", default="", help="wandb: user or team (default: W&B's own)")
     export.add_argument("--again", action="store_true", help="wandb: also what was sent before")
 
+    doctor = command("doctor", "versions, device, threads, compiler, disk, data, W&B: what is there, what is missing")
+    doctor.add_argument("--json", action="store_true")
+
     data = command("data", "data sets: list them, or bring one", DATA)
     data.add_argument("action", nargs="?", choices=["get"])
     data.add_argument("set", nargs="?", metavar="set")
@@ -265,6 +268,10 @@ def dispatch(given: argparse.Namespace) -> int:
                 [word for word in given.artifacts if "=" in word],
             )
             return reproduce.run(request, console)
+        case "doctor":
+            from normbench.commands import doctor
+
+            return doctor.run(results, given.json, console)
         case "export":
             from normbench.commands import export
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +58,17 @@ def _entries(kind: str, config_dir: Path | None) -> list[dict[str, Any]]:
 
 def data_sets(console: Console) -> int:
     """Each data set and whether it is there, whole."""
-    for name in compose.choices("data"):
-        config = compose.choice("data", name)
-        console.print(
-            f"{name:<17} {config['declares']['title']}: {_state(config)}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+    for name, state in states():
+        title = compose.choice("data", name)["declares"]["title"]
+        console.print(f"{name:<17} {title}: {state}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"looked in {data.root()} (NORMBENCH_DATA)", markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def states() -> Iterator[tuple[str, str]]:
+    """Every data set's name and what there is of it, with the way out."""
+    for name in compose.choices("data"):
+        yield name, _state(compose.choice("data", name))
 
 
 def _state(config: Mapping[str, Any]) -> str:

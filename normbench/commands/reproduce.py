@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -171,7 +170,7 @@ def _estimate(missing: Sequence[RunSpec], found: Found, request: Request) -> str
     """Time left from finished runs of the same axes (any axes: by seconds per update), or nothing to go by."""
     if not missing:
         return ""
-    jobs = min(request.jobs or os.cpu_count() or 1, len(missing))
+    jobs = min(request.jobs or pool.cores(), len(missing))
     processes = f"{jobs} process" + ("es" if jobs > 1 else "")
     rates: dict[Any, list[float]] = {}
     for run in found.records.values():

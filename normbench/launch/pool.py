@@ -183,6 +183,15 @@ class Pool:
                 signal.signal(number, handler)
 
 
+def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Cores that this process may use: by its affinity and its container's share, not all that the machine has."""
+    usable = len(os.sched_getaffinity(0))
+    with contextlib.suppress(OSError, ValueError):  # no cgroup v2, or "max": no share is set
+        allowed, period = quota.read_text().split()
+        usable = min(usable, max(1, round(int(allowed) / int(period))))
+    return usable
+
+
 def launch(
     specs: Sequence[RunSpec],
     root: Path,
@@ -196,7 +205,7 @@ def launch(
     jobs: 0 is one per core. seconds: after that long, running runs are saved and stopped. wait_for_busy: runs that
     another process writes are waited for after all others, and taken over if that process ends without finishing.
     """
-    jobs = jobs or os.cpu_count() or 1
+    jobs = jobs or cores()
     deadline = None if seconds is None else time.monotonic() + seconds
     pool = Pool(root, jobs, listen, deadline)
     outcomes = dict(pool.run(specs))

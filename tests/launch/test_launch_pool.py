@@ -220,3 +220,15 @@ def test_results_that_cannot_be_written_are_refused_before_anything(
     monkeypatch.setattr(pool.os, "access", lambda path, mode: False)  # simulated: root may write anywhere
     with pytest.raises(NormbenchError, match=r"cannot be written\. Choose another place"):
         pool.check_writable(tmp_path / "results")
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [("max 100000", None), ("150000 100000", 2), ("10000 100000", 1), ("", None)]
+)
+def test_cores_are_those_of_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, limit: int | None
+):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 5})
+    (tmp_path / "cpu.max").write_text(text)
+    assert pool.cores(tmp_path / "cpu.max") == (limit or 4)
+    assert pool.cores(tmp_path / "missing") == 4

@@ -1,0 +1,183 @@
+"""`normbench doctor`: what this machine has and lacks, and the way out. It asks no network and changes nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import netrc
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from packaging.requirements import Requirement
+from rich.console import Console
+
+import normbench
+from normbench.commands import catalogue, places
+from normbench.config import compose
+from normbench.data import root as data_root
+from normbench.errors import NormbenchError
+from normbench.launch import pool
+
+LITTLE_DISK = 2e9  # bytes; a paper-fidelity run keeps 100 MB, the largest data set needs 0.6 GB
+LITTLE_MEMORY = 2e9
+MARK = {"good": "[green]✓[/]", "note": "[yellow]![/]", "bad": "[red]✗[/]"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: `state` is good, note (works, but look) or bad (something will fail)."""
+
+    topic: str
+    state: str
+    text: str
+
+
+def run(results: Path, as_json: bool, console: Console) -> int:
+    """Exit code 0, or 4 when something that every run needs is broken."""
+    findings = [finding for check in CHECKS for finding in _guarded(check, results)]
+    if as_json:
+        print(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=1, ensure_ascii=False))
+    else:
+        topic = ""
+        for finding in findings:
+            console.print(f"{finding.topic if finding.topic != topic else '':<9} {MARK[finding.state]} ", end="")
+            console.print(finding.text, markup=False, highlight=False, soft_wrap=True)
+            topic = finding.topic
+    return 4 if any(finding.state == "bad" for finding in findings) else 0
+
+
+def _guarded(check: Callable[[Path], Iterator[Finding]], results: Path) -> Iterator[Finding]:
+    """A broken installation must not stop the one command that would say so."""
+    try:
+        yield from check(results)
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        yield Finding(check.__name__.strip("_"), "bad", f"cannot be examined: {text}")
+
+
+def _versions(results: Path) -> Iterator[Finding]:
+    place = Path(normbench.__file__).parent
+    yield Finding("versions", "good", f"normbench {normbench.__version__} in {place}, choices in {compose.conf_dir()}")
+    yield Finding("versions", "good", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    fine = []
+    for text in importlib.metadata.requires("normbench") or []:
+        need = Requirement(text)
+        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            found = importlib.metadata.version(need.name)
+        except importlib.metadata.PackageNotFoundError:
+            yield Finding("versions", "bad", f"{need.name} is not installed. Run: pip install '{need}'")
+            continue
+        if need.specifier.contains(found, prereleases=True):
+            fine.append(f"{need.name} {found}")
+        else:
+            yield Finding("versions", "bad", f"{need.name} {found} does not fit. Run: pip install '{need}'")
+    yield Finding("versions", "good", ", ".join(fine))
+
+
+def _torch(results: Path) -> Iterator[Finding]:
+    import torch
+
+    from normbench.data import vision
+
+    torch.set_num_threads(1)
+    capability = torch.backends.cpu.get_cpu_capability()
+    yield Finding("device", "good", f"CPU, {capability}, {_gflops():.0f} GFLOP/s in float32 on one thread")
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+        yield Finding("device", "note", f"CUDA {torch.version.cuda}: {names}; training uses the CPU so far")
+    try:
+        vision.torchvision()
+    except NormbenchError as error:
+        yield Finding("device", "bad", str(error))
+
+
+def _gflops(size: int = 768, repeats: int = 5) -> float:
+    """The best of a few matrix products: 2·size³ operations each."""
+    import torch
+
+    a = torch.rand(size, size)
+    best = float("inf")
+    for _ in range(repeats):
+        started = time.perf_counter()
+        a @ a
+        best = min(best, time.perf_counter() - started)
+    return 2 * size**3 / best / 1e9
+
+
+def _threads(results: Path) -> Iterator[Finding]:
+    usable, cores = pool.cores(), os.cpu_count() or 1
+    limit = f" of {cores}" if usable != cores else ""
+    yield Finding("threads", "good", f"{usable} cores{limit}: {places.plural(usable, 'run')} at once, one thread each")
+    load = os.getloadavg()[0]
+    if load > 0.5 * usable:
+        yield Finding("threads", "note", f"the machine is busy (load {load:.1f}): timings are not those of an idle one")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    state = "good" if memory > LITTLE_MEMORY * usable else "note"
+    yield Finding("threads", state, f"{memory / 1e9:.0f} GB of memory; a run takes 0.6 GB")
+
+
+def _compiler(results: Path) -> Iterator[Finding]:
+    name = os.environ.get("CC", "cc")
+    found = shutil.which(name)
+    if found is None:
+        yield Finding("compiler", "note", f"no C compiler ({name}): nothing needs one so far")
+        return
+    done = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=10)
+    line = (done.stdout.splitlines() or [f"it ends with code {done.returncode}"])[0]
+    yield Finding("compiler", "good" if done.returncode == 0 else "note", f"{found}: {line}")
+
+
+def _disk(results: Path) -> Iterator[Finding]:
+    places = {"results": results, "data": data_root(), "caches": Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")}
+    for name, path in places.items():
+        there = path.expanduser().absolute()
+        while not there.exists():
+            there = there.parent
+        free = shutil.disk_usage(there).free
+        text = f"{name}: {path}, {free / 1e9:.0f} GB free" + ("" if path.expanduser().exists() else " (not made yet)")
+        if name == "results" and not os.access(there, os.W_OK):
+            yield Finding(
+                "disk", "bad", f"{text}; not writable. Choose another place with --results or NORMBENCH_RESULTS"
+            )
+        elif free < LITTLE_DISK:
+            yield Finding("disk", "note", f"{text}: little room")
+        else:
+            yield Finding("disk", "good", text)
+
+
+def _data(results: Path) -> Iterator[Finding]:
+    for name, text in catalogue.states():
+        kind = "good" if text.startswith("ready") else "note"
+        yield Finding("data", kind, f"{name}: {text}")
+
+
+def _wandb(results: Path) -> Iterator[Finding]:
+    version = importlib.metadata.version("wandb")
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or "?"  # without a password
+    key = (
+        "a key is set (not shown)"
+        if _has_key(host)
+        else "no key: logger=wandb works offline; online needs `wandb login`"
+    )
+    yield Finding("W&B", "good", f"wandb {version}, server {host}, {key}")
+
+
+def _has_key(host: str) -> bool:
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc().authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+CHECKS = (_versions, _torch, _threads, _compiler, _disk, _data, _wandb)
