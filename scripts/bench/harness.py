@@ -1,0 +1,105 @@
+"""Side by side: interleaved rounds, medians of ratios, hardware and versions beside every number.
+
+A ratio is taken within a round, where both sides met the same machine; its median and the middle half of the rounds
+are published as `results/bench/NAME.{json,md}`. Seconds are printed as well, but they are this machine's alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from normbench.runs import files
+from normbench.train.loop import environment
+
+RESULTS = Path(__file__).resolve().parents[2] / "results" / "bench"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison: the ratio ours / reference, below 1 is faster; `goal` is the largest ratio aimed at."""
+
+    case: str
+    ratio: float
+    low: float
+    high: float
+    ours_ms: float
+    reference_ms: float
+    rounds: int
+    goal: float | None
+
+    @property
+    def met(self) -> str:
+        return "" if self.goal is None else ("met" if self.ratio <= self.goal else "missed")
+
+
+def interleave(sides: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
+    """Seconds of each side in each round, A B, B A, A B, ...; the first `warmup` rounds are not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for index in range(warmup + rounds):
+        order = list(sides) if index % 2 == 0 else list(reversed(sides))
+        for name in order:
+            started = time.perf_counter()
+            sides[name]()
+            if index >= warmup:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def row(case: str, ours: Sequence[float], reference: Sequence[float], units: int, goal: float | None = None) -> Row:
+    """Of seconds per round, each round being `units` steps (calls, batches) of both sides."""
+    ratios = [a / b for a, b in zip(ours, reference, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    per_unit = [1e3 * statistics.median(side) / units for side in (ours, reference)]
+    return Row(case, middle, low, high, *per_unit, rounds=len(ratios), goal=goal)
+
+
+def machine() -> str:
+    """The hardware and versions behind the numbers, and how busy the machine was."""
+    now = environment()
+    return (
+        f"{now['processor']}, {os.cpu_count()} cores, {now['instruction_set']}, {now['threads']} thread; "
+        f"torch {now['torch']}, Python {now['python']}, {now['system']}; load {os.getloadavg()[0]:.1f}"
+    )
+
+
+def show(rows: Sequence[Row]) -> None:
+    for r in rows:
+        goal = "" if r.goal is None else f"  goal ≤ {r.goal:g}: {r.met}"
+        print(
+            f"{r.case:<28} {r.ratio:.3f} [{r.low:.3f}, {r.high:.3f}]  "
+            f"{r.ours_ms:.3f} / {r.reference_ms:.3f} ms, {r.rounds} rounds{goal}",
+            flush=True,
+        )
+
+
+def publish(name: str, title: str, command: str, rows: Sequence[Row], folder: Path = RESULTS) -> None:
+    """Print the rows and write `NAME.json` and `NAME.md`."""
+    where = machine()
+    content = {
+        "schema": 1,
+        "title": title,
+        "command": command,
+        "machine": where,
+        "rows": [{k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(r).items()} for r in rows],
+    }
+    lines = [
+        f"| {r.case} | {r.ratio:.3f} | {r.low:.3f} to {r.high:.3f} | {r.ours_ms:.3f} | {r.reference_ms:.3f} | "
+        f"{r.rounds} | {'' if r.goal is None else f'≤ {r.goal:g}, {r.met}'} |"
+        for r in rows
+    ]
+    page = (
+        f"# {title}\n\n"
+        "Median over interleaved rounds of the ratio ours / reference, and the middle half of the rounds.\n\n"
+        "| case | ratio | middle half | ours, ms | reference, ms | rounds | goal |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + f"\n\n`{command}` on {where}\n"
+    )
+    files.make_folder(folder)
+    files.write_whole(folder / f"{name}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    files.write_whole(folder / f"{name}.md", page.encode())
+    print(f"\n{where}\nwritten: {folder / name}.{{json,md}}")

@@ -1,0 +1,80 @@
+"""The benchmarks measure what they say; how fast anything is is no test's business."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import madeup
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "bench"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import harness
+    import loop
+
+    monkeypatch.setitem(loop.STEPS, 4, 3)
+    yield harness, loop
+    for name in ("harness", "loop"):
+        sys.modules.pop(name)
+
+
+def test_rounds_are_interleaved_and_the_first_is_not_counted(bench):
+    harness, _ = bench
+    calls: list[str] = []
+    seconds = harness.interleave({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=3)
+    assert "".join(calls) == "abbaabba"
+    assert [len(side) for side in seconds.values()] == [3, 3]
+
+
+def test_a_row_is_the_median_of_the_rounds_ratios(bench):
+    harness, _ = bench
+    row = harness.row("x", [1.0, 4.0, 3.0], [1.0, 2.0, 2.0], units=2, goal=1.4)
+    assert (row.ratio, row.low, row.high) == (1.5, 1.0, 2.0)  # ratios 1, 2, 1.5
+    assert (row.ours_ms, row.reference_ms, row.rounds, row.met) == (1500.0, 1000.0, 3, "missed")
+    assert harness.row("x", [1.0, 1.0], [1.0, 1.0], 1, goal=1.0).met == "met"
+    assert harness.row("x", [1.0, 1.0], [1.0, 1.0], 1).met == ""
+
+
+def test_what_is_published_is_what_the_report_reads(bench, tmp_path: Path):
+    from normbench.web import report
+
+    harness, _ = bench
+    folder = tmp_path / "results" / "bench"
+    harness.publish("b", "A <title>", "python b.py", [harness.row("one", [2.0, 2.0], [1.0, 1.0], 1, 2.5)], folder)
+    assert "| one | 2.000 | 2.000 to 2.000 |" in (folder / "b.md").read_text()
+    assert harness.machine().split(";")[0] in json.loads((folder / "b.json").read_text())["machine"]
+    (folder / "broken.json").write_text("{")
+    madeup.published(tmp_path / "results")
+    index = report.build(tmp_path / "results").index.read_text()
+    assert "A &lt;title&gt;" in index and ">2.000<" in index and "broken.json cannot be read" in index
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+def test_both_loops_train_the_same_model(bench, tmp_path: Path, norm: str):
+    _, loop = bench
+    row = loop.compare(norm, 4, 2, tmp_path)
+    assert row.rounds == 2 and row.ratio > 0
+
+
+def test_a_bare_loop_that_computes_something_else_is_refused(bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    _, loop = bench
+    real = loop.Bare.__init__
+    monkeypatch.setattr(loop.Bare, "__init__", lambda self, n, data, w, lr: real(self, n, data, w, 3 * lr))
+    with pytest.raises(SystemExit, match="compute different losses"):
+        loop.compare("layer", 4, 2, tmp_path)
+
+
+def test_published_benchmarks_are_whole():
+    published = sorted((SCRIPTS.parents[1] / "results" / "bench").glob("*.json"))
+    for path in published:
+        content = json.loads(path.read_text())
+        assert content["schema"] == 1 and content["rows"] and content["machine"]
+        assert (SCRIPTS.parents[1] / content["command"].split()[1]).is_file()
+        assert path.with_suffix(".md").is_file()
+    assert [path.stem for path in published if path.stem == "loop"] == ["loop"]
