@@ -6,7 +6,9 @@ import json
 import sys
 from pathlib import Path
 
+from normbench.config import plan
 from normbench.papers import artifact as artifacts
+from normbench.papers.claims import FIDELITIES
 from normbench.papers.table import escape
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -14,15 +16,17 @@ START, END = "<!-- artifacts: written by scripts/readme.py -->", "<!-- end of ar
 
 
 def table(results: Path) -> str:
-    """One row per claim of every artifact: the verdict at paper fidelity, and what it rests on."""
+    """One row per claim of every artifact: the verdict at its highest fidelity, and what it rests on."""
     lines = ["| artifact | claim | verdict | evidence |", "| --- | --- | --- | --- |"]
     for name in artifacts.ids():
         artifact = artifacts.load(name)
-        path = results / name / "paper" / "verdicts.json"
+        offered = plan.experiment(artifact.experiment)["fidelities"]
+        fidelity = next(f for f in FIDELITIES if f in offered)
+        path = results / name / fidelity / "verdicts.json"
         judged = {c["id"]: c for c in json.loads(path.read_text())["claims"]} if path.exists() else {}
         for claim in artifact.claims:
             verdict = judged.get(claim.id, {"verdict": "not run", "evidence": ""})
-            link = f"[{name}](results/{name}/paper/table.md)" if judged else name
+            link = f"[{name}](results/{name}/{fidelity}/table.md)" if judged else name
             cells = [link, f"{claim.id}: {claim.statement}", f"**{verdict['verdict']}**", verdict["evidence"]]
             lines.append("| " + " | ".join([*cells[:1], escape(cells[1]), cells[2], escape(cells[3])]) + " |")
     return "\n".join(lines)

@@ -65,6 +65,15 @@ def run(request: Request, console: Console) -> int:
             )
     plan.command_options("logger", request.words, request.config_dir)  # a typo is told before anything starts
     chosen = [artifacts.load(name) for name in artifacts.select(request.names)]
+    lacking = [
+        a for a in chosen if request.fidelity not in plan.experiment(a.experiment, request.config_dir)["fidelities"]
+    ]
+    if len(lacking) < len(chosen) and not {a.id for a in lacking} & set(
+        request.names
+    ):  # only swept up by a paper's name, or by `all`
+        for artifact in lacking:
+            _say(console, f"{artifact.id} has no fidelity {request.fidelity}: left out")
+        chosen = [artifact for artifact in chosen if artifact not in lacking]
     plans = [(artifact, _plan(artifact, request)) for artifact in chosen]  # all checked before the first run starts
     code = 0
     started = time.monotonic()

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 from normbench.papers.panels import Panel
 from normbench.papers.style import WIDTH, pyplot, save
+from normbench.papers.text import visible
 
 
 def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
@@ -22,7 +23,7 @@ def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
         _draw(axis, panel)
         _finish(axis, panel)
         if row == 0:
-            axis.set_title(panel.column)
+            axis.set_title(plain(panel.column))
         if row == len(rows) - 1:
             axis.set_xlabel("Epoch")
     handles = {text: line for axis in axes.flat for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
@@ -32,12 +33,18 @@ def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
     save(fig, target)
 
 
+def plain(text: str) -> str:
+    """Text that matplotlib shows as it is: to it dollar signs are mathematics, and a label with a leading _ is none."""
+    shown = visible(text).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
 def _draw(axis: Any, panel: Panel) -> None:
     for line in panel.lines:
         look = line.look
         style, width = ("-", WIDTH["paper"]) if look.in_paper else ("--", WIDTH["extra"])
         x = [point.epoch for point in line.points]
-        axis.plot(x, [point.mean for point in line.points], style, color=look.colour, lw=width, label=look.name)
+        axis.plot(x, [point.mean for point in line.points], style, color=look.colour, lw=width, label=plain(look.name))
         band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
         axis.fill_between(
             [p.epoch for p in band],
@@ -50,7 +57,7 @@ def _draw(axis: Any, panel: Panel) -> None:
 
 
 def _finish(axis: Any, panel: Panel) -> None:
-    axis.set_ylabel(panel.quantity.name)
+    axis.set_ylabel(plain(panel.quantity.name))
     if not panel.lines:
         axis.set_xticks([])
         axis.set_yticks([])
@@ -61,4 +68,6 @@ def _finish(axis: Any, panel: Panel) -> None:
     limits = panel.view()
     if panel.quantity.log or (panel.quantity.top is not None and axis.get_ylim()[1] > panel.quantity.top):
         axis.set_ylim(*limits)
-    axis.text(0.98, 0.96, panel.count(), ha="right", va="top", transform=axis.transAxes, color="#888888", fontsize=8)
+    axis.text(
+        0.98, 0.96, plain(panel.count()), ha="right", va="top", transform=axis.transAxes, color="#888888", fontsize=8
+    )

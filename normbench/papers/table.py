@@ -12,6 +12,7 @@ from normbench.curves.series import Censored, log_floored, time_to_level
 from normbench.curves.series import final as final_value
 from normbench.curves.series import series as read_series
 from normbench.curves.statistics import t_interval
+from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 
 
@@ -170,6 +171,7 @@ def markdown(entries: Sequence[Entry]) -> str:
 
 def escape(text: str) -> str:
     """Text that stays text in a Markdown table."""
+    text = visible(text)
     for character in "\\`*<>|":
         text = text.replace(character, f"\\{character}")
     return " ".join(text.split())

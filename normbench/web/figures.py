@@ -12,7 +12,7 @@ from typing import Any
 
 from normbench.papers.panels import Line, Panel
 from normbench.papers.style import ON_DARK
-from normbench.web.text import visible
+from normbench.papers.text import visible
 
 Figure = dict[str, Any]
 ROLES = ("band", "seed", "mean")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from normbench.web.text import signed
+from normbench.papers.text import signed
 
 WIDTH = 260.0  # of a row's plot, in CSS pixels; zero lies in the middle
 Part = Mapping[str, Any]

@@ -27,10 +27,10 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import published, table
 from normbench.papers.claims import FIDELITIES, cell_text
 from normbench.papers.published import Published
+from normbench.papers.text import signed, visible
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 from normbench.web import figures, forest
-from normbench.web.text import signed, visible
 
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
 DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME)

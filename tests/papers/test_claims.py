@@ -42,7 +42,7 @@ def written(folder: Path, data: Any) -> Path:
 SOUND = artifact(claim("direction", part(expect="negative"), open=["rate"], controls=["lr-low"]))
 
 
-@pytest.mark.parametrize("path", sorted(Path(normbench.papers.__file__).parent.rglob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(Path(normbench.papers.__file__).parent.glob("*/*.yaml")), ids=lambda p: p.stem)
 def test_every_published_claims_file_loads(path: Path) -> None:
     loaded = load(path)
     assert loaded.claims and len(loaded.claims_sha256) == 64

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
+import madeup
 import pytest
 
 from normbench.papers import draw, table
 from normbench.papers.artifact import drawing, load
+from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 
 
@@ -64,6 +68,18 @@ def test_fig6_table_golden():
     assert table.as_csv(entries).splitlines()[1] == (
         "batch 128,none,final test error,%,figure only,3,0,0,0.02,-0.00484138,0.0448414"
     )
+
+
+@pytest.mark.parametrize("name", [madeup.HOSTILE, "$\\frac{1}{", "_hidden", "a$b$c", "\x1b[31m"])
+def test_any_arm_name_is_text_in_the_figure_and_the_table(tmp_path, name: str):
+    runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed], name) for seed in (1, 2, 3)]
+    with open(tmp_path / "a.svg", "wb") as file:
+        draw.figure(drawing("ln2016/fig6").panels(load("ln2016/fig6"), runs), file)
+    root = ElementTree.parse(tmp_path / "a.svg").getroot()  # well-formed, whatever the name holds
+    tags = {element.tag.rsplit("}", 1)[-1] for element in root.iter()}
+    assert not tags & {"script", "img", "foreignObject"}
+    assert visible(name).strip() in {(element.text or "").strip() for element in root.iter()}
+    assert "\n" not in table.escape(name) and "<" not in table.escape(name).replace("\\<", "")
 
 
 def test_fig6_figure_is_byte_stable_and_says_not_run(tmp_path):

@@ -12,8 +12,8 @@ import pytest
 
 from normbench.papers import artifact as artifacts
 from normbench.papers.panels import Look, Quantity, panels
+from normbench.papers.text import signed, visible
 from normbench.web import figures, forest
-from normbench.web.text import signed, visible
 
 
 def test_figures_are_valid_and_hold_the_panels_numbers():

@@ -16,9 +16,9 @@ from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import published
+from normbench.papers.text import visible
 from normbench.runs import pack
 from normbench.web import report
-from normbench.web.text import visible
 
 
 class Page(HTMLParser):

@@ -1,4 +1,4 @@
-"""Text on a page: what cannot be seen, or turns the reading direction, is shown as a replacement character."""
+"""Text in tables, figures and pages: what is not seen, or turns the reading direction, is shown as U+FFFD."""
 
 from __future__ import annotations
 
