@@ -6,9 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from normbench.config import plan
 from normbench.papers import artifact as artifacts
-from normbench.papers.claims import FIDELITIES
 from normbench.papers.table import escape
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,8 +18,7 @@ def table(results: Path) -> str:
     lines = ["| artifact | claim | verdict | evidence |", "| --- | --- | --- | --- |"]
     for name in artifacts.ids():
         artifact = artifacts.load(name)
-        offered = plan.experiment(artifact.experiment)["fidelities"]
-        fidelity = next(f for f in FIDELITIES if f in offered)
+        fidelity = artifacts.highest_fidelity(artifact)
         path = results / name / fidelity / "verdicts.json"
         judged = {c["id"]: c for c in json.loads(path.read_text())["claims"]} if path.exists() else {}
         for claim in artifact.claims:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
+from normbench.config import plan
 from normbench.errors import unknown
 from normbench.papers import claims
 from normbench.papers.panels import Panel
@@ -55,6 +56,12 @@ def select(names: Sequence[str]) -> list[str]:
 
 def load(name: str) -> claims.Artifact:
     return claims.load(HERE / f"{name}.yaml")
+
+
+def highest_fidelity(artifact: claims.Artifact) -> str:
+    """`paper`, unless its experiment offers no more than a lower one."""
+    offered = plan.experiment(artifact.experiment)["fidelities"]
+    return next(fidelity for fidelity in claims.FIDELITIES if fidelity in offered)
 
 
 def drawing(name: str) -> Drawing:

@@ -185,6 +185,7 @@ def _scorecards(found: Sequence[Published], pages: Mapping[int, str]) -> list[di
                 ],
                 "expected_wrong": sum(p.verdicts["expected_wrong"] or 0 for p in own),
                 "marked": bool(scale),
+                "scales": ", ".join(f"±{limit:g} {unit}" for unit, limit in scale.items()),
             }
         )  # fmt: skip
     return cards
@@ -210,6 +211,7 @@ def _contents(found: Sequence[Published], pages: Mapping[int, str]) -> list[dict
             "entries": [
                 {
                     "needs": "", "reason": "", "artifact": "", **entry,
+                    "command": _command(entry["artifact"]) if "artifact" in entry else "",
                     "pages": [(p.fidelity, pages[id(p)]) for p in found if p.name == entry.get("artifact")],
                 }
                 for entry in entries
@@ -217,6 +219,11 @@ def _contents(found: Sequence[Published], pages: Mapping[int, str]) -> list[dict
         }
         for paper, entries in listed.items()
     ]  # fmt: skip
+
+
+def _command(name: str) -> str:
+    fidelity = artifacts.highest_fidelity(artifacts.load(name))
+    return f"normbench reproduce {name}" + ("" if fidelity == "paper" else f" --fidelity {fidelity}")
 
 
 def _speed(results: Path) -> list[dict[str, Any]]:

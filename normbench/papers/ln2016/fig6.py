@@ -49,7 +49,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 final_entry(cell, group, arm, "final train NLL", ("train", "eval", "nll"), log=True),
                 final_entry(cell, group, arm, "in training mode", ("train", "train", "nll"), log=True),
                 *(
-                    time_entry(cell, group, arm, f"epochs to {level:g}", ("train", "eval", "nll"), level)
+                    time_entry(cell, group, arm, f"epochs to train NLL {level:g}", ("train", "eval", "nll"), level)
                     for level in (1e-2, 1e-3, 1e-4)
                 ),
             ]
