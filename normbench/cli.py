@@ -162,9 +162,9 @@ def parser() -> Parser:
         "--only", action="append", default=[], metavar="WHAT", help="only this experiment, arm or run (repeatable)"
     )
     export.add_argument("--output", metavar="FILE", type=Path, help="csv, parquet: where to write it")
-    export.add_argument("--mode", choices=["offline", "online"], default="offline", help="wandb: files, or the server")
-    export.add_argument("--project", default="normbench", help="wandb: the project")
-    export.add_argument("--entity", default="", help="wandb: user or team (default: W&B's own)")
+    export.add_argument("--mode", choices=["offline", "online"], help="wandb: files (the default), or the server")
+    export.add_argument("--project", help="wandb: the project (default: normbench)")
+    export.add_argument("--entity", help="wandb: user or team (default: W&B's own)")
     export.add_argument("--again", action="store_true", help="wandb: also what was sent before")
 
     doctor = command("doctor", "versions, device, threads, compiler, disk, data, W&B: what is there, what is missing")
@@ -250,6 +250,8 @@ def dispatch(given: argparse.Namespace) -> int:
         case "reproduce":
             from normbench.commands import reproduce
 
+            if not any("=" not in name for name in given.artifacts):
+                raise NormbenchError("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
             if given.jobs < 0:
                 raise NormbenchError(f"--jobs {given.jobs} must be 0 (one per core) or more.")
             max_time = None if given.max_time is None else places.seconds(given.max_time)
@@ -275,8 +277,16 @@ def dispatch(given: argparse.Namespace) -> int:
         case "export":
             from normbench.commands import export
 
+            foreign = {"wandb": ("output",)}.get(given.form, ("mode", "project", "entity", "again"))
+            for name in foreign:
+                if getattr(given, name) not in (None, False):
+                    raise NormbenchError(f"--{name} is not an option of export {given.form}.")
             if given.form == "wandb":
-                target = (given.mode, given.project, given.entity)
+                target = (
+                    given.mode or "offline",
+                    "normbench" if given.project is None else given.project,
+                    given.entity or "",
+                )
                 return export.run_wandb(results, given.only, *target, given.again, console)
             return export.run_table(given.form, results, given.only, given.output, console)
         case "report":

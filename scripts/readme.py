@@ -24,7 +24,8 @@ def table(results: Path) -> str:
         for claim in artifact.claims:
             verdict = judged.get(claim.id, {"verdict": "not run", "evidence": ""})
             link = f"[{name}](results/{name}/{fidelity}/table.md)" if judged else name
-            cells = [link, f"{claim.id}: {claim.statement}", f"**{verdict['verdict']}**", verdict["evidence"]]
+            amended = " (amended)" if any(a["claim"] == claim.id for a in artifact.amendments) else ""
+            cells = [link, f"{claim.id}: {claim.statement}{amended}", f"**{verdict['verdict']}**", verdict["evidence"]]
             lines.append("| " + " | ".join([*cells[:1], escape(cells[1]), cells[2], escape(cells[3])]) + " |")
     return "\n".join(lines)
 

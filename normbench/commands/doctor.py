@@ -7,6 +7,7 @@ import json
 import netrc
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import time
@@ -126,12 +127,12 @@ def _threads(results: Path) -> Iterator[Finding]:
 
 
 def _compiler(results: Path) -> Iterator[Finding]:
-    name = os.environ.get("CC", "cc")
-    found = shutil.which(name)
+    words = shlex.split(os.environ.get("CC") or "cc") or ["cc"]
+    found = shutil.which(words[0])
     if found is None:
-        yield Finding("compiler", "note", f"no C compiler ({name}): nothing needs one so far")
+        yield Finding("compiler", "note", f"no C compiler ({words[0]}): nothing needs one so far")
         return
-    done = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=10)
+    done = subprocess.run([found, *words[1:], "--version"], capture_output=True, text=True, timeout=10)
     line = (done.stdout.splitlines() or [f"it ends with code {done.returncode}"])[0]
     yield Finding("compiler", "good" if done.returncode == 0 else "note", f"{found}: {line}")
 
@@ -144,7 +145,9 @@ def _disk(results: Path) -> Iterator[Finding]:
             there = there.parent
         free = shutil.disk_usage(there).free
         text = f"{name}: {path}, {free / 1e9:.0f} GB free" + ("" if path.expanduser().exists() else " (not made yet)")
-        if name == "results" and not os.access(there, os.W_OK):
+        if path.expanduser().exists() and not path.expanduser().is_dir():
+            yield Finding("disk", "bad" if name == "results" else "note", f"{name}: {path} is not a folder")
+        elif name == "results" and not os.access(there, os.W_OK):
             yield Finding(
                 "disk", "bad", f"{text}; not writable. Choose another place with --results or NORMBENCH_RESULTS"
             )
@@ -162,7 +165,11 @@ def _data(results: Path) -> Iterator[Finding]:
 
 def _wandb(results: Path) -> Iterator[Finding]:
     version = importlib.metadata.version("wandb")
-    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or "?"  # without a password
+    try:
+        host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or "?"  # without a password
+    except ValueError:
+        yield Finding("W&B", "note", f"wandb {version}; WANDB_BASE_URL is not an address")
+        return
     key = (
         "a key is set (not shown)"
         if _has_key(host)

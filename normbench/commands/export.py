@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,8 @@ def run_table(form: str, results: Path, only: Sequence[str], output: Path | None
     runs = _chosen(results, only, console)
     path = output or results / "export" / f"curves.{form}"
     write = {"csv": tables.write_csv, "parquet": tables.write_parquet}[form]
+    if path.is_dir() or not path.name:
+        raise NormbenchError(f"{path} is a folder. Name a file with --output.")
     try:
         count = write(runs, path)
     except OSError as error:
@@ -34,6 +37,8 @@ def run_wandb(
 ) -> int:
     """Replay finished runs; those that are there already are left out. Exit code 4 when W&B does not take one."""
     runs = _chosen(results, only, console)
+    if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
+        raise NormbenchError(f"--project {project} cannot be a W&B project: 1 to 128 characters without / \\ # ? % :")
     target = wandb_run.Target(mode, project, entity, results / "wandb")
     sent = there = 0
     try:

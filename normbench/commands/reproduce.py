@@ -224,7 +224,8 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     for note in notes:
         _say(console, f"  note: {note}")
     for name, file in (("figure", "figure.svg"), ("table", "table.md"), ("verdicts", "verdicts.json")):
-        _say(console, f"  {name:<9} {place / file}")
+        if (place / file).exists():  # a table has no figure
+            _say(console, f"  {name:<9} {place / file}")
 
 
 def show_table(entries: Sequence[table.Entry], console: Console) -> None:

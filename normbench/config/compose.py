@@ -66,6 +66,11 @@ def choices(group: str, extra: Path | None = None) -> list[str]:
     return sorted(names)
 
 
+def is_probe(model: str, extra: Path | None = None) -> bool:
+    """Whether a model is examined instead of trained."""
+    return bool(declaration("model", model, extra).get("probe"))
+
+
 def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     """The YAML file of a choice; a name that does not exist is answered with the nearest one."""
     found = [

@@ -56,7 +56,7 @@ def following(logger: Config, results: Path, then: Listener) -> Iterator[Followe
     if logger["name"] == "none":
         yield follower
         return
-    arguments = [logger["mode"], logger["project"], logger["entity"], str(results / "wandb")]
+    arguments = [logger["mode"], logger["project"], logger["entity"], str(results / "wandb"), str(GRACE_SECONDS)]
     follower.process = subprocess.Popen(
         [sys.executable, "-m", "normbench.export.mirror", *arguments],
         stdin=subprocess.PIPE,
@@ -105,9 +105,11 @@ def _close(process: subprocess.Popen[bytes], reader: threading.Thread, said: lis
     again = f"The runs are whole; send them with: normbench export wandb --mode {mode}"
     try:
         code = process.wait(GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:  # too long, or a second Ctrl-C: either way nothing of the mirror stays
         os.killpg(process.pid, signal.SIGKILL)  # with W&B's own helper process
         process.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         return [f"W&B mirror: it had not ended after {GRACE_SECONDS:.0f} s and was stopped. {again}"]
     reader.join(1.0)
     notes = list(dict.fromkeys(line for line in said if line.startswith("mirror: ")))
@@ -133,7 +135,8 @@ class Followed:
             records = store.read_curve(self.path / "curve.jsonl")
         except store.Damaged:
             return
-        ready = [r for r in records if ended or whole(records, r["epoch"]) or (r["epoch"] == 0 and _past(records, 0))]
+        newest = max((r["epoch"] for r in records), default=0)  # all before it are whole
+        ready = records if ended or whole(records, newest) else [r for r in records if r["epoch"] < newest]
         if not ready:
             return
         if self.opened is None:
@@ -152,19 +155,15 @@ class Followed:
         self.opened.finish(status, str(found.get("reason", "")), found.get("seconds"))
 
 
-def _past(records: list[dict[str, Any]], epoch: int) -> bool:
-    return any(record["epoch"] > epoch for record in records)
-
-
 def main() -> None:
     from normbench.export.wandb_run import Target
 
-    mode, project, entity, folder = sys.argv[1:5]
+    mode, project, entity, folder, grace = sys.argv[1:6]
     target = Target(mode, project, entity, Path(folder))
     messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
     source = os.fdopen(os.dup(0), "r")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # W&B must not read our messages as an answer to a question of its own
-    threading.Thread(target=_read, args=(source, messages), daemon=True).start()
+    threading.Thread(target=_read, args=(source, messages, float(grace)), daemon=True).start()
     try:
         _follow(messages, target)
     finally:
@@ -191,10 +190,14 @@ def _follow(messages: queue.Queue[dict[str, Any] | None], target: Any) -> None:
         run.end("interrupted")
 
 
-def _read(source: IO[str], messages: queue.Queue[dict[str, Any] | None]) -> None:
+def _read(source: IO[str], messages: queue.Queue[dict[str, Any] | None], grace: float) -> None:
     for line in source:
         messages.put(json.loads(line))
     messages.put(None)
+    # the command has ended, or was killed: with it goes a mirror that hangs, and W&B's helper in the same session
+    timer = threading.Timer(2 * grace, os.killpg, (os.getpgid(0), signal.SIGKILL))
+    timer.daemon = True
+    timer.start()
 
 
 if __name__ == "__main__":

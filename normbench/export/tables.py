@@ -17,17 +17,22 @@ PLACES = ("split", "mode", "variant", "epoch", "step")
 
 def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
     """Column names and one row per record: labels, axes, place in the run, metrics. What a record lacks is None."""
-    axes = sorted({key for run in runs for key in run.axes})
+    axes = {key: _column(key) for key in sorted({key for run in runs for key in run.axes})}
     metrics = sorted({key for run in runs for record in run.records for key in record} - set(PLACES))
-    columns = [*LABELS, *axes, *PLACES, *metrics]
+    columns = [*LABELS, *axes.values(), *PLACES, *metrics]
     table = []
     for run in runs:
         labels = (run.id, run.experiment, run.arm, run.seed, run.fidelity, run.control, run.status)
-        head = dict(zip(LABELS, labels, strict=True)) | {key: run.axes.get(key) for key in axes}
+        head = dict(zip(LABELS, labels, strict=True)) | {column: run.axes.get(key) for key, column in axes.items()}
         for record in run.records:
             values = {key: None if record.get(key) is None else float(record[key]) for key in metrics}
             table.append(head | {key: record.get(key) for key in PLACES} | values)
     return columns, table
+
+
+def _column(axis: str) -> str:
+    """The axis by its own name, unless a label or a place has that name."""
+    return f"axis {axis}" if axis in (*LABELS, *PLACES) else axis
 
 
 def write_csv(runs: Sequence[RunRecord], path: Path) -> int:

@@ -25,7 +25,7 @@ class Drawing(Protocol):
     """What an artifact's module offers."""
 
     def panels(self, artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-        """The figure in the paper's layout, as data."""
+        """The figure in the paper's layout, as data; empty for a table."""
 
     def table(self, artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         """Our numbers, and the paper's where it has them."""

@@ -25,7 +25,7 @@ def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
         if row == 0:
             axis.set_title(plain(panel.column))
         if row == len(rows) - 1:
-            axis.set_xlabel("Epoch")
+            axis.set_xlabel(plain(panel.quantity.x))
     handles = {text: line for axis in axes.flat for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     if handles:
         fig.legend(handles.values(), handles.keys(), loc="upper center", ncol=3, bbox_to_anchor=(0.5, 0.0))

@@ -22,7 +22,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One logged metric as a row of panels; `top` is where the paper's axis ends, if it is drawn linearly."""
+    """One logged metric as a row of panels, against epochs or what a probe counts there (`x`).
+
+    `top` is where the paper's axis ends, if it is drawn linearly.
+    """
 
     name: str
     split: str
@@ -30,6 +33,7 @@ class Quantity:
     metric: str
     log: bool = False
     top: float | None = None
+    x: str = "Epoch"
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: `quantity` against epochs, in the column called `column`."""
+    """One pair of axes: `quantity`, in the column called `column`."""
 
     column: str
     quantity: Quantity

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import draw, table, verdicts
 from normbench.papers.claims import Artifact
+from normbench.papers.panels import Panel
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -61,7 +59,7 @@ def publish(
     Nothing is written where nothing changed, so published results can be shown from a read-only place.
     """
     place = folder(results, artifact.id, fidelity)
-    with _alone(place):
+    with files.alone(place):
         packed = pack.read(place / pack.NAME)
         kept = current(artifact, packed, fidelity)
         notes = []
@@ -70,10 +68,8 @@ def publish(
         runs = pack.merge(kept, runs)
         judged = judge(artifact, runs, fidelity, results)
         drawing = artifacts.drawing(artifact.id)
-        image = io.BytesIO()
-        draw.figure(drawing.panels(artifact, runs), image)
         contents = {
-            "figure.svg": image.getvalue(),
+            "figure.svg": _figure(drawing.panels(artifact, runs)),
             "table.md": _page(artifact, fidelity, table.markdown(drawing.table(artifact, runs)), judged).encode(),
             "table.csv": table.as_csv(drawing.table(artifact, runs)).encode(),
             "verdicts.json": (json.dumps(judged, indent=1, ensure_ascii=False) + "\n").encode(),
@@ -89,20 +85,13 @@ def publish(
     return judged, runs, notes
 
 
-@contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Two commands that end together publish one after the other; where nothing can be written, nobody writes."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        handle = os.open(place, os.O_RDONLY)
-    except OSError:
-        yield
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+def _figure(panels: Sequence[Panel]) -> bytes | None:
+    """The SVG; None for an artifact that is a table alone."""
+    if not panels:
+        return None
+    image = io.BytesIO()
+    draw.figure(panels, image)
+    return image.getvalue()
 
 
 def _page(artifact: Artifact, fidelity: str, tables: str, judged: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ PART: dict[str, Any] = {
     "id": str, "kind": str, "endpoint": str, "unit": str, "outcome": str, "reason": str, "n": int, "effect": NUMBER,
     "interval": (list, type(None)), "tost": (list, type(None)), "level": NUMBER, "expect": (str, type(None)),
     "paper": NUMBER, "within": NUMBER, "cells": list, "seeds": list, "runs": list,
+    "prediction": (list, type(None)), "sign_test": (dict, type(None)),
 }  # fmt: skip
 CELL: dict[str, Any] = {"cell": dict, "weight": (int, float), "values": list}
 CONTROL: dict[str, Any] = {"name": str, "parts": list}
@@ -95,7 +97,10 @@ def read(place: Path, results: Path) -> Published:
 def read_verdicts(path: Path) -> dict[str, Any]:
     """The content of a verdicts.json, every field that readers rely on checked; else NormbenchError with one line."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ValueError("it is not a file")
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        _walk(content)
         _shape(content, {"schema": int, **TOP}, "it")
         if content["schema"] != SCHEMA:
             raise ValueError(f"it has schema {content['schema']}, this version reads {SCHEMA}")
@@ -103,21 +108,41 @@ def read_verdicts(path: Path) -> dict[str, Any]:
             _claim(claim)
         for entry in content["amendments"]:
             _shape(entry, AMENDMENT, "an amendment")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise NormbenchError(f"{path} is damaged ({reason}). Restore it (git checkout) or delete it.") from None
     return dict(content)
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"it has the number {name}")
+
+
+def _walk(value: Any) -> None:
+    """Every number finite as a float, every text encodable: what arithmetic and pages take for granted."""
+    if isinstance(value, str):
+        value.encode()
+    elif isinstance(value, int | float):
+        if not math.isfinite(float(value)):
+            raise ValueError(f"it has the number {value}")
+    elif isinstance(value, dict | list):
+        for entry in [*value.keys(), *value.values()] if isinstance(value, dict) else value:
+            _walk(entry)
+
+
 def _claim(claim: Any) -> None:
     _shape(claim, CLAIM, "a claim")
+    if not all(isinstance(run, str) for run in claim["runs"]):
+        raise ValueError(f"{claim['id']} has runs that are no ids")
     for control in claim["controls"]:
         _shape(control, CONTROL, f"a control of {claim['id']}")
     for part in parts(claim):
         _shape(part, PART, f"a part of {claim['id']}")
-        for interval in (part["interval"], part["tost"]):
+        for interval in (part["interval"], part["tost"], part["prediction"]):
             if interval is not None and not (len(interval) == 2 and all(_is_number(end) for end in interval)):
                 raise ValueError(f"a part of {claim['id']} has the interval {interval!r:.40}")
+        if part["sign_test"] is not None:
+            _shape(part["sign_test"], {"above": NUMBER[:2], "below": NUMBER[:2], "p": NUMBER[:2]}, "a sign test")
         for cell in part["cells"]:
             _shape(cell, CELL, f"a cell of {claim['id']}")
 

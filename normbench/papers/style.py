@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-COLOURS = {"none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b"}
+COLOURS = {"none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b", "weight": "#b8860b"}
 EXTRA_COLOURS = ("#7a5195", "#2a9d8f", "#b8860b", "#8c564b", "#4c72b0", "#6b8e23")  # arms of one's own
 ON_DARK = {  # the same hues where the page is dark
     "#555555": "#b4b4b4",
@@ -18,6 +18,11 @@ ON_DARK = {  # the same hues where the page is dark
     "#6b8e23": "#a4c45a",
 }
 WIDTH = {"paper": 1.8, "extra": 1.1}
+
+
+def on_dark(colour: str) -> str:
+    """The colour where the page is dark."""
+    return ON_DARK.get(colour, colour)
 
 
 def pyplot() -> Any:

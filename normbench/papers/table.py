@@ -31,11 +31,14 @@ class Entry:
     diverged: int = 0
     censored: int = 0
     at_least: float | None = None
+    shown: str = ""  # for a number that was computed, not estimated: what stands in its place
 
     def text(self) -> str:
         """`1.62 [1.55, 1.69]`; fewer than two runs have no interval; censored times are shown as ≥."""
         if self.n + self.diverged == 0:
             return "not run"
+        if self.shown:
+            return self.shown
         lost = f", {self.diverged} diverged" if self.diverged else ""
         if self.censored:
             return f"≥ {self.at_least:g} ({self.censored} of {self.n} not reached{lost})"

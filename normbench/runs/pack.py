@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.runs import files
@@ -17,6 +18,13 @@ from normbench.runs.record import RunRecord
 SCHEMA = 1
 NAME = "runs.jsonl.gz"
 FIELDS = {field.name for field in fields(RunRecord)}
+KINDS: dict[str, Any] = {  # what everything else relies on
+    **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status"), str),
+    **dict.fromkeys(("seed", "epochs"), int),
+    **dict.fromkeys(("axes", "environment", "config"), dict),
+    "records": list,
+    "seconds": (int, float, type(None)),
+}
 
 
 def dump(runs: Iterable[RunRecord]) -> bytes:
@@ -50,7 +58,17 @@ def read(path: Path) -> list[RunRecord]:
             if run.pop("schema") != SCHEMA:
                 raise NormbenchError(f"{path} line {number}: this version of normbench reads schema {SCHEMA}.")
             runs.append(_checked(RunRecord(**{key: value for key, value in run.items() if key in FIELDS})))
-    except (OSError, EOFError, ValueError, RecursionError, KeyError, TypeError, AttributeError, zlib.error) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        RecursionError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        zlib.error,
+    ) as error:
         raise NormbenchError(
             f"{path} is damaged after line {number} ({error}). Restore it (git checkout) or delete it."
         ) from None
@@ -59,15 +77,20 @@ def read(path: Path) -> list[RunRecord]:
 
 def _checked(run: RunRecord) -> RunRecord:
     """The run, once its parts have the types that everything else relies on; else TypeError."""
-    kinds = {"id": str, "arm": str, "status": str, "seed": int, "epochs": int, "axes": dict, "records": list}
-    for name, kind in kinds.items():
-        if not isinstance(getattr(run, name), kind):
-            raise TypeError(f"{name} is {getattr(run, name)!r:.40}")
+    for name, kind in KINDS.items():
+        value = getattr(run, name)
+        if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and abs(value) >= 2**63):
+            raise TypeError(f"{name} is {value!r:.40}")
+        if isinstance(value, str):
+            value.encode()  # a lone surrogate is no text
     for record in run.records:
         if not isinstance(record, dict) or not all(isinstance(record.get(key), int) for key in ("epoch", "step")):
             raise TypeError(f"{record!r:.40} is not a record")
         if not all(isinstance(record.get(key), str) for key in ("split", "mode")):
             raise TypeError(f"{record!r:.40} has no split or mode")
+        for key, value in record.items():
+            if key not in ("split", "mode", "variant"):
+                float(value)  # a number, or the log's "NaN", "Infinity", "-Infinity"
     if not run.records:
         raise TypeError("it has no records")
     return run

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from normbench.papers.panels import Line, Panel
-from normbench.papers.style import ON_DARK
+from normbench.papers.style import on_dark
 from normbench.papers.text import visible
 
 Figure = dict[str, Any]
@@ -34,7 +34,7 @@ def figure(panel: Panel) -> Figure:
     return {
         "data": data,
         "layout": {
-            "xaxis": {"title": {"text": "Epoch"}, "zeroline": False},
+            "xaxis": {"title": {"text": label(panel.quantity.x)}, "zeroline": False},
             "yaxis": axis,
             "hovermode": "x unified",
             "showlegend": False,
@@ -52,7 +52,7 @@ def label(text: str) -> str:
 
 def _traces(line: Line) -> list[dict[str, Any]]:
     look, x = line.look, [point.epoch for point in line.points]
-    meta = {"arm": line.arm, "light": look.colour, "dark": ON_DARK.get(look.colour, look.colour)}
+    meta = {"arm": line.arm, "light": look.colour, "dark": on_dark(look.colour)}
     dash = "solid" if look.in_paper else "dash"
     traces: list[dict[str, Any]] = []
     band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel

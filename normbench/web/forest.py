@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,21 +32,40 @@ class Mark:
 
 
 def limits(parts: Iterable[Part]) -> dict[str, float]:
-    """Per unit the value at both ends of the axis: a round number beyond most interval ends and all effects."""
+    """Per axis the value at both ends: a round number beyond most interval ends and all effects."""
     extents: dict[str, list[float]] = {}
     musts: dict[str, list[float]] = {}
     for part in parts:
-        ends = [abs(end) for end in part["interval"] or () if math.isfinite(end)]
-        must = [abs(part[key]) for key in ("effect", "within", "paper") if part[key] is not None]
-        if not ends and part["effect"] is None:
+        if not _drawn(part):
             continue
-        extents.setdefault(part["unit"], []).append(max([*ends, *must]))
-        musts.setdefault(part["unit"], []).extend(must)
+        axis, centre, _ = _frame(part)
+        ends = [abs(end - centre) for key in ("interval", "prediction") for end in _ends(part, key)]
+        must = [abs(part[key] - centre) for key in ("effect", "paper") if part[key] is not None]
+        must += [part["within"]] if part["within"] is not None else []
+        extents.setdefault(axis, []).append(max([*ends, *must]))
+        musts.setdefault(axis, []).extend(must)
     # one hopelessly wide interval must not flatten all others: it is cut, with an arrow
     return {
-        unit: _round_up(1.1 * max([min(max(ends), 3 * statistics.median(ends)), *musts[unit]]))
-        for unit, ends in extents.items()
+        axis: _round_up(1.1 * max([min(max(ends), 3 * statistics.median(ends)), *musts[axis]]))
+        for axis, ends in extents.items()
     }
+
+
+def _drawn(part: Part) -> bool:
+    """A computed number has no interval and no side: it is told in words."""
+    return part["effect"] is not None and part["kind"] != "exact"
+
+
+def _frame(part: Part) -> tuple[str, float, float]:
+    """Name and centre of a part's axis, and -1 where the claim expects less: a plain number is held to the paper's."""
+    if part["kind"] == "size" and part["expect"] is None and part["paper"] is not None:
+        return f"{part['unit']} from the paper's number", float(part["paper"]), 1.0
+    return str(part["unit"]), 0.0, -1.0 if part["expect"] == "negative" else 1.0
+
+
+def _ends(part: Part, key: str) -> list[float]:
+    """An interval of the part; that of one more run matters for sizes alone."""
+    return list(part[key] or ()) if key != "prediction" or part["kind"] == "size" else []
 
 
 def _round_up(value: float) -> float:
@@ -58,40 +77,47 @@ def _round_up(value: float) -> float:
 
 def mark(part: Part, scale: Mapping[str, float]) -> Mark | None:
     """The row of one part; None where there is no effect to draw."""
-    limit = scale.get(part["unit"])
-    if limit is None or part["effect"] is None:
+    axis, centre, sign = _frame(part)
+    limit = scale.get(axis)
+    if limit is None or not _drawn(part):
         return None
-    sign = -1.0 if part["expect"] == "negative" else 1.0
 
     def x(value: float) -> float:
-        share = max(-1.0, min(1.0, sign * value / limit))
+        share = max(-1.0, min(1.0, sign * (value - centre) / limit))
         return round((1 + share) * WIDTH / 2, 1)
 
-    low, high = sorted(sign * end for end in part["interval"]) if part["interval"] else (None, None)
-    within = part["within"]
+    def span(ends: Sequence[float]) -> tuple[float, float]:
+        low, high = sorted(map(x, ends))
+        return low, high
+
+    turned = sorted(sign * (end - centre) for end in _ends(part, "interval"))
     claimed = None
-    if within is not None:
-        claimed = (x(-within), x(within))
+    if part["within"] is not None:
+        claimed = span((-part["within"], part["within"]))
+    elif part["kind"] == "size":
+        claimed = span(_ends(part, "prediction")) if _ends(part, "prediction") else None
     elif part["expect"] is not None:
         claimed = (WIDTH / 2, WIDTH)
+    drawn = span(_ends(part, "interval")) if turned else (None, None)
     return Mark(
         limit=f"±{limit:g}",
-        unit=part["unit"],
+        unit=axis,
         text=effect_text(part),
         effect=x(part["effect"]),
-        low=None if low is None else x(sign * low),
-        high=None if high is None else x(sign * high),
-        cut_low=low is not None and low < -limit,
-        cut_high=high is not None and high > limit,
+        low=drawn[0],
+        high=drawn[1],
+        cut_low=bool(turned) and turned[0] < -limit,
+        cut_high=bool(turned) and turned[1] > limit,
         claimed=claimed,
-        inner=(x(part["tost"][0]), x(part["tost"][1])) if part["tost"] else None,
+        inner=span(part["tost"]) if part["tost"] else None,
         paper=x(part["paper"]) if part["paper"] is not None else None,
     )
 
 
 def effect_text(part: Part) -> str:
-    """`0.183 [0.0461, 0.319] log ratio`, as it was measured (not turned)."""
+    """`0.183 [0.0461, 0.319] log ratio`, as it was measured (not turned); order alone as `8 : 0`."""
     if part["effect"] is None:
-        return ""
+        test = part["sign_test"]
+        return "" if not test else f"{test['above']:g} above : {test['below']:g} below, p = {test['p']:.2g} (sign test)"
     interval = f" [{signed(part['interval'][0])}, {signed(part['interval'][1])}]" if part["interval"] else ""
     return f"{signed(part['effect'])}{interval} {part['unit']}"

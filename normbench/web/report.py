@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.resources
 import importlib.util
 import json
@@ -27,6 +28,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import published, table
 from normbench.papers.claims import FIDELITIES, cell_text
 from normbench.papers.published import Published
+from normbench.papers.style import on_dark
 from normbench.papers.text import signed, visible
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
@@ -51,9 +53,9 @@ VERDICT_CLASS = {
     "not decidable here": "none",
 }
 HOW = {
-    "direction": "holds when the whole interval lies on the claimed side",
-    "size": "holds when the paper's number lies inside the prediction interval of one more run",
-    "equivalence": "holds when the 90 % interval lies inside the margin (two one-sided tests)",
+    "direction": "holds when the whole {level:g} % interval lies on the claimed side",
+    "size": "holds when the paper's number lies in the {level:g} % prediction interval of one more run",
+    "equivalence": "holds when the {both:g} % interval lies inside the margin (two one-sided tests)",
     "exact": "computed, no seeds",
 }
 
@@ -71,31 +73,36 @@ def build(results: Path, target: Path | None = None) -> Report:
 
     `target`: by default `results/report`; a folder that is not empty and not a report is left alone.
     """
-    target = results / "report" if target is None else target
-    _refuse_strangers(target)
-    found, damaged = published.collect(results)
-    notes = [d.reason for d in damaged]
+    shown = results / "report" if target is None else target
+    target = shown.resolve()
+    _refuse_strangers(target, results.resolve())
     files.make_folder(target.parent)
-    try:
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    with files.alone(target.parent):
+        found, damaged = _presentable(*published.collect(results))
         try:
-            _write(aside, results, found, damaged)
-            aside.chmod(0o755)  # mkdtemp's folder is its owner's alone
-            _replace(aside, target)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    except OSError as error:
-        raise NormbenchError(
-            f"{target} cannot be written: {error.strerror}. Choose another place with --output."
-        ) from None
-    return Report(target / "index.html", notes)
+            aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            try:
+                _write(aside, results, found, damaged)
+                aside.chmod(0o755)  # mkdtemp's folder is its owner's alone
+                _replace(aside, target)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        except OSError as error:
+            raise NormbenchError(
+                f"{target} cannot be written: {error.strerror}. Choose another place with --output."
+            ) from None
+    return Report(shown / "index.html", [d.reason for d in damaged])
 
 
-def _refuse_strangers(target: Path) -> None:
+def _refuse_strangers(target: Path, results: Path) -> None:
     if target.exists() and not target.is_dir():
         raise NormbenchError(f"{target} is not a folder. Choose another place with --output.")
     if target.is_dir() and any(target.iterdir()) and not (target / MARKER).exists():
         raise NormbenchError(f"{target} holds other files than a report. Choose a new or empty folder with --output.")
+    if target.is_relative_to(results) and target != results / "report":
+        raise NormbenchError(
+            f"{target} lies among the results, where it would be read as one. Choose another --output."
+        )
 
 
 def _replace(aside: Path, target: Path) -> None:
@@ -103,23 +110,62 @@ def _replace(aside: Path, target: Path) -> None:
         aside.rename(target)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-    target.rename(old / "report")
-    aside.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    try:
+        target.rename(old / "report")
+        try:
+            aside.rename(target)
+        except OSError:
+            (old / "report").rename(target)
+            raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _presentable(
+    found: Sequence[Published], damaged: Sequence[published.Damaged]
+) -> tuple[list[Published], list[published.Damaged]]:
+    """Those whose page can be made on its own: what nobody foresaw in one file must not cost the others their page."""
+    good, bad = [], list(damaged)
+    for entry in found:
+        try:
+            pages = _names([entry])
+            common = {"version": "", "page": "", "downloads": [], "scorecards": _scorecards([entry], pages)}
+            _environment().get_template("artifact.html").render(**common, **_page(entry, [entry], pages))
+            good.append(entry)
+        except Exception as error:
+            reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
+            bad.append(published.Damaged(entry.place, reason))
+    return good, bad
+
+
+def _names(found: Sequence[Published]) -> dict[int, str]:
+    """A file name per page, of plain letters; names that would fall together get a piece of their hash."""
+    plain = {id(p): f"{p.name}-{p.fidelity}".replace("/", "-") for p in found}
+    slugs = {key: re.sub(r"[^a-z0-9-]+", "-", name.lower()) for key, name in plain.items()}
+    taken = Counter(slugs.values())
+
+    def unique(p: Published) -> str:
+        slug = slugs[id(p)]
+        if slug == plain[id(p)] and taken[slug] == 1:
+            return f"{slug}.html"
+        return f"{slug}-{hashlib.sha256(f'{p.name}/{p.fidelity}'.encode()).hexdigest()[:8]}.html"
+
+    return {id(p): unique(p) for p in found}
 
 
 def _write(site: Path, results: Path, found: Sequence[Published], damaged: Sequence[published.Damaged]) -> None:
     (site / MARKER).write_text("written by normbench report; replaced as a whole\n")
     _assets(site / "assets")
     environment = _environment()
-    pages = {id(p): f"{re.sub(r'[^a-z0-9-]+', '-', f'{p.name}-{p.fidelity}'.lower())}.html" for p in found}
+    pages = _names(found)
     common = {"version": normbench.__version__, "scorecards": _scorecards(found, pages)}
 
     def render(template: str, name: str, **values: Any) -> None:
         text = environment.get_template(template).render(**common, page=name, **values)
         (site / name).write_text(text, encoding="utf-8")
 
-    render("index.html", "index.html", summary=_summary(found), damaged=damaged, contents=_contents(found, pages),
+    reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # where they lie here is nobody's business
+    render("index.html", "index.html", summary=_summary(found), damaged=reasons, contents=_contents(found, pages),
            speed=_speed(results))  # fmt: skip
     render("models.html", "models.html", models=_models())
     for entry in found:
@@ -154,13 +200,19 @@ def _environment() -> jinja2.Environment:
         "verdict_class": lambda verdict: VERDICT_CLASS.get(verdict.split(" (")[0], "none"),
         "number": signed,
         "json": htmlsafe_json_dumps,
-        "how": lambda kind: HOW.get(kind, ""),
+        "how": _how,
         "effect": forest.effect_text,
         "cell": cell_text,
         "link": quote,
         "short": lambda text: text[:12],
     }
     return environment
+
+
+def _how(part: Mapping[str, Any]) -> str:
+    """How a part of this kind is decided, at the level it was judged at."""
+    level = part["level"] or 0.95
+    return HOW.get(part["kind"], "").format(level=100 * level, both=100 * (2 * level - 1))
 
 
 # --- the index -------------------------------------------------------------------------------------------------------
@@ -180,11 +232,13 @@ def _scorecards(found: Sequence[Published], pages: Mapping[int, str]) -> list[di
                 "meaning": FIDELITY_MEANING[fidelity],
                 "artifacts": [
                     {"page": pages[id(p)], "title": p.title, "name": p.name, "changed": p.claims_changed,
+                     "amended": {a["claim"] for a in p.verdicts["amendments"]},
                      "claims": [_row(claim, scale) for claim in p.verdicts["claims"]]}
                     for p in own
                 ],
                 "expected_wrong": sum(p.verdicts["expected_wrong"] or 0 for p in own),
                 "marked": bool(scale),
+                "directed": any(m for p in own for c in p.verdicts["claims"] for m in c["parts"] if m["expect"]),
                 "scales": ", ".join(f"±{limit:g} {unit}" for unit, limit in scale.items()),
             }
         )  # fmt: skip
@@ -192,7 +246,11 @@ def _scorecards(found: Sequence[Published], pages: Mapping[int, str]) -> list[di
 
 
 def _row(claim: Mapping[str, Any], scale: Mapping[str, float]) -> dict[str, Any]:
-    return {"claim": claim, "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]]}
+    return {
+        "claim": claim,
+        "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]],
+        "way_on": claim["evidence"].split("; ")[-1] if claim["verdict"] == "inconclusive" else "",
+    }
 
 
 def _summary(found: Sequence[Published]) -> list[tuple[str, int]]:
@@ -232,9 +290,13 @@ def _speed(results: Path) -> list[dict[str, Any]]:
     for path in sorted((results / "bench").glob("*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            rows = [{key: row[key] for key in ("case", "ratio", "low", "high", "goal")} for row in content["rows"]]
+            rows = [
+                {"case": str(row["case"]), "goal": None if row["goal"] is None else float(row["goal"])}
+                | {key: float(row[key]) for key in ("ratio", "low", "high")}
+                for row in content["rows"]
+            ]
             tables.append({key: str(content[key]) for key in ("title", "command", "machine")} | {"rows": rows})
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             tables.append({"title": path.name, "command": "", "machine": "", "rows": [], "damaged": True})
     return tables
 
@@ -274,16 +336,12 @@ def _page(entry: Published, found: Sequence[Published], pages: Mapping[int, str]
              "figure": figures.figure(panel) if panel.lines else None}
             for panel in panels
         ],
-        "arms": [(arm, look, forest_colour(look.colour)) for arm, look in arms.items()],
+        "arms": [(arm, look, on_dark(look.colour)) for arm, look in arms.items()],
+        "names": {arm: look.name for arm, look in arms.items()},
         "tables": [(group, *table.grid(entries, group)) for group in table.groups(entries)],
         "runs": [_run(run) for run in sorted(entry.runs, key=_order)],
         "environments": _environments(entry.runs),
     }  # fmt: skip
-
-
-def forest_colour(colour: str) -> str:
-    """The colour on a dark page."""
-    return figures.ON_DARK.get(colour, colour)
 
 
 def _order(run: RunRecord) -> tuple[Any, ...]:
@@ -312,7 +370,7 @@ def _environments(runs: Iterable[RunRecord]) -> list[tuple[str, int]]:
 
 
 def _downloads(entry: Published, folder: Path) -> list[str]:
-    names = [name for name in DOWNLOADS if (entry.place / name).is_file()]
+    names = [name for name in DOWNLOADS if (entry.place / name).is_file() and not (entry.place / name).is_symlink()]
     folder.mkdir()  # two levels down at most: deeper files would look like published ones to those who search
     for name in names:
         shutil.copyfile(entry.place / name, folder / name)
@@ -323,6 +381,8 @@ def _models() -> list[dict[str, Any]]:
     """Sites and layers of every model, as declared; a test holds the declarations to the built models."""
     models = []
     for name in compose.choices("model"):
+        if compose.is_probe(name):
+            continue
         declares = compose.declaration("model", name)
         models.append({"name": name, "layers": [], **declares})
     return models

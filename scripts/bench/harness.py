@@ -35,7 +35,12 @@ class Row:
 
     @property
     def met(self) -> str:
-        return "" if self.goal is None else ("met" if self.ratio <= self.goal else "missed")
+        """`met` or `missed` with the middle half of the rounds on that side; else only where the median lies."""
+        if self.goal is None:
+            return ""
+        if self.low <= self.goal < self.high:
+            return f"median {'within' if self.ratio <= self.goal else 'above'}, rounds on both sides"
+        return "met" if self.ratio <= self.goal else "missed"
 
 
 def interleave(sides: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:

@@ -1,8 +1,9 @@
 """Our training loop against a bare one: python scripts/bench/loop.py [--rounds N] [--output DIR]
 
 Bare: plain PyTorch modules, fused Adam, `loss.item()` checked before the update, batches by index; nothing else. Ours:
-`normbench.train.loop.train` as `normbench train` runs it, with its sites, progress, checkpoints and log. Same weights,
-same batches, made-up data of MNIST's size; that both compute the same is checked on the loss of every epoch.
+`normbench.train.loop.train` as `normbench train` runs it, with its sites, progress and what checkpoints fall into an
+epoch; evaluation and log come after the steps that are timed, and a bare loop has neither. Same weights, same batches,
+made-up data of MNIST's size; that both compute the same is checked on the loss of every epoch.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def test_arms_intervals_and_seeds_can_be_chosen(chromium: Any, site: Path):
         shown = [t for t in watched.traces(panel) if t["visible"]]
         assert {t["role"] for t in shown} == {"mean", "seed"}
         assert "ln" not in {t["arm"] for t in shown} and "bn" in {t["arm"] for t in shown}
-    page.get_by_label("epochs on a log axis").check()
+    page.get_by_label("logarithmic x axis").check()
     kinds = page.evaluate("Array.from(document.querySelectorAll('.panel:not(.empty)'), e => e.layout.xaxis.type)")
     assert kinds == ["log", "log"]
     assert watched.said == []
@@ -115,6 +115,8 @@ def test_a_narrow_page_does_not_scroll_sideways(chromium: Any, site: Path):
     for name in ("index.html", "models.html", "ln2016-fig6-paper.html"):
         page = Watched(chromium, width=400).open(site / name)
         assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
+        narrow = "Array.from(document.querySelectorAll('td')).filter(e => e.innerText.length > 3 && e.clientWidth < 40)"
+        assert page.evaluate(f"{narrow}.map(e => e.innerText)") == [], name
 
 
 def test_without_scripts_the_published_figure_is_there(chromium: Any, site: Path):

@@ -61,6 +61,13 @@ def test_csv_and_parquet_hold_every_record_exactly(tmp_path: Path):
                 assert float(row[key]) == typed[key] == record[key]
 
 
+def test_an_axis_named_like_a_column_keeps_both(tmp_path: Path):
+    run = replace(madeup.runs(1, epochs=1)[0], axes={"seed": 7, "epoch": 9})
+    columns, rows = tables.rows([run])
+    assert len(set(columns)) == len(columns)
+    assert (rows[0]["seed"], rows[0]["axis seed"], rows[0]["axis epoch"]) == (1, 7, 9)
+
+
 def test_an_axis_of_mixed_kinds_becomes_text(tmp_path: Path):
     runs = madeup.runs(1, epochs=1)[:2]
     runs[0] = replace(runs[0], axes={"x": "all"})
@@ -79,6 +86,11 @@ def test_export_chooses_and_says_what_it_wrote(tmp_path: Path, monkeypatch: pyte
             main(("export", "csv", *words))
         assert ended.value.code == 0
         assert f"{runs} runs, " in capfd.readouterr().out
-    with pytest.raises(SystemExit) as ended:
-        main(("export", "csv", "--output", "/proc/curves.csv"))
-    assert ended.value.code == 2 and "/proc" in capfd.readouterr().err
+    for output, text in (("/proc/curves.csv", "/proc"), ("/", "/ is a folder"), (".", "is a folder")):
+        with pytest.raises(SystemExit) as ended:
+            main(("export", "csv", "--output", output))
+        assert ended.value.code == 2 and text in capfd.readouterr().err
+    for project in ("a/b", "", "x" * 129):
+        with pytest.raises(SystemExit) as ended:
+            main(("export", "wandb", "--project", project))
+        assert ended.value.code == 2 and "cannot be a W&B project" in capfd.readouterr().err

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import textwrap
 import time
 from pathlib import Path
@@ -130,6 +132,41 @@ def test_a_resumed_run_sends_only_what_is_new(tmp_path: Path, notes: Path):
         (path / "curve.jsonl").write_bytes(whole)
     assert [n["row"]["epoch"] for n in told(notes) if "row" in n] == [0, 1, 2, 3, 4]
     assert [n["code"] for n in told(notes) if "code" in n] == [1, 0]
+
+
+ORPHAN = """
+import sys, time
+import tiny
+from pathlib import Path
+from normbench.export import mirror
+mirror.GRACE_SECONDS = 0.5
+logger = {"name": "wandb", "mode": "offline", "project": "p", "entity": ""}
+with mirror.following(logger, Path(sys.argv[1]), lambda *_: None) as follower:
+    follower.listen(tiny.spec(), {"event": "start"})
+    print(follower.process.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_mirror_that_hangs_ends_with_its_command_however_that_ends(tmp_path: Path, notes: Path, monkeypatch):
+    fake.directory(tmp_path / "runs", tiny.spec(), "running")
+    monkeypatch.setenv("BEHAVIOUR", "hang")
+    command = subprocess.Popen(
+        [sys.executable, "-c", ORPHAN, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+    )
+    assert command.stdout is not None
+    pid = int(command.stdout.readline())
+    time.sleep(2.0)  # it opens the run, and hangs there
+    command.kill()
+    command.wait()
+    assert tiny.wait_until(lambda: not Path(f"/proc/{pid}").exists() or "State:\tZ" in status(pid), 20)
+
+
+def status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return "State:\tZ"
 
 
 @pytest.mark.parametrize(

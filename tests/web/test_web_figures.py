@@ -56,15 +56,8 @@ def test_a_diverged_seed_has_a_gap_and_is_counted():
 
 
 def part(**changes: Any) -> dict[str, Any]:
-    base = {
-        "unit": "u",
-        "effect": 1.0,
-        "interval": [0.5, 1.5],
-        "tost": None,
-        "expect": None,
-        "within": None,
-        "paper": None,
-    }
+    base: dict[str, Any] = dict.fromkeys(("tost", "expect", "within", "paper", "prediction", "sign_test"))
+    base |= {"kind": "direction", "unit": "u", "effect": 1.0, "interval": [0.5, 1.5]}
     return base | changes
 
 
@@ -79,8 +72,28 @@ def test_right_is_as_claimed():
     assert minus.text == "1 [0.5, 1.5] u"  # as measured
     equal = forest.mark(part(within=1.0, tost=[0.6, 1.4]), scale)
     assert equal and equal.claimed == (middle / 2, middle * 1.5) and equal.inner == (middle * 1.3, middle * 1.7)
-    sized = forest.mark(part(paper=-2.0, expect="negative"), scale)
-    assert sized and sized.paper == forest.WIDTH
+
+
+def test_a_size_holds_where_one_more_run_would_fall():
+    middle = forest.WIDTH / 2
+    directed = part(
+        kind="size", paper=-2.0, expect="negative", prediction=[-1.0, 1.0], effect=-0.5, interval=[-0.8, -0.2]
+    )
+    sized = forest.mark(directed, {"u": 2.0})
+    assert sized and sized.paper == forest.WIDTH and sized.claimed == (middle / 2, middle * 1.5)
+    plain = part(kind="size", paper=10.0, effect=11.0, interval=[10.5, 11.5], prediction=[9.0, 13.0])
+    scale = forest.limits([plain, part()])
+    assert set(scale) == {"u", "u from the paper's number"} and scale["u from the paper's number"] < 5
+    held = forest.mark(plain, {"u from the paper's number": 4.0})
+    assert held and held.paper == middle and held.claimed == (middle * 0.75, middle * 1.75)
+    assert held.effect == middle * 1.25 and held.text == "11 [10.5, 11.5] u"
+
+
+def test_computed_numbers_and_bare_orders_are_told_in_words():
+    assert forest.mark(part(kind="exact", interval=None), {"u": 1.0}) is None
+    order = part(effect=None, interval=None, sign_test={"above": 0, "below": 8, "p": 0.0078})
+    assert forest.mark(order, {"u": 1.0}) is None
+    assert forest.effect_text(order) == "0 above : 8 below, p = 0.0078 (sign test)"
 
 
 def test_one_wide_interval_is_cut_and_does_not_flatten_the_others():

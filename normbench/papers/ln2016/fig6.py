@@ -46,8 +46,8 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             paper = "figure only" if ARMS[arm].in_paper else "–"
             entries += [
                 final_entry(cell, group, arm, "final test error", ("test", "eval", "error"), 100, "%", paper),
-                final_entry(cell, group, arm, "final train NLL", ("train", "eval", "nll"), log=True),
-                final_entry(cell, group, arm, "in training mode", ("train", "train", "nll"), log=True),
+                final_entry(cell, group, arm, "final train NLL (geometric mean)", ("train", "eval", "nll"), log=True),
+                final_entry(cell, group, arm, "in training mode (geometric mean)", ("train", "train", "nll"), log=True),
                 *(
                     time_entry(cell, group, arm, f"epochs to train NLL {level:g}", ("train", "eval", "nll"), level)
                     for level in (1e-2, 1e-3, 1e-4)

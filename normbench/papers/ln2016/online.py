@@ -26,7 +26,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         cell = [run for run in runs if not run.control and run.arm == arm]
         entries += [
             final_entry(cell, "batch 1", arm, "final test error", ("test", "eval", "error"), 100, "%"),
-            final_entry(cell, "batch 1", arm, "final train NLL", ("train", "eval", "nll"), log=True),
-            final_entry(cell, "batch 1", arm, "in training mode", ("train", "train", "nll"), log=True),
+            final_entry(cell, "batch 1", arm, "final train NLL (geometric mean)", ("train", "eval", "nll"), log=True),
+            final_entry(cell, "batch 1", arm, "in training mode (geometric mean)", ("train", "train", "nll"), log=True),
         ]
     return entries
