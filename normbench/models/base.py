@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normbench.norms.base import own_parameters
+from normbench.norms.base import own_parameters, pending, start, starting
 from normbench.norms.sites import Choice, Site, declared
 from normbench.streams import stream
 
@@ -49,7 +49,8 @@ def initialize(model: nn.Module, scheme: str, seed: int) -> None:
     """Weights W (out, in) ~ U(-b, b), biases 0; a normalizer's own parameters stay as it made them.
 
     `glorot_uniform`: b = sqrt(6 / (in + out)) (Glorot and Bengio 2010, eq. 16); `he_uniform`: b = sqrt(6 / in) (He et
-    al. 2015, eq. 10). Each parameter has a stream of its own, keyed by (seed, name): arms share their draws.
+    al. 2015, eq. 10). Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. Weight
+    normalizers then begin from the weights just drawn.
     """
     skip = own_parameters(model)
     for name, parameter in model.named_parameters():
@@ -62,3 +63,12 @@ def initialize(model: nn.Module, scheme: str, seed: int) -> None:
         bound = (6 / (fan_in + (fan_out if scheme == "glorot_uniform" else 0))) ** 0.5
         draw = stream(seed, "init", name).uniform(-bound, bound, tuple(parameter.shape))
         parameter.copy_(torch.from_numpy(draw))
+    start(model)
+
+
+@torch.no_grad()
+def start_from_data(model: Model, inputs: Tensor, targets: Tensor) -> None:
+    """Data-dependent initialization, where a normalizer has one: a pass over the run's first minibatch."""
+    if pending(model):
+        with starting(model):
+            model(inputs, targets)

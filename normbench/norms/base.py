@@ -7,15 +7,18 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
 from normbench.norms.sites import Choice, Site
 
 REGISTRY: dict[str, type[Normalizer]] = {}
+Product = Callable[[Tensor, Tensor | None], Tensor]  # (weight, bias) -> summed inputs of a batch
 
 
 class Normalizer(nn.Module):
@@ -38,6 +41,49 @@ class Normalizer(nn.Module):
         return f"{self.site.path}, {self.site.features}"
 
 
+class WeightNormalizer(Normalizer):
+    """A normalizer of kind `weight` or `block`: `forward(weight)` returns the weight that the linear map is to use.
+
+    The weight stays the map's own parameter, so arms share its initial draws, and the bias stays the map's too; the
+    normalizer brings what it needs beside them. One with `pending` true waits for the first minibatch; it takes its
+    initial values from it in the first training pass, or earlier, in a pass under `starting`.
+
+    Shapes: weight (features, ...): (out, in) of a linear map, (out, in, height, width) of a convolution.
+    """
+
+    starting: bool = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether initial values are still to be taken from the first minibatch."""
+        return False
+
+    def start(self, weight: Tensor) -> None:
+        """Take initial values from the weight's: called when the weight is made, and again once it is drawn."""
+
+    def summed(self, product: Product, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Summed inputs W x + b of a batch; `product` is the map of that batch, e.g. `partial(F.linear, x)`."""
+        return product(self(weight), bias)
+
+    def finish(self, activations: Tensor) -> Tensor:
+        """What a block makes of the activations."""
+        return activations
+
+    def norms(self, weight: Tensor) -> Tensor:
+        """||w_i||_2 of each output unit i, in a shape that divides the weight."""
+        norms = torch.linalg.vector_norm(weight.flatten(1), dim=1)
+        return norms.view(-1, *[1] * (weight.dim() - 1))
+
+    def refuse_zero_units(self, weight: Tensor) -> None:
+        """A unit without incoming weights has no direction; dividing by its norm would only give NaN later."""
+        zero = (self.norms(weight.detach()).flatten() == 0).nonzero().flatten().tolist()
+        if zero:
+            raise NormbenchError(
+                f"site '{self.site.path}': the incoming weights of unit {zero[0]} are all zero ({len(zero)} of "
+                f"{len(weight)} units), so their norm cannot be divided out. Give them another initial value."
+            )
+
+
 def normalizer(name: str) -> Callable[[type[Normalizer]], type[Normalizer]]:
     """Class decorator: `@normalizer("layer")` registers the class that `conf/norm/layer.yaml` declares."""
 
@@ -56,7 +102,11 @@ def build(site: Site, choice: Choice) -> Normalizer:
         importlib.import_module(f"normbench.norms.{choice.name}")
     if choice.name not in REGISTRY:
         raise NormbenchError(f"{choice.file or choice.name}: no class is registered with @normalizer('{choice.name}').")
-    return REGISTRY[choice.name](site, **choice.options)
+    cls = REGISTRY[choice.name]
+    if (choice.kind in ("weight", "block")) != issubclass(cls, WeightNormalizer):
+        needed = "WeightNormalizer" if choice.kind in ("weight", "block") else "Normalizer, not of WeightNormalizer"
+        raise NormbenchError(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
+    return cls(site, **choice.options)
 
 
 def _import_file(path: str) -> None:
@@ -73,8 +123,9 @@ def _import_file(path: str) -> None:
 class NormedLinear(nn.Module):
     """act(norm(x W^T + b)): a linear map, what the site asks for around it, and the non-linearity.
 
-    `pre_activation` normalizes the summed inputs (LN 2016, eq. 3), `post_activation` the activations. Without a
-    normalizer: act(x W^T + b). Shapes: (*, in_features) -> (*, out_features).
+    `pre_activation` normalizes the summed inputs (LN 2016, eq. 3), `post_activation` the activations, `weight` the
+    matrix W, `block` both W and the activations. Without a normalizer: act(x W^T + b).
+    Shapes: (*, in_features) -> (*, out_features).
     """
 
     def __init__(self, inputs: int, site: Site, choice: Choice | None, activation: Callable[[Tensor], Tensor]) -> None:
@@ -83,8 +134,17 @@ class NormedLinear(nn.Module):
         self.norm = build(site, choice) if choice else None
         self.after = choice is not None and choice.kind == "post_activation"
         self.activation = activation
+        self.start()
+
+    def start(self) -> None:
+        """Let a weight normalizer take its initial values from the weights as they are now."""
+        if isinstance(self.norm, WeightNormalizer):
+            self.norm.start(self.linear.weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        weight, bias = self.linear.weight, self.linear.bias
+        if isinstance(self.norm, WeightNormalizer):
+            return self.norm.finish(self.activation(self.norm.summed(partial(F.linear, x), weight, bias)))
         z = self.linear(x)
         if self.norm is None:
             return self.activation(z)
@@ -128,6 +188,32 @@ def training_without_tracking(model: nn.Module) -> Iterator[None]:
         model.train(was_training)
         for norm in normalizers(model):
             norm.track = True
+
+
+def start(model: nn.Module) -> None:
+    """The weights have their initial values: normalizers that begin from these do so now."""
+    for module in model.modules():
+        if isinstance(module, NormedLinear):
+            module.start()
+
+
+def pending(model: nn.Module) -> bool:
+    """Whether any normalizer waits for the first minibatch."""
+    return any(isinstance(norm, WeightNormalizer) and norm.pending for norm in normalizers(model))
+
+
+@contextmanager
+def starting(model: nn.Module) -> Iterator[None]:
+    """Training mode for a pass over the first minibatch: those that wait for it begin, running statistics rest."""
+    waiting = [norm for norm in normalizers(model) if isinstance(norm, WeightNormalizer)]
+    with training_without_tracking(model):
+        for norm in waiting:
+            norm.starting = True
+        try:
+            yield
+        finally:
+            for norm in waiting:
+                norm.starting = False
 
 
 def gain_and_bias(

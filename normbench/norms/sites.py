@@ -7,9 +7,12 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 - `axes`: the axes of the tensor in order, of `batch`, `time`, `feature`, `space` (repeated for height and width);
 - `features`: the size of the feature axis; `space`: the sizes of the space axes;
 - `bias`: whether the preceding linear map drops its bias once the site is normalized (`drop` or `keep`);
-- `mask`: whether the model passes a mask of valid positions.
+- `mask`: whether the model passes a mask of valid positions;
+- `activation`: the name of the non-linearity, for a `block`.
 
-A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and which it `needs`.
+A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and which it `needs`;
+one of blocks, which `activations` it knows. `mode_dependent` says whether training and evaluation compute different
+functions: true, false, or the name of the option that makes it so.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ class Site:
     space: tuple[int, ...] = ()
     bias: str = "drop"
     mask: bool = False
+    activation: str = ""
 
     @property
     def feature_axis(self) -> int:
@@ -83,6 +87,7 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
                 space=tuple(lookup(config, spec["space"])) if "space" in spec else (),
                 bias=spec.get("bias", "drop"),
                 mask=bool(spec.get("mask", False)),
+                activation=str(lookup(config, spec["activation"])) if "activation" in spec else "",
             )
             if not set(site.kinds) <= set(KINDS) or not set(site.axes) <= set(AXES) or "feature" not in site.axes:
                 raise NormbenchError(f"model {config['model']['name']} declares site '{path}' wrongly: {spec}")
@@ -177,12 +182,13 @@ def _resolve(
     # The authors' choice for normalizers that take the mean away; `preceding_bias` overrides it.
     drops = site.bias == "drop" and bool(declares.get("recentres"))
     keep = {"site": not drops, "keep": True, "drop": False}[policy]
+    by_mode = declares.get("mode_dependent")
     return Choice(
         name=name,
         kind=next((k for k in declares["kinds"] if k in site.kinds), ""),
         options=options,
         keep_bias=keep,
-        mode_dependent=bool(declares.get("mode_dependent")),
+        mode_dependent=bool(options[by_mode] if isinstance(by_mode, str) else by_mode),
         maths=declares["maths"],
         file=declares.get("file", ""),
     )
@@ -197,6 +203,9 @@ def _refusal(site: Site, declares: Mapping[str, Any]) -> str:
     extra = [axis for axis in dict.fromkeys(site.axes) if axis not in declares["axes"]]
     if extra:
         return f"it has no rule for {' and '.join(extra)} axes"
+    known = declares.get("activations")
+    if known is not None and site.activation not in known:
+        return f"it knows the moments of {' and '.join(known)}, the activation there is {site.activation or 'none'}"
     return ""
 
 

@@ -120,6 +120,8 @@ def _train(
 
         try:
             if progress.step == 0 and curve.tell() == 0:
+                first = torch.from_numpy(stream(seed, "order", 1).permutation(len(train_split.targets)))[:batch_size]
+                models.start_from_data(model, train_split.inputs[first], train_split.targets[first])
                 log(0, evaluate(model, data, 0, seed, batch_size, mode_dependent))
             while progress.epoch <= epochs:
                 clock = time.monotonic()

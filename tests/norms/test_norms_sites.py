@@ -25,7 +25,8 @@ NORMS: dict[str, dict[str, Any]] = {
         "needs": ["space"],
         "recentres": True,
     },
-    "weights": {"kinds": ["weight"], "axes": ["batch", "time", "feature", "space"]},
+    "weights": {"kinds": ["weight"], "axes": ["batch", "time", "feature", "space"], "mode_dependent": "allow_single"},
+    "blocks": {"kinds": ["block"], "axes": ["batch", "feature"], "activations": ["relu", "tanh"]},
     "state": {"kinds": ["state"], "axes": ["batch", "time", "feature"], "needs": ["time"], "recentres": True},
     "batchy": {
         "kinds": ["pre_activation"],
@@ -53,12 +54,13 @@ SITES = {
     "readout": {"features": "model.size", "kinds": ["pre_activation"], "axes": ["batch", "feature"], "bias": "keep"},
     "kernel": {"features": "model.size", "kinds": ["weight"], "axes": ["feature"]},
 }
+BLOCK = {"features": "model.size", "kinds": ["weight", "block"], "axes": ["batch", "feature"]}
 
 
 def node(name: str, **options: Any) -> dict[str, Any]:
     facts = copy.deepcopy(NORMS[name])
     specs = {"eps": {"type": "float", "min": 0}}
-    if "single_batch" in facts:
+    if "single_batch" in facts or facts.get("mode_dependent") == "allow_single":
         specs["allow_single"] = {"type": "bool"}
     values = {"eps": 1e-5, "allow_single": False}
     return {
@@ -242,6 +244,27 @@ def test_what_cannot_stand_there_is_refused_with_what_can() -> None:
     del bare["model"]["declares"]["sites"]["kernel"]
     with pytest.raises(NormbenchError, match="can serve here: none"):
         assign(bare, node)
+
+
+@pytest.mark.parametrize(("activation", "served"), [("relu", True), ("tanh", True), ("sigmoid", False), (None, False)])
+def test_a_block_is_served_where_its_activation_is_known(activation: str | None, served: bool) -> None:
+    net = config("blocks", ["readout"])
+    net["model"]["nonlinearity"] = activation
+    net["model"]["declares"]["sites"]["readout"] = BLOCK | ({"activation": "model.nonlinearity"} if activation else {})
+    if served:
+        assert assign(net, node)["readout"].kind == "block"
+        assert declared(net)["readout"].activation == activation
+        return
+    says = (
+        f"it knows the moments of relu and tanh, the activation there is {activation or 'none'}. .*can serve here: none"
+    )
+    with pytest.raises(NormbenchError, match=f"blocks cannot serve site 'readout' of net: {says}"):
+        assign(net, node)
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_an_option_can_make_the_modes_differ(value: bool) -> None:
+    assert chosen("weights", ["kernel"], allow_single=value)["kernel"].mode_dependent is value
 
 
 def test_the_kind_is_the_normalizers_first_that_the_site_has() -> None:
