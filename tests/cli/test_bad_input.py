@@ -25,6 +25,12 @@ BAD = [
     ((*MLP, "norm=none,layer"), "Add -m"),
     ((*MLP, "norm=layer", "norm.sites=[hiden]"), "Did you mean 'hidden'?"),
     ((*MLP, "norm=batch", "train.batch_size=1"), "one value per feature"),
+    (
+        (*MLP, "norm=norm_propagation", "norm.sites=[hidden,logits]"),
+        "serves block, the site is pre_activation or weight",
+    ),
+    ((*MLP, "norm=norm_propagation", "model.activation=sigmoid"), "knows the moments of relu and tanh, the activation"),
+    ((*MLP, "norm=weight", "norm.init=preserv"), "norm.init=preserv is not possible. Did you mean 'preserve'?"),
     ((*MLP,), "MNIST is not in ./data: train-images-idx3-ubyte.gz is missing. Bring it with: normbench data get mnist"),
     (("train", "experiment=ln2016/fig6"), "needs an arm"),
     (("train", "-m", "model=mnist_mlp", "data=digits", "norm=none,layr"), "Did you mean 'layer'?"),

@@ -113,9 +113,10 @@ def test_every_option_of_the_maths_counts(norm: str) -> None:
     words = ["seed=2", "train.batch_size=100", *different("model", "mnist_mlp"), *different("data", "digits")]
     words += [*different("optim", "adam"), *different("norm", norm)]
     if norm != "none":
-        words += ["norm.preceding_bias=keep", "norm.sites=[logits]", "norm.sites=[hidden,logits]"]
-        if not compose.declaration("norm", norm).get("recentres"):
-            words.remove("norm.preceding_bias=keep")
+        declares = compose.declaration("norm", norm)
+        words += ["norm.preceding_bias=keep"] if declares.get("recentres") else ["norm.preceding_bias=drop"]
+        if declares["kinds"] != ["block"]:  # the logits are none
+            words += ["norm.sites=[logits]", "norm.sites=[hidden,logits]"]
     ids = {word: tiny.spec(f"norm={norm}", word).id for word in words}
     assert len({tiny.spec(f"norm={norm}").id, *ids.values()}) == len(words) + 1, ids
 

@@ -13,7 +13,7 @@ from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms import sites
-from normbench.norms.base import Normalizer, own_parameters
+from normbench.norms.base import Normalizer, WeightNormalizer, own_parameters
 from normbench.train import optim
 
 # A model's smallest form on embedded data; a new model needs its line here.
@@ -26,6 +26,9 @@ GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("mnist_mlp", "none"): (2.304231643676758, 2.2780537605285645, 2.2591710090637207),
     ("mnist_mlp", "batch"): (2.3915767669677734, 2.3247084617614746, 2.266655683517456),
     ("mnist_mlp", "layer"): (2.393656015396118, 2.3032727241516113, 2.2197766304016113),
+    ("mnist_mlp", "weight"): (2.304231643676758, 2.27730655670166, 2.2585413455963135),
+    ("mnist_mlp", "spectral"): (2.2953882217407227, 2.2849199771881104, 2.2755379676818848),
+    ("mnist_mlp", "norm_propagation"): (2.357154607772827, 2.30220103263855, 2.2595198154449463),
 }
 
 
@@ -80,7 +83,10 @@ def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> No
 
     def look(module: Normalizer, arguments: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
         (x, *_) = arguments
-        assert x.dim() == len(module.site.axes) and x.shape[module.site.feature_axis] == module.site.features
+        if isinstance(module, WeightNormalizer):
+            assert x.dim() >= 2 and x.shape[0] == module.site.features
+        else:
+            assert x.dim() == len(module.site.axes) and x.shape[module.site.feature_axis] == module.site.features
         assert output.shape == x.shape and output.dtype == x.dtype
         seen.append(module.site.path)
 
