@@ -1,4 +1,8 @@
-"""What an option may be: every YAML choice declares its options under `declares`; this checks values against them."""
+"""What an option may be: every YAML choice declares its options under `declares`; this checks values against them.
+
+`before: VALUE` marks an option that came after runs had been published: with VALUE a run is what it was without the
+option, so the run id leaves it out, and a stored configuration that lacks it means VALUE.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
-SPEC_KEYS = {"type", "list", "length", "min", "max", "below", "choices", "identity"}
+SPEC_KEYS = {"type", "list", "length", "min", "max", "below", "choices", "identity", "before"}
 
 
 def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
@@ -71,3 +75,8 @@ def check_declaration(place: str, declares: Any, required: Mapping[str, type]) -
                 f"{place}: declares.options.{name} needs type: {' | '.join(TYPES)} and may have "
                 f"{', '.join(sorted(SPEC_KEYS - {'type'}))}; it has {spec}."
             )
+
+
+def came_later(declares: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that came after runs had been published, with the value that those runs had without saying it."""
+    return {key: spec["before"] for key, spec in (declares.get("options") or {}).items() if "before" in spec}

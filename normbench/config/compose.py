@@ -295,7 +295,8 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
         config = compose(parse(words), extra)
         for group in RUN_GROUPS:
             if group in stored:
-                config[group] = {**stored[group], "declares": config[group]["declares"]}
+                facts = config[group]["declares"]
+                config[group] = {**schema.came_later(facts), **stored[group], "declares": facts}
         config["train"] = dict(stored["train"])
         config["seed"] = stored["seed"]
         return checked(config)

@@ -2,7 +2,8 @@
 
 In: options of model, data, optimizer, batch size, seed; the normalizer and its options at every site (whichever way
 they were written); the data's checksum; a maths version per component; a user's own normalizer file. Out: paths,
-launcher, how often to save, fidelity and experiment names, and how long (a longer run supersedes a shorter one).
+launcher, how often to save, fidelity and experiment names, and how long (a longer run supersedes a shorter one); and
+an option that came later (`before` in its declaration), while it has the value of the time before.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from normbench import schema
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.norms import sites
@@ -106,7 +108,7 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
                 "maths": c.maths,
                 "kind": c.kind,
                 "keep_bias": c.keep_bias,
-                "options": dict(c.options),
+                "options": _said(c.options, c.before),
             }
             | ({"file": hashlib.sha256(Path(c.file).read_bytes()).hexdigest()} if c.file else {})
             for path, c in assign(config, extra).items()
@@ -138,5 +140,12 @@ def _component(node: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": node["name"],
         "maths": node["declares"]["maths"],
-        "options": {key: node[key] for key, spec in options.items() if _counts(spec)},
+        "options": _said(
+            {key: node[key] for key, spec in options.items() if _counts(spec)}, schema.came_later(node["declares"])
+        ),
     }
+
+
+def _said(options: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without those that came later and leave everything as it was."""
+    return {key: value for key, value in options.items() if key not in before or value != before[key]}

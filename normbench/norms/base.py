@@ -26,16 +26,24 @@ class Normalizer(nn.Module):
 
     Constructed as `Class(site, **options)` with the options declared in its YAML. A normalizer that evaluates in
     more than one way names the further ways in `variants` and reads `self.variant` ("" is the usual one); one that
-    keeps statistics updates them in training only while `self.track`.
+    keeps statistics updates them in training only while `self.track`, and in buffers, so that a resumed run has them.
+    Every evaluation makes records for `variants`; ways that are there on request alone are in `possible`.
     """
 
     variants: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
     variant: str = ""
     track: bool = True
 
     def __init__(self, site: Site) -> None:
         super().__init__()
         self.site = site
+
+    def begin_epoch(self) -> None:
+        """Before the first batch of an epoch; not when a run is resumed in the middle of one."""
+
+    def end_epoch(self) -> None:
+        """After the last batch of an epoch, before it is evaluated."""
 
     def extra_repr(self) -> str:
         return f"{self.site.path}, {self.site.features}"
@@ -166,7 +174,7 @@ def inference(model: nn.Module, variant: str = "") -> Iterator[None]:
     was_training = model.training
     model.eval()
     for norm in normalizers(model):
-        norm.variant = variant if variant in norm.variants else ""
+        norm.variant = variant if variant in (*norm.variants, *norm.possible) else ""
     try:
         yield
     finally:
@@ -222,6 +230,38 @@ def gain_and_bias(
     """A gain of `shape` (filled with `gain_init`) and a shift (zeros), or None where switched off."""
     gain = nn.Parameter(torch.full(tuple(shape), float(gain_init))) if affine else None
     return gain, nn.Parameter(torch.zeros(tuple(shape))) if affine and bias else None
+
+
+def affine(y: Tensor, gain: Tensor | None, bias: Tensor | None, axis: int) -> Tensor:
+    """gain * y + bias with one of each per index of `axis`; either may be None."""
+    shape = [-1 if i == axis % y.dim() else 1 for i in range(y.dim())]
+    y = y if gain is None else y * gain.view(shape)
+    return y if bias is None else y + bias.view(shape)
+
+
+def root(variance: Tensor, eps: float, mode: str = "in") -> Tensor:
+    """`in`: sqrt(variance + eps); `out`: sqrt(variance) + eps, with a finite gradient at zero."""
+    if mode == "in":
+        return (variance + eps).sqrt()
+    # the clamp changes no value; without it the root's gradient at zero variance is infinite
+    return variance.clamp(min=torch.finfo(variance.dtype).tiny).sqrt() + eps
+
+
+def to_channels(x: Tensor, site: Site) -> Tensor:
+    """x as (sample or sample and time, feature, *space), the layout of torch's functionals."""
+    order, lead = _channel_order(site)
+    return x.permute(order).flatten(0, lead - 1)
+
+
+def from_channels(y: Tensor, site: Site, like: Tensor) -> Tensor:
+    """The inverse of `to_channels`, for a tensor of the shape of `like`."""
+    order, _ = _channel_order(site)
+    return y.reshape([like.shape[i] for i in order]).permute([order.index(i) for i in range(len(order))])
+
+
+def _channel_order(site: Site) -> tuple[list[int], int]:
+    lead = [i for i, axis in enumerate(site.axes) if axis in ("batch", "time")]
+    return [*lead, site.feature_axis, *(i for i, axis in enumerate(site.axes) if axis == "space")], len(lead)
 
 
 def own_parameters(model: nn.Module) -> set[str]:

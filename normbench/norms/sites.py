@@ -13,12 +13,16 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and which it `needs`;
 one of blocks, which `activations` it knows. `mode_dependent` says whether training and evaluation compute different
 functions: true, false, or the name of the option that makes it so.
+`groups: OPTION` names the option that must divide the features. Further facts there drive the contract tests:
+`recentres`, `rescales` (a shift, a positive factor on all data changes nothing), `own_shift`, `mode_dependent`,
+`reads_mask`, `single_batch: OPTION`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -60,6 +64,7 @@ class Choice:
     mode_dependent: bool
     maths: int
     file: str = ""
+    before: Mapping[str, Any] = field(default_factory=dict)  # options that came later: their value of the time before
 
 
 def lookup(config: Mapping[str, Any], path: str) -> Any:
@@ -176,11 +181,14 @@ def _resolve(
     single = declares.get("single_batch")
     if single and not options[single]:
         _refuse_single_batch(name, site, config, single)
+    if groups := declares.get("groups"):
+        _refuse_groups(name, site, groups, options[groups])
     policy = entry.get("preceding_bias", base["preceding_bias"])
     if policy not in ("site", "keep", "drop"):
         raise unknown(f"preceding_bias={policy} is not possible.", str(policy), ["site", "keep", "drop"])
-    # The authors' choice for normalizers that take the mean away; `preceding_bias` overrides it.
-    drops = site.bias == "drop" and bool(declares.get("recentres"))
+    # The authors' choice for normalizers that take the mean away; `preceding_bias` overrides it. One without a shift
+    # of its own (`own_shift: false`) has nothing to put in the bias's place.
+    drops = site.bias == "drop" and bool(declares.get("recentres")) and declares.get("own_shift", True)
     keep = {"site": not drops, "keep": True, "drop": False}[policy]
     by_mode = declares.get("mode_dependent")
     return Choice(
@@ -191,6 +199,7 @@ def _resolve(
         mode_dependent=bool(options[by_mode] if isinstance(by_mode, str) else by_mode),
         maths=declares["maths"],
         file=declares.get("file", ""),
+        before=schema.came_later(declares),
     )
 
 
@@ -206,7 +215,21 @@ def _refusal(site: Site, declares: Mapping[str, Any]) -> str:
     known = declares.get("activations")
     if known is not None and site.activation not in known:
         return f"it knows the moments of {' and '.join(known)}, the activation there is {site.activation or 'none'}"
+    if "space" in (declares.get("needs") or []) and site.space and math.prod(site.space) == 1:
+        return "it needs more than one position in space"
     return ""
+
+
+def _refuse_groups(name: str, site: Site, option: str, groups: int) -> None:
+    values = site.features * math.prod(site.space)
+    if site.features % groups:
+        fitting = [str(n) for n in range(1, site.features + 1) if site.features % n == 0 and n < values]
+        raise NormbenchError(
+            f"{name} at site '{site.path}': {option}={groups} does not divide its {site.features} features. "
+            f"Choose from: {', '.join(fitting)}."
+        )
+    if values == groups:
+        raise NormbenchError(f"{name} at site '{site.path}': {option}={groups} leaves one value in each group.")
 
 
 def _refuse_single_batch(name: str, site: Site, config: Mapping[str, Any], option: str) -> None:

@@ -10,6 +10,7 @@ import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from normbench import schema
 from normbench.config import compose, identity, plan
 
 # Published results are found by these. An id that changes here makes them unfindable: raise a `maths` number only for
@@ -101,24 +102,57 @@ def different(group: str, name: str) -> list[str]:
             new = str(not value).lower()
         elif "choices" in spec:
             new = next(c for c in spec["choices"] if c != value)
+        elif option == compose.declaration(group, name).get("groups"):
+            new = 1  # divides every number of features
         else:
             new = value + 1 if spec["type"] == "int" else value * 0.5
         words.append(f"{group}.{option}={new}".replace(" ", ""))
     return words
 
 
-@pytest.mark.parametrize("norm", compose.choices("norm"))
+def served() -> list[str]:
+    """The normalizers that can stand in a network without space; the rule is one for all of them."""
+    return [norm for norm in compose.choices("norm") if not compose.declaration("norm", norm).get("needs")]
+
+
+@pytest.mark.parametrize("norm", served())
 def test_every_option_of_the_maths_counts(norm: str) -> None:
     """Taken from the declarations, so a new option is covered by being there."""
     words = ["seed=2", "train.batch_size=100", *different("model", "mnist_mlp"), *different("data", "digits")]
     words += [*different("optim", "adam"), *different("norm", norm)]
     if norm != "none":
-        declares = compose.declaration("norm", norm)
-        words += ["norm.preceding_bias=keep"] if declares.get("recentres") else ["norm.preceding_bias=drop"]
-        if declares["kinds"] != ["block"]:  # the logits are none
+        facts = compose.declaration("norm", norm)
+        policy = "keep" if facts.get("recentres") and facts.get("own_shift", True) else "drop"
+        words += [f"norm.preceding_bias={policy}"]
+        if facts["kinds"] != ["block"]:  # the logits are none
             words += ["norm.sites=[logits]", "norm.sites=[hidden,logits]"]
     ids = {word: tiny.spec(f"norm={norm}", word).id for word in words}
     assert len({tiny.spec(f"norm={norm}").id, *ids.values()}) == len(words) + 1, ids
+
+
+def test_an_option_that_came_later_leaves_older_runs_their_ids() -> None:
+    """`before` is the value of the time before the option: with it a run is the old one, with another it is not."""
+    config = json.loads(json.dumps(tiny.spec("norm=layer").config))
+    first = identity.run_id(config)
+    for group in ("norm", "model", "optim"):
+        for value, same in ((0.5, True), (0.25, False)):
+            changed = json.loads(json.dumps(config))
+            changed[group]["declares"]["options"]["new"] = {"type": "float", "before": 0.5}
+            changed[group]["new"] = value
+            assert (identity.run_id(changed) == first) == same, (group, value)
+            del changed[group]["declares"]["options"]["new"]["before"]
+            if group != "norm":
+                assert identity.run_id(changed) != first, "without the mark it counts"
+
+
+def test_a_stored_run_that_lacks_a_later_option_means_the_time_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = tiny.spec("norm=layer")
+    stored = json.loads(json.dumps(compose.stored_form(spec.config)))
+    del stored["norm"]["eps_mode"]
+    with pytest.raises(Exception, match=r"norm\.eps_mode is declared but has no value"):
+        compose.restore(stored)
+    monkeypatch.setattr(schema, "came_later", lambda facts: {"eps_mode": "out"} if facts["title"][0] == "L" else {})
+    assert compose.restore(stored)["norm"]["eps_mode"] == "out"
 
 
 def test_data_and_maths_versions_count() -> None:

@@ -1,4 +1,4 @@
-"""Every normalizer in `conf/norm`, every combination of its switches, every layout that it says it serves."""
+"""Every normalizer in `conf/norm`, its switches in all pairs, every layout that it says it serves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from reference import common
 
 from normbench.config import compose
 from normbench.norms import base
@@ -23,9 +24,17 @@ LAYOUTS = (
     ("batch", "feature", "space", "space"),
     ("batch", "space", "space", "feature"),
 )
-FEATURES, SPACE = 5, (2, 3)
-SIZES = {"batch": 4, "time": 3, "feature": FEATURES}
-NUMBERS = {"eps": [1e-5, 1e-3], "momentum": [0.1, 0.4], "gain_init": [1.0, 0.1], "also_momenta": [[], [0.01, 0.7]]}
+FEATURES, SPACE, TIME = 6, (2, 3), 3
+# Values that options take turns with; the others get them from their declaration.
+VALUES: dict[str, list[Any]] = {
+    "eps": [1e-5, 1e-3],
+    "momentum": [0.1, 0.4],
+    "gain_init": [1.0, 0.1],
+    "also_momenta": [[], [0.01, 0.7]],
+    "num_groups": [1, 2, 3],
+    "p": [1.0, 0.5],
+}
+Axes = tuple[str, ...]
 
 
 def declares(name: str) -> Mapping[str, Any]:
@@ -37,42 +46,76 @@ def defaults(name: str) -> dict[str, Any]:
     return {option: node[option] for option in declares(name)["options"]}
 
 
-def layouts(name: str) -> list[tuple[str, ...]]:
-    """The layouts of activations that a normalizer declares to serve."""
+def layouts(name: str) -> list[Axes]:
+    """The layouts that a normalizer declares to serve."""
     facts = declares(name)
-    if not {"pre_activation", "post_activation", "state"} & set(facts["kinds"]):
-        return []
     return [a for a in LAYOUTS if set(a) <= set(facts["axes"]) and set(facts.get("needs") or []) <= set(a)]
 
 
+def values(option: str, spec: Mapping[str, Any], default: Any) -> list[Any]:
+    """What an option takes in the tests: both ways of a switch, every choice, two numbers."""
+    if option in VALUES:
+        return VALUES[option]
+    if spec.get("list"):
+        return [[], list(spec.get("choices") or [])[::-1]]
+    if spec["type"] == "bool":
+        return [True, False]
+    if "choices" in spec:
+        return list(spec["choices"])
+    return [default, default + 1 if spec["type"] == "int" else default * 0.5]
+
+
 def every_option(name: str) -> Iterator[dict[str, Any]]:
-    """The defaults, then all combinations of switches and choices; numbers take turns with their other value."""
+    """The defaults, then rows in which every pair of values of two options occurs (all of them: 2^n rows)."""
     yield defaults(name)
-    options = declares(name)["options"]
-    switches = {
-        key: [True, False] if spec["type"] == "bool" else spec["choices"]
-        for key, spec in options.items()
-        if not spec.get("list") and (spec["type"] == "bool" or "choices" in spec)
+    specs = declares(name)["options"]
+    yield from pairs({option: values(option, spec, defaults(name)[option]) for option, spec in specs.items()})
+
+
+def pairs(factors: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    """Greedy all-pairs: each row starts from a pair not seen yet and takes, per factor, what adds most new ones."""
+    names = list(factors)
+    if len(names) == 1:
+        return [{names[0]: value} for value in factors[names[0]]]
+
+    def key(a: int, i: int, b: int, j: int) -> tuple[int, int, int, int]:
+        return (a, i, b, j) if a < b else (b, j, a, i)
+
+    sizes = [len(values) for values in factors.values()]
+    left = {
+        (a, i, b, j)
+        for a, b in itertools.combinations(range(len(names)), 2)
+        for i, j in itertools.product(range(sizes[a]), range(sizes[b]))
     }
-    for turn, values in enumerate(itertools.product(*switches.values())):
-        numbers = {key: both[turn % 2] for key, both in NUMBERS.items() if key in options}
-        yield defaults(name) | numbers | dict(zip(switches, values, strict=True))
+    rows = []
+    while left:
+        a, i, b, j = min(left)
+        row = {a: i, b: j}
+        for c in range(len(names)):
+            if c not in row:
+                gain = [sum(key(c, k, d, row[d]) in left for d in row) for k in range(sizes[c])]
+                row[c] = gain.index(max(gain))
+        left -= {key(c, row[c], d, row[d]) for c, d in itertools.combinations(row, 2)}
+        rows.append({names[c]: factors[names[c]][row[c]] for c in sorted(row)})
+    return rows
 
 
-def sizes(axes: tuple[str, ...], batch: int = 4) -> tuple[int, ...]:
-    space = iter(SPACE)
-    return tuple(next(space) if axis == "space" else batch if axis == "batch" else SIZES[axis] for axis in axes)
+def sizes(axes: Axes, batch: int = 4, time: int = TIME, space: tuple[int, ...] = SPACE) -> tuple[int, ...]:
+    places = iter(space)
+    known = {"batch": batch, "time": time, "feature": FEATURES}
+    return tuple(next(places) if axis == "space" else known[axis] for axis in axes)
 
 
-def site(axes: tuple[str, ...]) -> Site:
-    kinds = ("pre_activation", "post_activation", "state")
-    return Site("hidden.0", kinds, axes, FEATURES, SPACE if "space" in axes else ())
+def site(axes: Axes, space: tuple[int, ...] = SPACE) -> Site:
+    return Site("hidden.0", tuple(ACTIVATIONS), axes, FEATURES, space if "space" in axes else ())
 
 
-def make(name: str, axes: tuple[str, ...], options: Mapping[str, Any], seed: int | None = 0) -> base.Normalizer:
+def make(
+    name: str, axes: Axes, options: Mapping[str, Any], seed: int | None = 0, space: tuple[int, ...] = SPACE
+) -> base.Normalizer:
     """The normalizer in float64, its parameters away from their start unless seed is None."""
     choice = Choice(name, "pre_activation", dict(options), False, False, 1)
-    module = base.build(site(axes), choice).double()
+    module = base.build(site(axes, space), choice).double()
     if seed is not None:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -81,6 +124,41 @@ def make(name: str, axes: tuple[str, ...], options: Mapping[str, Any], seed: int
     return module
 
 
+def pair(
+    name: str, axes: Axes, options: Mapping[str, Any], seed: int | None = 0, space: tuple[int, ...] = SPACE
+) -> tuple[base.Normalizer, common.Base]:
+    """A normalizer and its naive reference with the same parameters."""
+    module = make(name, axes, options, seed, space)
+    reference = common.of(name)(axes, sizes(axes, space=space), options)
+    for attribute in ("gain", "bias"):
+        parameter = getattr(module, attribute, None)
+        if parameter is not None:
+            assert parameter.shape == reference.affine_shape
+            setattr(reference, attribute, parameter.detach().numpy().copy())
+    return module, reference
+
+
 def draw(shape: tuple[int, ...], seed: int = 0, scale: float = 2.0, shift: float = 1.0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return shift + scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def valid(batch: int, seed: int, time: int = TIME) -> torch.Tensor:
+    """A mask (batch, time) of sequences of at least one step, some of them shorter than the longest."""
+    lengths = torch.randint(1, time + 1, (batch,), generator=torch.Generator().manual_seed(seed))
+    return torch.arange(time) < lengths[:, None]
+
+
+def masks(name: str, axes: Axes, batch: int, seed: int) -> list[torch.Tensor | None]:
+    reads = declares(name).get("reads_mask") and "time" in axes
+    return [None, valid(batch, seed)] if reads else [None]
+
+
+def near(ours: torch.Tensor, theirs: Any, context: object, tolerance: float = 1e-10) -> None:
+    torch.testing.assert_close(
+        ours.detach().double(),
+        torch.as_tensor(theirs).detach(),
+        rtol=tolerance,
+        atol=tolerance,
+        msg=lambda text: f"{text}\n{context}",
+    )

@@ -28,6 +28,8 @@ NORMS: dict[str, dict[str, Any]] = {
     "weights": {"kinds": ["weight"], "axes": ["batch", "time", "feature", "space"], "mode_dependent": "allow_single"},
     "blocks": {"kinds": ["block"], "axes": ["batch", "feature"], "activations": ["relu", "tanh"]},
     "state": {"kinds": ["state"], "axes": ["batch", "time", "feature"], "needs": ["time"], "recentres": True},
+    "grouped": {"kinds": ["pre_activation"], "axes": ["batch", "feature", "space"], "groups": "num_groups"},
+    "unshifted": {"kinds": ["pre_activation"], "axes": ["batch", "feature"], "recentres": True, "own_shift": False},
     "batchy": {
         "kinds": ["pre_activation"],
         "axes": ["batch", "feature", "space"],
@@ -62,7 +64,9 @@ def node(name: str, **options: Any) -> dict[str, Any]:
     specs = {"eps": {"type": "float", "min": 0}}
     if "single_batch" in facts or facts.get("mode_dependent") == "allow_single":
         specs["allow_single"] = {"type": "bool"}
-    values = {"eps": 1e-5, "allow_single": False}
+    if "groups" in facts:
+        specs["num_groups"] = {"type": "int", "min": 1}
+    values = {"eps": 1e-5, "allow_single": False, "num_groups": 2}
     return {
         "name": name,
         "sites": None,
@@ -265,6 +269,22 @@ def test_a_block_is_served_where_its_activation_is_known(activation: str | None,
 @pytest.mark.parametrize("value", [True, False])
 def test_an_option_can_make_the_modes_differ(value: bool) -> None:
     assert chosen("weights", ["kernel"], allow_single=value)["kernel"].mode_dependent is value
+def test_one_position_in_space_is_none() -> None:
+    bare = config("picture", ["conv.0"])
+    assert assign(bare, node)
+    bare["model"]["space"] = [1, 1]
+    with pytest.raises(NormbenchError, match=r"picture cannot serve site 'conv\.0'.*more than one position in space"):
+        assign(bare, node)
+
+
+def test_groups_must_divide_the_features() -> None:
+    """conv.0 has 3 features in 6x6, conv.1 has 4; dense.0 has 7 and nothing else."""
+    assert chosen("grouped", ["conv.1"])["conv.1"].options["num_groups"] == 2
+    message = refusal("grouped", ["conv.0"])
+    assert "num_groups=2 does not divide its 3 features. Choose from: 1, 3." in message and "conv.0" in message
+    assert chosen("grouped", {"conv.0": {"num_groups": 3}})
+    assert "Choose from: 1." in refusal("grouped", ["dense.0"]), "7 groups of one value are none"
+    assert "leaves one value in each group" in refusal("grouped", ["dense.0"], num_groups=7)
 
 
 def test_the_kind_is_the_normalizers_first_that_the_site_has() -> None:
@@ -282,6 +302,7 @@ def test_the_kind_is_the_normalizers_first_that_the_site_has() -> None:
         ("flat", "dense.0", "keep", True),
         ("scale", "dense.0", "drop", False),
         ("flat", "readout", "drop", False),
+        ("unshifted", "dense.0", "site", True),  # it has nothing to put in the bias's place
     ],
 )
 def test_the_bias_before_a_normalizer(name: str, site: str, policy: str, keeps: bool) -> None:

@@ -7,7 +7,10 @@ import torch
 from contract import FEATURES, SPACE, defaults, draw, make, sizes
 from torch import nn
 
+from normbench.errors import NormbenchError
 from normbench.norms import base
+from normbench.norms.rms import RMSNorm
+from normbench.norms.sites import Site
 
 FLAT, IMAGE, LAST = ("batch", "feature"), ("batch", "feature", "space", "space"), ("batch", "space", "space", "feature")
 
@@ -66,6 +69,36 @@ def test_layer_over_all_axes_has_the_statistics_of_one_group() -> None:
     ours = make("layer", IMAGE, defaults("layer") | {"normalized_axes": "all", "affine": False}, seed=None)
     theirs = nn.GroupNorm(1, FEATURES, affine=False).double()
     train_both(ours, theirs, (4, FEATURES, *SPACE))
+
+
+@pytest.mark.parametrize("axes", [FLAT, LAST])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("eps", [1e-8, 1e-2])
+def test_rms_is_torch_rms_norm(axes: tuple[str, ...], affine: bool, eps: float) -> None:
+    ours = make("rms", axes, defaults("rms") | {"affine": affine, "eps": eps}, seed=None)
+    train_both(ours, nn.RMSNorm(FEATURES, eps=eps, elementwise_affine=affine).double(), sizes(axes))
+
+
+@pytest.mark.parametrize("axes", [FLAT, IMAGE])
+@pytest.mark.parametrize(("groups", "affine"), [(1, True), (2, True), (3, True), (2, False)])
+def test_group_is_torch_group_norm(axes: tuple[str, ...], groups: int, affine: bool) -> None:
+    ours = make("group", axes, defaults("group") | {"num_groups": groups, "affine": affine}, seed=None)
+    train_both(ours, nn.GroupNorm(groups, FEATURES, affine=affine).double(), sizes(axes))
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_instance_is_torch_instance_norm(affine: bool) -> None:
+    ours = make("instance", IMAGE, defaults("instance") | {"affine": affine}, seed=None)
+    as_groups = make("group", IMAGE, defaults("group") | {"num_groups": FEATURES, "affine": affine}, seed=None)
+    torch.testing.assert_close(ours(draw(sizes(IMAGE))), as_groups(draw(sizes(IMAGE))))
+    train_both(ours, nn.InstanceNorm2d(FEATURES, affine=affine).double(), sizes(IMAGE))
+
+
+def test_a_partial_rms_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(NormbenchError, match=r"p=0\.1 leaves none of its 6 features"):
+        make("rms", FLAT, defaults("rms") | {"p": 0.1})
+    site = Site("s", ("pre_activation",), FLAT, 100)
+    assert RMSNorm(site, p=0.29).used == 29, "0.29 * 100 is a little less than 29 in floating point"
 
 
 def test_each_momentum_keeps_averages_of_its_own() -> None:
