@@ -21,6 +21,7 @@ from normbench import data as datasets
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.models import base as models
+from normbench.norms.base import normalizers
 from normbench.runs import files, store
 from normbench.streams import stream
 from normbench.train import checkpoint, optim
@@ -127,6 +128,9 @@ def _train(
                 clock = time.monotonic()
                 order = torch.from_numpy(stream(seed, "order", progress.epoch).permutation(len(train_split.targets)))
                 model.train()
+                if progress.batch == 0:
+                    for norm in normalizers(model):
+                        norm.begin_epoch()
                 for index in order.split(batch_size)[progress.batch :]:
                     loss = model(train_split.inputs[index], train_split.targets[index])
                     value = loss.item()
@@ -144,6 +148,8 @@ def _train(
                     if stopping():
                         save()
                         raise Stop("interrupted", "stopped; the same command goes on")
+                for norm in normalizers(model):
+                    norm.end_epoch()
                 running = {"split": "train", "mode": "running", "nll": progress.loss_sum / len(train_split.targets)}
                 trained = time.monotonic() - clock
                 log(progress.epoch, [running, *evaluate(model, data, progress.epoch, seed, batch_size, mode_dependent)])

@@ -33,6 +33,9 @@ VALUES: dict[str, list[Any]] = {
     "also_momenta": [[], [0.01, 0.7]],
     "num_groups": [1, 2, 3],
     "p": [1.0, 0.5],
+    "eps_w": [1e-4, 1e-2],
+    "eps_v": [0.0, 1e-2],
+    "configuration": ["TTFF", "TFTT", "FTFF", "FFFT"],
 }
 Axes = tuple[str, ...]
 

@@ -1,0 +1,123 @@
+"""What the authors' code does, number by number (protocols 9.1, 9.5): m = 1, the 16 configurations, the slots."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from contract import FEATURES, defaults, draw, make, sizes
+
+from normbench.errors import NormbenchError
+from normbench.norms import base
+from normbench.norms.batch_layer import CONFIGURATIONS, BatchLayerNorm
+from normbench.norms.sites import Site
+
+FLAT, LAST, TIME = ("batch", "feature"), ("batch", "space", "space", "feature"), ("batch", "time", "feature")
+
+
+def trained(batch: int, axes: tuple[str, ...] = FLAT, **options: object) -> base.Normalizer:
+    """After one epoch of five batches."""
+    module = make("batch_layer", axes, defaults("batch_layer") | options, seed=None).train()
+    module.begin_epoch()
+    for step in range(5):
+        module(draw(sizes(axes, batch), seed=step))
+    module.end_epoch()
+    return module
+
+
+def outputs(module: base.Normalizer, x: torch.Tensor) -> dict[str, torch.Tensor]:
+    found = {}
+    for letters in CONFIGURATIONS:
+        with base.inference(module, letters):
+            found[letters] = module(x)
+    return found
+
+
+def test_the_configurations_are_in_the_order_of_the_code() -> None:
+    assert len(CONFIGURATIONS) == 16 == len(set(CONFIGURATIONS))
+    assert CONFIGURATIONS[:5] == ("TTTT", "TTTF", "TTFT", "TTFF", "TFTT") and CONFIGURATIONS[-1] == "FFFF"
+
+
+def test_each_letter_counts() -> None:
+    found = outputs(trained(4), draw((4, FEATURES), seed=9))
+    assert not any(torch.allclose(a, b) for a, b in itertools.combinations(found.values(), 2))
+
+
+@pytest.mark.parametrize("axes", [FLAT, LAST])
+def test_training_on_one_sample_is_layer_norm_over_root_d(axes: tuple[str, ...]) -> None:
+    """`BLN(x) = 0.9999 LN(x)/sqrt(d)`, LN with eps 1e-3 (9.1)."""
+    module = make("batch_layer", axes, defaults("batch_layer"), seed=None)
+    x = draw(sizes(axes, batch=1))
+    torch.testing.assert_close(module(x), 0.9999 * F.layer_norm(x, [FEATURES], eps=1e-3) / math.sqrt(FEATURES))
+
+
+def test_one_sample_gives_the_nans_and_constants_of_the_logs() -> None:
+    """9.5, m = 1: NaN wherever Std_B is T, chance level for F F ? T, and four configurations that work."""
+    module = trained(1)
+    x, other = draw((1, FEATURES), seed=8), draw((1, FEATURES), seed=9)
+    for letters, y in outputs(module, x).items():
+        again = outputs(module, other)[letters]
+        if letters[1] == "T":
+            assert y.isnan().all(), letters
+        elif letters[3] == "T":  # x_F is 0; x_B has the weight -0.0001
+            assert y.abs().max() < 0.01 and again.abs().max() < 0.01, letters
+            assert letters[0] == "T" or torch.equal(y, again)
+        else:
+            assert y.isfinite().all() and not torch.allclose(y, again, atol=0.1), letters
+    assert all(y.isfinite().all() for y in outputs(trained(1, safe_m1=True), x).values())
+
+
+def test_the_populations_of_the_first_site_have_the_printed_sizes() -> None:
+    """9.1: 2 (16 16 6) of the batch and 2 (25 16 16) of the features, beside gain, shift and two scalars."""
+    site = Site("conv.0", ("post_activation",), LAST, 6, (16, 16))
+    module = BatchLayerNorm(site)
+    module(torch.randn(25, 16, 16, 6))
+    module.end_epoch()
+    batch, feature = (module.batch_mean, module.batch_std), (module.feature_mean, module.feature_std)
+    assert sum(t.numel() for t in batch) == 2 * 16 * 16 * 6
+    assert sum(t.numel() for t in feature) == 2 * 25 * 16 * 16
+
+
+@pytest.mark.parametrize("populations", ["slot", "pooled"])
+def test_evaluation_goes_in_batches_of_the_training_size(populations: str) -> None:
+    """However many samples come at once: m = 4 here, twelve of them are three batches, and two are left."""
+    module = trained(4, LAST, populations=populations)
+    x = draw(sizes(LAST, 14), seed=9)
+    for letters, y in outputs(module, x).items():
+        with base.inference(module, letters):
+            torch.testing.assert_close(y, torch.cat([module(part) for part in x.split(4)]))
+    by_slot = outputs(module, torch.cat([x[:4].roll(1, 0), x[4:]]))["TTTT"][:4]
+    moved = outputs(module, x)["TTTT"][:4].roll(1, 0)
+    assert torch.allclose(by_slot, moved) == (populations == "pooled"), "slots are places in the batch"
+
+
+def test_finished_populations_hold_until_the_next_epoch_ends() -> None:
+    module = trained(4)
+    x = draw((4, FEATURES), seed=9)
+    before = outputs(module, x)["TTTT"]
+    module.train()
+    module.begin_epoch()
+    module(draw((4, FEATURES), seed=20))
+    assert torch.equal(outputs(module, x)["TTTT"], before)
+    module.train()
+    module.end_epoch()
+    fresh = make("batch_layer", FLAT, defaults("batch_layer"), seed=None).train()
+    fresh(draw((4, FEATURES), seed=20))
+    fresh.end_epoch()
+    assert torch.equal(outputs(module, x)["TTTT"], outputs(fresh, x)["TTTT"]), "nothing is left of the epoch before"
+
+
+def test_further_configurations_are_evaluated_where_asked_for() -> None:
+    module = make("batch_layer", FLAT, defaults("batch_layer") | {"also_configurations": ["FFFF", "TTTT"]})
+    assert base.variants(module) == ["FFFF", "TTTT"] and set(CONFIGURATIONS) == set(module.possible)
+    assert base.variants(make("batch_layer", FLAT, defaults("batch_layer"))) == []
+
+
+def test_another_length_is_refused_in_words() -> None:
+    module = trained(4, TIME)
+    for mode in (True, False):
+        with pytest.raises(NormbenchError, match=r"positions of shape .* Pad or cut to one length"):
+            module.train(mode)(draw(sizes(TIME, time=2)))

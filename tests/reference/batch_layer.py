@@ -1,0 +1,74 @@
+"""11.4: per-position batch term and per-sample feature term, weighted by 1/m; four populations of the last epoch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from reference.common import Base, Index, groups, mean, variance
+
+
+class Reference(Base):
+    def __init__(self, axes: Any, sizes: Any, options: Any) -> None:
+        super().__init__(axes, sizes, options)
+        self.d = sizes[self.feature]
+        self.paper = options["mode"] == "paper"
+        self.eps_v = options["eps_v"] or (1e-4 if self.paper else 1e-3)
+        self.m, self.finished = 0, {}
+        self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        self.seen: dict[tuple[str, Index], list[tuple[float, float]]] = {}  # means and spreads, one pair per batch
+        self.largest = getattr(self, "largest", 0)
+
+    def end_epoch(self) -> None:
+        m = self.m = self.largest
+        correction = m / (m - 1) if m > 1 else (1.0 if self.options["safe_m1"] else math.inf)
+        if self.options["populations"] == "pooled":  # all slots' values in every slot
+            everywhere: dict[Index, list[tuple[float, float]]] = {}
+            for (term, at), values in self.seen.items():
+                if term == "F":
+                    everywhere.setdefault(at[1:], []).extend(values)
+            self.seen |= {("F", at): everywhere[at[1:]] for term, at in self.seen if term == "F"}
+        for key, values in self.seen.items():
+            spread = correction * mean([s for _, s in values])
+            self.finished[key] = mean([v for v, _ in values]), spread if self.paper else math.sqrt(spread + self.eps_v)
+
+    def spread(self, term: str, v: float) -> float:
+        """What an epoch averages: variances in the code, deviations in the paper."""
+        return self.root(term, v) if self.paper else v
+
+    def root(self, term: str, v: float) -> float:
+        return math.sqrt(v + (1e-12 if self.paper and term == "F" else self.eps_v))
+
+    def __call__(self, x: np.ndarray, training: bool, track: bool = True, variant: str = "", **_: Any) -> np.ndarray:
+        if training:
+            if track:
+                self.largest = max(self.largest, len(x))
+            return self.batch(x, "FFFF", len(x), track)
+        m = self.m or len(x)
+        starts = range(0, len(x), m)
+        parts = [self.batch(x[s : s + m], variant or self.options["configuration"], m, False) for s in starts]
+        return np.concatenate(parts)
+
+    def batch(self, x: np.ndarray, letters: str, m: int, track: bool) -> np.ndarray:
+        terms = {}
+        for term, over, flags in (("B", "batch", letters[:2]), ("F", "feature", letters[2:])):
+            terms[term] = np.empty_like(x)
+            for at, indices in groups(x.shape, self.all_but(over)).items():
+                values = [float(x[i]) for i in indices]
+                if track:
+                    self.seen.setdefault((term, at), []).append((mean(values), self.spread(term, variance(values))))
+                population_mean, population_std = self.finished.get((term, at), (0.0, 1.0))
+                mu = population_mean if flags[0] == "T" else mean(values)
+                std = population_std
+                if flags[1] == "F":
+                    std = self.root(term, variance(values, about=mu if self.paper else None))
+                for i, value in zip(indices, values, strict=True):
+                    terms[term][i] = (value - mu) / std
+        w_b, w_f = 1 - (1 / m + self.options["eps_w"]), 1 / m - self.options["eps_w"]
+        y = (w_b * terms["B"] + w_f * terms["F"]) / math.sqrt(self.d)
+        for i in np.ndindex(*y.shape):
+            y[i] = self.affine(i, y[i])
+        return y
