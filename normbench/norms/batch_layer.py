@@ -54,6 +54,10 @@ class BatchLayerNorm(Normalizer):
     batch_std: Tensor
     feature_mean: Tensor
     feature_std: Tensor
+    sum_batch_mean: Tensor
+    sum_batch_std: Tensor
+    sum_feature_mean: Tensor
+    sum_feature_std: Tensor
 
     def __init__(
         self,
@@ -87,9 +91,12 @@ class BatchLayerNorm(Normalizer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         axis = self.site.feature_axis
-        x = x.movedim(axis, -1)
-        y = self._by_batch(x) if self.training else self._by_population(x)
-        return y.movedim(-1, axis)
+        if axis != x.dim() - 1:
+            return self._last(x.movedim(axis, -1)).movedim(-1, axis)
+        return self._last(x)
+
+    def _last(self, x: Tensor) -> Tensor:
+        return self._by_batch(x) if self.training else self._by_population(x)
 
     def _weights(self, m: int) -> tuple[float, float]:
         root = math.sqrt(self.site.features)
@@ -101,40 +108,52 @@ class BatchLayerNorm(Normalizer):
         gain = x.new_ones(d) if self.gain is None else self.gain
         y, mean_f, rstd_f = torch.native_layer_norm(x, [d], gain * weight_f, self.bias, self.eps_f)
         flat = x.reshape(m, -1)
-        mean_b, var_b = flat.detach()[0].clone(), torch.zeros_like(flat.detach()[0])
+        moments = flat.detach()[0].clone(), flat.new_zeros(flat.shape[1])  # those of one sample
         if m > 1:  # else x_B is zero; torch refuses one value
-            each = (gain * weight_b).repeat(flat.shape[1] // d)
-            # momentum 1 writes the batch's own moments into mean_b and var_b, the variance unbiased
-            y = y + F.batch_norm(flat, mean_b, var_b, each, None, True, 1.0, self.eps_v).view_as(x)
-            var_b = var_b * ((m - 1) / m)  # not in place: backward reads what batch_norm was given
+            each, positions = gain * weight_b, flat.shape[1] // d
+            each = each if positions == 1 else each.repeat(positions)
+            # momentum 1 writes the batch's own moments, the variance unbiased; layer_norm does not need its result
+            y.add_(F.batch_norm(flat, *moments, each, None, True, 1.0, self.eps_v).view_as(x))
         if self.track:
-            self._accumulate(mean_b.view_as(x[0]), var_b.view_as(x[0]), mean_f.squeeze(-1), rstd_f.squeeze(-1))
+            self._accumulate(m, *moments, mean_f.detach().view(m, -1), rstd_f.detach().view(m, -1), x.shape[1:-1])
         return y
 
     @torch.no_grad()
-    def _accumulate(self, mean_b: Tensor, var_b: Tensor, mean_f: Tensor, rstd_f: Tensor) -> None:
+    def _accumulate(
+        self, m: int, mean_b: Tensor, var_b: Tensor, mean_f: Tensor, rstd_f: Tensor, positions: Sequence[int]
+    ) -> None:
+        var_b = var_b * ((m - 1) / m)
         if self.paper:
-            spread_b, spread_f = (var_b + self.eps_v).sqrt(), 1 / rstd_f
+            spread_b, spread_f = (var_b + self.eps_v).sqrt(), rstd_f.reciprocal()
         else:
-            spread_b, spread_f = var_b, (rstd_f**-2 - self.eps_f).clamp(min=0)
-        new = {"batch_mean": mean_b, "batch_std": spread_b, "feature_mean": mean_f, "feature_std": spread_f}
-        for name, value in new.items():
-            old = getattr(self, f"sum_{name}")
-            self._refuse_other_sizes(old, value)
-            if len(old) < len(value):
-                old = torch.cat([old.view(-1, *value.shape[1:]), value.new_zeros(value[len(old) :].shape).to(old)])
-            old[: len(value)] += value.to(old)
-            setattr(self, f"sum_{name}", old)
-        m = len(mean_f)
-        self.counts = F.pad(self.counts, (0, max(0, m - len(self.counts))))
+            spread_b, spread_f = var_b, rstd_f.square().reciprocal().sub_(self.eps_f).clamp_(min=0)
+        if len(self.counts) < m or self.sum_feature_mean.shape[1:] != positions:
+            self._make_room(m, positions)
+        self.sum_batch_mean += mean_b.view_as(self.sum_batch_mean)
+        self.sum_batch_std += spread_b.view_as(self.sum_batch_std)
+        self.sum_feature_mean[:m] += mean_f.view(m, *positions)
+        self.sum_feature_std[:m] += spread_f.view(m, *positions)
         self.counts[:m] += 1
         self.batches += 1
 
-    def _refuse_other_sizes(self, population: Tensor, value: Tensor) -> None:
-        if population.dim() > 1 and population.shape[1:] != value.shape[1:]:
+    def _make_room(self, m: int, positions: Sequence[int]) -> None:
+        """Sums for the positions of the first batch, and for as many slots as the largest batch has."""
+        if len(self.counts):
+            self._refuse_other_sizes(self.sum_feature_mean, positions)
+        more = m - len(self.counts)
+        self.counts = F.pad(self.counts, (0, more))
+        for name in ("mean", "std"):
+            of_batch, of_feature = getattr(self, f"sum_batch_{name}"), getattr(self, f"sum_feature_{name}")
+            if not len(of_batch):
+                setattr(self, f"sum_batch_{name}", of_batch.new_zeros(*positions, self.site.features))
+            rows = of_feature.new_zeros(more, *positions)
+            setattr(self, f"sum_feature_{name}", torch.cat([of_feature.view(-1, *positions), rows]))
+
+    def _refuse_other_sizes(self, population: Tensor, positions: Sequence[int]) -> None:
+        if population.shape[1:] != positions:
             raise NormbenchError(
                 f"batch_layer at site '{self.site.path}' has statistics for positions of shape "
-                f"{tuple(population.shape[1:])} and met {tuple(value.shape[1:])}. Pad or cut to one length."
+                f"{tuple(population.shape[1:])} and met {tuple(positions)}. Pad or cut to one length."
             )
 
     def begin_epoch(self) -> None:
@@ -168,7 +187,8 @@ class BatchLayerNorm(Normalizer):
 
     def _normalized(self, x: Tensor, weight_b: float, weight_f: float) -> Tensor:
         """x (batches, m, *positions, d)."""
-        self._refuse_other_sizes(self.feature_mean, x[0, ..., 0])
+        if self.samples:
+            self._refuse_other_sizes(self.feature_mean, x.shape[2:-1])
         n, z = x.shape[1], torch.zeros_like(x)
         populations = (
             (self.batch_mean, self.batch_std, 1, self.eps_v, weight_b),

@@ -216,3 +216,18 @@ def test_every_example_once_an_epoch_in_an_order_of_its_own(tmp_path: Path, monk
     assert sorted(orders["one"][0]) == sorted(orders["one"][1]) and orders["one"][0] != orders["one"][1]
     assert orders["one"] == orders["paired"], "arms of one seed see the same order"
     assert orders["one"][0] != orders["other"][0]
+
+
+# --- epochs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_a_normalizer_hears_of_each_epoch(epochs: int, tmp_path: Path) -> None:
+    """Six batches of at most 210 in the last epoch's sums, whatever came before; finished before it is evaluated."""
+    tiny.train(tmp_path / "run", "norm=batch_layer", "norm.configuration=TTTT", f"train.epochs={epochs}")
+    weights = load_file(tmp_path / "run" / "weights" / "last.safetensors")
+    found = {key: int(weights[f"hidden.0.norm.{key}"]) for key in ("batches", "samples")}
+    assert found == {"batches": 6, "samples": 210}
+    mean = weights["hidden.0.norm.sum_batch_mean"] / 6
+    assert torch.equal(weights["hidden.0.norm.batch_mean"], mean) and mean.abs().sum() > 0
+    assert all(math.isfinite(record["nll"]) for record in curve(tmp_path / "run"))
