@@ -24,7 +24,7 @@ from normbench.models import base as models
 from normbench.norms.base import normalizers
 from normbench.runs import files, store
 from normbench.streams import stream
-from normbench.train import checkpoint, optim
+from normbench.train import checkpoint, optim, probes
 from normbench.train.evaluate import Record, evaluate
 
 Event = dict[str, Any]
@@ -67,6 +67,8 @@ def train(
         if already is not None:
             return str(already[0]["status"])
         try:
+            if spec.config["model"]["declares"].get("probe"):
+                return _compute(spec, run)
             return _train(spec, run, listen, stopping)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -186,6 +188,19 @@ def _train(
     if not config["train"]["keep_checkpoint"]:
         checkpoint.clear(run.path / "checkpoint")
     return status
+
+
+def _compute(spec: RunSpec, run: store.RunDirectory) -> str:
+    """A probe: its records, written at once; there is nothing to resume."""
+    started = time.monotonic()
+    _record_environment(run, 0, [])
+    run.write_config(spec)
+    fields = {**_labels(spec), "step": spec.steps, "reason": ""}
+    run.write_status("running", **fields | {"step": 0})
+    files.write_whole(run.curve, b"".join(files.line(record) for record in probes.compute(spec)))
+    fields["seconds"] = round(time.monotonic() - started, 3)
+    run.write_status("done", **fields, curve_sha256=store.curve_sha256(run.curve))
+    return "done"
 
 
 def _labels(spec: RunSpec) -> dict[str, Any]:

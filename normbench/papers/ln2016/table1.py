@@ -1,0 +1,58 @@
+"""LN Table 1: which changes of weights and data a normalized layer does not notice, the paper's word beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Panel
+from normbench.papers.table import Entry
+from normbench.runs.record import RunRecord
+
+COLUMNS = {
+    "W_rescale": "weight matrix re-scaling",
+    "W_recenter": "weight matrix re-centring",
+    "w_vector_rescale": "weight vector re-scaling",
+    "data_rescale": "data set re-scaling",
+    "data_recenter": "data set re-centring",
+    "case_rescale": "single case re-scaling",
+    "case_recenter": "single case shifting",
+    "affine": "fixed weights in evaluation",
+}
+INVARIANT, NOT = 1e-9, 1e-3  # as in the claims; between them there is no word
+PAPER = ("batch", "weight", "layer")
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """A table has no curves."""
+    return []
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Yes or no with the largest relative deviation; the paper's three methods first, then all others."""
+    by_arm = {run.arm: run for run in runs if not run.control}
+    reference = artifact.reference
+    entries = []
+    for arm in [*PAPER, *sorted(set(by_arm) - set(PAPER))]:
+        record = by_arm[arm].records[-1] if arm in by_arm else {}
+        for key, name in COLUMNS.items():
+            paper = ""
+            if key in reference["columns"]:
+                known = reference.get(arm)
+                paper = "–" if known is None else _word(known[reference["columns"].index(key)])
+            value = float(record[key]) if key in record else None
+            entries.append(
+                Entry("Table 1", arm, name, "", int(value is not None), value, paper=paper, shown=_shown(value))
+            )
+    return entries
+
+
+def _word(invariant: bool) -> str:
+    return "yes" if invariant else "no"
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    word = _word(value <= INVARIANT) if value <= INVARIANT or value >= NOT else "unclear"
+    return f"{word} ({value:.0e})"

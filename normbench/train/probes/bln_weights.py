@@ -1,0 +1,69 @@
+"""BLN 2022, Fig. 2: the weights of the two normalizations over the size of the mini-batch, measured in float64."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.norms import base
+from normbench.norms.sites import declared
+from normbench.streams import stream
+
+
+@torch.no_grad()
+def compute(spec: RunSpec) -> list[dict[str, float]]:
+    """Per mini-batch size m the weights, found by least squares in the layer's output times sqrt(d).
+
+    `batch`, `feature`: y sqrt(d) = batch x_B + feature x_F, exactly, from m = 2 on; at m = 1, where x_B is zero and its
+    weight shows nowhere, `batch` is the formula's. `residual`: what the two leave of y. `formula`: largest difference
+    from 1 - (1/m + eps) and 1/m - eps. `smallest`, `largest`, `least_growth`: of the weights, of the batch's weight from m
+    to m + 1. `single`: |y - 0.9999 LN(x)/sqrt(d)| / |y| at m = 1, LN with the layer's own eps.
+    """
+    site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
+    if choice is None or choice.name != "batch_layer":
+        raise NormbenchError("bln_weights examines batch_layer alone: norm=batch_layer.")
+    options, d = choice.options, site.features
+    norm = base.build(site, choice).double().train()
+    norm.track = False
+    code = options["mode"] == "code"
+    eps_b = options["eps_v"] or (1e-3 if code else 1e-4)
+    eps_f = eps_b if code else 1e-12  # the paper's feature deviation has none; the layer guards it
+    records, residuals, differences = [], [], []
+    for m in range(1, spec.epochs + 1):
+        x = torch.from_numpy(stream(spec.seed, "probe", m).standard_normal((m, d)))
+        y = norm(x) * math.sqrt(d)
+        batch, feature = _normalized(x, 0, eps_b), _normalized(x, 1, eps_f)
+        wanted = 1 - (1 / m + options["eps_w"]), 1 / m - options["eps_w"]
+        if m == 1:
+            found = wanted[0], float((y * feature).sum() / feature.square().sum())
+        else:
+            terms = torch.stack([batch.flatten(), feature.flatten()], 1)
+            found = tuple(torch.linalg.lstsq(terms, y.flatten()[:, None]).solution.flatten().tolist())
+        residuals.append(float((y - found[0] * batch - found[1] * feature).norm() / y.norm()))
+        differences.append(max(abs(a - b) for a, b in zip(found, wanted, strict=True)))
+        records.append({"epoch": m, "step": m, "batch": found[0], "feature": found[1]})
+    x = torch.from_numpy(stream(spec.seed, "probe", 1).standard_normal((1, d)))
+    y = norm(x)
+    single = (1 - options["eps_w"]) * F.layer_norm(x, [d], eps=eps_f) / math.sqrt(d)
+    weights = [record[key] for record in records for key in ("batch", "feature")]
+    growth = [b["batch"] - a["batch"] for a, b in itertools.pairwise(records)]
+    numbers = {
+        "residual": max(residuals),
+        "formula": max(differences),
+        "smallest": min(weights),
+        "largest": max(weights),
+        "least_growth": min(growth),
+        "single": float((y - single).norm() / y.norm()),
+    }
+    return [numbers, *records]
+
+
+def _normalized(x: Tensor, axis: int, eps: float) -> Tensor:
+    centred = x - x.mean(axis, keepdim=True)
+    return centred / (centred.square().mean(axis, keepdim=True) + eps).sqrt()

@@ -1,0 +1,89 @@
+"""LN 2016, Table 1: what a normalized layer does not notice, computed in float64.
+
+Each number is max |f' - f| / max |f| over all cases and units, f the layer's output before gain, bias and
+non-linearity, with batch statistics where the method has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from normbench.config.identity import RunSpec
+from normbench.norms import base
+from normbench.norms.sites import declared
+from normbench.streams import stream
+
+DELTA = 2.5
+Layer = Callable[[Tensor, Tensor], Tensor]  # of W (units, inputs) and x (cases, inputs)
+
+
+@torch.no_grad()
+def compute(spec: RunSpec) -> list[dict[str, float]]:
+    """The six columns of Table 1, and what else the papers say of a layer.
+
+    W_rescale W' = δW; W_recenter W' = W + 1γᵀ; w_vector_rescale wᵢ' = δwᵢ for one unit; data_rescale x' = δx;
+    data_recenter x' = x + c; case_rescale xₙ' = δxₙ for one case; case_recenter xₙ' = xₙ + s·1 for one case (LN 7);
+    affine: in evaluation, f(t x₁ + (1-t) x₂) against t f(x₁) + (1-t) f(x₂), equal where the method folds into fixed
+    weights (LN 4).
+    """
+    options = spec.config["model"]
+    W, x, gamma, c, s = (
+        torch.from_numpy(stream(spec.seed, "probe", name).standard_normal(shape))
+        for name, shape in (
+            ("weights", (options["units"], options["inputs"])),
+            ("inputs", (spec.config["train"]["batch_size"], options["inputs"])),
+            ("gamma", (options["inputs"],)),
+            ("c", (options["inputs"],)),
+            ("s", (1,)),
+        )
+    )
+    layer, evaluated = _layers(spec, W, x)
+    one_unit, one_case = torch.ones(len(W), 1).double(), torch.ones(len(x), 1).double()
+    one_unit[0] = one_case[0] = DELTA
+    shift = torch.zeros(len(x), 1).double()
+    shift[0] = s
+    before = layer(W, x)
+    numbers = {
+        "W_rescale": layer(DELTA * W, x),
+        "W_recenter": layer(W + gamma, x),
+        "w_vector_rescale": layer(one_unit * W, x),
+        "data_rescale": layer(W, DELTA * x),
+        "data_recenter": layer(W, x + c),
+        "case_rescale": layer(W, one_case * x),
+        "case_recenter": layer(W, x + shift),
+    }
+    deviations = {key: _deviation(after, before) for key, after in numbers.items()}
+    one, two, t = x[:1], x[1:2], 0.3
+    mixed = t * evaluated(W, one) + (1 - t) * evaluated(W, two)
+    return [deviations | {"affine": _deviation(evaluated(W, t * one + (1 - t) * two), mixed)}]
+
+
+def _deviation(after: Tensor, before: Tensor) -> float:
+    return float((after - before).abs().max() / before.abs().max())
+
+
+def _layers(spec: RunSpec, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:
+    """The layer in training mode, and in evaluation mode after its normalizer has seen `W` and `x`."""
+    site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
+    if choice is None:
+        return (lambda W, x: x @ W.T), (lambda W, x: x @ W.T)
+    on_inputs = spec.config["model"]["place"] == "inputs"
+    if on_inputs:
+        site = replace(site, features=W.shape[1])
+
+    def apply(norm: base.Normalizer, W: Tensor, x: Tensor) -> Tensor:
+        if choice.kind == "weight":
+            return x @ norm(W).T
+        return norm(x) @ W.T if on_inputs else norm(x @ W.T)
+
+    fitted = base.build(site, choice).double()
+    apply(fitted.train(), W, x)
+    fitted.eval()
+    return (
+        lambda W, x: apply(base.build(site, choice).double().train(), W, x),
+        lambda W, x: apply(fitted, W, x),
+    )

@@ -1,0 +1,107 @@
+"""Probes: exact numbers, written like any run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from normbench.config import plan
+from normbench.config.identity import RunSpec
+from normbench.papers import artifact as artifacts
+from normbench.runs.store import RunDirectory, read_curve, read_status
+from normbench.train import loop, probes
+
+TABLE1 = artifacts.load("ln2016/table1")
+ARMS = plan.experiment("ln2016/table1")["arms"]
+
+
+def arm(experiment: str, name: str, *words: str) -> RunSpec:
+    return plan.experiment_spec(experiment, name, "paper", words)
+
+
+def numbers(spec: RunSpec) -> dict[str, float]:
+    """All numbers of a probe that stand by themselves."""
+    found = [record for record in probes.compute(spec) if record["epoch"] == 0]
+    return {key: value for record in found for key, value in record.items() if isinstance(value, float)}
+
+
+@pytest.mark.parametrize("name", ["batch", "weight", "layer"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_table_1_is_as_printed(name: str, seed: int):
+    found = numbers(arm("ln2016/table1", name, f"seed={seed}"))
+    for column, invariant in zip(TABLE1.reference["columns"], TABLE1.reference[name], strict=True):
+        assert (found[column] <= 1e-9) if invariant else (found[column] >= 1e-3), column
+
+
+def test_what_the_text_says_beside_the_table():
+    layer, inputs = numbers(arm("ln2016/table1", "layer")), numbers(arm("ln2016/table1", "layer-inputs"))
+    none, batch = numbers(arm("ln2016/table1", "none")), numbers(arm("ln2016/table1", "batch"))
+    assert inputs["W_rescale"] > 1e-3 and inputs["W_recenter"] > 1e-3 and inputs["case_recenter"] < 1e-9
+    assert layer["case_recenter"] > 1e-3  # shifting one case's features is no invariance of the summed inputs
+    assert none["affine"] < 1e-12 and batch["affine"] < 1e-9 < layer["affine"]
+    assert none["W_rescale"] == pytest.approx(1.5)  # (2.5 - 1) / 1
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical"])
+@pytest.mark.parametrize("name", ["none", "batch", "weight", "layer"])
+def test_the_exact_fisher_matrix_is_the_hessian_of_the_divergence(name: str, family: str):
+    found = numbers(arm("ln2016/geometry", name, f"model.family={family}"))
+    assert found["kl"] < 1e-9
+    if name == "none":
+        assert found["eq12"] < 1e-9 and found["gain_data"] > 1e-3
+        return
+    assert (found["eq13"] < 1e-9) == (found["cross"] < 1e-9) == (name != "layer")
+    assert found["gain_weights"] < 1e-9 and (found["gain_data"] < 1e-9) == (name != "weight")
+    pre = "all" if name == "layer" else "one"
+    for key, ratio in (("loss", 1.0), ("gradient", 0.5), ("curvature", 0.25), ("angle", 0.25)):
+        assert found[f"twice_{pre}_{key}"] == pytest.approx(ratio, rel=1e-9)
+
+
+def test_a_doubled_unit_halves_its_coupling_to_the_others():
+    found = numbers(arm("ln2016/geometry", "batch", "model.family=categorical"))
+    assert found["twice_one_coupling"] == pytest.approx(0.5, rel=1e-9)
+    assert not [key for key in numbers(arm("ln2016/geometry", "batch")) if "coupling" in key]
+
+
+def test_a_series_has_a_record_per_multiple():
+    records = [r for r in probes.compute(arm("ln2016/geometry", "layer")) if r["epoch"] > 0]
+    assert [r["epoch"] for r in records] == list(range(1, 9))
+    assert [r["all_angle"] for r in records] == pytest.approx([1 / s**2 for s in range(1, 9)], rel=1e-9)
+    assert math.isclose(records[0]["one_angle"], 1.0)
+
+
+def test_a_probe_is_written_like_any_run(tmp_path: Path):
+    spec = arm("ln2016/table1", "layer")
+    run = RunDirectory(tmp_path / "run")
+    assert loop.train(spec, run) == "done"
+    curve = run.curve.read_bytes()
+    (record,) = read_curve(run.curve)
+    assert record["split"] == "probe" and record["W_rescale"] < 1e-9
+    assert read_status(run.path)["status"] == "done"
+    assert loop.train(spec, run) == "done" and run.curve.read_bytes() == curve
+
+
+@pytest.mark.parametrize("name", ["ln2016/table1", "ln2016/geometry"])
+def test_claims_of_the_probes_are_decided(name: str):
+    from dataclasses import replace
+
+    from normbench.papers import verdicts
+    from normbench.runs.record import RunRecord
+
+    artifact = artifacts.load(name)
+    runs = [
+        RunRecord(s.id, seed=1, status="done", epochs=s.epochs, records=probes.compute(s), **s.labels())
+        for s in plan.artifact_specs(artifact.experiment, "paper", 1)
+    ]
+    judged = {c["id"]: c["verdict"] for c in verdicts.judge(artifact, runs, "paper")["claims"]}
+    wanted = {
+        "ln2016/table1": {"LN-T1": "reproduced", "LN-T1b": "contradicted", "LN-T1c": "contradicted",
+                          "LN-T1d": "reproduced", "LN-T2": "reproduced"},
+        "ln2016/geometry": {"LN-H2": "reproduced", "LN-H2b": "contradicted", "LN-H3": "reproduced",
+                            "LN-H13": "contradicted"},
+    }  # fmt: skip
+    assert judged == wanted[name]
+    drawing = artifacts.drawing(name)
+    assert drawing.table(artifact, [replace(run, control="") for run in runs])
