@@ -14,8 +14,8 @@ from normbench.runs.store import FINISHED
 
 
 def label(spec: RunSpec) -> str:
-    """`bn-all train.batch_size=4 s1`, short: the axis by its last word."""
-    axes = " ".join(f"{key.rsplit('.', 1)[-1].replace('batch_size', 'b')}{value}" for key, value in spec.axes.items())
+    """`bn-all b4 s1`: arm, batch size or another axis' value, seed."""
+    axes = " ".join(f"b{value}" if key == "train.batch_size" else str(value) for key, value in spec.axes.items())
     control = f" {spec.control}" if spec.control else ""
     return f"{spec.arm} {axes} s{spec.seed}{control}".replace("  ", " ")
 

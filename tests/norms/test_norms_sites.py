@@ -269,6 +269,8 @@ def test_a_block_is_served_where_its_activation_is_known(activation: str | None,
 @pytest.mark.parametrize("value", [True, False])
 def test_an_option_can_make_the_modes_differ(value: bool) -> None:
     assert chosen("weights", ["kernel"], allow_single=value)["kernel"].mode_dependent is value
+
+
 def test_one_position_in_space_is_none() -> None:
     bare = config("picture", ["conv.0"])
     assert assign(bare, node)

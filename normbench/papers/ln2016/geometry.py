@@ -25,8 +25,8 @@ QUANTITIES = (
     Quantity("Angle of a gradient step", "probe", "exact", "all_angle", log=True, x=X),
 )
 NUMBERS = {
-    "eq12": "eq. 12 off by",
     "eq13": "eq. 13 off by",
+    "eq12": "eq. 12 off by",
     "cross": "cross terms that eq. 13 lacks",
     "gain_data": "gain metric: inputs × 2.5",
     "gain_weights": "gain metric: weights × 2.5",

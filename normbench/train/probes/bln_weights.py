@@ -22,8 +22,8 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
 
     `batch`, `feature`: y sqrt(d) = batch x_B + feature x_F, exactly, from m = 2 on; at m = 1, where x_B is zero and its
     weight shows nowhere, `batch` is the formula's. `residual`: what the two leave of y. `formula`: largest difference
-    from 1 - (1/m + eps) and 1/m - eps. `smallest`, `largest`, `least_growth`: of the weights, of the batch's weight from m
-    to m + 1. `single`: |y - 0.9999 LN(x)/sqrt(d)| / |y| at m = 1, LN with the layer's own eps.
+    from 1 - (1/m + eps) and 1/m - eps. `smallest`, `largest`: of all weights; `least_growth`: of the batch's weight
+    from m to m + 1. `single`: |y - 0.9999 LN(x)/sqrt(d)| / |y| at m = 1, LN with the layer's own eps.
     """
     site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
     if choice is None or choice.name != "batch_layer":
