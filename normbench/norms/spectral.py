@@ -22,7 +22,7 @@ class SpectralNorm(WeightNormalizer):
     Args:
         iterations: of the power method, per training pass.
         start_iterations: of the power method, when the weights are drawn.
-        eps: lengths below it are taken as it is.
+        eps: the least length by which u and v are divided.
 
     Errors: weights whose largest singular value is below eps, zeros among them, when they are drawn.
     Shapes: weight (features, ...) to the same. u and v start from a fixed draw, not from torch's generator; after

@@ -20,9 +20,9 @@ class WeightNorm(WeightNormalizer):
 
     Args:
         init: `preserve`: g = ||v||. `data`: from the first minibatch, with t = v x / ||v||: g = init_scale /
-            sqrt(var(t) + 1e-10), b = -mean(t) g (WN eq. 5-6). `lasagne`, the authors' Lasagne code: g = 1, b = 0; then
-            g <- g / std and b <- -mean / std of the first minibatch's w x, without an eps and without a scale.
-            Variances are biased; without a bias only g is set.
+            sqrt(var(t) + 1e-10), b = -mean(t) g (WN 2016, section 3). `lasagne`, the authors' Lasagne code: g = 1,
+            b = 0; then g <- g / std and b <- -mean / std of the first minibatch's w x, without an eps and without a
+            scale. Variances are biased; without a bias only g is set.
         mean_only_bn: y = w x - mean + b, the mean over the batch (training) or the running one (evaluation);
             `data` and `lasagne` then leave b alone, as the authors do.
         momentum: running mean <- (1 - momentum) running + momentum batch.
@@ -30,7 +30,7 @@ class WeightNorm(WeightNormalizer):
     Errors: a unit whose weights are all zero; in `data` and `lasagne` one value per unit, in `lasagne` also a unit that
     does not vary; a time axis with `init` other than `preserve` or with `mean_only_bn` (no rule for it).
     Shapes: weight (features, ...) to the same. Not the same as: weight standardization, which also takes the mean
-    of w away; LN eq. 5 where g is 1; `torch.nn.utils.parametrizations.weight_norm` except with `preserve`.
+    of w away; `torch.nn.utils.parametrizations.weight_norm`, except with `preserve` and without mean-only.
     """
 
     running_mean: Tensor
