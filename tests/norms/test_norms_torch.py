@@ -94,6 +94,50 @@ def test_instance_is_torch_instance_norm(affine: bool) -> None:
     train_both(ours, nn.InstanceNorm2d(FEATURES, affine=affine).double(), sizes(IMAGE))
 
 
+@pytest.mark.parametrize("axes", [FLAT, IMAGE])
+def test_one_ghost_is_torch_batch_norm_and_several_are_their_sequence(axes: tuple[str, ...]) -> None:
+    torch_class = nn.BatchNorm1d if axes == FLAT else nn.BatchNorm2d
+    one = make("ghost_batch", axes, defaults("ghost_batch"), seed=None)
+    theirs = torch_class(FEATURES).double()
+    train_both(one, theirs, sizes(axes))
+    torch.testing.assert_close(one.eval()(draw(sizes(axes))), theirs.eval()(draw(sizes(axes))))
+    ours = make("ghost_batch", axes, defaults("ghost_batch") | {"ghost_size": 4}, seed=None)
+    theirs = torch_class(FEATURES).double()
+    for step, batch in enumerate((8, 9, 10)):  # chunks of 4 4, 4 5, 4 4 2
+        x = draw(sizes(axes, batch), seed=step)
+        parts = {8: [4, 4], 9: [4, 5], 10: [4, 4, 2]}[batch]
+        torch.testing.assert_close(ours(x), torch.cat([theirs(part) for part in x.split(parts)]))
+    torch.testing.assert_close(ours.running_spread, theirs.running_var)
+
+
+@pytest.mark.parametrize("axes", [FLAT, IMAGE])
+def test_batch_renorm_begins_as_torch_batch_norm_and_ends_as_its_running_values(axes: tuple[str, ...]) -> None:
+    options = defaults("batch_renorm")
+    theirs = (nn.BatchNorm1d if axes == FLAT else nn.BatchNorm2d)(FEATURES, eps=1e-3).double()
+    train_both(make("batch_renorm", axes, options, seed=None), theirs, sizes(axes))
+    at_once = make("batch_renorm", axes, options | {"warmup_frac": 0.0, "r_max": 1e6, "d_max": 1e6}, seed=None)
+    for step in range(3):
+        x = draw(sizes(axes), seed=step)
+        evaluated = at_once.eval()(x)  # before the update, and without limits: the function of evaluation
+        torch.testing.assert_close(at_once.train()(x), evaluated)
+
+
+def test_the_limits_of_batch_renorm_are_those_of_the_paper() -> None:
+    module = make("batch_renorm", FLAT, defaults("batch_renorm"))
+    scaled = make("batch_renorm", FLAT, defaults("batch_renorm") | {"warmup_frac": 0.01})
+    for updates, wanted in (
+        (0, (1, 0)),
+        (5000, (1, 0)),
+        (15000, (1 + 2 * 10 / 35, 2.5)),
+        (25000, (1 + 2 * 20 / 35, 5)),
+        (40000, (3, 5)),
+        (90000, (3, 5)),
+    ):
+        module.updates.fill_(updates)
+        scaled.updates.fill_(updates // 100)
+        assert module.limits() == pytest.approx(wanted) and scaled.limits() == pytest.approx(wanted)
+
+
 def test_a_partial_rms_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(NormbenchError, match=r"p=0\.1 leaves none of its 6 features"):
         make("rms", FLAT, defaults("rms") | {"p": 0.1})
