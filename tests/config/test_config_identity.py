@@ -96,8 +96,10 @@ def different(group: str, name: str) -> list[str]:
         if not spec.get("identity", True):
             continue
         value = node[option]
-        if spec.get("list"):
-            new: Any = [*value, *(value[-1:] or [0.25])] if option != "betas" else [0.8, 0.99]
+        if spec.get("list") and "choices" in spec:
+            new: Any = [next(c for c in spec["choices"] if c not in value)]
+        elif spec.get("list"):
+            new = [*value, *(value[-1:] or [0.25])] if option != "betas" else [0.8, 0.99]
         elif spec["type"] == "bool":
             new = str(not value).lower()
         elif "choices" in spec:
@@ -105,7 +107,7 @@ def different(group: str, name: str) -> list[str]:
         elif option == compose.declaration(group, name).get("groups"):
             new = 1  # divides every number of features
         else:
-            new = value + 1 if spec["type"] == "int" else value * 0.5
+            new = value + 1 if spec["type"] == "int" else value * 0.5 or 0.25
         words.append(f"{group}.{option}={new}".replace(" ", ""))
     return words
 

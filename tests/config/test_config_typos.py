@@ -41,7 +41,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "data=digit"), "data=digit is not a data set. Did you mean 'digits'? (normbench list data)"),
         ((*BASE, "optim=adm"), "optim=adm is not an optimizer. Did you mean 'adam'?"),
         ((*BASE, "launcher=pol"), "launcher=pol is not a launcher. Did you mean 'pool'?"),
-        ((*BASE, "norm="), "norm= is not a normalizer. Choose from: "),
+        ((*BASE, "norm="), "norm= is not a normalizer. (normbench list norms)"),
         ((*BASE, "model=null"), "is not a model"),
         ((*BASE, "model=[a,b]"), "is not a model"),
         ((*BASE, "norm=../model/mnist_mlp"), "is not a normalizer"),
