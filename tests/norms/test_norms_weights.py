@@ -446,6 +446,23 @@ def test_initial_values_come_from_the_draws_not_from_torch() -> None:
     torch.testing.assert_close(spectral.eval().norm(spectral.linear.weight), spectral.linear.weight / largest)
 
 
+@pytest.mark.parametrize("name", NORMS)
+def test_a_layer_in_somebodys_own_model_has_begun(name: str) -> None:
+    """Without the paired draws of `initialize`: from the weights that torch gave it."""
+    kind, site = (
+        contract.declares(name)["kinds"][0],
+        Site("mine", KINDS, LAYOUTS["linear"], FEATURES, activation="relu"),
+    )
+    layer = base.NormedLinear(INPUTS, site, Choice(name, kind, contract.defaults(name), True, False, 1), F.relu)
+    x, before = inputs("linear").float(), {key: value.clone() for key, value in layer.state_dict().items()}
+    with torch.no_grad():
+        y = layer.eval()(x)
+        layer.start()
+        assert torch.equal(layer(x), y)
+    assert layer.state_dict().keys() == before.keys()
+    assert all(torch.equal(value, before[key]) for key, value in layer.state_dict().items())
+
+
 @pytest.mark.parametrize("words", RUNS)
 def test_an_interrupted_run_ends_with_the_same_bytes(words: tuple[str, ...], tmp_path: Path) -> None:
     assert tiny.train(tmp_path / "calm", *words) == "done"
