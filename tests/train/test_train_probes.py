@@ -105,3 +105,20 @@ def test_claims_of_the_probes_are_decided(name: str):
     assert judged == wanted[name]
     drawing = artifacts.drawing(name)
     assert drawing.table(artifact, [replace(run, control="") for run in runs])
+
+
+def test_every_normalizer_that_can_stand_there_has_a_row_in_table_1():
+    from normbench.config import compose
+    from normbench.norms.sites import _refusal, declared
+
+    site = declared(arm("ln2016/table1", "none").config)["layer"]
+    able = {n for n in compose.choices("norm") if not _refusal(site, compose.declaration("norm", n))}
+    assert {spec.config["norm"]["name"] for spec in map(lambda a: arm("ln2016/table1", a), ARMS)} == able
+
+
+def test_rows_that_follow_from_the_formulas():
+    """Not in the paper: batch layer normalization keeps what both of its parts keep, RMSNorm lacks the mean."""
+    expected = {"batch_layer": "100100", "rms": "100101", "none": "000000", "spectral": "100000"}
+    for name, row in expected.items():
+        found = numbers(arm("ln2016/table1", name))
+        assert "".join(str(int(found[c] <= 1e-9)) for c in TABLE1.reference["columns"]) == row, name

@@ -80,10 +80,13 @@ def _layers(spec: RunSpec, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:
             return x @ norm(W).T
         return norm(x) @ W.T if on_inputs else norm(x @ W.T)
 
-    fitted = base.build(site, choice).double()
-    apply(fitted.train(), W, x)
+    def fresh() -> base.Normalizer:
+        norm = base.build(site, choice).double().train()
+        if isinstance(norm, base.WeightNormalizer):
+            norm.start(W)  # its gain stays that of the weights before the change
+        return norm
+
+    fitted = fresh()
+    apply(fitted, W, x)
     fitted.eval()
-    return (
-        lambda W, x: apply(base.build(site, choice).double().train(), W, x),
-        lambda W, x: apply(fitted, W, x),
-    )
+    return (lambda W, x: apply(fresh(), W, x)), (lambda W, x: apply(fitted, W, x))
