@@ -1,0 +1,83 @@
+"""Normalizers against the built-ins they are made of: python scripts/bench/norms.py [--rounds N] [--output DIR]
+
+Forward and backward of one layer, float32, channels last. batch_layer: against per-position BatchNorm and last-axis
+LayerNorm, each once, population sums of the epoch included on our side. rms: against `nn.RMSNorm`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import harness
+import torch
+from torch import Tensor, nn
+
+from normbench.norms import base
+from normbench.norms.sites import Choice, Site
+
+SHAPES = ((25, 16, 16, 6), (25, 80, 128), (128, 1000), (4, 1000))
+TARGET = 0.02  # seconds of a round and side
+GOALS = {"batch_layer": 1.1, "rms": 1.5}
+
+
+class BothNorms(nn.Module):
+    """x -> BN over the samples per position and feature, plus LN over the features; nothing of their weights."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.batch = nn.BatchNorm1d(int(torch.tensor(shape[1:]).prod()))
+        self.layer = nn.LayerNorm(shape[-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.batch(x.reshape(len(x), -1)).view_as(x) + self.layer(x)
+
+
+def site(shape: tuple[int, ...]) -> Site:
+    axes = {2: ("batch", "feature"), 3: ("batch", "time", "feature"), 4: ("batch", "space", "space", "feature")}
+    space = tuple(shape[1:-1]) if len(shape) == 4 else ()
+    return Site("bench", ("pre_activation", "post_activation"), axes[len(shape)], shape[-1], space)
+
+
+def side(module: nn.Module, x: Tensor, dy: Tensor, repeats: int) -> Callable[[], None]:
+    module.train()
+
+    def run() -> None:
+        for _ in range(repeats):
+            x.grad = None
+            module.zero_grad()
+            module(x).backward(dy)
+
+    return run
+
+
+def compare(name: str, shape: tuple[int, ...], rounds: int) -> harness.Row:
+    generator = torch.Generator().manual_seed(1)
+    x, dy = (torch.randn(shape, generator=generator) for _ in range(2))
+    x.requires_grad_()
+    ours = base.build(site(shape), Choice(name, "pre_activation", {}, False, True, 1))
+    reference = BothNorms(shape) if name == "batch_layer" else nn.RMSNorm(shape[-1])
+    once = min(sum(harness.interleave({"x": side(reference, x, dy, 10)}, 5)["x"]) / 50, TARGET)
+    repeats = max(1, int(TARGET / once))
+    seconds = harness.interleave(
+        {"ours": side(ours, x, dy, repeats), "ref": side(reference, x, dy, repeats)}, rounds, 3
+    )
+    case = f"{name} {'×'.join(map(str, shape))}"
+    return harness.row(case, seconds["ours"], seconds["ref"], repeats, GOALS[name])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=51, help="rounds that are counted")
+    parser.add_argument("--output", type=Path, default=harness.RESULTS)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for name in GOALS:
+        for shape in SHAPES:
+            rows.append(compare(name, shape, given.rounds))
+            harness.show(rows[-1:])
+    rounds = "" if given.rounds == parser.get_default("rounds") else f" --rounds {given.rounds}"
+    title = "Normalizers, forward and backward: ours / the built-ins that do the same work"
+    harness.publish("norms", title, f"python scripts/bench/norms.py{rounds}", rows, given.output)
