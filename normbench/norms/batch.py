@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.errors import NormbenchError
-from normbench.norms.base import Normalizer, gain_and_bias, normalizer
+from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
 from normbench.norms.sites import Site
 
 
 @normalizer("batch")
 class BatchNorm(Normalizer):
-    """y = gain * (x - mu_B) / sqrt(var_B + eps) + bias, moments over batch and space axes per feature.
+    """y = gain * (x - mu_B) / sqrt(var_B + eps) + bias, moments over batch, time and space axes per feature.
 
     Training normalizes with the batch and updates r <- (1 - momentum) r + momentum s; evaluation uses r. The LN
     paper's eq. 2 uses the population expectation and no eps.
@@ -24,11 +24,16 @@ class BatchNorm(Normalizer):
         unbiased_norm: n/(n-1) variance in the normalization as well (LN 2016, 6.6, "the unbiased estimator").
         unbiased_running: n/(n-1) variance in the running average (as PyTorch; Keras does not for 2-D inputs).
         eval_stats: `running`, or `batch`: evaluation normalizes with its own batch.
+        also_eval_stats: further ways; each is an inference variant `eval_stats=WAY`.
         also_momenta: further running averages; each is an inference variant `momentum=M`.
         allow_single: one value per feature gives `bias` (as Keras); otherwise it is an error.
+        stats: where the site has time. `pooled`: all steps together, padding included (BN-everywhere's feed-forward
+            sites). `sequence`: all valid positions together (Laurent et al. 2015; BN-e*). `per_step`: each step by
+            itself (Cooijmans et al. 2016), with running averages for `t_max` steps; the last serves later ones.
+        use_mask: `per_step` leaves padding out. A step with one valid value gives `bias`, one without any too.
 
-    Shapes: x in the site's layout. Not the same as `nn.BatchNorm1d` for one value per feature, and for
-    `unbiased_norm`, which PyTorch lacks.
+    Shapes: x in the site's layout with the batch first, mask (batch, time), True where valid.
+    Not the same as `nn.BatchNorm1d` for one value per feature, and for `unbiased_norm`, which PyTorch lacks.
     """
 
     running_mean: Tensor
@@ -50,57 +55,120 @@ class BatchNorm(Normalizer):
         eval_stats: str = "running",
         also_momenta: Sequence[float] = (),
         allow_single: bool = False,
+        stats: str = "pooled",
+        t_max: int = 100,
+        use_mask: bool = False,
+        also_eval_stats: Sequence[str] = (),
     ) -> None:
         super().__init__(site)
         self.eps, self.eval_stats, self.allow_single = eps, eval_stats, allow_single
         self.unbiased_norm, self.unbiased_running = unbiased_norm, unbiased_running
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
-        self.variants = tuple(f"momentum={m}" for m in also_momenta)
-        self.momenta = {"": momentum} | dict(zip(self.variants, also_momenta, strict=True))
-        rows = len(self.momenta)
-        self.register_buffer("running_mean", torch.zeros(rows, site.features))
-        self.register_buffer("running_var", torch.ones(rows, site.features))
+        self.momenta = {"": momentum} | {f"momentum={m}": m for m in also_momenta}
+        self.ways = {f"eval_stats={way}": way for way in also_eval_stats}
+        self.variants = (*list(self.momenta)[1:], *self.ways)
+        self.per_step = stats == "per_step" and "time" in site.axes
+        self.masked = stats == "sequence" or (self.per_step and use_mask)
+        rows = [len(self.momenta), t_max] if self.per_step else [len(self.momenta)]
+        self.register_buffer("running_mean", torch.zeros(*rows, site.features))
+        self.register_buffer("running_var", torch.ones(*rows, site.features))
         # F.batch_norm with momentum 1 writes the batch's own moments here, for every running average to share
         self.register_buffer("batch_mean", torch.zeros(site.features), persistent=False)
         self.register_buffer("batch_var", torch.ones(site.features), persistent=False)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         axis = self.site.feature_axis
+        if self.per_step:  # each step's features are channels of their own
+            at, to = [axis, self.site.axes.index("time")], [1, 2]
+            y = x.movedim(at, to)
+            steps = y.shape[2]
+            valid = None if mask is None else mask[:, None, :].expand(y.shape[:3]).flatten(1, 2)
+            return self._channels(y.flatten(1, 2), steps, valid).unflatten(1, (-1, steps)).movedim(to, at)
         x = x.movedim(axis, 1) if axis != 1 else x
-        if self.training or self.eval_stats == "batch":
-            y = self._by_batch(x)
-        else:
-            row = list(self.momenta).index(self.variant)
-            y = F.batch_norm(x, self.running_mean[row], self.running_var[row], self.gain, self.bias, eps=self.eps)
+        y = self._channels(x, 1, None if mask is None else mask[:, None])
         return y.movedim(1, axis) if axis != 1 else y
 
-    def _by_batch(self, x: Tensor) -> Tensor:
-        count = x.numel() // self.site.features
+    def _channels(self, x: Tensor, steps: int, valid: Tensor | None) -> Tensor:
+        """x (batch, features x steps, ...), and which of its positions are valid."""
+        if self.training or self.ways.get(self.variant, self.eval_stats) == "batch":
+            return self._by_batch(x, steps, valid if self.masked else None)
+        row = list(self.momenta).index(self.variant) if self.variant in self.momenta else 0
+        mean, variance = self.running_mean[row], self.running_var[row]
+        if self.per_step:
+            known = torch.arange(steps, device=x.device).clamp(max=len(mean) - 1)
+            mean, variance = mean[known].T.flatten(), variance[known].T.flatten()
+        gain, bias = self._each(steps)
+        return F.batch_norm(x, mean, variance, gain, bias, eps=self.eps)
+
+    def _each(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
+        """Gain and bias for every channel: steps share them."""
+        if steps == 1:
+            return self.gain, self.bias
+        gain, bias = (p if p is None else p.repeat_interleave(steps) for p in (self.gain, self.bias))
+        return gain, bias
+
+    def _by_batch(self, x: Tensor, steps: int, valid: Tensor | None) -> Tensor:
+        if valid is not None:
+            return self._by_valid(x, steps, valid)
+        channels = x.shape[1]
+        count = x.numel() // channels
         if count == 1:
-            return self._single(x)
-        gain, eps = self.gain, self.eps
+            return self._single(x, steps)
+        (gain, bias), eps = self._each(steps), self.eps
         if self.unbiased_norm:
             # 1/sqrt(v n/(n-1) + eps) = sqrt((n-1)/n) / sqrt(v + eps (n-1)/n): exact, on the fused built-in
             shrink = (count - 1) / count
             eps = eps * shrink
-            gain = (x.new_ones(self.site.features) if gain is None else gain) * shrink**0.5
-        y = F.batch_norm(x, self.batch_mean, self.batch_var, gain, self.bias, training=True, momentum=1.0, eps=eps)
+            gain = (x.new_ones(channels) if gain is None else gain) * shrink**0.5
+        mean, variance = self.batch_mean, self.batch_var
+        if channels != len(mean):
+            mean, variance = mean.new_zeros(channels), mean.new_ones(channels)
+        y = F.batch_norm(x, mean, variance, gain, bias, training=True, momentum=1.0, eps=eps)
         if self.training and self.track:
-            self._update(count)
+            self._update(mean, variance, count, steps)
         return y
 
-    @torch.no_grad()
-    def _update(self, count: int) -> None:
-        variance = self.batch_var if self.unbiased_running else self.batch_var * ((count - 1) / count)
-        for row, momentum in enumerate(self.momenta.values()):
-            self.running_mean[row].lerp_(self.batch_mean, momentum)
-            self.running_var[row].lerp_(variance, momentum)
+    def _by_valid(self, x: Tensor, steps: int, valid: Tensor) -> Tensor:
+        """Moments of the valid positions alone; the others are normalized along with them."""
+        over = [i for i in range(x.dim()) if i != 1]
+        weight = valid.view(*valid.shape, *[1] * (x.dim() - valid.dim())).to(x.dtype).expand_as(x)
+        found = weight.sum(over)
+        count = found.clamp(min=1)
+        shape = [-1 if i == 1 else 1 for i in range(x.dim())]
+        mean = (x * weight).sum(over) / count
+        centred = x - mean.view(shape)
+        biased = (centred.square() * weight).sum(over) / count
+        unbiased = biased * count / (count - 1).clamp(min=1)
+        scale = (found > 0) / ((unbiased if self.unbiased_norm else biased) + self.eps).sqrt()
+        if self.training and self.track:
+            self._update(mean.detach(), unbiased.detach(), count, steps, found > 0)
+        return affine(centred * scale.view(shape), *self._each(steps), 1)
 
-    def _single(self, x: Tensor) -> Tensor:
+    @torch.no_grad()
+    def _update(
+        self, mean: Tensor, variance: Tensor, count: int | Tensor, steps: int, found: Tensor | None = None
+    ) -> None:
+        """The running averages, of the unbiased variance unless the options say otherwise."""
+        if not self.unbiased_running:
+            variance = variance * ((count - 1) / count)
+        known = slice(None)
+        if self.per_step:
+            mean, variance = mean.view(-1, steps).T, variance.view(-1, steps).T
+            found = None if found is None else found.view(-1, steps).T
+            known = slice(min(steps, self.running_mean.shape[1]))
+        for row, momentum in enumerate(self.momenta.values()):
+            for running, new in (
+                (self.running_mean[row][known], mean[known]),
+                (self.running_var[row][known], variance[known]),
+            ):
+                # a step without valid values leaves its averages as they are
+                running.lerp_(new if found is None else torch.where(found[known], new, running), momentum)
+
+    def _single(self, x: Tensor, steps: int) -> Tensor:
         if not self.allow_single:
             raise NormbenchError(
                 f"batch normalization at site '{self.site.path}' met one value per feature. Use larger batches, or "
                 "norm.allow_single=true."
             )
         y = x * 0.0  # keeps the graph: the gradient is zero, as it is for one value
-        return y if self.bias is None else y + self.bias.view(-1, *[1] * (x.dim() - 2))
+        return affine(y, None, self._each(steps)[1], 1)

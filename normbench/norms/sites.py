@@ -180,7 +180,7 @@ def _resolve(
         )
     single = declares.get("single_batch")
     if single and not options[single]:
-        _refuse_single_batch(name, site, config, single)
+        _refuse_single_batch(name, site, config, single, together=options.get("stats") != "per_step")
     if groups := declares.get("groups"):
         _refuse_groups(name, site, groups, options[groups])
     policy = entry.get("preceding_bias", base["preceding_bias"])
@@ -232,9 +232,9 @@ def _refuse_groups(name: str, site: Site, option: str, groups: int) -> None:
         raise NormbenchError(f"{name} at site '{site.path}': {option}={groups} leaves one value in each group.")
 
 
-def _refuse_single_batch(name: str, site: Site, config: Mapping[str, Any], option: str) -> None:
-    if set(site.axes) != {"batch", "feature"}:
-        return  # space or time gives more than one value per feature
+def _refuse_single_batch(name: str, site: Site, config: Mapping[str, Any], option: str, together: bool) -> None:
+    if "space" in site.axes or ("time" in site.axes and together):
+        return  # these give more than one value per feature, unless each step is by itself
     batch, examples = config["train"]["batch_size"], train_size(config)
     if batch == 1 or examples % batch == 1:
         which = "batches" if batch == 1 else f"the last batch ({examples} examples in batches of {batch})"

@@ -96,10 +96,8 @@ def different(group: str, name: str) -> list[str]:
         if not spec.get("identity", True):
             continue
         value = node[option]
-        if spec.get("list") and "choices" in spec:
-            new: Any = [next(c for c in spec["choices"] if c not in value)]
-        elif spec.get("list"):
-            new = [*value, *(value[-1:] or [0.25])] if option != "betas" else [0.8, 0.99]
+        if spec.get("list"):
+            new: Any = [*value, *(value[-1:] or spec.get("choices", [0.25])[:1])] if option != "betas" else [0.8, 0.99]
         elif spec["type"] == "bool":
             new = str(not value).lower()
         elif "choices" in spec:

@@ -33,6 +33,7 @@ VALUES: dict[str, list[Any]] = {
     "also_momenta": [[], [0.01, 0.7]],
     "num_groups": [1, 2, 3],
     "p": [1.0, 0.5],
+    "t_max": [100, 2],
     "ghost_size": [3, 4],
     "warmup_frac": [1.0, 0.0, 2e-4],  # the last: limits that move from update 1 on, to 5 and to 8
     "eps_w": [1e-4, 1e-2],

@@ -31,7 +31,8 @@ CASES = [pytest.param(name, axes, id=f"{name}-{'.'.join(axes)}") for name in NOR
 def refuses_single(name: str, axes: Axes, options: dict) -> bool:
     """Whether one value per feature, in a batch of one at this layout, is refused."""
     single = declares(name).get("single_batch")
-    return bool(single) and set(axes) == {"batch", "feature"} and not options[single]
+    one_value = "space" not in axes and ("time" not in axes or options.get("stats") == "per_step")
+    return bool(single) and one_value and not options[single]
 
 
 @pytest.mark.parametrize("name", NORMS)

@@ -31,8 +31,8 @@ NORMS: dict[str, dict[str, Any]] = {
     "grouped": {"kinds": ["pre_activation"], "axes": ["batch", "feature", "space"], "groups": "num_groups"},
     "unshifted": {"kinds": ["pre_activation"], "axes": ["batch", "feature"], "recentres": True, "own_shift": False},
     "batchy": {
-        "kinds": ["pre_activation"],
-        "axes": ["batch", "feature", "space"],
+        "kinds": ["pre_activation", "state"],
+        "axes": ["batch", "time", "feature", "space"],
         "recentres": True,
         "single_batch": "allow_single",
     },
@@ -64,9 +64,11 @@ def node(name: str, **options: Any) -> dict[str, Any]:
     specs = {"eps": {"type": "float", "min": 0}}
     if "single_batch" in facts or facts.get("mode_dependent") == "allow_single":
         specs["allow_single"] = {"type": "bool"}
+    if "single_batch" in facts:
+        specs["stats"] = {"type": "str"}
     if "groups" in facts:
         specs["num_groups"] = {"type": "int", "min": 1}
-    values = {"eps": 1e-5, "allow_single": False, "num_groups": 2}
+    values = {"eps": 1e-5, "allow_single": False, "num_groups": 2, "stats": "pooled"}
     return {
         "name": name,
         "sites": None,
@@ -331,6 +333,10 @@ def test_batches_of_one_value_are_refused_before_anything_runs(batch: int, left:
     else:
         chosen("batchy", ["dense"], batch=batch, left=left)
     assert chosen("batchy", ["dense"], batch=batch, left=left, allow_single=True)
+    cell = "lstm.question.cell"
+    assert chosen("batchy", [cell], batch=batch, left=left), "time gives more than one value per feature"
+    if refused:
+        assert refused in refusal("batchy", [cell], batch=batch, left=left, stats="per_step"), "a step does not"
     assert chosen("batchy", ["conv"], batch=batch, left=left), "space gives more than one value per feature"
     assert chosen("flat", ["dense"], batch=batch, left=left), "only for those that declare it"
 

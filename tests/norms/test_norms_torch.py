@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from contract import FEATURES, SPACE, defaults, draw, make, sizes
+from contract import FEATURES, SPACE, defaults, draw, make, sizes, valid
 from torch import nn
 
 from normbench.errors import NormbenchError
@@ -12,6 +12,7 @@ from normbench.norms import base
 from normbench.norms.rms import RMSNorm
 from normbench.norms.sites import Site
 
+TIME = ("batch", "time", "feature")
 FLAT, IMAGE, LAST = ("batch", "feature"), ("batch", "feature", "space", "space"), ("batch", "space", "space", "feature")
 
 
@@ -52,6 +53,43 @@ def test_batch_that_evaluates_with_its_batch_is_torch_without_running_statistics
     ours = make("batch", FLAT, defaults("batch") | {"eval_stats": "batch"}, seed=None).eval()
     theirs = nn.BatchNorm1d(FEATURES, track_running_stats=False).double().eval()
     torch.testing.assert_close(ours(draw((4, FEATURES))), theirs(draw((4, FEATURES))))
+
+
+def test_per_step_is_a_torch_batch_norm_for_each_step() -> None:
+    """The last one of `t_max` serves the later steps in evaluation, and learns nothing from them."""
+    ours = make("batch", TIME, defaults("batch") | {"stats": "per_step", "t_max": 2}, seed=None)
+    theirs = [nn.BatchNorm1d(FEATURES).double() for _ in range(3)]
+    for step in range(4):
+        x = draw(sizes(TIME), seed=step)
+        steps = torch.stack([norm(part) for norm, part in zip(theirs, x.unbind(1), strict=True)], 1)
+        torch.testing.assert_close(ours(x), steps)
+    x = draw(sizes(TIME), seed=9)
+    used = [theirs[0].eval(), theirs[1].eval(), theirs[1].eval()]
+    steps = torch.stack([norm(part) for norm, part in zip(used, x.unbind(1), strict=True)], 1)
+    torch.testing.assert_close(ours.eval()(x), steps)
+
+
+def test_sequence_is_a_torch_batch_norm_of_the_valid_positions() -> None:
+    ours = make("batch", TIME, defaults("batch") | {"stats": "sequence"}, seed=None)
+    theirs = nn.BatchNorm1d(FEATURES).double()
+    for step in range(4):
+        x, mask = draw(sizes(TIME), seed=step), valid(4, step)
+        torch.testing.assert_close(ours(x, mask)[mask], theirs(x[mask]))
+    torch.testing.assert_close(ours.running_var[0], theirs.running_var)
+
+
+def test_both_ways_of_evaluation_in_one_run() -> None:
+    ours = make("batch", FLAT, defaults("batch") | {"eval_stats": "batch", "also_eval_stats": ["running"]}, seed=None)
+    theirs = nn.BatchNorm1d(FEATURES).double()
+    x = draw((4, FEATURES))
+    torch.testing.assert_close(ours(x), theirs(x))
+    with base.inference(ours):
+        torch.testing.assert_close(ours(x), theirs(x))
+    assert ours.variants == ("eval_stats=running",)
+    theirs = nn.BatchNorm1d(FEATURES).double()
+    theirs(x)
+    with base.inference(ours, "eval_stats=running"):
+        torch.testing.assert_close(ours(x), theirs.eval()(x))
 
 
 @pytest.mark.parametrize(("axes", "whole"), [(FLAT, False), (LAST, False), (LAST, True), (IMAGE, True)])

@@ -1,4 +1,4 @@
-"""11.2: moments over all but the feature axis; running averages for each momentum."""
+"""11.2 and 11.15: moments over all but the feature axis, or each time step's, of all or of the valid positions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from reference.common import Base, groups, mean, variance
+from reference.common import Base, Index, every, mean, variance
 
 
 class Reference(Base):
@@ -15,27 +15,53 @@ class Reference(Base):
         momenta = [options["momentum"], *options["also_momenta"]]
         names = ["", *(f"momentum={m}" for m in options["also_momenta"])]
         self.running = {name: {"momentum": m, "mean": {}, "var": {}} for name, m in zip(names, momenta, strict=True)}
+        self.time = axes.index("time") if "time" in axes and options["stats"] == "per_step" else None
 
-    def __call__(self, x: np.ndarray, training: bool, track: bool = True, variant: str = "", **_: Any) -> np.ndarray:
+    def __call__(
+        self,
+        x: np.ndarray,
+        training: bool,
+        track: bool = True,
+        variant: str = "",
+        mask: np.ndarray | None = None,
+        **_: Any,
+    ) -> np.ndarray:
         y = np.empty_like(x)
-        for (c,), indices in groups(x.shape, [self.feature]).items():
-            values = [float(x[i]) for i in indices]
-            if training or self.options["eval_stats"] == "batch":
-                if len(values) == 1:
-                    y[indices[0]] = self.affine(indices[0], 0.0)
+        way = variant.removeprefix("eval_stats=") if variant.startswith("eval_stats=") else self.options["eval_stats"]
+        together: dict[Index, list[Index]] = {}
+        for i in every(x.shape):
+            together.setdefault((i[self.feature], 0 if self.time is None else i[self.time]), []).append(i)
+        for (c, t), indices in together.items():
+            if training or way == "batch":
+                values = [float(x[i]) for i in indices if self.counts(i, mask)]
+                if len(values) < 2:
+                    for i in indices:
+                        y[i] = self.affine(i, (x[i] - values[0]) / math.sqrt(self.options["eps"]) if values else 0.0)
+                    if training and track and values and mask is not None:
+                        self._update(c, t, values[0], 0.0)
                     continue
                 mu, biased, unbiased = mean(values), variance(values), variance(values, ddof=1)
                 var = unbiased if self.options["unbiased_norm"] else biased
                 if training and track:
-                    self._update(c, mu, unbiased if self.options["unbiased_running"] else biased)
+                    self._update(c, t, mu, unbiased if self.options["unbiased_running"] else biased)
             else:
-                mu, var = self.running[variant]["mean"].get(c, 0.0), self.running[variant]["var"].get(c, 1.0)
-            for i, value in zip(indices, values, strict=True):
-                y[i] = self.affine(i, (value - mu) / math.sqrt(var + self.options["eps"]))
+                row, at = self.running.get(variant, self.running[""]), (c, min(t, self.options["t_max"] - 1))
+                mu, var = row["mean"].get(at, 0.0), row["var"].get(at, 1.0)
+            for i in indices:
+                y[i] = self.affine(i, (x[i] - mu) / math.sqrt(var + self.options["eps"]))
         return y
 
-    def _update(self, c: int, mu: float, var: float) -> None:
+    def counts(self, index: Index, mask: np.ndarray | None) -> bool:
+        """Whether this value takes part in the moments."""
+        stats = self.options["stats"]
+        if mask is None or stats == "pooled" or (stats == "per_step" and not self.options["use_mask"]):
+            return True
+        return bool(mask[index[0], index[self.axes.index("time")]])
+
+    def _update(self, c: int, t: int, mu: float, var: float) -> None:
+        if t >= self.options["t_max"]:
+            return
         for row in self.running.values():
             m = row["momentum"]
-            row["mean"][c] = (1 - m) * row["mean"].get(c, 0.0) + m * mu
-            row["var"][c] = (1 - m) * row["var"].get(c, 1.0) + m * var
+            row["mean"][c, t] = (1 - m) * row["mean"].get((c, t), 0.0) + m * mu
+            row["var"][c, t] = (1 - m) * row["var"].get((c, t), 1.0) + m * var
