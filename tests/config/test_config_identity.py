@@ -105,7 +105,9 @@ def different(group: str, name: str) -> list[str]:
         elif option == compose.declaration(group, name).get("groups"):
             new = 1  # divides every number of features
         else:
-            new = value + 1 if spec["type"] == "int" else value * 0.5 or 0.25
+            new = (
+                (value + 1 if value != spec.get("max") else value - 1) if spec["type"] == "int" else value * 0.5 or 0.25
+            )
         words.append(f"{group}.{option}={new}".replace(" ", ""))
     return words
 

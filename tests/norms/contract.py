@@ -60,8 +60,10 @@ def layouts(name: str) -> list[Axes]:
 
 def values(option: str, spec: Mapping[str, Any], default: Any) -> list[Any]:
     """What an option takes in the tests: both ways of a switch, every choice, two numbers."""
-    if option in VALUES:
+    if option in VALUES and isinstance(default, type(VALUES[option][0])):
         return VALUES[option]
+    if {"min", "max"} <= set(spec) and spec["type"] == "int":
+        return [spec["min"], spec["max"]]
     if spec.get("list"):
         return [[], list(spec.get("choices") or [])[::-1]]
     if spec["type"] == "bool":
