@@ -246,9 +246,12 @@ def _scorecards(found: Sequence[Published], pages: Mapping[int, str]) -> list[di
 
 
 def _row(claim: Mapping[str, Any], scale: Mapping[str, float]) -> dict[str, Any]:
+    held = sum(part["outcome"] == "holds" for part in claim["parts"])
+    computed = claim["kind"] == "exact" and claim["parts"]
     return {
         "claim": claim,
         "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]],
+        "computed": f"{held} of {len(claim['parts'])} computed numbers hold" if computed else "",
         "way_on": claim["evidence"].split("; ")[-1] if claim["verdict"] == "inconclusive" else "",
     }
 

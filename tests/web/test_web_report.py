@@ -307,6 +307,21 @@ def test_amended_claims_are_marked_on_the_index(site: Path):
     assert index.text.count("amended") == 1
 
 
+def test_computed_claims_take_one_row_with_what_fails(tmp_path: Path):
+    results = tmp_path / "results"
+    place = madeup.published(results)
+    content = json.loads((place / "verdicts.json").read_text())
+    claim = content["claims"][0]
+    claim["kind"] = "exact"
+    claim["parts"] = [
+        claim["parts"][0] | {"kind": "exact", "id": f"number {o}", "outcome": o} for o in ("holds", "fails")
+    ]
+    (place / "verdicts.json").write_text(json.dumps(content))
+    index = pages(report.build(results).index.parent)["index.html"]
+    assert "1 of 2 computed numbers hold" in index.text
+    assert "number fails" in index.text and "number holds" not in index.text
+
+
 def test_what_is_no_plain_file_is_not_copied(tmp_path: Path):
     place = madeup.published(tmp_path / "results")
     (place / "figure.svg").unlink()
