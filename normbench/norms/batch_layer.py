@@ -48,6 +48,7 @@ class BatchLayerNorm(Normalizer):
     """
 
     samples: Tensor
+    batches: Tensor
     counts: Tensor
     batch_mean: Tensor
     batch_std: Tensor
@@ -80,6 +81,7 @@ class BatchLayerNorm(Normalizer):
         self.eps_f = GUARD if self.paper else self.eps_v
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
         self.register_buffer("samples", torch.tensor(0))  # the m of training; 0: no epoch is finished
+        self.register_buffer("batches", torch.tensor(0))
         self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # batches that had this slot
         # sizes of positions and of m come with the first batch
         for name, start in (("mean", torch.zeros), ("std", torch.ones)):
@@ -106,35 +108,33 @@ class BatchLayerNorm(Normalizer):
         gain = x.new_ones(d) if self.gain is None else self.gain
         y, mean_f, rstd_f = torch.native_layer_norm(x, [d], gain * weight_f, self.bias, self.eps_f)
         flat = x.reshape(m, -1)
-        moments = flat.new_zeros(2, flat.shape[1])
-        if m == 1:  # its own mean, and no variance
-            moments[0] = flat.detach()
+        moments = flat.detach()[0].clone(), flat.new_zeros(flat.shape[1])  # those of one sample
         if m > 1:  # else x_B is zero; torch refuses one value
             each, positions = gain * weight_b, flat.shape[1] // d
             each = each if positions == 1 else each.repeat(positions)
             # momentum 1 writes the batch's own moments, the variance unbiased; layer_norm does not need its result
-            y.add_(F.batch_norm(flat, moments[0], moments[1], each, None, True, 1.0, self.eps_v).view_as(x))
+            y.add_(F.batch_norm(flat, *moments, each, None, True, 1.0, self.eps_v).view_as(x))
         if self.track:
-            self._accumulate(m, moments, mean_f.detach(), rstd_f.detach(), x.shape[1:-1])
+            self._accumulate(m, *moments, mean_f.detach().view(m, -1), rstd_f.detach().view(m, -1), x.shape[1:-1])
         return y
 
     @torch.no_grad()
-    def _accumulate(self, m: int, of_batch: Tensor, mean_f: Tensor, rstd_f: Tensor, positions: Sequence[int]) -> None:
-        """Adds to the epoch's sums; what can wait is left to `end_epoch`, for this runs at every step."""
+    def _accumulate(
+        self, m: int, mean_b: Tensor, var_b: Tensor, mean_f: Tensor, rstd_f: Tensor, positions: Sequence[int]
+    ) -> None:
+        var_b = var_b * ((m - 1) / m)
+        if self.paper:
+            spread_b, spread_f = (var_b + self.eps_v).sqrt(), rstd_f.reciprocal()
+        else:
+            spread_b, spread_f = var_b, rstd_f.square().reciprocal().sub_(self.eps_f).clamp_(min=0)
         if len(self.counts) < m or self.sum_feature_mean.shape[1:] != positions:
             self._make_room(m, positions)
-        mean_b, var_b = of_batch.view(2, *self.sum_batch_mean.shape)
-        self.sum_batch_mean += mean_b
-        biased = (m - 1) / m
-        if self.paper:
-            self.sum_batch_std += (var_b * biased + self.eps_v).sqrt_()
-        else:
-            self.sum_batch_std.add_(var_b, alpha=biased)
-        sums = self.sum_feature_mean, self.sum_feature_std, self.counts
-        mean, spread, counts = sums if m == len(self.counts) else (sum_[:m] for sum_ in sums)
-        mean += mean_f.view_as(mean)
-        spread += rstd_f.pow(-1 if self.paper else -2).view_as(spread)  # of the code with eps, which comes off later
-        counts += 1
+        self.sum_batch_mean += mean_b.view_as(self.sum_batch_mean)
+        self.sum_batch_std += spread_b.view_as(self.sum_batch_std)
+        self.sum_feature_mean[:m] += mean_f.view(m, *positions)
+        self.sum_feature_std[:m] += spread_f.view(m, *positions)
+        self.counts[:m] += 1
+        self.batches += 1
 
     def _make_room(self, m: int, positions: Sequence[int]) -> None:
         """Sums for the positions of the first batch, and for as many slots as the largest batch has."""
@@ -158,25 +158,22 @@ class BatchLayerNorm(Normalizer):
 
     def begin_epoch(self) -> None:
         for name, buffer in self.named_buffers():
-            if name.startswith("sum_") or name == "counts":
+            if name.startswith("sum_") or name in ("batches", "counts"):
                 buffer.zero_()
 
     def end_epoch(self) -> None:
-        if not self.counts.any():
+        if not self.batches:
             return
         m = len(self.counts)
         factor = m / (m - 1) if m > 1 else 1.0 if self.safe_m1 else math.inf
         for of in ("batch", "feature"):
             mean, spread = getattr(self, f"sum_{of}_mean"), getattr(self, f"sum_{of}_std")
-            count = self.counts[0]  # every batch has a first slot
+            count = self.batches
             if of == "feature":
                 count = self.counts.view(-1, *[1] * (mean.dim() - 1))
                 if self.pooled:
                     mean, spread, count = mean.sum(0, True), spread.sum(0, True), count.sum()
-            spread = spread / count
-            if of == "feature" and not self.paper:
-                spread = (spread - self.eps_f).clamp_(min=0)
-            spread = factor * spread  # at m = 1: 0 times infinity for the batch, infinity for features
+            spread = factor * (spread / count)  # at m = 1: 0 times infinity for the batch, infinity for features
             setattr(self, f"{of}_mean", mean / count)
             setattr(self, f"{of}_std", spread if self.paper else (spread + self.eps_v).sqrt())
         self.samples.fill_(m)
