@@ -158,8 +158,12 @@ def valid(batch: int, seed: int, time: int = TIME) -> torch.Tensor:
 
 
 def masks(name: str, axes: Axes, batch: int, seed: int) -> list[torch.Tensor | None]:
-    reads = declares(name).get("reads_mask") and "time" in axes
-    return [None, valid(batch, seed)] if reads else [None]
+    """No mask; and where it is read, sequences of mixed lengths, and a last step that nobody has."""
+    if not declares(name).get("reads_mask") or "time" not in axes:
+        return [None]
+    empty = valid(batch, seed + 1)
+    empty[:, -1] = False
+    return [None, valid(batch, seed), empty]
 
 
 def near(ours: torch.Tensor, theirs: Any, context: object, tolerance: float = 1e-10) -> None:
