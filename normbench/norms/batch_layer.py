@@ -35,7 +35,7 @@ class BatchLayerNorm(Normalizer):
     Args:
         mode: `code`: sqrt(v + eps_v) for both; populations average v, times m/(m - 1), inside the root. `paper`: no eps
             for features; populations average the deviations, times m/(m - 1) (eq. 19, 21), and an F deviation is
-            taken about the mean in force.
+            taken about the mean in force. (A smaller last batch of n enters the code's v_B with n/(n - 1) of its own.)
         populations: of features `slot`: one per place in the batch, as the code; `pooled`: one for all samples.
         configuration: the letters of an evaluation; also_configurations: further ones in every evaluation. All 16 can
             be asked for by `inference(model, "TTFF")`.
@@ -48,16 +48,15 @@ class BatchLayerNorm(Normalizer):
     """
 
     samples: Tensor
-    batches: Tensor
     counts: Tensor
     batch_mean: Tensor
     batch_std: Tensor
     feature_mean: Tensor
     feature_std: Tensor
-    sum_batch_mean: Tensor
-    sum_batch_std: Tensor
-    sum_feature_mean: Tensor
-    sum_feature_std: Tensor
+    epoch_batch_mean: Tensor
+    epoch_batch_std: Tensor
+    epoch_feature_mean: Tensor
+    epoch_feature_std: Tensor
 
     def __init__(
         self,
@@ -81,13 +80,12 @@ class BatchLayerNorm(Normalizer):
         self.eps_f = GUARD if self.paper else self.eps_v
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
         self.register_buffer("samples", torch.tensor(0))  # the m of training; 0: no epoch is finished
-        self.register_buffer("batches", torch.tensor(0))
-        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # batches that had this slot
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # batches of this epoch that had this slot
         # sizes of positions and of m come with the first batch
         for name, start in (("mean", torch.zeros), ("std", torch.ones)):
             for of in ("batch", "feature"):
                 self.register_buffer(f"{of}_{name}", start(1))
-                self.register_buffer(f"sum_{of}_{name}", torch.zeros(0))
+                self.register_buffer(f"epoch_{of}_{name}", torch.zeros(0))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         axis = self.site.feature_axis
@@ -108,46 +106,54 @@ class BatchLayerNorm(Normalizer):
         gain = x.new_ones(d) if self.gain is None else self.gain
         y, mean_f, rstd_f = torch.native_layer_norm(x, [d], gain * weight_f, self.bias, self.eps_f)
         flat = x.reshape(m, -1)
-        moments = flat.detach()[0].clone(), flat.new_zeros(flat.shape[1])  # those of one sample
+        batch = self._count(m, x.shape[1:-1]) if self.track else 0
+        directly = batch and not self.paper  # the built-in averages the variances over the epoch; deviations it cannot
+        moments = (self.epoch_batch_mean, self.epoch_batch_std) if directly else _moments_of_one(flat)
         if m > 1:  # else x_B is zero; torch refuses one value
             each, positions = gain * weight_b, flat.shape[1] // d
             each = each if positions == 1 else each.repeat(positions)
-            # momentum 1 writes the batch's own moments, the variance unbiased; layer_norm does not need its result
-            y.add_(F.batch_norm(flat, *moments, each, None, True, 1.0, self.eps_v).view_as(x))
-        if self.track:
-            self._accumulate(m, *moments, mean_f.detach().view(m, -1), rstd_f.detach().view(m, -1), x.shape[1:-1])
+            x_b = F.batch_norm(flat, *moments, each, None, True, 1 / batch if directly else 1.0, self.eps_v)
+            y.add_(x_b.view_as(x))  # in place: layer_norm's backward does not need its result
+        if batch:
+            if m == 1 or not directly:
+                self._average(m, batch, *(_moments_of_one(flat) if m == 1 else moments))
+            self._add_features(m, mean_f.detach(), rstd_f.detach())
         return y
 
-    @torch.no_grad()
-    def _accumulate(
-        self, m: int, mean_b: Tensor, var_b: Tensor, mean_f: Tensor, rstd_f: Tensor, positions: Sequence[int]
-    ) -> None:
-        var_b = var_b * ((m - 1) / m)
-        if self.paper:
-            spread_b, spread_f = (var_b + self.eps_v).sqrt(), rstd_f.reciprocal()
-        else:
-            spread_b, spread_f = var_b, rstd_f.square().reciprocal().sub_(self.eps_f).clamp_(min=0)
-        if len(self.counts) < m or self.sum_feature_mean.shape[1:] != positions:
+    def _count(self, m: int, positions: Sequence[int]) -> int:
+        """How many batches the epoch has with this one."""
+        if len(self.counts) < m or self.epoch_feature_mean.shape[1:] != positions:
             self._make_room(m, positions)
-        self.sum_batch_mean += mean_b.view_as(self.sum_batch_mean)
-        self.sum_batch_std += spread_b.view_as(self.sum_batch_std)
-        self.sum_feature_mean[:m] += mean_f.view(m, *positions)
-        self.sum_feature_std[:m] += spread_f.view(m, *positions)
-        self.counts[:m] += 1
-        self.batches += 1
+        (self.counts if len(self.counts) == m else self.counts[:m]).add_(1)
+        return int(self.counts[0])
+
+    @torch.no_grad()
+    def _average(self, m: int, batch: int, mean: Tensor, variance: Tensor) -> None:
+        if self.paper:
+            variance = (variance * ((m - 1) / m) + self.eps_v).sqrt()
+        self.epoch_batch_mean.lerp_(mean, 1 / batch)
+        self.epoch_batch_std.lerp_(variance, 1 / batch)
+
+    @torch.no_grad()
+    def _add_features(self, m: int, mean: Tensor, rstd: Tensor) -> None:
+        means, spreads = self.epoch_feature_mean, self.epoch_feature_std
+        if len(means) != m:
+            means, spreads = means[:m], spreads[:m]
+        means += mean.view_as(means)
+        spreads += (rstd if self.paper else rstd.square()).reciprocal().view_as(spreads)  # v + eps; eps goes at the end
 
     def _make_room(self, m: int, positions: Sequence[int]) -> None:
-        """Sums for the positions of the first batch, and for as many slots as the largest batch has."""
+        """For the positions of the first batch, and for as many slots as the largest batch has."""
         if len(self.counts):
-            self._refuse_other_sizes(self.sum_feature_mean, positions)
-        more = m - len(self.counts)
+            self._refuse_other_sizes(self.epoch_feature_mean, positions)
+        more, each = m - len(self.counts), math.prod(positions) * self.site.features
         self.counts = F.pad(self.counts, (0, more))
         for name in ("mean", "std"):
-            of_batch, of_feature = getattr(self, f"sum_batch_{name}"), getattr(self, f"sum_feature_{name}")
+            of_batch, of_feature = getattr(self, f"epoch_batch_{name}"), getattr(self, f"epoch_feature_{name}")
             if not len(of_batch):
-                setattr(self, f"sum_batch_{name}", of_batch.new_zeros(*positions, self.site.features))
+                setattr(self, f"epoch_batch_{name}", of_batch.new_zeros(each))
             rows = of_feature.new_zeros(more, *positions)
-            setattr(self, f"sum_feature_{name}", torch.cat([of_feature.view(-1, *positions), rows]))
+            setattr(self, f"epoch_feature_{name}", torch.cat([of_feature.view(-1, *positions), rows]))
 
     def _refuse_other_sizes(self, population: Tensor, positions: Sequence[int]) -> None:
         if population.shape[1:] != positions:
@@ -158,24 +164,27 @@ class BatchLayerNorm(Normalizer):
 
     def begin_epoch(self) -> None:
         for name, buffer in self.named_buffers():
-            if name.startswith("sum_") or name in ("batches", "counts"):
+            if name.startswith("epoch_") or name == "counts":
                 buffer.zero_()
 
     def end_epoch(self) -> None:
-        if not self.batches:
+        if not len(self.counts) or not self.counts[0]:
             return
-        m = len(self.counts)
+        m, positions = len(self.counts), self.epoch_feature_mean.shape[1:]
+        # at m = 1: 0 times infinity for the batch, infinity for features
         factor = m / (m - 1) if m > 1 else 1.0 if self.safe_m1 else math.inf
-        for of in ("batch", "feature"):
-            mean, spread = getattr(self, f"sum_{of}_mean"), getattr(self, f"sum_{of}_std")
-            count = self.batches
-            if of == "feature":
-                count = self.counts.view(-1, *[1] * (mean.dim() - 1))
-                if self.pooled:
-                    mean, spread, count = mean.sum(0, True), spread.sum(0, True), count.sum()
-            spread = factor * (spread / count)  # at m = 1: 0 times infinity for the batch, infinity for features
-            setattr(self, f"{of}_mean", mean / count)
-            setattr(self, f"{of}_std", spread if self.paper else (spread + self.eps_v).sqrt())
+        count = self.counts.view(-1, *[1] * len(positions))
+        mean_f, std_f = self.epoch_feature_mean, self.epoch_feature_std
+        if self.pooled:
+            mean_f, std_f, count = mean_f.sum(0, True), std_f.sum(0, True), count.sum()
+        mean_f, std_f = mean_f / count, std_f / count
+        mean_b, std_b = (t.view(*positions, -1).clone() for t in (self.epoch_batch_mean, self.epoch_batch_std))
+        if self.paper:
+            std_b, std_f = factor * std_b, factor * std_f
+        else:  # the batch's variances have had their n/(n - 1) from the built-in
+            std_b = ((std_b * factor if m == 1 else std_b) + self.eps_v).sqrt()
+            std_f = (factor * (std_f - self.eps_f).clamp(min=0) + self.eps_v).sqrt()
+        self.batch_mean, self.batch_std, self.feature_mean, self.feature_std = mean_b, std_b, mean_f, std_f
         self.samples.fill_(m)
 
     def _by_population(self, x: Tensor) -> Tensor:
@@ -210,3 +219,9 @@ class BatchLayerNorm(Normalizer):
             if prefix + name in state_dict:
                 setattr(self, name, buffer.new_empty(state_dict[prefix + name].shape))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _moments_of_one(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of the first row alone, (values,) each."""
+    first = x.detach()[0]
+    return first.clone(), torch.zeros_like(first)

@@ -32,7 +32,9 @@ class Reference(Base):
                     everywhere.setdefault(at[1:], []).extend(values)
             self.seen |= {("F", at): everywhere[at[1:]] for term, at in self.seen if term == "F"}
         for key, values in self.seen.items():
-            spread = correction * mean([s for _, s in values])
+            spread = mean([s for _, s in values])
+            if self.paper or key[0] == "F" or m == 1:
+                spread *= correction
             self.finished[key] = mean([v for v, _ in values]), spread if self.paper else math.sqrt(spread + self.eps_v)
 
     def spread(self, term: str, v: float) -> float:
@@ -59,7 +61,10 @@ class Reference(Base):
             for at, indices in groups(x.shape, self.all_but(over)).items():
                 values = [float(x[i]) for i in indices]
                 if track:
-                    self.seen.setdefault((term, at), []).append((mean(values), self.spread(term, variance(values))))
+                    spread = self.spread(term, variance(values))
+                    if term == "B" and not self.paper and len(values) > 1:
+                        spread *= len(values) / (len(values) - 1)  # of this batch, which may be a last, smaller one
+                    self.seen.setdefault((term, at), []).append((mean(values), spread))
                 population_mean, population_std = self.finished.get((term, at), (0.0, 1.0))
                 mu = population_mean if flags[0] == "T" else mean(values)
                 std = population_std
