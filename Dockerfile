@@ -17,7 +17,7 @@
 #
 #   docker run --rm --entrypoint tar normbench -C /results -c . | tar -x -C results
 #
-# Relative paths start at /work: -v "$PWD/my_conf:/work/my_conf" and `train --config-dir my_conf`.
+# Relative paths start at /workspace: -v "$PWD/my_conf:/workspace/my_conf" and `train --config-dir my_conf`.
 # Caches lie in /tmp: `--read-only --tmpfs /tmp` works.
 #
 # Build arguments
@@ -65,7 +65,7 @@ COPY --from=build /src/dist /opt/normbench/dist
 RUN pip install --no-cache-dir --no-deps /opt/normbench/dist/*.whl \
     && pip check \
     && useradd --uid 1000 --non-unique --no-create-home --home-dir /tmp normbench \
-    && install -d -m 0777 /data /results /work
+    && install -d -m 0777 /data /results /workspace
 COPY --from=build /results /results
 
 # HOME: matplotlib, torch and normbench keep caches below it, and an id given with --user has no home of its own
@@ -78,7 +78,7 @@ ENV NORMBENCH_DATA=/data \
     OMP_NUM_THREADS=1 \
     PYTHONUNBUFFERED=1
 VOLUME ["/data", "/results"]
-WORKDIR /work
+WORKDIR /workspace
 USER 1000:1000
 
 ARG REVISION=

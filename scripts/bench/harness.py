@@ -6,13 +6,16 @@ are published as `results/bench/NAME.{json,md}`. Seconds are printed as well, bu
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import torch
 
 from normbench.runs import files
 from normbench.train.loop import environment
@@ -108,3 +111,18 @@ def publish(name: str, title: str, command: str, rows: Sequence[Row], folder: Pa
     files.write_whole(folder / f"{name}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     files.write_whole(folder / f"{name}.md", page.encode())
     print(f"\n{where}\nwritten: {folder / name}.{{json,md}}")
+
+
+def main(doc: str | None, name: str, title: str, rounds: int, rows: Callable[[int], Iterable[Row]]) -> None:
+    """The command line of a benchmark: `rows(rounds)` gives its rows one after the other."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds, help="rounds of each side that are counted")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    found = []
+    for one in rows(given.rounds):
+        show([one])
+        found.append(one)
+    words = "" if given.rounds == rounds else f" --rounds {given.rounds}"
+    publish(name, title, f"python scripts/bench/{name}.py{words}", found, given.output)

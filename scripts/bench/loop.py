@@ -8,11 +8,11 @@ made-up data of MNIST's size; that both compute the same is checked on the loss 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from normbench.streams import stream
 from normbench.train import loop
 
 FEATURES, CLASSES, HIDDEN = 784, 10, 1000
-STEPS = {128: 100, 4: 600}  # of an epoch, which is a round: about a second and two
+STEPS = {128: 40, 4: 300}  # of an epoch, which is a round: about a second
 GOAL = 1.05
 
 
@@ -120,18 +120,13 @@ def _rank(name: str) -> tuple[bool, bool]:
     return "linear" not in name, name.endswith("bias")
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=11, help="epochs of each side that are counted")
-    parser.add_argument("--output", type=Path, default=harness.RESULTS)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    rows = []
+def rows(rounds: int) -> Iterator[harness.Row]:
     with tempfile.TemporaryDirectory() as scratch:
         for batch_size in STEPS:
             for norm in ("none", "batch", "layer"):
-                rows.append(compare(norm, batch_size, given.rounds, Path(scratch)))
-                harness.show(rows[-1:])
+                yield compare(norm, batch_size, rounds, Path(scratch))
+
+
+if __name__ == "__main__":
     title = "Training step: our loop / a bare PyTorch loop (784-1000-1000-10, fused Adam)"
-    rounds = "" if given.rounds == parser.get_default("rounds") else f" --rounds {given.rounds}"
-    harness.publish("loop", title, f"python scripts/bench/loop.py{rounds}", rows, given.output)
+    harness.main(__doc__, "loop", title, 21, rows)

@@ -6,9 +6,7 @@ LayerNorm, each once, population sums of the epoch included on our side. rms: ag
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import harness
 import torch
@@ -67,17 +65,10 @@ def compare(name: str, shape: tuple[int, ...], rounds: int) -> harness.Row:
     return harness.row(case, seconds["ours"], seconds["ref"], repeats, GOALS[name])
 
 
+def rows(rounds: int) -> Iterator[harness.Row]:
+    return (compare(name, shape, rounds) for name in GOALS for shape in SHAPES)
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=51, help="rounds that are counted")
-    parser.add_argument("--output", type=Path, default=harness.RESULTS)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    rows = []
-    for name in GOALS:
-        for shape in SHAPES:
-            rows.append(compare(name, shape, given.rounds))
-            harness.show(rows[-1:])
-    rounds = "" if given.rounds == parser.get_default("rounds") else f" --rounds {given.rounds}"
     title = "Normalizers, forward and backward: ours / the built-ins that do the same work"
-    harness.publish("norms", title, f"python scripts/bench/norms.py{rounds}", rows, given.output)
+    harness.main(__doc__, "norms", title, 51, rows)
