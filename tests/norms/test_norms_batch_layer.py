@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from contract import FEATURES, defaults, draw, make, sizes
+from contract import FEATURES, defaults, draw, make, pair, sizes
 
 from normbench.errors import NormbenchError
 from normbench.norms import base
@@ -68,6 +68,22 @@ def test_one_sample_gives_the_nans_and_constants_of_the_logs() -> None:
         else:
             assert y.isfinite().all() and not torch.allclose(y, again, atol=0.1), letters
     assert all(y.isfinite().all() for y in outputs(trained(1, safe_m1=True), x).values())
+
+
+@pytest.mark.parametrize("batches", [(1, 1, 1), (3, 3, 1)])
+@pytest.mark.parametrize("options", [{}, {"safe_m1": True}, {"mode": "paper"}, {"mode": "paper", "safe_m1": True}])
+def test_populations_with_batches_of_one_are_those_of_the_reference(batches: tuple[int, ...], options: dict) -> None:
+    module, reference = pair("batch_layer", FLAT, defaults("batch_layer") | options)
+    for step, batch in enumerate(batches):
+        x = draw((batch, FEATURES), seed=step)
+        module(x)
+        reference(x.numpy(), training=True)
+    module.end_epoch()
+    reference.end_epoch()
+    x = draw((4, FEATURES), seed=9)
+    for letters, y in outputs(module, x).items():
+        wanted = torch.from_numpy(reference(x.numpy(), training=False, variant=letters))
+        torch.testing.assert_close(y.detach(), wanted, equal_nan=True, msg=lambda text, c=letters: f"{text}\n{c}")
 
 
 def test_the_populations_of_the_first_site_have_the_printed_sizes() -> None:
