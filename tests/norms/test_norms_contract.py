@@ -300,10 +300,8 @@ def test_a_pass_without_tracking_leaves_the_statistics(name: str, axes: Axes) ->
             assert changed, "a tracked training pass moves the statistics"
 
 
-@pytest.mark.parametrize(("name", "axes"), CASES)
+@pytest.mark.parametrize(("name", "axes"), [case for case in CASES if "time" in case.values[1]])
 def test_the_mask_counts_only_where_declared(name: str, axes: Axes) -> None:
-    if "time" not in axes:
-        return
     mask, reads = valid(4, 0), False
     for options in every_option(name):
         whole, masked = make(name, axes, options), make(name, axes, options)
