@@ -151,18 +151,15 @@ class BatchNorm(Normalizer):
         """The running averages, of the unbiased variance unless the options say otherwise."""
         if not self.unbiased_running:
             variance = variance * ((count - 1) / count)
-        known = slice(None)
         if self.per_step:
-            mean, variance = mean.view(-1, steps).T, variance.view(-1, steps).T
-            found = None if found is None else found.view(-1, steps).T
-            known = slice(min(steps, self.running_mean.shape[1]))
-        for row, momentum in enumerate(self.momenta.values()):
-            for running, new in (
-                (self.running_mean[row][known], mean[known]),
-                (self.running_var[row][known], variance[known]),
-            ):
+            known = min(steps, self.running_mean.shape[1])
+            mean, variance = (moment.view(-1, steps).T[:known] for moment in (mean, variance))
+            found = None if found is None else found.view(-1, steps).T[:known]
+        for averages, new in ((self.running_mean, mean), (self.running_var, variance)):
+            for row, momentum in enumerate(self.momenta.values()):
+                running = averages[row, : len(new)] if self.per_step else averages[row]
                 # a step without valid values leaves its averages as they are
-                running.lerp_(new if found is None else torch.where(found[known], new, running), momentum)
+                running.lerp_(new if found is None else torch.where(found, new, running), momentum)
 
     def _single(self, x: Tensor, steps: int) -> Tensor:
         if not self.allow_single:
