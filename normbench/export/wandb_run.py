@@ -142,7 +142,7 @@ def send(run: RunRecord, target: Target) -> bool:
     try:
         opened.log(run.records)
         opened.finish(run.status, run.reason, run.seconds)
-    except Exception as error:
+    except Exception as error:  # as above
         raise NormbenchError(f"W&B broke off at run {run.id}: {_line(error)}") from None
     return True
 

@@ -132,7 +132,7 @@ def _presentable(
             common = {"version": "", "page": "", "downloads": [], "scorecards": _scorecards([entry], pages)}
             _environment().get_template("artifact.html").render(**common, **_page(entry, [entry], pages))
             good.append(entry)
-        except Exception as error:
+        except Exception as error:  # of whatever kind: it is named on the index
             reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
             bad.append(published.Damaged(entry.place, reason))
     return good, bad

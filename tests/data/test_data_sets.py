@@ -89,7 +89,7 @@ def test_the_record_of_one_set_is_not_anothers() -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_no_model_reads_it_yet(name: str) -> None:
     if set(compose.READ) & set(declares(name)):
-        pytest.skip("a model reads it")
+        pytest.skip("a model reads it")  # the refusal under test is of those that none reads
     with pytest.raises(NormbenchError) as caught:
         compose.compose(compose.parse(["model=mnist_mlp", f"data={name}"]))
     assert caught.value.code == 2

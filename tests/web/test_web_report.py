@@ -95,7 +95,7 @@ def test_the_pages_say_what_the_verdicts_say(site: Path):
         assert claim["evidence"] in page and claim["quote"] in page
     assert all(text in page for text in content["deviations"])
     assert content["command"] in page and "not run" in page
-    assert "screenshot of usage statistics" in index  # what cannot be reproduced is listed, with its reason
+    assert "a plot of usage statistics, cited from" in index  # what cannot be reproduced is listed, with its reason
     assert len(pages(site)["ln2016-fig6-paper.html"].json) == 2  # batch 4 has no runs
 
 
