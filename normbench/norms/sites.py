@@ -13,9 +13,9 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and which it `needs`;
 one of blocks, which `activations` it knows. `mode_dependent` says whether training and evaluation compute different
 functions: true, false, or the name of the option that makes it so.
-`groups: OPTION` names the option that must divide the features. Further facts there drive the contract tests:
+`groups: OPTION` names the option that must divide the features. Further facts there drive the contract:
 `recentres`, `rescales` (a shift, a positive factor on all data changes nothing), `own_shift`, `mode_dependent`,
-`reads_mask`, `single_batch: OPTION`.
+`reads_mask`, `single_batch: OPTION`, `detaches` (something takes no part in the gradient on purpose).
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from contract import FEATURES, defaults, draw, make, pair, sizes
+from contract import defaults, make, pair
 
+from normbench.battery.cases import FEATURES, draw, sizes
 from normbench.errors import NormbenchError
 from normbench.norms import base
 from normbench.norms.batch_layer import CONFIGURATIONS, BatchLayerNorm

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from contract import FEATURES, SPACE, defaults, draw, make, sizes, valid
+from contract import defaults, make
 from torch import nn
 
+from normbench.battery.cases import FEATURES, SPACE, draw, sizes, valid
 from normbench.errors import NormbenchError
 from normbench.norms import base
 from normbench.norms.rms import RMSNorm

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 from normbench import data as datasets
+from normbench.battery.cases import FUNCTIONS, INPUTS, KERNEL, UNITS, WEIGHT_KINDS, WEIGHT_LAYOUTS, draw
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.models import base as models
@@ -29,15 +30,11 @@ from normbench.norms.weight import WeightNorm
 from normbench.train import checkpoint
 from normbench.train.evaluate import evaluate
 
-KINDS = ("weight", "block")
-NORMS = [n for n in compose.choices("norm") if n != "none" and set(KINDS) & set(contract.declares(n)["kinds"])]
-LAYOUTS = {
-    "linear": ("batch", "feature"),
-    "sequence": ("batch", "time", "feature"),
-    "convolution": ("batch", "feature", "space", "space"),
-}
-FEATURES, INPUTS, KERNEL = 5, 6, (2, 2)
-ACTIVATIONS = {"relu": F.relu, "tanh": torch.tanh, "none": lambda z: z}
+KINDS = WEIGHT_KINDS
+NORMS = [n for n in contract.NAMES if set(KINDS) & set(contract.declares(n)["kinds"])]
+LAYOUTS = dict(zip(("linear", "sequence", "convolution"), WEIGHT_LAYOUTS, strict=True))
+WEIGHTS = contract.subject(NORMS[0])  # all take the same inputs
+FEATURES, ACTIVATIONS = UNITS, FUNCTIONS
 NUMBERS = {
     "init_scale": [1.0, 0.5],
     "momentum": [0.1, 0.4],
@@ -63,22 +60,6 @@ def every_option(name: str) -> Iterator[dict[str, Any]]:
         yield numbers | dict(zip(switches, values, strict=True))
 
 
-class NormedConv(nn.Module):
-    """What a model's convolution makes of the same interface; `linear` as in NormedLinear."""
-
-    def __init__(self, site: Site, choice: Choice, activation: Any) -> None:
-        super().__init__()
-        self.linear = nn.Conv2d(INPUTS, site.features, KERNEL, bias=choice.keep_bias)
-        self.norm, self.activation = base.build(site, choice), activation
-
-    def start(self) -> None:
-        self.norm.start(self.linear.weight)
-
-    def forward(self, x: Tensor) -> Tensor:
-        z = self.norm.summed(partial(F.conv2d, x), self.linear.weight, self.linear.bias)
-        return self.norm.finish(self.activation(z))
-
-
 def activations(name: str) -> list[str]:
     return list(contract.declares(name).get("activations") or ["tanh"])
 
@@ -87,28 +68,12 @@ def make(
     name: str, layout: str, options: Mapping[str, Any], seed: int | None = 0, bias: bool = True, activation: str = ""
 ) -> Any:
     """A small layer in float64; parameters away from their start unless seed is None."""
-    kind = next(k for k in contract.declares(name)["kinds"] if k in KINDS)
-    axes, activation = LAYOUTS[layout], activation or activations(name)[0]
-    site = Site("hidden.0", KINDS, axes, FEATURES, (2, 2) if "space" in axes else (), activation=activation)
-    choice = Choice(name, kind, dict(options), bias, False, 1)
-    act = ACTIVATIONS[activation]
-    layer = NormedConv(site, choice, act) if "space" in axes else base.NormedLinear(INPUTS, site, choice, act)
-    layer = layer.double()
-    generator = torch.Generator().manual_seed(100 if seed is None else seed)
-    with torch.no_grad():
-        layer.linear.weight.copy_(torch.randn(layer.linear.weight.shape, generator=generator, dtype=torch.float64))
-        if bias:
-            layer.linear.bias.zero_()
-        layer.start()
-        if seed is not None:
-            for parameter in [*layer.norm.parameters(), *layer.linear.parameters()]:
-                parameter += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-    return layer
+    subject = contract.subject(name)
+    return subject.make(LAYOUTS[layout], dict(options), seed, bias=bias, activation=activation)
 
 
 def inputs(layout: str, batch: int = 4, seed: int = 0, scale: float = 2.0, shift: float = 1.0) -> Tensor:
-    shape = {"linear": (batch, INPUTS), "sequence": (batch, 3, INPUTS), "convolution": (batch, INPUTS, 3, 3)}[layout]
-    return contract.draw(shape, seed, scale, shift)
+    return WEIGHTS.inputs(LAYOUTS[layout], batch, seed, scale, shift)
 
 
 def rows(x: Tensor, layout: str) -> Tensor:
@@ -187,64 +152,6 @@ def test_equals_the_naive_reference(name: str, layout: str, options: Options, bi
         torch.testing.assert_close(units(layer.eval()(x), layout).detach(), wanted, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", NORMS)
-def test_options_are_those_that_are_declared(name: str) -> None:
-    layer = make(name, "linear", contract.defaults(name), seed=None)
-    with pytest.raises(TypeError):
-        make(name, "linear", contract.defaults(name) | {"no_such_option": 1})
-    bare = make(name, "linear", {}, seed=None)
-    assert torch.equal(bare(inputs("linear")), layer(inputs("linear"))), "the constructor's defaults are not the YAML's"
-    assert torch.equal(bare.eval()(inputs("linear")), layer.eval()(inputs("linear")))
-
-
-@every_case
-@pytest.mark.parametrize("training", [True, False])
-def test_gradients_are_those_of_finite_differences(name: str, layout: str, options: Options, training: bool) -> None:
-    layer = settled(make(name, layout, options), layout)
-    if training:  # no gradient goes through what a training pass estimates: estimate it to the end before
-        for _ in range(500):
-            layer(inputs(layout))
-    layer.train(training)
-    for norm in base.normalizers(layer):
-        norm.track = False  # finite differences call it again and again
-    x = inputs(layout, batch=3, seed=1).requires_grad_()
-    parameters = list(layer.parameters())
-
-    def output(x: Tensor, *_: Tensor) -> Tensor:
-        return layer(x)
-
-    assert torch.autograd.gradcheck(output, (x, *parameters), fast_mode=True)
-
-
-@every_case
-def test_every_parameter_gets_a_gradient_and_survives_a_round_trip(name: str, layout: str, options: Options) -> None:
-    layer = settled(make(name, layout, options), layout)
-    x = inputs(layout).requires_grad_()
-    y = layer(x)
-    (y * contract.draw(tuple(y.shape), 3)).sum().backward()
-    for key, parameter in {"x": x, **dict(layer.named_parameters())}.items():
-        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, key
-    other = make(name, layout, options, seed=5)
-    missing, unexpected = other.load_state_dict(layer.state_dict())
-    assert not missing and not unexpected
-    assert not other.norm.pending
-    assert torch.equal(layer.eval()(x), other.eval()(x))
-    assert torch.equal(layer.train()(x), other.train()(x))
-
-
-@every_case
-def test_output_has_the_type_of_its_input_and_what_went_in_stays(name: str, layout: str, options: Options) -> None:
-    for training in (True, False):
-        layer = settled(make(name, layout, options), layout).train(training)
-        x, weight = inputs(layout), layer.linear.weight.detach().clone()
-        kept = x.clone()
-        effective = layer.norm(layer.linear.weight)
-        assert effective.shape == weight.shape and effective.dtype == weight.dtype
-        assert layer(x).shape[LAYOUTS[layout].index("feature")] == FEATURES
-        assert torch.equal(x, kept) and torch.equal(layer.linear.weight, weight), "changed in place"
-        assert layer.float()(x.float()).dtype == torch.float32
-
-
 @every_case
 def test_weights_without_a_direction_are_refused_in_words(name: str, layout: str, options: Options) -> None:
     layer = make(name, layout, options)
@@ -291,20 +198,6 @@ def test_huge_and_tiny_magnitudes_in_float32(name: str, layout: str, options: Op
 
 
 @every_case
-def test_bfloat16_is_near_float64(name: str, layout: str, options: Options) -> None:
-    x = inputs(layout, batch=6).bfloat16()
-    layer = make(name, layout, options)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(parameter.bfloat16())
-    other = make(name, layout, options)
-    other.load_state_dict(layer.state_dict())
-    y = other.bfloat16().train()(x)
-    assert y.dtype == torch.bfloat16
-    torch.testing.assert_close(y.double(), layer.train()(x.double()), rtol=0.1, atol=0.15)
-
-
-@every_case
 def test_a_batch_of_one_is_served_or_refused_in_words(name: str, layout: str, options: Options) -> None:
     layer = make(name, layout, options).train()
     x = inputs(layout, batch=1).requires_grad_()
@@ -319,33 +212,17 @@ def test_a_batch_of_one_is_served_or_refused_in_words(name: str, layout: str, op
 
 
 @every_case
-def test_mode_and_neighbours_count_only_where_declared(name: str, layout: str, options: Options) -> None:
-    fact = contract.declares(name)["mode_dependent"]
-    dependent = options[fact] if isinstance(fact, str) else fact
-    layer = settled(make(name, layout, options), layout)
-    x, other = inputs(layout), inputs(layout, seed=2)
-    other[0] = x[0]
-    with base.training_without_tracking(layer):
-        trained, among = layer(x), layer(other)
-    same = torch.allclose(trained, layer.eval()(x), rtol=0, atol=1e-13)
-    alone = torch.allclose(trained[0], among[0], rtol=0, atol=1e-13)
-    assert (not (same and alone)) == dependent
-
-
-@every_case
-def test_a_pass_without_tracking_leaves_everything(name: str, layout: str, options: Options) -> None:
+def test_before_the_first_minibatch_too_a_pass_without_tracking_leaves_everything(
+    name: str, layout: str, options: Options
+) -> None:
     layer, x = make(name, layout, options), inputs(layout, seed=4)
-    for layer_now in (layer, settled(make(name, layout, options), layout)):
-        before = {key: value.clone() for key, value in layer_now.state_dict().items()}
-        layer_now.eval()
-        layer_now(x)
-        with base.training_without_tracking(layer_now):
-            y = layer_now(x)
-        assert not layer_now.training and layer_now.norm.track
-        assert all(torch.equal(value, before[key]) for key, value in layer_now.state_dict().items())
-    assert torch.equal(y, layer_now.train()(x)), "it must be the function of training"
-    if layer_now.norm.state_dict().keys() - dict(layer_now.norm.named_parameters()) - {"initialized"}:
-        assert any(not torch.equal(v, before[k]) for k, v in layer_now.state_dict().items()), "tracked, it moves them"
+    before = {key: value.clone() for key, value in layer.state_dict().items()}
+    with base.training_without_tracking(layer):
+        layer(x)
+    assert all(torch.equal(value, before[key]) for key, value in layer.state_dict().items())
+    layer.train()(x)
+    if layer.norm.state_dict().keys() - dict(layer.norm.named_parameters()):
+        assert any(not torch.equal(v, before[k]) for k, v in layer.state_dict().items()), "tracked, it moves them"
 
 
 @every_case
@@ -552,7 +429,7 @@ def train_both(ours: Any, theirs: nn.Module, layout: str) -> None:
         x, results = inputs(layout, seed=step, shift=step), []
         for layer, optimizer in zip((ours, theirs), optimizers, strict=True):
             y = layer.train()(x)
-            (y * contract.draw(tuple(y.shape), 100 + step)).sum().backward()
+            (y * draw(tuple(y.shape), 100 + step)).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
             results.append((y.detach(), layer.eval()(x).detach()))
@@ -653,6 +530,6 @@ def test_propagated_values_keep_mean_zero_and_variance_one() -> None:
     for activation in activations("norm_propagation"):
         layer = make("norm_propagation", "linear", {"gain_init": 1.0}, seed=None, activation=activation)
         with torch.no_grad():
-            y = layer(contract.draw((400_000, INPUTS), scale=1.0, shift=0.0))
+            y = layer(draw((400_000, INPUTS), scale=1.0, shift=0.0))
         torch.testing.assert_close(y.mean(0), torch.zeros(FEATURES).double(), atol=0.01, rtol=0)
         torch.testing.assert_close(y.var(0), torch.ones(FEATURES).double(), atol=0.01, rtol=0)

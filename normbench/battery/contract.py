@@ -1,0 +1,432 @@
+"""What every normalizer keeps to. Each check looks at all layouts and switches; a failure is one sentence.
+
+The tests of this package run the same checks over all registered normalizers, and hold these to naive references in
+float64 besides, which a normalizer of somebody's own has not got.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from normbench.battery.cases import TIME, Axes, Options, Subject, draw, sizes, valid
+from normbench.errors import NormbenchError
+from normbench.norms import base
+
+Function = Callable[[Subject, Axes], None]
+
+
+class Broken(Exception):
+    """A promise that is not kept, in words."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise: `title` is what a normalizer keeps to."""
+
+    name: str
+    title: str
+    function: Function
+    of: str = "all"  # all, activations, weights
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check said of one layout; `broken` is empty where the promise is kept."""
+
+    check: Check
+    axes: Axes
+    broken: str
+
+
+CHECKS: list[Check] = []
+
+
+def check(title: str, of: str = "all") -> Callable[[Function], Function]:
+    """Registers a check under its function's name."""
+
+    def register(function: Function) -> Function:
+        CHECKS.append(Check(function.__name__, title, function, of))
+        return function
+
+    return register
+
+
+def checks(subject: Subject) -> list[Check]:
+    """Those that concern a normalizer of this kind."""
+    return [c for c in CHECKS if c.of in ("all", "weights" if subject.of_weights else "activations")]
+
+
+def examine(subject: Subject) -> Iterator[Finding]:
+    """Every check on every layout. What a normalizer raises is a broken promise too, with its line."""
+    for one in checks(subject):
+        for axes in subject.layouts():
+            yield Finding(one, axes, broken(one, subject, axes))
+
+
+def broken(one: Check, subject: Subject, axes: Axes) -> str:
+    try:
+        one.function(subject, axes)
+    except Broken as failure:
+        return str(failure)
+    except Exception as error:  # whatever somebody's code does: it is the promise and the line that they need
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}{_line(subject, error)}"
+    return ""
+
+
+def _line(subject: Subject, error: Exception) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == subject.file]
+    return f" ({Path(subject.file).name}, line {frames[-1].lineno})" if frames else ""
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def rows(subject: Subject, axes: Axes) -> Iterator[Options]:
+    """The rows of options that can be made; that the shipped ones can is a promise of its own."""
+    return (options for options in subject.option_rows() if not subject.served(axes, options))
+
+
+def differing(subject: Subject, options: Options) -> str:
+    """Which options are not as shipped, for a message."""
+    changed = [f"{key}={value}" for key, value in options.items() if value != subject.defaults[key]]
+    return f" with {', '.join(changed)}" if changed else ""
+
+
+def demand(holds: bool, words: str) -> None:
+    if not holds:
+        raise Broken(words)
+
+
+def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    return torch.allclose(a.detach().double(), b.detach().double(), rtol=tolerance, atol=tolerance)
+
+
+def finite(*tensors: Tensor | None) -> bool:
+    return all(bool(torch.isfinite(t).all()) for t in tensors if t is not None)
+
+
+def states(module: nn.Module) -> dict[str, Tensor]:
+    return {key: value.clone() for key, value in module.state_dict().items()}
+
+
+def end_epoch(module: nn.Module) -> None:
+    for norm in base.normalizers(module):
+        norm.end_epoch()
+
+
+def variants(module: nn.Module) -> Sequence[str]:
+    return ("", *base.variants(module))
+
+
+def called(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    y: Tensor = module(x) if mask is None else module(x, mask)
+    return y
+
+
+# --- the contract ----------------------------------------------------------------------------------------------------
+
+
+@check("its options are those that it declares, with the defaults of its YAML")
+def declared_options(subject: Subject, axes: Axes) -> None:
+    refused = subject.served(axes, subject.defaults)
+    demand(not refused, f"it declares to serve {' × '.join(axes)} and refuses it: {refused}")
+    module, bare = subject.make(axes, subject.defaults, seed=None), subject.make(axes, {}, seed=None)
+    try:
+        subject.make(axes, {**subject.defaults, "no_such_option": 1})
+    except TypeError:
+        pass
+    else:
+        raise Broken("its constructor takes options that it does not declare: no **options, please")
+    for step in range(2):
+        x = subject.inputs(axes, seed=step)
+        demand(torch.equal(bare(x), module(x)), "the constructor's defaults differ from those of its YAML")
+    x = subject.inputs(axes, seed=3)
+    demand(torch.equal(bare.eval()(x), module.eval()(x)), "the constructor's defaults differ from those of its YAML")
+
+
+@check("the output has the shape and type of its input, which stays as it was")
+def shape_and_type(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        for training in (True, False):
+            module = subject.settled(axes, options).train(training)
+            x, before = subject.inputs(axes), states(module)
+            kept = x.clone()
+            y = module(x)
+            wanted = tuple(x.shape) if not subject.of_weights else None
+            if wanted:
+                demand(tuple(y.shape) == wanted, f"an input of {wanted} gives {tuple(y.shape)}")
+            demand(y.dtype == x.dtype, f"an input of {x.dtype} gives {y.dtype}")
+            demand(torch.equal(x, kept), "the input was changed in place")
+            same = all(torch.equal(value, before[name]) for name, value in module.named_parameters())
+            demand(same, "a parameter was changed in a pass")
+            single = module.float()(x.float())
+            demand(single.dtype == torch.float32, f"a float32 input gives {single.dtype}")
+
+
+@check("the same input gives the same output in two modules made alike")
+def repeatable(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        one, other = subject.make(axes, options), subject.make(axes, options)
+        for step in range(2):
+            x = subject.inputs(axes, seed=step)
+            demand(
+                torch.equal(one(x), other(x)),
+                f"two modules differ in training{differing(subject, options)}: is there noise of its own?",
+            )
+        x = subject.inputs(axes, seed=3)
+        demand(torch.equal(one.eval()(x), other.eval()(x)), f"two modules differ{differing(subject, options)}")
+
+
+@check("gradients are those of finite differences, unless it declares that it detaches something (`detaches`)")
+def gradients(subject: Subject, axes: Axes) -> None:
+    """In float64, of inputs and parameters, in training and in evaluation, at the first step and later."""
+    if subject.facts.get("detaches"):
+        return
+    for options in rows(subject, axes):
+        for training, before in ((True, 0), (True, 2), (False, 2)):
+            module = subject.settled(axes, options)
+            if subject.of_weights and training:
+                _estimate_to_the_end(module, subject.inputs(axes))
+            for step in range(before):
+                module(subject.inputs(axes, seed=20 + step))
+            if before:
+                end_epoch(module)
+            module.train(training)
+            for norm in base.normalizers(module):
+                norm.track = False  # finite differences call it again and again
+            for mask in subject.masks(axes, 3, 2):
+                x = subject.inputs(axes, batch=3, seed=1).requires_grad_()
+                where = f"in {'training' if training else 'evaluation'} they are not{differing(subject, options)}"
+                demand(_exact(module, x, mask), f"{where}: is something detached?")
+
+
+def _exact(module: nn.Module, x: Tensor, mask: Tensor | None) -> bool:
+    parameters = tuple(module.parameters())
+
+    def output(x: Tensor, *_: Tensor) -> Tensor:
+        return called(module, x, mask)
+
+    return torch.autograd.gradcheck(output, (x, *parameters), fast_mode=True, raise_exception=False)
+
+
+@torch.no_grad()
+def _estimate_to_the_end(module: nn.Module, x: Tensor) -> None:
+    """What training passes estimate step by step, such as a largest singular value, is taken where it has settled."""
+    for _ in range(500):
+        before = states(module)
+        module(x)
+        if all(torch.equal(value, before[key]) for key, value in module.state_dict().items()):
+            return
+
+
+@check("every parameter gets a gradient")
+def every_parameter(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        module = subject.settled(axes, options)
+        x = subject.inputs(axes).requires_grad_()
+        y = module(x)
+        (y * draw(y.shape, seed=3)).sum().backward()
+        for name, parameter in {"the input": x, **dict(module.named_parameters())}.items():
+            got = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
+            demand(got, f"{name} gets none{differing(subject, options)}")
+
+
+@check("its state dictionary holds all that there is to it")
+def whole_state(subject: Subject, axes: Axes) -> None:
+    """Saved in the middle of an epoch, loaded into another: the two go on alike, and so do their evaluations."""
+    for options in rows(subject, axes):
+        module, other = subject.settled(axes, options), subject.make(axes, options, seed=5).train()
+        for step in range(2):
+            module(subject.inputs(axes, seed=step))
+        other.load_state_dict(states(module))
+        for one in (module, other):
+            one(subject.inputs(axes, seed=3))
+            end_epoch(one)
+        x = subject.inputs(axes, seed=4)
+        words = f"a copy made from it does not go on alike{differing(subject, options)}: keep statistics in buffers"
+        for variant in variants(module):
+            with base.inference(module, variant), base.inference(other, variant):
+                demand(torch.equal(module(x), other(x)), words)
+        after = other.state_dict()
+        demand(all(torch.equal(value, after[key]) for key, value in module.state_dict().items()), words)
+
+
+@check("inputs without variance give finite values and gradients", of="activations")
+def zero_variance(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        for value in (0.0, 3.0, -1e4):
+            module = subject.make(axes, options).train()
+            x = torch.full(sizes(axes), value, dtype=torch.float64, requires_grad=True)
+            y = module(x)
+            y.square().sum().backward()
+            found = finite(y, x.grad, *(p.grad for p in module.parameters()))
+            demand(found, f"all values {value:g} give values or gradients that are not{differing(subject, options)}")
+
+
+@check("huge and tiny inputs stay finite in float32, and near float64")
+def magnitudes(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        for scale in (1e-18, 1e-6, 1e6, 1e15):
+            x = subject.inputs(axes, batch=8, shift=0.0).mul_(scale).float()
+            wanted = subject.make(axes, options, seed=None).train()(x.double()).detach()
+            module = subject.make(axes, options, seed=None).float().train()
+            x.requires_grad_()
+            y = module(x)
+            y.sum().backward()
+            words = f"at inputs of about {scale:g}{differing(subject, options)}"
+            demand(finite(y, x.grad, *(p.grad for p in module.parameters())), f"{words} they are not finite")
+            off = (y.detach().double() - wanted).abs().max()
+            demand(bool(off <= 1e-3 * wanted.abs().max() + 1e-30), f"{words} float32 differs from float64 by {off:.1g}")
+
+
+@check("bfloat16 is near float64")
+def bfloat16(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        module, other = subject.settled(axes, options), subject.settled(axes, options)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.copy_(parameter.bfloat16())
+        other.load_state_dict(states(module))
+        x = subject.inputs(axes, batch=6).bfloat16()
+        y = other.bfloat16().train()(x)
+        demand(y.dtype == torch.bfloat16, f"a bfloat16 input gives {y.dtype}")
+        off = (y.double() - module.train()(x.double())).abs().max()
+        demand(bool(off < 0.5), f"{off:.2g} away{differing(subject, options)}")
+
+
+@check("a batch of one is served, or refused in words where it declares so (`single_batch`)")
+def single_batch(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        module = subject.settled(axes, options)
+        x = subject.inputs(axes, batch=1).requires_grad_()
+        if subject.refuses_single(axes, options):
+            single = str(subject.facts["single_batch"])
+            try:
+                module(x)
+            except NormbenchError as refusal:
+                told = re.search(rf"one value per feature.*{single}", str(refusal))
+                demand(bool(told), f"the refusal does not say `one value per feature` and `{single}`: {refusal}")
+                continue
+            raise Broken(f"it declares single_batch: {single}, and takes one value per feature all the same")
+        y = module(x)
+        y.sum().backward()
+        demand(finite(y, x.grad), f"values or gradients are not finite{differing(subject, options)}")
+
+
+@check("one step of time, one position in space are served, or refused in words", of="activations")
+def single_position(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        x = draw(sizes(axes, time=1, space=(1, 1)))
+        try:
+            y = subject.make(axes, options, space=(1, 1))(x)
+        except NormbenchError as refusal:
+            demand("position" in str(refusal), f"refused in words that do not name the position: {refusal}")
+            continue
+        demand(finite(y), f"they give values that are not finite{differing(subject, options)}")
+
+
+@check("a smaller last batch, and other sizes in evaluation, are served")
+def batch_sizes(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        module = subject.settled(axes, options)
+        smallest = 2 if subject.refuses_single(axes, options) else 1
+        for batch in (4, 4, smallest):
+            demand(finite(module.train()(subject.inputs(axes, batch, seed=batch))), f"not with {batch} in training")
+        end_epoch(module)
+        for batch in (1, 4, 9):
+            if batch == 1 and options.get("eval_stats") == "batch" and smallest == 2:
+                continue
+            y = module.eval()(subject.inputs(axes, batch, seed=8))
+            demand(finite(y), f"{batch} in evaluation give values that are not finite{differing(subject, options)}")
+
+
+@check("mode and neighbours count only where it declares so (`mode_dependent`)")
+def mode_and_neighbours(subject: Subject, axes: Axes) -> None:
+    """`mode_dependent: false` promises one function: of each sample alone, the same in training and evaluation."""
+    x, other = subject.inputs(axes), subject.inputs(axes, seed=2)
+    other[0] = x[0]  # the first sample among other neighbours
+    found, promised = False, False
+    for options in rows(subject, axes):
+        module = subject.settled(axes, options)
+        with base.training_without_tracking(module):
+            trained, among = module(x), module(other)
+        same, alone = near(module.eval()(x), trained, 1e-13), near(among[0], trained[0], 1e-13)
+        if not subject.mode_dependent(options):
+            words = differing(subject, options)
+            demand(same, f"it declares mode_dependent: false, and evaluation differs from training{words}")
+            demand(alone, f"it declares mode_dependent: false, and a sample's neighbours matter{words}")
+        found, promised = found or not (same and alone), promised or subject.mode_dependent(options)
+    demand(found or not promised, "it declares mode_dependent: true, and no option makes training differ")
+
+
+@check("evaluation as shipped looks at each sample alone")
+def evaluation_alone(subject: Subject, axes: Axes) -> None:
+    module = subject.settled(axes, subject.defaults)
+    module(subject.inputs(axes))
+    end_epoch(module)
+    x, other = subject.inputs(axes, seed=1), subject.inputs(axes, seed=2)
+    other[0] = x[0]
+    module.eval()
+    demand(near(module(other)[0], module(x)[0], 1e-12), "the first sample comes out otherwise among other neighbours")
+    demand(near(module(x[:1]), module(x)[:1], 1e-12), "the first sample comes out otherwise by itself")
+
+
+@check("a pass without tracking is the function of training, and leaves the statistics")
+def untracked(subject: Subject, axes: Axes) -> None:
+    for options in rows(subject, axes):
+        module = subject.settled(axes, options)
+        module(subject.inputs(axes))
+        before = states(module)
+        module.eval()
+        with base.training_without_tracking(module):
+            y = module(subject.inputs(axes, seed=4))
+        words = differing(subject, options)
+        kept = all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+        demand(kept, f"the statistics moved{words}: update them only while `self.track`")
+        demand(torch.equal(y, module.train()(subject.inputs(axes, seed=4))), f"it is another function{words}")
+
+
+@check("a mask counts only where it declares so (`reads_mask`)", of="activations")
+def mask_counts(subject: Subject, axes: Axes) -> None:
+    if "time" not in axes:
+        return
+    mask, reads = valid(4, 0, TIME), False
+    for options in rows(subject, axes):
+        whole, masked = subject.make(axes, options), subject.make(axes, options)
+        x = subject.inputs(axes)
+        reads = reads or not torch.equal(whole(x), masked(x, mask))
+    declares = bool(subject.facts.get("reads_mask"))
+    demand(reads == declares, f"it declares reads_mask: {str(declares).lower()}; it does{'' if reads else ' not'}")
+
+
+@check("a constant on all data, a factor on all data count as it declares (`recentres`, `rescales`)", of="activations")
+def invariances(subject: Subject, axes: Axes) -> None:
+    if axes != subject.layouts()[0]:
+        return
+    changes: dict[str, Callable[[Tensor], Tensor]] = {"recentres": lambda x: x + 7e4, "rescales": lambda x: 3 * x}
+    for fact, change in changes.items():
+        found = unchanged(subject, axes, change)
+        declares = bool(subject.facts.get(fact))
+        demand(found == declares, f"it declares {fact}: {str(declares).lower()}; it does{'' if found else ' not'}")
+
+
+def unchanged(subject: Subject, axes: Axes, change: Callable[[Tensor], Tensor]) -> bool:
+    """Whether three training steps on changed data give what they give on the data."""
+    one, other = subject.make(axes, subject.defaults), subject.make(axes, subject.defaults)
+    pairs = ((1e4 * subject.inputs(axes, seed=step)) for step in range(3))  # no eps is in the way
+    return all([torch.allclose(other(change(x)), one(x), atol=1e-6) for x in pairs])
+
+
+def summary(findings: Sequence[Finding]) -> list[tuple[Check, int, list[Finding]]]:
+    """Per check the number of layouts and the findings that are broken."""
+    by_check: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_check.setdefault(finding.check.name, []).append(finding)
+    return [(own[0].check, len(own), [f for f in own if f.broken]) for own in by_check.values()]
