@@ -62,6 +62,12 @@ EXPORT = """examples:
   normbench export parquet --output curves.parquet
 """
 
+BATTERY = """examples:
+  normbench battery --norm my_norm.py                   a file with one class marked @normalizer("my_norm")
+  normbench battery --norm examples/own_normalizer/norm/centre.yaml
+  normbench battery --norm rms --only ln2016/fig6       one that is there already
+"""
+
 REPORT = """examples:
   normbench report                                      write results/report/index.html; open it in a browser
   normbench report --output public                      for a web server: plain files, no external request
@@ -152,6 +158,15 @@ def parser() -> Parser:
     rerun = command("rerun", "repeat a run and compare the curves to the byte", RERUN)
     rerun.add_argument("run", help="id, the start of one, or its directory")
     rerun.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs")
+
+    battery = command("battery", "where does a normalizer stand? contract, Table 1, every experiment", BATTERY)
+    battery.add_argument("--norm", required=True, metavar="FILE|NAME", help="a .py or .yaml file, or a known name")
+    battery.add_argument("--fidelity", default="smoke", choices=["paper", "reduced", "proxy", "smoke"])
+    battery.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds per normalizer (default: 5)")
+    battery.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    battery.add_argument(
+        "--only", action="append", default=[], metavar="EXPERIMENT", help="only this experiment (repeatable)"
+    )
 
     report = command("report", "a static HTML site of all published artifacts", REPORT)
     report.add_argument("--output", metavar="DIR", type=Path, help="where to write it (default: RESULTS/report)")
@@ -252,15 +267,13 @@ def dispatch(given: argparse.Namespace) -> int:
 
             if not any("=" not in name for name in given.artifacts):
                 raise NormbenchError("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
-            if given.jobs < 0:
-                raise NormbenchError(f"--jobs {given.jobs} must be 0 (one per core) or more.")
             max_time = None if given.max_time is None else places.seconds(given.max_time)
             request = reproduce.Request(
                 [name for name in given.artifacts if "=" not in name],
                 given.fidelity,
                 results,
                 given.seeds,
-                given.jobs,
+                _jobs(given.jobs),
                 given.only,
                 given.controls,
                 max_time,
@@ -289,6 +302,13 @@ def dispatch(given: argparse.Namespace) -> int:
                 )
                 return export.run_wandb(results, given.only, *target, given.again, console)
             return export.run_table(given.form, results, given.only, given.output, console)
+        case "battery":
+            from normbench.commands import battery
+
+            asked = battery.Request(
+                given.norm, results, given.fidelity, given.seeds, _jobs(given.jobs), given.only, given.config_dir
+            )
+            return battery.run(asked, console)
         case "report":
             from normbench.commands import report
 
@@ -305,6 +325,12 @@ def dispatch(given: argparse.Namespace) -> int:
             from normbench.commands import show
 
             return show.rerun(given.run, results, given.epochs, given.config_dir, console)
+
+
+def _jobs(given: int) -> int:
+    if given < 0:
+        raise NormbenchError(f"--jobs {given} must be 0 (one per core) or more.")
+    return given
 
 
 if __name__ == "__main__":

@@ -84,15 +84,26 @@ class Subject:
     `numbers` gives options that are numbers the values they take turns with; without, they keep the shipped one.
     """
 
-    def __init__(self, name: str, config_dir: Path | None = None, numbers: Mapping[str, list[Any]] | None = None):
-        self.name, self.numbers = name, numbers or {}
-        self.facts = compose.declaration("norm", name, config_dir)
-        node = compose.choice("norm", name, config_dir)
-        self.specs: Mapping[str, Any] = self.facts.get("options") or {}
-        self.defaults: Options = {option: node[option] for option in self.specs}
-        self.kind = str(next(kind for kind in self.facts["kinds"]))
+    def __init__(
+        self,
+        name: str,
+        facts: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        numbers: Mapping[str, list[Any]] | None = None,
+    ) -> None:
+        self.name, self.facts, self.defaults, self.numbers = name, facts, dict(defaults), numbers or {}
+        self.specs: Mapping[str, Any] = facts.get("options") or {}
+        self.kind = str(facts["kinds"][0])
         self.of_weights = self.kind in WEIGHT_KINDS
-        self.file = str((node.get("declares") or {}).get("file", ""))
+        self.file = str(facts.get("file", ""))
+
+    @classmethod
+    def registered(
+        cls, name: str, config_dir: Path | None = None, numbers: Mapping[str, list[Any]] | None = None
+    ) -> Subject:
+        """The one that `norm=NAME` chooses."""
+        node, facts = compose.choice("norm", name, config_dir), compose.declaration("norm", name, config_dir)
+        return cls(name, facts, {option: node[option] for option in facts.get("options") or {}}, numbers)
 
     def layouts(self) -> list[Axes]:
         """Those that the declarations allow."""

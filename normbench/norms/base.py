@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -105,27 +106,46 @@ def normalizer(name: str) -> Callable[[type[Normalizer]], type[Normalizer]]:
 def build(site: Site, choice: Choice) -> Normalizer:
     """The chosen normalizer for a site, from this package or from the user's own file."""
     if choice.file:
-        _import_file(choice.file)
-    elif choice.name not in REGISTRY:
-        importlib.import_module(f"normbench.norms.{choice.name}")
-    if choice.name not in REGISTRY:
+        known = import_file(choice.file)
+    else:
+        known = REGISTRY
+        if choice.name not in REGISTRY:
+            importlib.import_module(f"normbench.norms.{choice.name}")
+    if choice.name not in known:
         raise NormbenchError(f"{choice.file or choice.name}: no class is registered with @normalizer('{choice.name}').")
-    cls = REGISTRY[choice.name]
+    cls = known[choice.name]
     if (choice.kind in ("weight", "block")) != issubclass(cls, WeightNormalizer):
         needed = "WeightNormalizer" if choice.kind in ("weight", "block") else "Normalizer, not of WeightNormalizer"
         raise NormbenchError(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
     return cls(site, **choice.options)
 
 
-def _import_file(path: str) -> None:
-    name = f"normbench_user_{hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, path)
+def import_file(path: str) -> dict[str, type[Normalizer]]:
+    """The classes that a user's file registers, by name; it is carried out once as long as it stays as it is.
+
+    They are its own: a name that this package has as well is not replaced.
+    """
+    try:
+        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise NormbenchError(f"{path} cannot be read: {error.strerror}.") from None
+    return _carried_out(path, digest)
+
+
+@functools.cache
+def _carried_out(path: str, digest: str) -> dict[str, type[Normalizer]]:
+    spec = importlib.util.spec_from_file_location(f"normbench_user_{digest[:12]}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    before = dict(REGISTRY)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # anything may be wrong in a user's file; it is their line that they need
+        return {name: cls for name, cls in REGISTRY.items() if before.get(name) is not cls}
+    except (Exception, SystemExit) as error:  # anything may be wrong in it; it is their line that they need
         raise NormbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        REGISTRY.clear()
+        REGISTRY.update(before)
 
 
 class NormedLinear(nn.Module):

@@ -3,60 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.resources
-import importlib.util
 import json
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import jinja2
 import yaml
-from jinja2.utils import htmlsafe_json_dumps
-from markupsafe import Markup
 
 import normbench
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import published, table
-from normbench.papers.claims import FIDELITIES, cell_text
+from normbench.papers.claims import FIDELITIES
 from normbench.papers.published import Published
 from normbench.papers.style import on_dark
-from normbench.papers.text import signed, visible
-from normbench.runs import files, pack
+from normbench.runs import pack
 from normbench.runs.record import RunRecord
-from normbench.web import figures, forest
+from normbench.web import figures, forest, site
 
-MARKER = ".normbench-report"  # a folder that holds it may be replaced
 DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME)
 FIDELITY_MEANING = {
     "paper": "the paper's protocol, sizes and data",
     "reduced": "same data and task, smaller size or budget: cannot say reproduced",
     "proxy": "other data standing in: never beside the paper's numbers",
     "smoke": "embedded data, seconds: shows that the machinery works, decides nothing about the paper",
-}
-VERDICT_CLASS = {
-    "reproduced": "good",
-    "consistent": "good",
-    "weaker than claimed": "weak",
-    "contradicted": "bad",
-    "inconsistent": "bad",
-    "inconclusive": "open",
-    "not run": "none",
-    "not decidable here": "none",
-}
-HOW = {
-    "direction": "holds when the whole {level:g} % interval lies on the claimed side",
-    "size": "holds when the paper's number lies in the {level:g} % prediction interval of one more run",
-    "equivalence": "holds when the {both:g} % interval lies inside the margin (two one-sided tests)",
-    "exact": "computed, no seeds",
 }
 
 
@@ -75,50 +50,19 @@ def build(results: Path, target: Path | None = None) -> Report:
     """
     shown = results / "report" if target is None else target
     target = shown.resolve()
-    _refuse_strangers(target, results.resolve())
-    files.make_folder(target.parent)
-    with files.alone(target.parent):
-        found, damaged = _presentable(*published.collect(results))
-        try:
-            aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-            try:
-                _write(aside, results, found, damaged)
-                aside.chmod(0o755)  # mkdtemp's folder is its owner's alone
-                _replace(aside, target)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
-        except OSError as error:
-            raise NormbenchError(
-                f"{target} cannot be written: {error.strerror}. Choose another place with --output."
-            ) from None
-    return Report(shown / "index.html", [d.reason for d in damaged])
-
-
-def _refuse_strangers(target: Path, results: Path) -> None:
-    if target.exists() and not target.is_dir():
-        raise NormbenchError(f"{target} is not a folder. Choose another place with --output.")
-    if target.is_dir() and any(target.iterdir()) and not (target / MARKER).exists():
-        raise NormbenchError(f"{target} holds other files than a report. Choose a new or empty folder with --output.")
-    if target.is_relative_to(results) and target != results / "report":
+    if target.is_relative_to(results.resolve()) and target != results.resolve() / "report":
         raise NormbenchError(
             f"{target} lies among the results, where it would be read as one. Choose another --output."
         )
+    notes: list[str] = []
 
+    def write(folder: Path) -> None:
+        found, damaged = _presentable(*published.collect(results))
+        notes.extend(d.reason for d in damaged)
+        _write(folder, results, found, damaged)
 
-def _replace(aside: Path, target: Path) -> None:
-    if not target.exists():
-        aside.rename(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-    try:
-        target.rename(old / "report")
-        try:
-            aside.rename(target)
-        except OSError:
-            (old / "report").rename(target)
-            raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    site.put(target, write)
+    return Report(shown / "index.html", notes)
 
 
 def _presentable(
@@ -130,7 +74,7 @@ def _presentable(
         try:
             pages = _names([entry])
             common = {"version": "", "page": "", "downloads": [], "scorecards": _scorecards([entry], pages)}
-            _environment().get_template("artifact.html").render(**common, **_page(entry, [entry], pages))
+            site.environment().get_template("artifact.html").render(**common, **_page(entry, [entry], pages))
             good.append(entry)
         except Exception as error:  # of whatever kind: it is named on the index
             reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
@@ -153,16 +97,14 @@ def _names(found: Sequence[Published]) -> dict[int, str]:
     return {id(p): unique(p) for p in found}
 
 
-def _write(site: Path, results: Path, found: Sequence[Published], damaged: Sequence[published.Damaged]) -> None:
-    (site / MARKER).write_text("written by normbench report; replaced as a whole\n")
-    _assets(site / "assets")
-    environment = _environment()
+def _write(folder: Path, results: Path, found: Sequence[Published], damaged: Sequence[published.Damaged]) -> None:
+    pages_of = site.environment()
     pages = _names(found)
     common = {"version": normbench.__version__, "scorecards": _scorecards(found, pages)}
 
     def render(template: str, name: str, **values: Any) -> None:
-        text = environment.get_template(template).render(**common, page=name, **values)
-        (site / name).write_text(text, encoding="utf-8")
+        text = pages_of.get_template(template).render(**common, page=name, **values)
+        (folder / name).write_text(text, encoding="utf-8")
 
     reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # where they lie here is nobody's business
     render("index.html", "index.html", summary=_summary(found), damaged=reasons, contents=_contents(found, pages),
@@ -170,49 +112,8 @@ def _write(site: Path, results: Path, found: Sequence[Published], damaged: Seque
     render("models.html", "models.html", models=_models())
     for entry in found:
         name = pages[id(entry)]
-        downloads = _downloads(entry, site / Path(name).stem)
+        downloads = _downloads(entry, folder / Path(name).stem)
         render("artifact.html", name, **_page(entry, found, pages), downloads=downloads)
-
-
-def _assets(folder: Path) -> None:
-    folder.mkdir()
-    for name in ("style.css", "report.js"):
-        text = (importlib.resources.files("normbench.web") / "static" / name).read_text(encoding="utf-8")
-        (folder / name).write_text(text, encoding="utf-8")
-    # found, not imported: the package takes a second, and only the file is needed
-    spec = importlib.util.find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise NormbenchError("plotly is not installed. Run: pip install 'plotly>=6,<8'")
-    shutil.copyfile(Path(spec.origin).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
-
-
-def _environment() -> jinja2.Environment:
-    """Templates in which every value is text: escaped, and without characters that hide."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("normbench.web", "templates"),
-        autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else visible(value),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "verdict_class": lambda verdict: VERDICT_CLASS.get(verdict.split(" (")[0], "none"),
-        "number": signed,
-        "json": htmlsafe_json_dumps,
-        "how": _how,
-        "effect": forest.effect_text,
-        "cell": cell_text,
-        "link": quote,
-        "short": lambda text: text[:12],
-    }
-    return environment
-
-
-def _how(part: Mapping[str, Any]) -> str:
-    """How a part of this kind is decided, at the level it was judged at."""
-    level = part["level"] or 0.95
-    return HOW.get(part["kind"], "").format(level=100 * level, both=100 * (2 * level - 1))
 
 
 # --- the index -------------------------------------------------------------------------------------------------------
@@ -259,7 +160,7 @@ def _row(claim: Mapping[str, Any], scale: Mapping[str, float]) -> dict[str, Any]
 def _summary(found: Sequence[Published]) -> list[tuple[str, int]]:
     """How many claims at paper fidelity have which verdict."""
     counts = Counter(c["verdict"] for p in found if p.fidelity == "paper" for c in p.verdicts["claims"])
-    order = list(VERDICT_CLASS)
+    order = list(site.VERDICT_CLASS)
     return sorted(counts.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
 
 

@@ -10,8 +10,7 @@ import argparse
 import json
 import os
 import statistics
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -44,19 +43,6 @@ class Row:
         if self.low <= self.goal < self.high:
             return f"median {'within' if self.ratio <= self.goal else 'above'}, rounds on both sides"
         return "met" if self.ratio <= self.goal else "missed"
-
-
-def interleave(sides: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
-    """Seconds of each side in each round, A B, B A, A B, ...; the first `warmup` rounds are not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for index in range(warmup + rounds):
-        order = list(sides) if index % 2 == 0 else list(reversed(sides))
-        for name in order:
-            started = time.perf_counter()
-            sides[name]()
-            if index >= warmup:
-                seconds[name].append(time.perf_counter() - started)
-    return seconds
 
 
 def row(case: str, ours: Sequence[float], reference: Sequence[float], units: int, goal: float | None = None) -> Row:

@@ -12,6 +12,7 @@ import harness
 import torch
 from torch import Tensor, nn
 
+from normbench.battery.cost import interleave
 from normbench.norms import base
 from normbench.norms.sites import Choice, Site
 
@@ -56,11 +57,9 @@ def compare(name: str, shape: tuple[int, ...], rounds: int) -> harness.Row:
     x.requires_grad_()
     ours = base.build(site(shape), Choice(name, "pre_activation", {}, False, True, 1))
     reference = BothNorms(shape) if name == "batch_layer" else nn.RMSNorm(shape[-1])
-    once = min(sum(harness.interleave({"x": side(reference, x, dy, 10)}, 5)["x"]) / 50, TARGET)
+    once = min(sum(interleave({"x": side(reference, x, dy, 10)}, 5)["x"]) / 50, TARGET)
     repeats = max(1, int(TARGET / once))
-    seconds = harness.interleave(
-        {"ours": side(ours, x, dy, repeats), "ref": side(reference, x, dy, repeats)}, rounds, 3
-    )
+    seconds = interleave({"ours": side(ours, x, dy, repeats), "ref": side(reference, x, dy, repeats)}, rounds, 3)
     case = f"{name} {'×'.join(map(str, shape))}"
     return harness.row(case, seconds["ours"], seconds["ref"], repeats, GOALS[name])
 

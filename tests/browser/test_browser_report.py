@@ -10,6 +10,7 @@ from typing import Any
 import madeup
 import pytest
 
+from normbench.cli import main
 from normbench.web import report
 
 pytestmark = pytest.mark.browser
@@ -122,3 +123,17 @@ def test_a_narrow_page_does_not_scroll_sideways(chromium: Any, site: Path):
 def test_without_scripts_the_published_figure_is_there(chromium: Any, site: Path):
     page = Watched(chromium, scripts=False).open(site / "ln2016-fig6-paper.html")
     assert page.locator("noscript img").count() == 1 and not page.locator(".controls").is_visible()
+
+
+def test_the_page_of_a_battery_draws_and_asks_for_nothing(chromium: Any, tmp_path: Path) -> None:
+    words = ("--norm", "rms", "--only", "ln2016/online", "--seeds", "1", "--results", str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        main(["battery", *words])
+    assert not ended.value.code
+    watched = Watched(chromium)
+    page = watched.open(tmp_path / "battery" / "rms" / "page" / "index.html")
+    page.wait_for_function("document.querySelectorAll('.panel .main-svg').length >= 12")  # 3 a panel
+    page.uncheck('[data-arm="layer"]')
+    shown = {t["arm"] for t in watched.traces() if t["visible"]}
+    assert shown == {"rms", "none"}
+    assert watched.said == [] and all(url.startswith("file://") for url in watched.asked)

@@ -119,7 +119,17 @@ def test_own_normalizer_of_the_readme(normbench, capfd):
 
 
 def test_help_shows_examples_everywhere(normbench, capfd):
-    for words in ((), ("list",), ("train",), ("reproduce",), ("status",), ("show",), ("rerun",), ("data",)):
+    for words in (
+        (),
+        ("list",),
+        ("train",),
+        ("reproduce",),
+        ("status",),
+        ("show",),
+        ("rerun",),
+        ("data",),
+        ("battery",),
+    ):
         assert normbench(*words, "--help") == 0
         assert "examples:" in capfd.readouterr().out
 

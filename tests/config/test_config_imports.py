@@ -25,7 +25,11 @@ FORBIDDEN = {
     "runs": ("norms.base", "rnn", "models", "train", "curves", "papers", "web", "launch", "export"),
     "curves": ("norms.base", "rnn", "models", "train", "papers", "web", "launch", "export"),
     "papers": ("norms.base", "rnn", "models", "train", "web", "export"),
-    "web": ("norms.base", "rnn", "models", "train", "export"),
+    "web": (
+        *("norms.base", "rnn", "models", "train", "export"),
+        *("battery.adopt", "battery.cases", "battery.contract", "battery.cost"),
+    ),
+    "battery": ("papers", "web", "launch", "export"),
     "export": ("norms.base", "rnn", "models", "data", "train", "curves", "papers", "web", "launch"),
     "launch": ("curves", "papers", "web", "export"),
 }
@@ -80,7 +84,7 @@ def test_the_walk_sees_imports() -> None:
         "runs.find, normbench.runs.store, normbench.runs.pack",
         "curves, normbench.curves.series, normbench.curves.statistics",
         "papers, normbench.papers.claims",
-        "web.report, normbench.web.figures",
+        "web.report, normbench.web.figures, normbench.web.standing, normbench.battery.trials",
         "export.mirror, normbench.export.tables, normbench.export.wandb_run",
         "launch.pool, normbench.norms.sites, normbench.norms, normbench.data",
     ],

@@ -57,7 +57,7 @@ def numbers(name: str) -> dict[str, list[Any]]:
 
 
 def subject(name: str) -> Subject:
-    return Subject(name, numbers=numbers(name))
+    return Subject.registered(name, numbers=numbers(name))
 
 
 def layouts(name: str) -> list[Axes]:

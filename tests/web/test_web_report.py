@@ -27,6 +27,7 @@ from normbench.papers.text import visible
 from normbench.runs import pack
 from normbench.runs.find import everything
 from normbench.web import report
+from normbench.web import site as site_module
 
 
 class Page(HTMLParser):
@@ -336,7 +337,7 @@ def test_a_failed_build_leaves_the_old_site(site: Path, tmp_path: Path, monkeypa
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(report, "_assets", full)
+    monkeypatch.setattr(site_module, "_assets", full)
     with pytest.raises(NormbenchError, match="No space left on device"):
         report.build(tmp_path / "results")
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before

@@ -42,7 +42,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 paper = "–" if known is None else _word(known[reference["columns"].index(key)])
             value = float(record[key]) if key in record else None
             entries.append(
-                Entry("Table 1", arm, name, "", int(value is not None), value, paper=paper, shown=_shown(value))
+                Entry("Table 1", arm, name, "", int(value is not None), value, paper=paper, shown=shown(value))
             )
     return entries
 
@@ -51,7 +51,8 @@ def _word(invariant: bool) -> str:
     return "yes" if invariant else "no"
 
 
-def _shown(value: float | None) -> str:
+def shown(value: float | None) -> str:
+    """Yes or no with the deviation: `yes (2e-16)`."""
     if value is None:
         return ""
     word = _word(value <= INVARIANT) if value <= INVARIANT or value >= NOT else "unclear"

@@ -1,0 +1,196 @@
+"""From `--norm WORD` to a normalizer that the rest knows by name: a registered one, a file, an installed package's.
+
+A file without a YAML beside it is taken for what it does: options from the constructor, layouts and facts by trying.
+What it ought to do, such as gradients and an evaluation of each sample alone, is never taken from it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from normbench.battery import contract
+from normbench.battery.cases import LAYOUTS, WEIGHT_LAYOUTS, Axes, Subject
+from normbench.config import compose
+from normbench.errors import NormbenchError, unknown
+from normbench.norms import base
+from normbench.runs import files
+
+ENTRY_POINTS = "normbench.norms"  # NAME = "package.module"
+PLAIN = {bool: "bool", int: "int", float: "float", str: "str"}
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """A normalizer's name, the folder of choices that has it, and its YAML where that was made here."""
+
+    name: str
+    config_dir: Path | None
+    derived: str = ""
+
+    def subject(self) -> Subject:
+        return Subject.registered(self.name, self.config_dir)
+
+
+def adopt(word: str, config_dir: Path | None, folder: Path) -> Adopted:
+    """A path, a registered name, or an entry point of `normbench.norms`; choices made here go below `folder`.
+
+    Errors: no such file or name, a file that cannot be imported or registers nothing, a constructor whose options have
+    no plain default.
+    """
+    path = Path(word)
+    if path.suffix in (".py", ".yaml", ".yml") or path.is_file():
+        if config_dir is not None:
+            raise NormbenchError(f"--norm {word} is a file: --config-dir goes with a name.")
+        return _file(path, folder)
+    points = {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    registered = [name for name in compose.choices("norm", config_dir) if name != "none"]
+    if word in registered:
+        return Adopted(word, config_dir)
+    if word in points:
+        spec = importlib.util.find_spec(points[word].value.split(":")[0])
+        if spec is None or spec.origin is None:
+            raise NormbenchError(f"the entry point {word} = {points[word].value} of {ENTRY_POINTS} has no file.")
+        return _file(Path(spec.origin), folder)
+    raise unknown(f"--norm {word} is no file and no normalizer.", word, [*registered, *points], "normbench list norms")
+
+
+def _file(path: Path, folder: Path) -> Adopted:
+    if not path.is_file():
+        raise NormbenchError(f"--norm {path} does not exist.")
+    path = path.resolve()
+    declared = path if path.suffix != ".py" else path.with_suffix(".yaml")
+    if declared.is_file():
+        node = _read(declared)
+        return _place(str(node["name"]), node, folder)
+    name, cls = _registered_class(path)
+    node = _taken(name, cls, path)
+    return _place(name, node, folder, derived=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        node = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise NormbenchError(f"{path} cannot be read: {error}") from None
+    declares = node.get("declares") if isinstance(node, dict) else None
+    if not isinstance(declares, dict) or "name" not in node or "file" not in declares:
+        raise NormbenchError(f"{path} needs name, and declares with file, as examples/own_normalizer/norm has them.")
+    file = (path.parent / str(declares["file"])).resolve()
+    if not file.is_file():
+        raise NormbenchError(f"{path}: declares.file {file} does not exist.")
+    return {**node, "declares": {**declares, "file": str(file)}}
+
+
+def _place(name: str, node: Mapping[str, Any], folder: Path, derived: bool = False) -> Adopted:
+    """Write the YAML where Hydra finds it; the Python file stays where it is, and is read from there."""
+    if not name.isidentifier():
+        raise NormbenchError(f"'{name}' is no name for a normalizer: letters, digits and _ alone.")
+    if name in compose.choices("norm"):
+        raise NormbenchError(f"there is a shipped norm={name}. Give yours another name.")
+    text = yaml.safe_dump(dict(node), sort_keys=False, allow_unicode=True)
+    conf = folder / name / "conf"
+    target = conf / "norm" / f"{name}.yaml"
+    files.make_folder(target.parent)
+    files.write_whole(target, text.encode())
+    adopted = Adopted(name, conf, text if derived else "")
+    compose.choice.cache_clear()
+    compose.compose(compose.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), conf)  # its YAML is checked
+    return adopted
+
+
+def _registered_class(path: Path) -> tuple[str, type[base.Normalizer]]:
+    own = base.import_file(str(path))
+    if len(own) != 1:
+        found = f"registers {', '.join(own)}: a file each, please" if own else "registers no class"
+        raise NormbenchError(f"{path} {found}. Mark one class with @normalizer('NAME') from normbench.norms.base.")
+    return next(iter(own.items()))
+
+
+def _taken(name: str, cls: type[base.Normalizer], path: Path) -> dict[str, Any]:
+    """The YAML of a file that has none."""
+    options, specs = _options(cls, path)
+    of_weights = issubclass(cls, base.WeightNormalizer)
+    doc = (inspect.getdoc(cls) or name).split("\n")[0]
+    facts: dict[str, Any] = {
+        "title": f"{name} (one's own)",
+        "source": doc,
+        "maths": 1,
+        "file": str(path.resolve()),
+        "kinds": ["weight"] if of_weights else ["pre_activation", "post_activation"],
+        "axes": ["batch", "time", "feature", "space"],
+        "options": specs,
+    }
+
+    def subject(**more: Any) -> Subject:
+        return Subject(name, {**facts, **more}, options)
+
+    layouts = WEIGHT_LAYOUTS if of_weights else LAYOUTS
+    served = [axes for axes in layouts if _serves(subject(), axes)]
+    for axis in ("space", "time"):  # channels first and last alike, or not at all: a model chooses
+        if not all(axes in served for axes in layouts if axis in axes):
+            facts["axes"].remove(axis)
+    if "space" in facts["axes"] and LAYOUTS[0] not in served:
+        facts["needs"] = ["space"]
+    served = subject().layouts()  # where it serves none, the contract says what happens at the plainest
+    facts["mode_dependent"] = _promises_break(subject(mode_dependent=False), served[0], "mode_and_neighbours")
+    if not of_weights:
+        for fact in ("recentres", "rescales"):
+            facts[fact] = False
+        facts["reads_mask"] = any(_promises_break(subject(), axes, "mask_counts") for axes in served)
+        changes = {"recentres": lambda x: x + 7e4, "rescales": lambda x: 3 * x}
+        for fact, change in changes.items():
+            facts[fact] = _holds(subject(), served[0], change)
+        facts["own_shift"] = _shifts(subject(), served[0])
+    return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}
+
+
+def _options(cls: type[base.Normalizer], path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword arguments of the constructor with their defaults, and their types."""
+    options, specs = {}, {}
+    for parameter in list(inspect.signature(cls).parameters.values())[1:]:  # the first is the site
+        kind = PLAIN.get(type(parameter.default))
+        if kind is None or parameter.kind is not parameter.KEYWORD_ONLY:
+            raise NormbenchError(
+                f"{path}: the option '{parameter.name}' of {cls.__name__} needs to be keyword-only with a default that "
+                f"is a bool, int, float or str. Or declare it in {path.with_suffix('.yaml').name} beside it."
+            )
+        options[parameter.name], specs[parameter.name] = parameter.default, {"type": kind}
+    return options, specs
+
+
+def _serves(subject: Subject, axes: Axes) -> bool:
+    try:
+        y = subject.settled(axes, subject.defaults)(subject.inputs(axes))
+        return subject.of_weights or y.shape == subject.inputs(axes).shape
+    except Exception:  # of whatever kind: that layout is not for it
+        return False
+
+
+def _promises_break(subject: Subject, axes: Axes, name: str) -> bool:
+    check = next(c for c in contract.CHECKS if c.name == name)
+    return bool(contract.broken(check, subject, axes))
+
+
+def _holds(subject: Subject, axes: Axes, change: Any) -> bool:
+    try:
+        return contract.unchanged(subject, axes, change)
+    except Exception:  # the contract meets it again, and names it
+        return False
+
+
+def _shifts(subject: Subject, axes: Axes) -> bool:
+    """Whether its parameters can add something where all inputs are 0."""
+    try:
+        zeros = torch.zeros_like(subject.inputs(axes))
+        return bool(subject.make(axes, subject.defaults)(zeros).abs().sum() > 0)
+    except Exception:
+        return False

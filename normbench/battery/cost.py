@@ -1,0 +1,83 @@
+"""Time of a training step, side by side: rounds of all normalizers in turn, so that each meets the same machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from normbench import data as datasets
+from normbench.config.identity import RunSpec
+from normbench.models import base as models
+from normbench.train import optim
+
+ROUND = 0.05  # seconds of one side in one round
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of a step, and the ratio to no normalization with the middle half of the rounds."""
+
+    ms: float
+    ratio: float
+    low: float
+    high: float
+
+
+def interleave(sides: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
+    """Seconds of each side in each round, A B, B A, A B, ...; the first `warmup` rounds are not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for index in range(warmup + rounds):
+        order = list(sides) if index % 2 == 0 else list(sides)[::-1]
+        for name in order:
+            started = time.perf_counter()
+            sides[name]()
+            if index >= warmup:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def costs(specs: Mapping[str, RunSpec], rounds: int = 21) -> dict[str, Cost]:
+    """Forward, backward and update on the first minibatch, one thread; ratios to the first side's.
+
+    `specs`: name -> a run, all of one model, data set and batch size.
+    """
+    torch.set_num_threads(1)
+    first = next(iter(specs.values()))
+    split = datasets.load(first.config["data"]).splits["train"]
+    size = first.config["train"]["batch_size"]
+    inputs, targets = split.inputs[:size], split.targets[:size]
+    steps = {name: _step(spec, inputs, targets) for name, spec in specs.items()}
+    once = min(interleave(steps, 3)[next(iter(steps))])
+    repeats = max(1, round(ROUND / once))
+
+    def repeated(step: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(repeats):
+                step()
+
+        return run
+
+    seconds = interleave({name: repeated(step) for name, step in steps.items()}, rounds)
+    reference = seconds[next(iter(steps))]
+    found = {}
+    for name, own in seconds.items():
+        low, middle, high = statistics.quantiles([a / b for a, b in zip(own, reference, strict=True)], n=4)
+        found[name] = Cost(1e3 * statistics.median(own) / repeats, middle, low, high)
+    return found
+
+
+def _step(spec: RunSpec, inputs: torch.Tensor, targets: torch.Tensor) -> Callable[[], None]:
+    model = models.build(spec.config, spec.sites()).train()
+    models.start_from_data(model, inputs, targets)
+    optimizer = optim.build(spec.config["optim"], model)
+
+    def step() -> None:
+        model(inputs, targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step

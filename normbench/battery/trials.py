@@ -1,0 +1,170 @@
+"""The runs of a battery: Table 1's probe, and every experiment with the new normalizer in the arms' place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from normbench.config import compose, plan
+from normbench.config.identity import RunSpec
+from normbench.curves.series import final, log_floored
+from normbench.curves.statistics import Estimate, paired
+from normbench.errors import NormbenchError
+from normbench.runs.record import RunRecord
+
+OPPONENTS = ("none", "batch", "layer")
+TABLE1 = "ln2016/table1"
+LOGARITHMIC = ("nll",)  # effects on these are ratios
+FINALS = (("test", "eval"), ("train", "eval"))
+
+
+@dataclass
+class Trial:
+    """One experiment at one value of its axes: the runs of each normalizer by name, or why it cannot take part."""
+
+    experiment: str
+    title: str
+    axes: Mapping[str, Any]
+    specs: dict[str, list[RunSpec]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        return ", ".join(f"{key.rsplit('.', 1)[-1].replace('_', ' ')} {value}" for key, value in self.axes.items())
+
+
+def contestants(name: str) -> list[str]:
+    """The normalizer itself first, then those it is held against."""
+    return [name, *(other for other in OPPONENTS if other != name)]
+
+
+def table1(name: str, config_dir: Path | None) -> dict[str, RunSpec | str]:
+    """The probe of LN Table 1 for each contestant, eps as small as it may be; or why one cannot take part."""
+    base = plan.experiment(TABLE1)["base"]
+    found: dict[str, RunSpec | str] = {}
+    for norm in contestants(name):
+        declares, node = compose.declaration("norm", norm, config_dir), compose.choice("norm", norm, config_dir)
+        small = [
+            f"norm.{key}={spec.get('min', 0)}"
+            for key, spec in (declares.get("options") or {}).items()
+            if key.startswith("eps") and spec["type"] == "float" and node[key] > spec.get("min", 0)
+        ]
+        try:
+            found[norm] = _spec([*base, f"norm={norm}", *small], norm, {}, config_dir)
+        except NormbenchError as refusal:
+            found[norm] = str(refusal)
+    return found
+
+
+def trials(
+    name: str, fidelity: str, seeds: int, only: Sequence[str], config_dir: Path | None
+) -> tuple[list[Trial], list[str]]:
+    """Every experiment that trains and has this fidelity, at the normalizers' shipped options and the model's sites.
+
+    Second: lines about the experiments left out. The special conditions of an experiment's own arms do not apply.
+    """
+    known = [other for other in compose.choices("experiment", config_dir) if not _probe(other, config_dir)]
+    for word in only:
+        if word not in known:
+            raise NormbenchError(f"--only {word}: choose from {', '.join(known)}.")
+    found, left_out = [], []
+    for experiment in known:
+        if only and experiment not in only:
+            continue
+        node = plan.experiment(experiment, config_dir)
+        if fidelity not in node["fidelities"]:
+            left_out.append(f"{experiment} has no fidelity {fidelity}: left out")
+            continue
+        words = [*node["base"], *node["fidelities"][fidelity]["set"]]
+        for values in product(*node["axes"].values()):
+            axes = dict(zip(node["axes"], values, strict=True))
+            trial = Trial(experiment, node["title"], axes)
+            for norm in contestants(name):
+                _enter(trial, norm, [*words, *(f"{key}={value}" for key, value in axes.items())], seeds, config_dir)
+            found.append(trial)
+    return found, left_out
+
+
+def _enter(trial: Trial, norm: str, words: Sequence[str], seeds: int, config_dir: Path | None) -> None:
+    try:
+        trial.specs[norm] = [
+            _spec([*words, f"norm={norm}", f"seed={seed}"], norm, trial.axes, config_dir)
+            for seed in range(1, seeds + 1)
+        ]
+    except NormbenchError as refusal:
+        trial.refused[norm] = str(refusal)
+
+
+def _spec(words: Sequence[str], norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> RunSpec:
+    config = compose.compose(compose.parse(words), config_dir)
+    return plan.checked(RunSpec(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir))
+
+
+def _probe(experiment: str, config_dir: Path | None) -> bool:
+    words = [word for word in plan.experiment(experiment, config_dir)["base"] if word.startswith("model=")]
+    return bool(words) and compose.is_probe(words[-1].removeprefix("model="), config_dir)
+
+
+# --- what came of them -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The new normalizer's last value minus another's, seed by seed; of losses the log of the ratio."""
+
+    quantity: str
+    against: str
+    unit: str
+    estimate: Estimate
+    lost: int  # pairs of which one run diverged or failed
+
+
+def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, str, str]]:
+    """(split, mode, metric) of what is logged at the end in evaluation mode: test before train."""
+    return list(
+        dict.fromkeys(
+            (split, mode, key)
+            for split, mode in FINALS
+            for run in runs
+            for record in run.records
+            if record.get("split") == split and record.get("mode") in (mode, "both") and "variant" not in record
+            for key in sorted(record)
+            if isinstance(record[key], float) and key not in ("epoch", "step")
+        )
+    )
+
+
+def effects(name: str, runs: Mapping[str, Sequence[RunRecord]]) -> list[Effect]:
+    """Of each quantity the paired difference from each opponent; `runs`: normalizer -> runs of one trial."""
+    found = []
+    every = [run for own in runs.values() for run in own]
+    for where in quantities(every):
+        for other in runs:
+            if other != name:
+                found.append(_effect(where, other, runs[name], runs[other]))
+    return found
+
+
+def _effect(
+    where: tuple[str, str, str], against: str, mine: Sequence[RunRecord], theirs: Sequence[RunRecord]
+) -> Effect:
+    log = where[2] in LOGARITHMIC
+    ours, others = _finals(mine, where, log), _finals(theirs, where, log)
+    seeds = sorted(ours.keys() & others.keys())
+    unit = "log ratio" if log else "difference"
+    estimate = paired([ours[s] for s in seeds], [others[s] for s in seeds])
+    return Effect(label(where), against, unit, estimate, max(len(mine), len(theirs)) - len(seeds))
+
+
+def _finals(runs: Sequence[RunRecord], where: tuple[str, str, str], log: bool) -> dict[int, float]:
+    values = {run.seed: final(run, *where) for run in runs if run.status == "done"}
+    return {seed: log_floored(v) if log else v for seed, v in values.items() if v is not None}
+
+
+def label(where: tuple[str, str, str]) -> str:
+    """`test error`, `train NLL`."""
+    split, _, metric = where
+    return f"{split} {metric.upper() if metric in LOGARITHMIC else metric}"

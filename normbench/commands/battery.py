@@ -1,0 +1,244 @@
+"""`normbench battery`: where does a normalizer stand?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from normbench import data
+from normbench.battery import contract, cost, trials
+from normbench.battery.adopt import Adopted, adopt
+from normbench.commands import places
+from normbench.commands.progress import Bars
+from normbench.config import compose
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.launch import pool
+from normbench.papers.ln2016 import table1
+from normbench.papers.table import final_entry, grid
+from normbench.runs import files
+from normbench.runs.find import Found, find
+from normbench.web import standing
+from normbench.web.forest import effect_text
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asked for."""
+
+    norm: str
+    results: Path
+    fidelity: str = "smoke"
+    seeds: int = 5
+    jobs: int = 0
+    only: Sequence[str] = ()
+    config_dir: Path | None = None
+
+
+def run(request: Request, console: Console) -> int:
+    """Exit code: 0 done, 2 a promise is broken, 4 a run failed, 130 interrupted."""
+    if request.seeds < 1:
+        raise NormbenchError(f"--seeds {request.seeds} must be at least 1.")
+    folder = request.results / "battery"
+    adopted = adopt(request.norm, request.config_dir, folder)
+    planned, notes = trials.trials(
+        adopted.name, request.fidelity, request.seeds, request.only, adopted.config_dir
+    )  # a mistyped --only is told before the contract takes its time
+    probes = trials.table1(adopted.name, adopted.config_dir)
+    promises = _contract(adopted, console)
+
+    specs = [spec for trial in planned for own in trial.specs.values() for spec in own]
+    specs += [spec for spec in probes.values() if isinstance(spec, RunSpec)]
+    for note in notes:
+        _say(console, f"  {note}")
+    reasons, interrupted = _train(specs, request, console)
+    if interrupted:
+        _say(console, "interrupted; the same command goes on.")
+        return 130
+    found = find(specs, request.results)
+    outcomes = [_outcome(adopted.name, trial, found, reasons) for trial in planned]
+    rows = _table1(probes, found)
+    _show_table1(rows, console)
+    for outcome in outcomes:
+        _show(adopted.name, outcome, console)
+    facts = compose.declaration("norm", adopted.name, adopted.config_dir)
+    told = standing.Standing(
+        name=adopted.name,
+        title=str(facts["title"]),
+        source=str(facts["source"]),
+        file=Path(str(facts.get("file", ""))).name,
+        derived=adopted.derived,
+        fidelity=request.fidelity,
+        command=_command(request),
+        promises=promises,
+        table1=rows,
+        outcomes=outcomes,
+        notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
+    )
+    place = folder / adopted.name
+    page = standing.write(told, place / "page")
+    files.write_whole(place / "battery.json", _json(told))
+    _say(console, f"\n  numbers   {place / 'battery.json'}")
+    _say(console, f"  page      {page}")
+    return 4 if any(outcome.failed for outcome in outcomes) else 0
+
+
+def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
+    """The promises with the number of layouts; NormbenchError naming each that is broken."""
+    if adopted.derived:
+        _say(console, f"{adopted.name}: no YAML beside the file; options and facts are taken from what it does")
+    subject = adopted.subject()
+    kept, failures = [], []
+    for check, layouts, broken in contract.summary(list(contract.examine(subject))):
+        if not broken:
+            kept.append((check.title, layouts))
+            continue
+        failures.append(check.name)
+        _say(console, f"  broken  {check.name}: {check.title}")
+        for finding in broken[:2]:
+            _say(console, f"          {' × '.join(finding.axes)}: {finding.broken}")
+    if failures:
+        raise NormbenchError(
+            f"{adopted.name} breaks {len(failures)} of {len(kept) + len(failures)} promises: {', '.join(failures)}. "
+            "Nothing was trained."
+        )
+    _say(console, f"{adopted.name} keeps all {len(kept)} promises of the contract on {kept[0][1]} layouts")
+    return kept
+
+
+def _train(specs: Sequence[RunSpec], request: Request, console: Console) -> tuple[dict[str, str], bool]:
+    """Reasons of the runs that failed, by id; and whether the user interrupted."""
+    found = find(specs, request.results)
+    missing = list({s.id: s for s in specs if s.id not in found.records and found.state(s) != "damaged"}.values())
+    total = len({spec.id for spec in specs})
+    _say(console, f"{places.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
+    if not missing:
+        return {}, False
+    for config in {spec.config["data"]["name"]: spec.config["data"] for spec in missing}.values():
+        data.check(config)
+    pool.check_writable(request.results / "runs")
+    with Bars(len(missing), console) as bars:
+        outcomes, interrupted = pool.launch(
+            missing, request.results / "runs", request.jobs, bars.listen, wait_for_busy=True
+        )
+    return {i: o.reason for i, o in outcomes.items() if o.status in ("failed", "refused")}, interrupted
+
+
+def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str, str]) -> standing.Outcome:
+    runs = {
+        norm: [found.records[spec.id] for spec in own if spec.id in found.records] for norm, own in trial.specs.items()
+    }
+    failed = {
+        norm: "; ".join(dict.fromkeys(reasons.get(s.id, found.state(s)) for s in own if s.id not in found.records))
+        for norm, own in trial.specs.items()
+        if any(spec.id not in found.records for spec in own)
+    }
+    effects = trials.effects(name, runs) if name in runs else []
+    able = {norm: own[0] for norm, own in trial.specs.items() if norm not in failed}
+    # none first: what the others are compared with
+    able = {norm: able[norm] for norm in sorted(able, key=lambda norm: norm != "none")}
+    measured = cost.costs(able) if "none" in able else {}
+    return standing.Outcome(trial, runs, effects, {norm: asdict(c) for norm, c in measured.items()}, failed)
+
+
+def _table1(probes: Mapping[str, RunSpec | str], found: Found) -> tuple[list[str], list[list[str]]]:
+    rows = []
+    for norm, spec in probes.items():
+        if isinstance(spec, str):
+            rows.append([norm, *(["cannot take part"] * len(table1.COLUMNS))])
+            continue
+        record = found.records[spec.id].records[-1] if spec.id in found.records else {}
+        values = [float(record[key]) if key in record else None for key in table1.COLUMNS]
+        rows.append([norm, *(table1.shown(value) for value in values)])
+    return ["", *table1.COLUMNS.values()], rows
+
+
+def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> None:
+    """A line per normalizer; the deviations are on the page."""
+    _say(console, "\nLN Table 1: what it does not notice")
+    for norm, *words in rows[1]:
+        held = [name for name, word in zip(rows[0][1:], words, strict=False) if word.startswith("yes")]
+        _say(console, f"  {norm}: {', '.join(held) or 'nothing'}")
+
+
+def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
+    """The terminal's share: last values, cost and effects of one trial."""
+    trial = outcome.trial
+    _say(console, f"\n{trial.title}{' · ' + trial.where if trial.where else ''}")
+    for norm, reason in (*trial.refused.items(), *outcome.failed.items()):
+        _say(console, f"  {norm}: {reason}")
+    every = [run for own in outcome.runs.values() for run in own]
+    tested = [where for where in trials.quantities(every) if where[0] == "test"]  # the page has the others
+    entries = [
+        final_entry(own, "", norm, trials.label(where), where, log=where[2] == "nll")
+        for norm, own in outcome.runs.items()
+        for where in tested
+    ]
+    if not entries:
+        return
+    header, rows = grid(entries, "")
+    table = Grid(box=None, pad_edge=False, padding=(0, 2))
+    for column in [*header, "ms per step", "× none"]:
+        table.add_column(column)
+    for row in rows:
+        own = outcome.costs.get(row[0])
+        table.add_row(*map(escape, row), *([f"{own['ms']:.3g}", f"{own['ratio']:.2f}"] if own else ["", ""]))
+    console.print(table)
+    for effect in outcome.effects:
+        if effect.quantity not in {trials.label(where) for where in tested}:
+            continue
+        text = effect_text({"effect": effect.estimate.mean, "interval": effect.estimate.interval, "unit": effect.unit,
+                            "sign_test": None})  # fmt: skip
+        _say(console, f"  {effect.quantity}, {name} against {effect.against}: {text}, n = {effect.estimate.n}")
+
+
+def _command(request: Request) -> str:
+    words = ["normbench", "battery", "--norm", request.norm]
+    if request.fidelity != "smoke":
+        words += ["--fidelity", request.fidelity]
+    if request.seeds != 5:
+        words += ["--seeds", str(request.seeds)]
+    for name in request.only:
+        words += ["--only", name]
+    return shlex.join(words)
+
+
+def _json(told: standing.Standing) -> bytes:
+    """The numbers of the page, for other programs."""
+    content: dict[str, Any] = {
+        "schema": 1,
+        "norm": told.name,
+        "fidelity": told.fidelity,
+        "command": told.command,
+        "promises": [title for title, _ in told.promises],
+        "table1": {row[0]: dict(zip(told.table1[0][1:], row[1:], strict=False)) for row in told.table1[1]},
+        "trials": [
+            {
+                "experiment": o.trial.experiment,
+                "axes": dict(o.trial.axes),
+                "refused": o.trial.refused,
+                "failed": dict(o.failed),
+                "runs": {norm: [run.id for run in own] for norm, own in o.runs.items()},
+                "effects": [
+                    {"quantity": e.quantity, "against": e.against, "unit": e.unit, "effect": e.estimate.mean,
+                     "interval": e.estimate.interval, "n": e.estimate.n, "lost": e.lost}
+                    for e in o.effects
+                ],
+                "cost": {norm: dict(c) for norm, c in o.costs.items()},
+            }
+            for o in told.outcomes
+        ],
+    }  # fmt: skip
+    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

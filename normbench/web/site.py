@@ -1,0 +1,128 @@
+"""A folder of pages that is put in place as a whole: what the report and the battery's page have in common."""
+
+from __future__ import annotations
+
+import importlib.resources
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
+from normbench.errors import NormbenchError
+from normbench.papers.claims import cell_text
+from normbench.papers.text import signed, visible
+from normbench.runs import files
+from normbench.web import forest
+
+MARKER = ".normbench-report"  # a folder that holds it may be replaced
+VERDICT_CLASS = {
+    "reproduced": "good",
+    "consistent": "good",
+    "weaker than claimed": "weak",
+    "contradicted": "bad",
+    "inconsistent": "bad",
+    "inconclusive": "open",
+    "not run": "none",
+    "not decidable here": "none",
+}
+HOW = {
+    "direction": "holds when the whole {level:g} % interval lies on the claimed side",
+    "size": "holds when the paper's number lies in the {level:g} % prediction interval of one more run",
+    "equivalence": "holds when the {both:g} % interval lies inside the margin (two one-sided tests)",
+    "exact": "computed, no seeds",
+}
+
+
+def put(target: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a folder aside, with style and scripts in it, and put that in place of `target` at once.
+
+    Errors: `target` holds other files than such a site, or cannot be written.
+    """
+    _refuse_strangers(target)
+    files.make_folder(target.parent)
+    with files.alone(target.parent):
+        try:
+            aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            try:
+                (aside / MARKER).write_text("written by normbench; replaced as a whole\n")
+                _assets(aside / "assets")
+                write(aside)
+                aside.chmod(0o755)  # mkdtemp's folder is its owner's alone
+                _replace(aside, target)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        except OSError as error:
+            raise NormbenchError(
+                f"{target} cannot be written: {error.strerror}. Choose another place with --output."
+            ) from None
+
+
+def _refuse_strangers(target: Path) -> None:
+    if target.exists() and not target.is_dir():
+        raise NormbenchError(f"{target} is not a folder. Choose another place with --output.")
+    if target.is_dir() and any(target.iterdir()) and not (target / MARKER).exists():
+        raise NormbenchError(f"{target} holds other files than a report. Choose a new or empty folder with --output.")
+
+
+def _replace(aside: Path, target: Path) -> None:
+    if not target.exists():
+        aside.rename(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
+    try:
+        target.rename(old / "report")
+        try:
+            aside.rename(target)
+        except OSError:
+            (old / "report").rename(target)
+            raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _assets(folder: Path) -> None:
+    folder.mkdir()
+    for name in ("style.css", "report.js"):
+        text = (importlib.resources.files("normbench.web") / "static" / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
+    # found, not imported: the package takes a second, and only the file is needed
+    spec = importlib.util.find_spec("plotly")
+    if spec is None or spec.origin is None:
+        raise NormbenchError("plotly is not installed. Run: pip install 'plotly>=6,<8'")
+    shutil.copyfile(Path(spec.origin).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
+
+
+def environment() -> jinja2.Environment:
+    """Templates in which every value is text: escaped, and without characters that hide."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("normbench.web", "templates"),
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else visible(value),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "verdict_class": lambda verdict: VERDICT_CLASS.get(verdict.split(" (")[0], "none"),
+        "number": signed,
+        "json": htmlsafe_json_dumps,
+        "how": _how,
+        "effect": forest.effect_text,
+        "cell": cell_text,
+        "link": quote,
+        "short": lambda text: text[:12],
+    }
+    return made
+
+
+def _how(part: Mapping[str, Any]) -> str:
+    """How a part of this kind is decided, at the level it was judged at."""
+    level = part["level"] or 0.95
+    return HOW.get(part["kind"], "").format(level=100 * level, both=100 * (2 * level - 1))

@@ -1,0 +1,130 @@
+"""From a word to a normalizer: files, names, entry points; and what a bad one is told."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from normbench.battery import adopt as adopting
+from normbench.battery.adopt import adopt
+from normbench.config import compose
+from normbench.errors import NormbenchError
+
+NORMS = Path(adopting.__file__).parents[1] / "norms"
+CENTRE = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
+
+
+@pytest.mark.parametrize("name", ["layer", "rms", "instance", "ada", "ghost_batch", "batch_renorm", "spectral"])
+def test_what_a_file_does_is_what_our_own_yaml_declares(name: str, tmp_path: Path) -> None:
+    """Our own files under another name, without their YAML: the facts taken from them are those we wrote by hand."""
+    source = (NORMS / f"{name}.py").read_text().replace(f'@normalizer("{name}")', '@normalizer("mine")')
+    (tmp_path / "mine.py").write_text(source)
+    adopted = adopt(str(tmp_path / "mine.py"), None, tmp_path / "made")
+    taken, ours = yaml.safe_load(adopted.derived), compose.declaration("norm", name)
+    assert taken["name"] == adopted.name == "mine"
+    for fact in ("recentres", "rescales", "reads_mask"):
+        assert bool(taken["declares"].get(fact)) == bool(ours.get(fact)), fact
+    if isinstance(ours["mode_dependent"], bool):
+        assert taken["declares"]["mode_dependent"] == ours["mode_dependent"]
+    assert set(ours["axes"]) <= set(taken["declares"]["axes"]) | {"time"}
+    assert (taken["declares"].get("needs") or []) == (ours.get("needs") or [])
+    defaults = {key: compose.choice("norm", name)[key] for key in ours["options"]}
+    assert {key: taken[key] for key in defaults} == defaults
+    assert {k: s["type"] for k, s in ours["options"].items()} == {
+        k: s["type"] for k, s in taken["declares"]["options"].items()
+    }
+    assert adopted.subject().file == str(tmp_path / "mine.py")
+
+
+def test_a_yaml_beside_it_is_taken_as_it_is(tmp_path: Path) -> None:
+    for word in (CENTRE, CENTRE.with_suffix(".yaml")):
+        adopted = adopt(str(word), None, tmp_path)
+        assert adopted.name == "centre" and not adopted.derived
+        assert adopted.subject().facts["title"] == "Centring (example)"
+
+
+def test_a_known_name_is_itself(tmp_path: Path) -> None:
+    assert adopt("rms", None, tmp_path).config_dir is None
+    own = CENTRE.parents[1]
+    assert adopt("centre", own, tmp_path).config_dir == own
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_installed_package_brings_one_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "__init__.py").write_text("")
+    (tmp_path / "theirs" / "halves.py").write_text(CENTRE.read_text().replace('"centre"', '"halves"'))
+    info = tmp_path / "theirs-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: theirs\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[normbench.norms]\nhalves = theirs.halves\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    adopted = adopt("halves", None, tmp_path / "made")
+    assert adopted.name == "halves" and adopted.subject().file.endswith("halves.py")
+    with pytest.raises(NormbenchError, match="Did you mean 'halves'"):
+        adopt("halfes", None, tmp_path / "made")
+
+
+CLASS = CENTRE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1\n", "registers no class.*@normalizer"),
+        (CLASS + CLASS[CLASS.index("@norm") :].replace('"centre"', '"other"'), "registers centre, other: a file each"),
+        ("import nothing_like_it\n", "cannot be imported: ModuleNotFoundError"),
+        ("def broken(:\n", "cannot be imported: SyntaxError"),
+        ("raise SystemExit(3)\n", "cannot be imported: SystemExit"),
+        (CLASS.replace('"centre"', '"layer"'), "there is a shipped norm=layer"),
+        (CLASS.replace('"centre"', '"a/b"'), "'a/b' is no name"),
+        (CLASS.replace("*, bias: bool = True", "*, bias"), "option 'bias' of Centre needs to be keyword-only"),
+        (
+            CLASS.replace("*, bias: bool = True", "bias: bool = True"),
+            "option 'bias' of Centre needs to be keyword-only",
+        ),
+        (CLASS.replace("bias: bool = True", "bias=(1, 2)"), "option 'bias' of Centre needs to be keyword-only"),
+    ],
+)
+def test_a_bad_file_gets_one_line(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    with pytest.raises(NormbenchError, match=words) as told:
+        adopt(str(path), None, tmp_path / "made")
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "made").exists(), "nothing is half-written"
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("nowhere.py", "--norm nowhere.py does not exist"),
+        ("layr", "--norm layr is no file and no normalizer. Did you mean 'layer'"),
+        ("none", "--norm none is no file and no normalizer"),
+    ],
+)
+def test_a_bad_word_gets_one_line(word: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(NormbenchError, match=words):
+        adopt(word, None, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["name: [", "- 1\n", "name: mine\n", "name: mine\ndeclares: {file: gone.py}\n"])
+def test_a_bad_yaml_gets_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(NormbenchError, match=r"mine\.yaml"):
+        adopt(str(tmp_path / "mine.yaml"), None, tmp_path / "made")
+
+
+def test_a_file_of_ones_own_replaces_nothing_here(tmp_path: Path) -> None:
+    """One that registers a shipped name is refused, and the shipped one is what it was."""
+    from normbench.norms import base
+    from normbench.norms.layer import LayerNorm
+
+    (tmp_path / "mine.py").write_text(CLASS.replace('"centre"', '"layer"'))
+    with pytest.raises(NormbenchError, match="shipped"):
+        adopt(str(tmp_path / "mine.py"), None, tmp_path)
+    assert base.REGISTRY["layer"] is LayerNorm

@@ -1,0 +1,79 @@
+"""`normbench battery` from a file to its page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
+SMALL = ("--only", "ln2016/online", "--seeds", "2", "--jobs", "1")
+
+
+def last_errors(tmp_path, ids):
+    """From the curves as they were logged."""
+    for run in ids:
+        (curve,) = (tmp_path / "results" / "runs").glob(f"*/*.{run}/curve.jsonl")
+        records = [json.loads(line) for line in curve.read_text().splitlines()]
+        yield [r for r in records if r["split"] == "test" and r["epoch"] == 3][-1]["error"]
+
+
+def test_the_example_gets_its_page(normbench, capfd, tmp_path):
+    assert len(EXAMPLE.read_text().splitlines()) <= 22
+    assert normbench("battery", "--norm", str(EXAMPLE), *SMALL) == 0
+    out = capfd.readouterr().out
+    assert "centre keeps all 17 promises" in out
+    assert "test error, centre against layer" in out and "× none" in out
+    assert "batch at site 'hidden.0' has one value per feature" in out, "who takes no part is told why"
+    place = tmp_path / "results" / "battery" / "centre"
+    content = json.loads((place / "battery.json").read_text())
+    (trial,) = content["trials"]
+    assert {len(ids) for ids in trial["runs"].values()} == {2} and set(trial["refused"]) == {"batch"}
+    assert set(trial["cost"]) == {"centre", "none", "layer"} and trial["cost"]["none"]["ratio"] == 1
+    quantities = {effect["quantity"] for effect in trial["effects"]}
+    assert quantities == {"test error", "test NLL", "train error", "train NLL"}
+    held = {name for name, word in content["table1"]["centre"].items() if word.startswith("yes")}
+    assert held == {"weight matrix re-centring", "fixed weights in evaluation"}
+    (effect,) = [e for e in trial["effects"] if e["quantity"] == "test error" and e["against"] == "layer"]
+    centre, layer = (last_errors(tmp_path, trial["runs"][norm]) for norm in ("centre", "layer"))
+    wanted = [a - b for a, b in zip(centre, layer, strict=True)]
+    assert effect["effect"] == pytest.approx(sum(wanted) / 2) and effect["n"] == 2
+    page = (place / "page" / "index.html").read_text()
+    for words in ("Where does centre stand?", "LN 2016, Table 1", "The online regime", "ms per step"):
+        assert words in page
+    assert "http://" not in page and "https://" not in page
+
+    assert normbench("battery", "--norm", str(EXAMPLE), *SMALL) == 0
+    assert "10 runs · 10 done, 0 to run" in capfd.readouterr().out
+
+
+def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path):
+    text = EXAMPLE.read_text().replace("y = x - x.mean(", "y = x - x.detach().mean(").replace('"centre"', '"mine"')
+    (tmp_path / "mine.py").write_text(text)
+    assert normbench("battery", "--norm", "mine.py") == 2
+    captured = capfd.readouterr()
+    assert "broken  gradients: gradients are those of finite differences" in captured.out
+    assert captured.err == "normbench: mine breaks 1 of 17 promises: gradients. Nothing was trained.\n"
+    text = EXAMPLE.read_text().replace("x.mean(self.site.feature_axis, keepdim=True)", "x.mean()")
+    (tmp_path / "mine.py").write_text(text.replace('"centre"', '"mine"'))
+    assert normbench("battery", "--norm", "mine.py") == 2
+    assert "evaluation_alone" in capfd.readouterr().err
+    assert not (tmp_path / "results" / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--norm", "layr"), "--norm layr is no file and no normalizer. Did you mean 'layer'? (normbench list norms)"),
+        (("--norm", "rms", "--only", "ln2016/fig66"), "--only ln2016/fig66: choose from"),
+        (("--norm", "rms", "--seeds", "0"), "--seeds 0 must be at least 1."),
+        (("--norm", "rms", "--jobs", "-1"), "--jobs -1 must be 0 (one per core) or more."),
+        ((), "the following arguments are required: --norm. (normbench --help)"),
+    ],
+)
+def test_bad_words_get_one_line(words, line, normbench, capfd, tmp_path):
+    assert normbench("battery", *words) == 2
+    err = capfd.readouterr().err
+    assert line in err and err.count("\n") == 1
+    assert not (tmp_path / "results").exists()
