@@ -406,6 +406,41 @@ def mask_counts(subject: Subject, axes: Axes) -> None:
     demand(reads == declares, f"it declares reads_mask: {str(declares).lower()}; it does{'' if reads else ' not'}")
 
 
+@check("in a time loop, step by step is the whole sequence; what needs all of it is refused in words", of="activations")
+def stepwise(subject: Subject, axes: Axes) -> None:
+    """The same outputs and statistics, for one that declares to serve `state`."""
+    if "state" not in subject.facts["kinds"] or axes != ("batch", "time", "feature"):
+        return
+    for options in rows(subject, axes):
+        whole, stepped = _normalizer(subject, axes, options), _normalizer(subject, axes, options)
+        words = differing(subject, options)
+        if any(options[key] != value for key, value in (subject.facts.get("state") or {}).items()):
+            try:
+                stepped.step(subject.inputs(axes)[:, 0], 0)
+            except NormbenchError as refusal:
+                demand("inside a time loop" in str(refusal), f"the refusal does not name the time loop: {refusal}")
+                continue
+            raise Broken(f"it declares that it cannot stand inside a time loop{words}, and does")
+        for training in (True, True, False):
+            whole.train(training)
+            stepped.train(training)
+            for mask in (None, valid(4, 1)):
+                x = subject.inputs(axes, seed=int(training))
+                steps = [
+                    stepped.step(part, t, None if mask is None else mask[:, t]) for t, part in enumerate(x.unbind(1))
+                ]
+                demand(near(torch.stack(steps, 1), called(whole, x, mask), 1e-10), f"the steps differ from it{words}")
+        after = stepped.state_dict()
+        same = all(near(after[key], value, 1e-10) for key, value in whole.state_dict().items())
+        demand(same, f"the statistics differ{words}")
+
+
+def _normalizer(subject: Subject, axes: Axes, options: Options) -> base.Normalizer:
+    module = subject.make(axes, options)
+    assert isinstance(module, base.Normalizer)
+    return module
+
+
 @check("a constant on all data, a factor on all data count as it declares (`recentres`, `rescales`)", of="activations")
 def invariances(subject: Subject, axes: Axes) -> None:
     if axes != subject.layouts()[0]:

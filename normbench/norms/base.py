@@ -46,6 +46,14 @@ class Normalizer(nn.Module):
     def end_epoch(self) -> None:
         """After the last batch of an epoch, before it is evaluated."""
 
+    def step(self, x: Tensor, t: int, mask: Tensor | None = None) -> Tensor:
+        """Step t (from 0) of a site with time, inside a time loop: x and mask without their time axis.
+
+        This serves whoever keeps nothing from step to step and looks at one step at a time; others define their own.
+        """
+        axis = self.site.axes.index("time")
+        return self(x.unsqueeze(axis), None if mask is None else mask[:, None]).squeeze(axis)
+
     def extra_repr(self) -> str:
         return f"{self.site.path}, {self.site.features}"
 
@@ -148,7 +156,14 @@ def _carried_out(path: str, digest: str) -> dict[str, type[Normalizer]]:
         REGISTRY.update(before)
 
 
-class NormedLinear(nn.Module):
+class Weighted(nn.Module):
+    """A module with weights that normalizers of kind `weight` or `block` may stand for."""
+
+    def start(self) -> None:
+        """Let weight normalizers take their initial values from the weights as they are now."""
+
+
+class NormedLinear(Weighted):
     """act(norm(x W^T + b)): a linear map, what the site asks for around it, and the non-linearity.
 
     `pre_activation` normalizes the summed inputs (LN 2016, eq. 3), `post_activation` the activations, `weight` the
@@ -165,7 +180,6 @@ class NormedLinear(nn.Module):
         self.start()
 
     def start(self) -> None:
-        """Let a weight normalizer take its initial values from the weights as they are now."""
         if isinstance(self.norm, WeightNormalizer):
             self.norm.start(self.linear.weight)
 
@@ -221,7 +235,7 @@ def training_without_tracking(model: nn.Module) -> Iterator[None]:
 def start(model: nn.Module) -> None:
     """The weights have their initial values: normalizers that begin from these do so now."""
     for module in model.modules():
-        if isinstance(module, NormedLinear):
+        if isinstance(module, Weighted):
             module.start()
 
 

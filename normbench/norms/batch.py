@@ -83,21 +83,29 @@ class BatchNorm(Normalizer):
             y = x.movedim(at, to)
             steps = y.shape[2]
             valid = None if mask is None else mask[:, None, :].expand(y.shape[:3]).flatten(1, 2)
-            return self._channels(y.flatten(1, 2), steps, valid).unflatten(1, (-1, steps)).movedim(to, at)
+            return self._channels(y.flatten(1, 2), range(steps), valid).unflatten(1, (-1, steps)).movedim(to, at)
         x = x.movedim(axis, 1) if axis != 1 else x
-        y = self._channels(x, 1, None if mask is None else mask[:, None])
+        y = self._channels(x, range(1), None if mask is None else mask[:, None])
         return y.movedim(1, axis) if axis != 1 else y
 
-    def _channels(self, x: Tensor, steps: int, valid: Tensor | None) -> Tensor:
-        """x (batch, features x steps, ...), and which of its positions are valid."""
+    def step(self, x: Tensor, t: int, mask: Tensor | None = None) -> Tensor:
+        if not self.per_step:
+            raise NormbenchError(
+                f"batch normalization at site '{self.site.path}' stands inside a time loop, where each step is "
+                "normalized before the next is known: norm.stats=per_step."
+            )
+        return self._channels(x, range(t, t + 1), None if mask is None else mask[:, None].expand(x.shape))
+
+    def _channels(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
+        """x (batch, features x steps, ...) of these steps, and which of its positions are valid."""
         if self.training or self.ways.get(self.variant, self.eval_stats) == "batch":
             return self._by_batch(x, steps, valid if self.masked else None)
         row = list(self.momenta).index(self.variant) if self.variant in self.momenta else 0
         mean, variance = self.running_mean[row], self.running_var[row]
         if self.per_step:
-            known = torch.arange(steps, device=x.device).clamp(max=len(mean) - 1)
+            known = torch.arange(steps.start, steps.stop, device=x.device).clamp(max=len(mean) - 1)
             mean, variance = mean[known].T.flatten(), variance[known].T.flatten()
-        gain, bias = self._each(steps)
+        gain, bias = self._each(len(steps))
         return F.batch_norm(x, mean, variance, gain, bias, eps=self.eps)
 
     def _each(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
@@ -107,14 +115,14 @@ class BatchNorm(Normalizer):
         gain, bias = (p if p is None else p.repeat_interleave(steps) for p in (self.gain, self.bias))
         return gain, bias
 
-    def _by_batch(self, x: Tensor, steps: int, valid: Tensor | None) -> Tensor:
+    def _by_batch(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
         if valid is not None:
             return self._by_valid(x, steps, valid)
         channels = x.shape[1]
         count = x.numel() // channels
         if count == 1:
-            return self._single(x, steps)
-        (gain, bias), eps = self._each(steps), self.eps
+            return self._single(x, len(steps))
+        (gain, bias), eps = self._each(len(steps)), self.eps
         if self.unbiased_norm:
             # 1/sqrt(v n/(n-1) + eps) = sqrt((n-1)/n) / sqrt(v + eps (n-1)/n): exact, on the fused built-in
             shrink = (count - 1) / count
@@ -128,7 +136,7 @@ class BatchNorm(Normalizer):
             self._update(mean, variance, count, steps)
         return y
 
-    def _by_valid(self, x: Tensor, steps: int, valid: Tensor) -> Tensor:
+    def _by_valid(self, x: Tensor, steps: range, valid: Tensor) -> Tensor:
         """Moments of the valid positions alone; the others are normalized along with them."""
         over = [i for i in range(x.dim()) if i != 1]
         weight = valid.view(*valid.shape, *[1] * (x.dim() - valid.dim())).to(x.dtype).expand_as(x)
@@ -142,22 +150,22 @@ class BatchNorm(Normalizer):
         scale = (found > 0) / ((unbiased if self.unbiased_norm else biased) + self.eps).sqrt()
         if self.training and self.track:
             self._update(mean.detach(), unbiased.detach(), count, steps, found > 0)
-        return affine(centred * scale.view(shape), *self._each(steps), 1)
+        return affine(centred * scale.view(shape), *self._each(len(steps)), 1)
 
     @torch.no_grad()
     def _update(
-        self, mean: Tensor, variance: Tensor, count: int | Tensor, steps: int, found: Tensor | None = None
+        self, mean: Tensor, variance: Tensor, count: int | Tensor, steps: range, found: Tensor | None = None
     ) -> None:
         """The running averages, of the unbiased variance unless the options say otherwise."""
         if not self.unbiased_running:
             variance = variance * ((count - 1) / count)
         if self.per_step:
-            known = min(steps, self.running_mean.shape[1])
-            mean, variance = (moment.view(-1, steps).T[:known] for moment in (mean, variance))
-            found = None if found is None else found.view(-1, steps).T[:known]
+            known = len(range(self.running_mean.shape[1])[steps.start : steps.stop])
+            mean, variance = (moment.view(-1, len(steps)).T[:known] for moment in (mean, variance))
+            found = None if found is None else found.view(-1, len(steps)).T[:known]
         for averages, new in ((self.running_mean, mean), (self.running_var, variance)):
             for row, momentum in enumerate(self.momenta.values()):
-                running = averages[row, : len(new)] if self.per_step else averages[row]
+                running = averages[row, steps.start : steps.start + len(new)] if self.per_step else averages[row]
                 # a step without valid values leaves its averages as they are
                 running.lerp_(new if found is None else torch.where(found, new, running), momentum)
 

@@ -5,7 +5,7 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 - `kinds`: what can be normalized there: `pre_activation` (summed inputs, before the non-linearity), `post_activation`,
   `state` (a recurrent term inside the time loop), `weight`, `block` (linear map and non-linearity together);
 - `axes`: the axes of the tensor in order, of `batch`, `time`, `feature`, `space` (repeated for height and width);
-- `features`: the size of the feature axis; `space`: the sizes of the space axes;
+- `features`: the size of the feature axis, `times` a factor on it (4 for four gates); `space`: sizes of the space axes;
 - `bias`: whether the preceding linear map drops its bias once the site is normalized (`drop` or `keep`);
 - `mask`: whether the model passes a mask of valid positions;
 - `activation`: the name of the non-linearity, for a `block`.
@@ -13,7 +13,8 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and which it `needs`;
 one of blocks, which `activations` it knows. `mode_dependent` says whether training and evaluation compute different
 functions: true, false, or the name of the option that makes it so.
-`groups: OPTION` names the option that must divide the features. Further facts there drive the contract:
+`groups: OPTION` names the option that must divide the features. `state: {OPTION: VALUE}` holds the options without
+which it cannot stand inside a time loop. Further facts there drive the contract:
 `recentres`, `rescales` (a shift, a positive factor on all data changes nothing), `own_shift`, `mode_dependent`,
 `reads_mask`, `single_batch: OPTION`, `detaches` (something takes no part in the gradient on purpose).
 """
@@ -82,7 +83,7 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
         if "each" in spec:
             sizes = {f"{name}.{i}": size for i, size in enumerate(lookup(config, spec["each"]))}
         else:
-            sizes = {name: lookup(config, spec["features"])}
+            sizes = {name: lookup(config, spec["features"]) * spec.get("times", 1)}
         for path, size in sizes.items():
             site = Site(
                 path=path,
@@ -178,6 +179,9 @@ def _resolve(
             f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {refusal}. "
             f"(sites that it can serve here: {', '.join(able) or 'none'})"
         )
+    kind = next((k for k in declares["kinds"] if k in site.kinds), "")
+    if kind == "state":
+        _refuse_whole_sequence(name, site, options, declares.get("state") or {})
     single = declares.get("single_batch")
     if single and not options[single]:
         _refuse_single_batch(name, site, config, single, together=options.get("stats") != "per_step")
@@ -193,7 +197,7 @@ def _resolve(
     by_mode = declares.get("mode_dependent")
     return Choice(
         name=name,
-        kind=next((k for k in declares["kinds"] if k in site.kinds), ""),
+        kind=kind,
         options=options,
         keep_bias=keep,
         mode_dependent=bool(options[by_mode] if isinstance(by_mode, str) else by_mode),
@@ -218,6 +222,15 @@ def _refusal(site: Site, declares: Mapping[str, Any]) -> str:
     if "space" in (declares.get("needs") or []) and site.space and math.prod(site.space) == 1:
         return "it needs more than one position in space"
     return ""
+
+
+def _refuse_whole_sequence(name: str, site: Site, options: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
+    for option, value in needed.items():
+        if options[option] != value:
+            raise NormbenchError(
+                f"{name} at site '{site.path}': {option}={options[option]} needs the whole sequence, but a time loop "
+                f"has one step at a time. Take norm.{option}={value}."
+            )
 
 
 def _refuse_groups(name: str, site: Site, option: str, groups: int) -> None:

@@ -23,7 +23,7 @@ def test_the_example_gets_its_page(normbench, capfd, tmp_path):
     assert len(EXAMPLE.read_text().splitlines()) <= 22
     assert normbench("battery", "--norm", str(EXAMPLE), *SMALL) == 0
     out = capfd.readouterr().out
-    assert "centre keeps all 17 promises" in out
+    assert "centre keeps all 18 promises" in out
     assert "test error, centre against layer" in out and "× none" in out
     assert "batch at site 'hidden.0' has one value per feature" in out, "who takes no part is told why"
     place = tmp_path / "results" / "battery" / "centre"
@@ -54,7 +54,7 @@ def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path
     assert normbench("battery", "--norm", "mine.py") == 2
     captured = capfd.readouterr()
     assert "broken  gradients: gradients are those of finite differences" in captured.out
-    assert captured.err == "normbench: mine breaks 1 of 17 promises: gradients. Nothing was trained.\n"
+    assert captured.err == "normbench: mine breaks 1 of 18 promises: gradients. Nothing was trained.\n"
     text = EXAMPLE.read_text().replace("x.mean(self.site.feature_axis, keepdim=True)", "x.mean()")
     (tmp_path / "mine.py").write_text(text.replace('"centre"', '"mine"'))
     assert normbench("battery", "--norm", "mine.py") == 2

@@ -36,6 +36,7 @@ NORMS: dict[str, dict[str, Any]] = {
         "recentres": True,
         "single_batch": "allow_single",
     },
+    "stepwise": {"kinds": ["state"], "axes": ["batch", "time", "feature"], "state": {"stats": "per_step"}},
 }
 SITES = {
     "conv": {
@@ -50,7 +51,12 @@ SITES = {
         "axes": ["batch", "time", "feature"],
         "mask": True,
     },
-    "lstm.question.gates": {"features": "model.size", "kinds": ["state"], "axes": ["batch", "time", "feature"]},
+    "lstm.question.gates": {
+        "features": "model.size",
+        "times": 4,
+        "kinds": ["state"],
+        "axes": ["batch", "time", "feature"],
+    },
     "lstm.answer.cell": {"features": "model.size", "kinds": ["state"], "axes": ["batch", "time", "feature"]},
     "dense": {"each": "model.hidden", "kinds": ["pre_activation", "post_activation"], "axes": ["batch", "feature"]},
     "readout": {"features": "model.size", "kinds": ["pre_activation"], "axes": ["batch", "feature"], "bias": "keep"},
@@ -64,7 +70,7 @@ def node(name: str, **options: Any) -> dict[str, Any]:
     specs = {"eps": {"type": "float", "min": 0}}
     if "single_batch" in facts or facts.get("mode_dependent") == "allow_single":
         specs["allow_single"] = {"type": "bool"}
-    if "single_batch" in facts:
+    if {"single_batch", "state"} & set(facts):
         specs["stats"] = {"type": "str"}
     if "groups" in facts:
         specs["num_groups"] = {"type": "int", "min": 1}
@@ -124,6 +130,7 @@ def test_sites_are_read_from_the_declaration() -> None:
     assert found["conv.1"] == Site("conv.1", ("pre_activation",), ("batch", "feature", "space", "space"), 4, (6, 6))
     assert found["lstm.question.cell"].mask and found["lstm.question.cell"].feature_axis == 2
     assert found["conv.0"].feature_axis == 1
+    assert (found["lstm.question.gates"].features, found["lstm.answer.cell"].features) == (20, 5)
 
 
 @pytest.mark.parametrize("wrong", [{"kinds": ["activation"]}, {"axes": ["batch", "channel"]}, {"axes": ["batch"]}])
@@ -345,3 +352,10 @@ def test_a_set_without_training_examples_is_refused() -> None:
     with pytest.raises(NormbenchError, match="leaves no training examples"):
         train_size(config(left=0))
     assert train_size(config(left=3)) == 3
+
+
+def test_what_needs_the_whole_sequence_is_refused_inside_a_time_loop() -> None:
+    for site in ("lstm.question.cell", "lstm.question.gates"):
+        said = refusal("stepwise", [site])
+        assert f"stepwise at site '{site}': stats=pooled needs the whole sequence" in said and "stats=per_step" in said
+        assert chosen("stepwise", [site], stats="per_step")[site].kind == "state"

@@ -1,0 +1,338 @@
+"""Recurrent cells as their papers write them: parameters, norm sites, and one step, which is their definition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from normbench.errors import NormbenchError, unknown
+from normbench.norms.base import Normalizer, Weighted, WeightNormalizer, build
+from normbench.norms.sites import Choice, Site
+
+Sites = Callable[[str], tuple[Site, Choice | None]]  # path -> the site and its normalizer, as a model has them
+State = tuple[Tensor, ...]  # (h, c) of an LSTM, (h,) of the others; each (B, H)
+BIASES = ("one", "double", "inside", "both", "none")
+AXES = ("batch", "time", "feature")
+
+
+@dataclass(frozen=True)
+class Once:
+    """What stays the same over the steps of one sequence: weights after normalization, dropout masks.
+
+    A mask is (gates, B, features), or (1, B, features) where the gates share it; None drops nothing.
+    """
+
+    weight_ih: Tensor
+    weight_hh: Tensor
+    input_drop: Tensor | None = None
+    state_drop: Tensor | None = None
+
+
+class Cell(Weighted):
+    """What the cells share: W_x x and W_h h with their normalizers and biases, dropout, the initial state.
+
+    Args:
+        sites, path: the model's sites; the cell's are `PATH.input` (W_x x), `PATH.hidden` (W_h h) and its own below.
+            None: nothing is normalized. Axes of each: batch, time, feature. A normalizer of kind `weight` at `input` or
+            `hidden` gives the matrix that the whole sequence uses.
+        bias: `one`: b beside the normalized terms (LN 2016, eq. 17, 20). `double`: one vector after each term (torch).
+            `inside`: b before the input's normalizer (the LN authors' GRU). `both`: the same b before it and again
+            outside (the LN authors' LSTM). `none` (LN 2016, eq. 23-28).
+        learn_h0: h_0 is learned, zeros at first; else it is zero. c_0 is always zero.
+        input_dropout, state_dropout: shares of x_t and h_{t-1} that are dropped on their way to the gates in training;
+            one mask per sequence, kept values divided by 1 - p. `per_gate`: each gate has masks of its own (Keras with
+            `implementation=1`).
+
+    Parameters are torch's: weight_ih (gates H, I), weight_hh (gates H, H), the gates' rows in the cell's own order.
+    """
+
+    gates: ClassVar[int]
+    blocks: ClassVar[Mapping[str, int]] = {}  # of gates that are normalized together; "" where all are
+    states: ClassVar[int] = 1
+    torch_order: ClassVar[tuple[int, ...]]  # where torch has our gates
+    bias: nn.Parameter
+    bias_ih: nn.Parameter
+    bias_hh: nn.Parameter
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        sites: Sites | None = None,
+        path: str = "",
+        *,
+        bias: str = "one",
+        learn_h0: bool = False,
+        input_dropout: float = 0.0,
+        state_dropout: float = 0.0,
+        per_gate: bool = True,
+    ) -> None:
+        super().__init__()
+        if bias not in BIASES:
+            raise unknown(f"{path}: bias={bias} is not possible.", bias, BIASES)
+        for name, p in (("input_dropout", input_dropout), ("state_dropout", state_dropout)):
+            if not 0 <= p < 1:
+                raise NormbenchError(f"{path}: {name}={p} must be at least 0 and below 1.")
+        self.input_size, self.hidden_size, self.path = input_size, hidden_size, path
+        self.input_dropout, self.state_dropout, self.per_gate = input_dropout, state_dropout, per_gate
+        rows = self.gates * hidden_size
+        self.weight_ih = nn.Parameter(torch.empty(rows, input_size))
+        self.weight_hh = nn.Parameter(torch.empty(rows, hidden_size))
+        self.norms = nn.ModuleDict()
+        dropped = self._take(sites)
+        if "input" in dropped:  # the bias that precedes that site is the one inside
+            bias = {"inside": "none", "both": "one"}.get(bias, bias)
+        if "summed" in dropped:
+            bias = "none"
+        self.bias_kind = bias
+        names = {"none": (), "double": ("bias_ih", "bias_hh")}.get(bias, ("bias",))
+        for name in names:
+            self.register_parameter(name, nn.Parameter(torch.zeros(rows)))
+        self.h0 = nn.Parameter(torch.zeros(hidden_size)) if learn_h0 else None
+        self.reset_parameters()
+
+    @classmethod
+    def site_sizes(cls, hidden_size: int) -> dict[str, int]:
+        """The cell's sites and the features of each."""
+        found = {}
+        for term in ("input", "hidden"):
+            for block, gates in cls.blocks.items():
+                found[f"{term}.{block}" if block else term] = gates * hidden_size
+        return found
+
+    def _take(self, sites: Sites | None) -> set[str]:
+        """Build the normalizers of the sites; the terms whose preceding bias is to go."""
+        dropped: set[str] = set()
+        if sites is None:
+            return dropped
+        for name, features in self.site_sizes(self.hidden_size).items():
+            site, choice = sites(".".join(part for part in (self.path, name) if part))
+            if site.axes != AXES or site.features != features:
+                raise NormbenchError(
+                    f"site '{site.path}' must be declared with axes {list(AXES)} and {features} features, not "
+                    f"{list(site.axes)} and {site.features}."
+                )
+            if choice is not None:
+                self.norms[name.replace(".", "_")] = build(site, choice)
+                if not choice.keep_bias:
+                    dropped.add(name.split(".")[0])
+        return dropped
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """U(-1/sqrt(H), 1/sqrt(H)) as torch's; a model draws its own anew."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for weight in (self.weight_ih, self.weight_hh):
+            weight.uniform_(-bound, bound)
+        self.start()
+
+    def norm(self, name: str) -> Normalizer | None:
+        """The normalizer at a site below the cell's path, e.g. `input.gates`."""
+        return self.norms._modules.get(name.replace(".", "_"))  # type: ignore[return-value]
+
+    def _by_block(self, term: str) -> list[tuple[Normalizer | None, slice]]:
+        """The normalizer of each block of gates, and the features that it has."""
+        found, at = [], 0
+        for block, gates in self.blocks.items():
+            end = at + gates * self.hidden_size
+            found.append((self.norm(f"{term}.{block}" if block else term), slice(at, end)))
+            at = end
+        return found
+
+    def start(self) -> None:
+        """Let weight normalizers take their initial values from the weights as they are now."""
+        for term, weight in (("input", self.weight_ih), ("hidden", self.weight_hh)):
+            for norm, rows in self._by_block(term):
+                if isinstance(norm, WeightNormalizer):
+                    norm.start(weight[rows])
+
+    def once(self, batch: int, rng: np.random.Generator | None = None) -> Once:
+        """Weights and dropout masks for one pass over a batch of sequences; `rng` draws input masks, then states'."""
+        drops: list[Tensor | None] = []
+        for p, features in ((self.input_dropout, self.input_size), (self.state_dropout, self.hidden_size)):
+            if p == 0 or not self.training:
+                drops.append(None)
+                continue
+            if rng is None:
+                raise NormbenchError(f"'{self.path}' has dropout: in training, give it a generator (rng=...).")
+            shape = (self.gates if self.per_gate else 1, batch, features)
+            kept = torch.from_numpy(rng.random(shape, dtype=np.float32) >= p)
+            drops.append(kept.to(self.weight_hh) / (1 - p))
+        return Once(self._weight("input", self.weight_ih), self._weight("hidden", self.weight_hh), *drops)
+
+    def _weight(self, term: str, weight: Tensor) -> Tensor:
+        blocks = self._by_block(term)
+        if not any(isinstance(norm, WeightNormalizer) for norm, _ in blocks):
+            return weight
+        return torch.cat([n(weight[rows]) if isinstance(n, WeightNormalizer) else weight[rows] for n, rows in blocks])
+
+    def initial(self, batch: int) -> State:
+        """h_0 and, where there is one, c_0 = 0, each (batch, H)."""
+        zero = self.weight_hh.new_zeros(batch, self.hidden_size)
+        h0 = zero if self.h0 is None else self.h0.expand(batch, -1)
+        return (h0, *[zero] * (self.states - 1))
+
+    def biases(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The biases before the input's normalizer, after it, and after the hidden one."""
+        if self.bias_kind == "double":
+            return None, self.bias_ih, self.bias_hh
+        inside = self.bias if self.bias_kind in ("inside", "both") else None
+        return inside, self.bias if self.bias_kind in ("one", "both") else None, None
+
+    def summed(self, x: Tensor, once: Once) -> Tensor:
+        """W_x x (+ b inside) of steps (*, B, I) as they come: (*, B, gates H)."""
+        return F.linear(x, once.weight_ih, self.biases()[0]) if once.input_drop is None else self._dropped(x, once)
+
+    def _dropped(self, x: Tensor, once: Once) -> Tensor:
+        assert once.input_drop is not None
+        z = _gatewise(x, once.weight_ih, once.input_drop)
+        inside = self.biases()[0]
+        return z if inside is None else z + inside
+
+    def input_term(self, z: Tensor, mask: Tensor | None) -> Tensor:
+        """N(W_x x) + b of all steps: z (T, B, gates H), mask (T, B)."""
+        mask = None if mask is None else mask.T
+        return self._input(z, lambda norm, part: norm(part.transpose(0, 1), mask).transpose(0, 1))
+
+    def input_step(self, z: Tensor, t: int, mask: Tensor | None) -> Tensor:
+        """The same of one step t: z (B, gates H), mask (B,)."""
+        return self._input(z, lambda norm, part: norm.step(part, t, mask))
+
+    def _input(self, z: Tensor, apply: Callable[[Normalizer, Tensor], Tensor]) -> Tensor:
+        return _plus(self._normed("input", z, apply), self.biases()[1])
+
+    def hidden_step(self, h: Tensor, once: Once, t: int, mask: Tensor | None) -> Tensor:
+        """N(W_h h_{t-1}) (+ the second bias of `double`), (B, gates H)."""
+        z = F.linear(h, once.weight_hh) if once.state_drop is None else _gatewise(h, once.weight_hh, once.state_drop)
+        return _plus(self._normed("hidden", z, lambda norm, part: norm.step(part, t, mask)), self.biases()[2])
+
+    def _normed(self, term: str, z: Tensor, apply: Callable[[Normalizer, Tensor], Tensor]) -> Tensor:
+        blocks = self._by_block(term)
+        if not any(norm is not None and not isinstance(norm, WeightNormalizer) for norm, _ in blocks):
+            return z
+        parts = [
+            z[..., rows] if norm is None or isinstance(norm, WeightNormalizer) else apply(norm, z[..., rows])
+            for norm, rows in blocks
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def step(self, x: Tensor, state: State, once: Once, t: int, mask: Tensor | None = None) -> State:
+        """The state after step t (from 0), its output first.
+
+        x is the input term N(W_x x_t) + b, (B, gates H); rows where the mask (B,) is false keep their state.
+        """
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}, bias={self.bias_kind}"
+
+
+def _gatewise(x: Tensor, weight: Tensor, drop: Tensor) -> Tensor:
+    """W (m * x), with a mask for all gates or one for each."""
+    if len(drop) == 1:
+        return F.linear(x * drop[0], weight)
+    return torch.cat([F.linear(x * m, w) for m, w in zip(drop, weight.chunk(len(drop)), strict=True)], -1)
+
+
+def _plus(z: Tensor, bias: Tensor | None) -> Tensor:
+    return z if bias is None else z + bias
+
+
+def keep(mask: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
+    """`new` where the mask is true, else `old`."""
+    return new if mask is None else torch.where(mask[:, None], new, old)
+
+
+class LSTMCell(Cell):
+    """(f, i, o, g) = N_h(W_h h) + N_x(W_x x) + b;  c_t = σ(f) c_{t-1} + σ(i) tanh(g);  h_t = σ(o) tanh(N_c(c_t)).
+
+    LN 2016, eq. 17-19 without normalizers, eq. 20-22 with layer normalization at `input`, `hidden` and `cell`, eq.
+    29-31 at `cell` alone; statistics at `input` and `hidden` are over all four gates. c is carried on as it is.
+
+    Gate rows: f, i, o, g. Args as `Cell`, and forget_bias: added to f (an initial value 1 of b_f is forget_bias=1).
+    Not the same as: `nn.LSTM`, whose rows are i, f, g, o; fastrnns' LN-LSTM, which carries the normalized c; an LSTM
+    with peepholes.
+    """
+
+    gates, blocks, states = 4, {"": 4}, 2
+    torch_order = (1, 0, 3, 2)
+
+    def __init__(self, *sizes: int, forget_bias: float = 0.0, **options: object) -> None:
+        super().__init__(*sizes, **options)  # type: ignore[arg-type]
+        self.forget_bias = forget_bias
+
+    @classmethod
+    def site_sizes(cls, hidden_size: int) -> dict[str, int]:
+        return super().site_sizes(hidden_size) | {"cell": hidden_size}
+
+    def step(self, x: Tensor, state: State, once: Once, t: int, mask: Tensor | None = None) -> State:
+        h, c = state
+        f, i, o, g = (self.hidden_step(h, once, t, mask) + x).chunk(4, -1)
+        f = f + self.forget_bias
+        c = keep(mask, f.sigmoid() * c + i.sigmoid() * g.tanh(), c)
+        norm = self.norm("cell")
+        seen = c if norm is None else norm.step(c, t, mask)
+        return keep(mask, o.sigmoid() * seen.tanh(), h), c
+
+
+class GRUCell(Cell):
+    """(z, r) = N_h(W_h h) + N_x(W_x x);  n = tanh(N_x'(W_x' x) + σ(r) N_h'(U h));  h_t = (1 - σ(z)) h_{t-1} + σ(z) n.
+
+    LN 2016, eq. 23-25, and 26-28 with layer normalization. Sites: `input.gates` and `hidden.gates` over both gates,
+    `input.candidate` and `hidden.candidate`. r multiplies U h after the product and after its normalizer (and after
+    the second bias of `double`, as torch).
+
+    Gate rows: z, r, n. Args as `Cell`, and update: `new`: σ(z) is the share of n (the paper); `old`: of h_{t-1} (torch,
+    the authors' code). The same function after a change of sign in z's rows.
+    Not the same as: `nn.GRU`, whose rows are r, z, n.
+    """
+
+    gates, blocks = 3, {"gates": 2, "candidate": 1}
+    torch_order = (1, 0, 2)
+
+    def __init__(self, *sizes: int, update: str = "new", bias: str = "none", **options: object) -> None:
+        super().__init__(*sizes, bias=bias, **options)  # type: ignore[arg-type]
+        if update not in ("new", "old"):
+            raise unknown(f"{self.path}: update={update} is not possible.", update, ("new", "old"))
+        self.update = update
+
+    def step(self, x: Tensor, state: State, once: Once, t: int, mask: Tensor | None = None) -> State:
+        (h,) = state
+        hidden, size = self.hidden_step(h, once, t, mask), 2 * self.hidden_size
+        z, r = (hidden[:, :size] + x[:, :size]).sigmoid().chunk(2, -1)
+        n = (x[:, size:] + r * hidden[:, size:]).tanh()
+        new, old = (z, 1 - z) if self.update == "new" else (1 - z, z)
+        return (keep(mask, old * h + new * n, h),)
+
+
+class RNNCell(Cell):
+    """a_t = N_h(W_hh h_{t-1}) + N_x(W_xh x_t) + b;  h_t = f(N(a_t)), f = tanh or relu.
+
+    LN 2016, eq. 4 is layer normalization at the site `summed` with bias `none`: its own shift is the b there.
+    """
+
+    gates, blocks = 1, {"": 1}
+    torch_order = (0,)
+
+    def __init__(self, *sizes: int, nonlinearity: str = "tanh", **options: object) -> None:
+        super().__init__(*sizes, **options)  # type: ignore[arg-type]
+        if nonlinearity not in ("tanh", "relu"):
+            raise unknown(f"{self.path}: nonlinearity={nonlinearity} is not possible.", nonlinearity, ("tanh", "relu"))
+        self.nonlinearity = nonlinearity
+
+    @classmethod
+    def site_sizes(cls, hidden_size: int) -> dict[str, int]:
+        return super().site_sizes(hidden_size) | {"summed": hidden_size}
+
+    def step(self, x: Tensor, state: State, once: Once, t: int, mask: Tensor | None = None) -> State:
+        (h,) = state
+        a, norm = self.hidden_step(h, once, t, mask) + x, self.norm("summed")
+        a = a if norm is None else norm.step(a, t, mask)
+        return (keep(mask, a.tanh() if self.nonlinearity == "tanh" else a.relu(), h),)

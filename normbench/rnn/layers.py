@@ -1,0 +1,159 @@
+"""LSTM, GRU and RNN over whole sequences: cells stacked, in one direction or both, with padding."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from normbench.errors import NormbenchError
+from normbench.rnn.cells import Cell, GRUCell, LSTMCell, RNNCell, Sites, State
+from normbench.rnn.loop import Steps, unroll
+
+
+class Recurrent(nn.Module):
+    """Cells over batch-first sequences: `outputs, state = layer(x, mask)`.
+
+    Args:
+        input_size, hidden_size, num_layers, bidirectional: as torch.
+        sites, path: of one cell `PATH.input` and so on; of several layers `PATH.0.input`; in both directions
+            `PATH.forward.input` and `PATH.backward.input` (`PATH.0.forward.input`).
+        options: the cell's, the same for all.
+
+    Shapes: x (B, T, I); mask (B, T), true at valid positions; outputs (B, T, H), both directions one after the other
+    (B, T, 2H); state one tensor, of an LSTM (h, c), each (num_layers * directions, B, H) as torch.
+    A masked step copies the state: outputs there repeat the last valid one; the backward direction begins at the last
+    valid step. It reads, and counts its steps, from the end of the padded sequence.
+    Not the same as: `nn.LSTM` on a packed sequence, whose outputs are zero at padding; `batch_first=False`.
+    """
+
+    cell: ClassVar[type[Cell]]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        sites: Sites | None = None,
+        path: str = "",
+        *,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        **options: object,
+    ) -> None:
+        super().__init__()
+        for name, value in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+            if value < 1:
+                raise NormbenchError(f"{path}: {name}={value} must be at least 1.")
+        self.input_size, self.hidden_size, self.path = input_size, hidden_size, path
+        self.num_layers, self.directions = num_layers, 2 if bidirectional else 1
+        self.cells = nn.ModuleList()
+        for layer in range(num_layers):
+            inputs = input_size if layer == 0 else self.directions * hidden_size
+            for way in ("forward", "backward") if bidirectional else ("",):
+                parts = [path, str(layer) if num_layers > 1 else "", way]
+                name = ".".join(part for part in parts if part)
+                self.cells.append(self.cell(inputs, hidden_size, sites, name, **options))  # type: ignore[arg-type]
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        state: Tensor | State | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[Tensor, Tensor | State]:
+        """rng draws the dropout masks, in training where there is dropout: cell by cell in the order of `cells`."""
+        self._check(x, mask)
+        batch = len(x)
+        begin = self._split(state, batch)
+        y = x.transpose(0, 1)
+        rows = None if mask is None else mask.bool().T
+        last: list[State] = []
+        for layer in range(self.num_layers):
+            ways = []
+            for way in range(self.directions):
+                cell = self._cell(layer, way)
+                first = cell.initial(batch) if begin is None else begin[len(last)]
+                turned = y.flip(0) if way else y
+                turned_mask = rows if rows is None or not way else rows.flip(0)
+                out, end = unroll(cell, turned, turned_mask, first, cell.once(batch, rng))
+                ways.append(out.flip(0) if way else out)
+                last.append(end)
+            y = ways[0] if len(ways) == 1 else torch.cat(ways, -1)
+        ends = tuple(torch.stack(parts) for parts in zip(*last, strict=True))
+        return y.transpose(0, 1), ends[0] if len(ends) == 1 else ends
+
+    def steps(self, batch: int, rng: np.random.Generator | None = None) -> Steps:
+        """The cell one step at a time, for one sequence of a model that feeds outputs back; of a single layer."""
+        if len(self.cells) != 1:
+            raise NormbenchError(f"{self.path}: steps are taken by one layer in one direction, not {len(self.cells)}.")
+        cell = self._cell(0, 0)
+        return Steps(cell, cell.once(batch, rng))
+
+    def _cell(self, layer: int, way: int) -> Cell:
+        cell = self.cells[layer * self.directions + way]
+        assert isinstance(cell, Cell)
+        return cell
+
+    def _check(self, x: Tensor, mask: Tensor | None) -> None:
+        if x.dim() != 3 or x.shape[2] != self.input_size or x.shape[1] == 0:
+            raise NormbenchError(
+                f"{self.path}: the input must be (batch, time, {self.input_size}) with at least one step, not "
+                f"{tuple(x.shape)}."
+            )
+        if mask is not None and mask.shape != x.shape[:2]:
+            raise NormbenchError(f"{self.path}: the mask must be {tuple(x.shape[:2])}, not {tuple(mask.shape)}.")
+
+    def _split(self, state: Tensor | State | None, batch: int) -> list[State] | None:
+        if state is None:
+            return None
+        parts = (state,) if isinstance(state, Tensor) else tuple(state)
+        shape = (len(self.cells), batch, self.hidden_size)
+        if len(parts) != self.cell.states or any(part.shape != shape for part in parts):
+            raise NormbenchError(
+                f"{self.path}: the state must be {self.cell.states} tensor(s) of {shape}, not "
+                f"{', '.join(str(tuple(part.shape)) for part in parts)}."
+            )
+        return list(zip(*(part.unbind(0) for part in parts), strict=True))
+
+    @torch.no_grad()
+    def load_torch(self, module: nn.RNNBase) -> None:
+        """Take the weights of torch's layer of the same sizes; gate rows change places, biases as `bias` allows.
+
+        With bias `one` the two vectors are added up, which `nn.GRU` does not allow: it needs `double`.
+        """
+        size = self.hidden_size
+        rows = torch.cat([torch.arange(size) + gate * size for gate in self.cell.torch_order])
+        for index, cell in enumerate(self.cells):
+            assert isinstance(cell, Cell)
+            end = f"_l{index // self.directions}" + ("_reverse" if index % self.directions else "")
+            biases = [getattr(module, name + end)[rows] for name in ("bias_ih", "bias_hh") if module.bias]
+            cell.weight_ih.copy_(getattr(module, "weight_ih" + end)[rows])
+            cell.weight_hh.copy_(getattr(module, "weight_hh" + end)[rows])
+            if cell.bias_kind == "double" and biases:
+                cell.bias_ih.copy_(biases[0])
+                cell.bias_hh.copy_(biases[1])
+            elif cell.bias_kind == "one" and biases and not isinstance(cell, GRUCell):
+                cell.bias.copy_(biases[0] + biases[1])
+            elif biases:
+                raise NormbenchError(f"{cell.path}: bias={cell.bias_kind} cannot hold the biases of {module}.")
+            cell.start()
+
+
+class LSTM(Recurrent):
+    """`Recurrent` of `LSTMCell` (LN 2016, eq. 17-22); further options: forget_bias."""
+
+    cell = LSTMCell
+
+
+class GRU(Recurrent):
+    """`Recurrent` of `GRUCell` (LN 2016, eq. 23-28); further options: update."""
+
+    cell = GRUCell
+
+
+class RNN(Recurrent):
+    """`Recurrent` of `RNNCell` (LN 2016, eq. 4); further options: nonlinearity."""
+
+    cell = RNNCell

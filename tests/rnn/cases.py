@@ -1,0 +1,92 @@
+"""Layers with normalizers at their sites, as a model would build them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from normbench.config import compose
+from normbench.norms.sites import Choice, Site
+from normbench.rnn.cells import Cell, Sites
+from normbench.rnn.layers import GRU, LSTM, RNN, Recurrent
+
+LAYERS: dict[str, type[Recurrent]] = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
+WEIGHT = ("weight", "spectral")
+
+
+def sites(cell: type[Cell], hidden_size: int, chosen: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Sites:
+    """Sites below any path; `chosen` gives by the cell's own names a normalizer, perhaps with options.
+
+    `input` chooses all that begins with it, as a prefix in norm.sites does; `preceding_bias` goes unless kept.
+    """
+    sizes = cell.site_sizes(hidden_size)
+
+    def of(path: str) -> tuple[Site, Choice | None]:
+        name = next(n for n in sizes if path == n or path.endswith(f".{n}"))
+        kinds = {"input": ("pre_activation", "weight"), "hidden": ("state", "weight")}
+        site = Site(path, kinds.get(name.split(".")[0], ("state",)), ("batch", "time", "feature"), sizes[name])
+        entry = next((chosen[k] for k in (name, name.split(".")[0]) if k in chosen), None)
+        if entry is None:
+            return site, None
+        norm, options = (entry, {}) if isinstance(entry, str) else entry
+        node = compose.choice("norm", norm)
+        every = {option: node[option] for option in compose.declaration("norm", norm)["options"]}
+        keep = bool(options.get("keep_bias", True))
+        given = {k: v for k, v in options.items() if k != "keep_bias"}
+        return site, Choice(norm, "weight" if norm in WEIGHT else "state", every | given, keep, False, 1)
+
+    return of
+
+
+def make(
+    kind: str, inputs: int, hidden: int, norms: Mapping[str, Any] | None = None, seed: int | None = 0, **options: Any
+) -> Recurrent:
+    """A float64 layer; its parameters lie away from their start unless seed is None."""
+    layer = LAYERS[kind]
+    torch.manual_seed(seed or 0)
+    module = layer(inputs, hidden, sites(layer.cell, hidden, norms or {}), kind, **options).double()
+    if seed is not None:
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter += 0.3 * torch.randn(parameter.shape, dtype=torch.float64)
+    return module
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def lengths(batch: int, steps: int, seed: int = 0) -> torch.Tensor:
+    """A mask (B, T) of padded sequences; the first has all steps, the last one only."""
+    found = torch.randint(1, steps + 1, (batch,), generator=torch.Generator().manual_seed(seed))
+    found[0], found[-1] = steps, 1
+    return torch.arange(steps) < found[:, None]
+
+
+def gradients(module: Recurrent, x: torch.Tensor, **arguments: Any) -> dict[str, torch.Tensor]:
+    """Outputs, last state and all gradients of a weighted sum of both, by name."""
+    module.zero_grad()
+    x = x.clone().requires_grad_()
+    state = arguments.pop("state", None)
+    if state is not None:
+        state = tuple(part.clone().requires_grad_() for part in state)
+        arguments["state"] = state
+    y, end = module(x, **arguments)
+    ends = end if isinstance(end, tuple) else (end,)
+    total = sum((part * draw(*part.shape, seed=i).to(part)).sum() for i, part in enumerate((y, *ends)))
+    assert isinstance(total, torch.Tensor)
+    total.backward()
+    found = {"y": y.detach(), "x": x.grad} | {f"end{i}": part.detach() for i, part in enumerate(ends)}
+    found |= {f"state{i}": part.grad for i, part in enumerate(state or ())}
+    found |= {
+        name: parameter.grad.clone() for name, parameter in module.named_parameters() if parameter.grad is not None
+    }
+    return found  # type: ignore[return-value]
+
+
+def near(ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor], tolerance: float = 1e-11) -> None:
+    assert set(ours) == set(theirs)
+    for name, value in theirs.items():
+        torch.testing.assert_close(ours[name], value, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
