@@ -270,6 +270,11 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
 def _outcome(endpoint: Endpoint, run: RunRecord) -> _Outcome | None:
     """The endpoint of one run; None where a run that did not diverge has no record of it."""
     lost = run.status == "diverged"
+    if endpoint.kind == "value":
+        found = [float(record[endpoint.key]) for record in run.records if endpoint.key in record]
+        if len(found) != 1:
+            return None
+        return _Outcome(found[0]) if math.isfinite(found[0]) else _Outcome(None, diverged=True)
     if endpoint.kind == "final":
         value = final(run, endpoint.split, endpoint.mode, endpoint.metric, endpoint.variant)
         if lost or (value is not None and not math.isfinite(value)):

@@ -91,6 +91,15 @@ def final_entry(
     return Entry(group, row, quantity, unit, estimate.n, mean, interval, paper, diverged=lost)
 
 
+def value_entry(runs: Sequence[RunRecord], group: str, row: str, quantity: str, key: str, unit: str = "") -> Entry:
+    """What a probe computed under `key`, over its seeds."""
+    found = [float(record[key]) for run in runs for record in run.records if key in record]
+    estimate = t_interval([value for value in found if math.isfinite(value)])
+    return Entry(
+        group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, diverged=len(runs) - estimate.n
+    )
+
+
 def time_entry(
     runs: Sequence[RunRecord],
     group: str,

@@ -1,0 +1,48 @@
+"""LN section 3.1: summed inputs and gradients of a recurrent layer over its steps, by the size of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Look, Panel, Quantity
+from normbench.papers.panels import panels as all_panels
+from normbench.papers.style import COLOURS
+from normbench.papers.table import Entry, value_entry
+from normbench.runs.record import RunRecord
+
+ARMS = {
+    "none": Look("no normalization", COLOURS["none"]),
+    "ln": Look("LayerNorm, eq. 4", COLOURS["layer"]),
+    "bn": Look("BatchNorm per step (ours)", COLOURS["batch"], in_paper=False),
+}
+QUANTITIES = (
+    Quantity("Mean |a|", "probe", "exact", "magnitude", log=True, x="Step"),
+    Quantity("‖dL/dh‖", "probe", "exact", "gradient", log=True, x="Step"),
+)
+RADII = (0.5, 0.9, 1.0, 1.1, 1.5)
+DRAWN = (0.5, 1.0, 1.5)
+DRIVES = {"every": "input at every step", "first": "input at the first step alone"}
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """Both quantities at three of the spectral radii, an input at every step; the paper has no such figure."""
+    columns = {f"spectral radius {r:g}": {"model.radius": r, "model.drive": "every"} for r in DRAWN}
+    return all_panels(runs, ARMS, columns, QUANTITIES)
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Slopes of the logarithms, per step."""
+    entries = []
+    for drive, title in DRIVES.items():
+        for arm, look in ARMS.items():
+            for radius in RADII:
+                cell = {"arm": arm, "model.radius": radius, "model.drive": drive}
+                found = [run for run in runs if not run.control and run.matches(cell)]
+                entries += [
+                    value_entry(found, f"{title}: slope of log mean |a|", look.name, f"radius {radius:g}",
+                                "magnitude_slope"),
+                    value_entry(found, f"{title}: slope of log ‖dL/dh‖", look.name, f"radius {radius:g}",
+                                "gradient_slope"),
+                ]  # fmt: skip
+    return entries

@@ -1,0 +1,78 @@
+"""LN 2016, section 3.1: do the summed inputs of a recurrent layer, and the gradients, grow or shrink step by step?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from normbench.config.identity import RunSpec
+from normbench.models.base import Sites
+from normbench.rnn.cells import RNNCell
+from normbench.streams import stream
+
+SHOWN = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)  # steps that are kept, beside the slopes
+
+
+def compute(spec: RunSpec) -> list[dict[str, Any]]:
+    """Per step t the mean of |a_t|, a_t = W_hh h_{t-1} + W_xh x_t before any normalization, and ||dL/dh_t||.
+
+    L = v·h_T, averaged over the sequences of the batch; in training mode, in float64. `magnitude_slope` and
+    `gradient_slope` are least squares slopes of their natural logarithms over t, per step; a gradient that explodes on
+    its way back has a negative one. W_hh is Gaussian, scaled to the spectral radius; W_xh x_t has variance 1.
+    """
+    options, batch = spec.config["model"], spec.config["train"]["batch_size"]
+    size, steps, seed = options["hidden_size"], options["steps"], spec.seed
+
+    def draw(name: str, *shape: int) -> Tensor:
+        return torch.from_numpy(stream(seed, "probe", name).standard_normal(shape))
+
+    cell = RNNCell(
+        options["inputs"], size, Sites(spec.config, spec.sites()), "rnn", bias="none", nonlinearity=options["activation"]
+    ).double()
+    recurrent = draw("recurrent", size, size)
+    recurrent *= options["radius"] / float(np.abs(np.linalg.eigvals(recurrent.numpy())).max())
+    with torch.no_grad():
+        cell.weight_hh.copy_(recurrent)
+        cell.weight_ih.copy_(draw("inputs", size, options["inputs"]) / options["inputs"] ** 0.5)
+    x = draw("x", steps, batch, options["inputs"])
+    if options["drive"] == "first":
+        x[1:] = 0.0
+    readout = draw("readout", size)
+
+    magnitudes, states = [], []
+    state, once = cell.initial(batch), cell.once(batch, None)
+    for t in range(steps):
+        product = x[t] @ cell.weight_ih.T
+        magnitudes.append(float((state[0] @ recurrent.T + product).abs().mean()))
+        state = cell.step(cell.input_step(product, t, None), state, once, t)
+        state[0].retain_grad()
+        states.append(state[0])
+    (states[-1] @ readout).mean().backward()
+    gradients = [batch * float(_grad(h).norm(dim=-1).mean()) for h in states]
+    slopes = {
+        "magnitude_slope": _slope(magnitudes),
+        "gradient_slope": _slope(gradients),
+    }
+    numbers = slopes | {f"{key}_size": abs(value) for key, value in slopes.items()}
+    return [
+        numbers,
+        *(
+            {"epoch": t, "step": t, "magnitude": magnitudes[t - 1], "gradient": gradients[t - 1]}
+            for t in SHOWN
+            if t <= steps
+        ),
+    ]
+
+
+def _grad(h: Tensor) -> Tensor:
+    assert h.grad is not None
+    return h.grad
+
+
+def _slope(values: list[float]) -> float:
+    """Of log(value) over t = 1, 2, ...; NaN where one of them is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.polyfit(np.arange(len(values)), np.log(values), 1)[0]) if min(values) > 0 else float("nan")
