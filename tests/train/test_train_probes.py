@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from normbench.config import plan
 from normbench.config.identity import RunSpec
 from normbench.papers import artifact as artifacts
 from normbench.runs.store import RunDirectory, read_curve, read_status
+from normbench.streams import stream
 from normbench.train import loop, probes
 
 TABLE1 = artifacts.load("ln2016/table1")
@@ -122,3 +124,55 @@ def test_rows_that_follow_from_the_formulas():
     for name, row in expected.items():
         found = numbers(arm("ln2016/table1", name))
         assert "".join(str(int(found[c] <= 1e-9)) for c in TABLE1.reference["columns"]) == row, name
+
+
+def series(spec: RunSpec) -> tuple[dict[str, float], dict[str, list[float]]]:
+    records = [record for record in probes.compute(spec) if record["epoch"]]
+    return numbers(spec), {key: [record[key] for record in records] for key in ("magnitude", "gradient")}
+
+
+def test_a_plain_linear_stretch_has_the_slope_of_its_radius():
+    """An input at the first step alone, so small that ReLU and tanh are linear there: powers of one matrix."""
+    words = ("model.drive=first", "model.hidden_size=4", "model.steps=60", "seed=1001")
+    for radius in (0.5, 0.9):
+        slopes, _ = series(arm("ln2016/dynamics", "none", *words, f"model.radius={radius}"))
+        assert slopes["magnitude_slope"] == pytest.approx(math.log(radius), abs=0.1)
+        assert slopes["gradient_slope"] == pytest.approx(-math.log(radius), abs=0.15)
+        assert slopes["gradient_slope_size"] == abs(slopes["gradient_slope"])
+
+
+def test_layer_normalization_of_the_sum_does_not_see_the_radius():
+    """LN 2016, 3.1: invariant to re-scaling all of the summed inputs; after the first step these are W_hh h alone."""
+    found = {}
+    for radius in (0.5, 2.0):
+        words = (f"model.radius={radius}", "model.drive=first", "norm.eps=0", "seed=1001", "model.steps=20")
+        found[radius] = series(arm("ln2016/dynamics", "ln", *words))[1]
+    assert found[0.5]["gradient"] == pytest.approx(found[2.0]["gradient"], rel=1e-6)
+    small, large = (found[radius]["magnitude"] for radius in (0.5, 2.0))
+    assert small[0] == pytest.approx(large[0])
+    assert [4 * value for value in small[1:]] == pytest.approx(large[1:], rel=1e-6)
+
+
+def test_gradients_of_the_dynamics_are_those_of_differences():
+    """The loss changes along a step of h_1 as ||dL/dh_1|| says: here for one sequence and one unit, by hand."""
+    words = ("model.hidden_size=2", "model.inputs=1", "model.steps=3", "train.batch_size=1", "seed=1001")
+    spec = arm("ln2016/dynamics", "none", *words, "model.radius=1.5")
+
+    def draw(name: str, *shape: int) -> np.ndarray:
+        return stream(spec.seed, "probe", name).standard_normal(shape)
+
+    W = draw("recurrent", 2, 2)
+    W *= 1.5 / np.abs(np.linalg.eigvals(W)).max()
+    U, x, v = draw("inputs", 2, 1), draw("x", 3, 1, 1)[:, 0], draw("readout", 2)
+
+    def loss(h: np.ndarray, t: int) -> float:
+        for s in range(t, 3):
+            h = np.tanh(W @ h + U @ x[s])
+        return float(v @ h)
+
+    first = np.tanh(U @ x[0])
+    steps = [(loss(first + 1e-6 * e, 1) - loss(first - 1e-6 * e, 1)) / 2e-6 for e in np.eye(2)]
+    _, found = series(spec)
+    assert found["gradient"][0] == pytest.approx(np.hypot(*steps), rel=1e-6)
+    assert found["magnitude"][0] == pytest.approx(np.abs(U @ x[0]).mean())
+    assert found["magnitude"][1] == pytest.approx(np.abs(W @ first + U @ x[1]).mean())

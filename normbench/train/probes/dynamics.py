@@ -30,7 +30,12 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
         return torch.from_numpy(stream(seed, "probe", name).standard_normal(shape))
 
     cell = RNNCell(
-        options["inputs"], size, Sites(spec.config, spec.sites()), "rnn", bias="none", nonlinearity=options["activation"]
+        options["inputs"],
+        size,
+        sites=Sites(spec.config, spec.sites()),
+        path="rnn",
+        bias="none",
+        nonlinearity=options["activation"],
     ).double()
     recurrent = draw("recurrent", size, size)
     recurrent *= options["radius"] / float(np.abs(np.linalg.eigvals(recurrent.numpy())).max())
@@ -46,7 +51,7 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
     state, once = cell.initial(batch), cell.once(batch, None)
     for t in range(steps):
         product = x[t] @ cell.weight_ih.T
-        magnitudes.append(float((state[0] @ recurrent.T + product).abs().mean()))
+        magnitudes.append(float((state[0] @ recurrent.T + product).detach().abs().mean()))
         state = cell.step(cell.input_step(product, t, None), state, once, t)
         state[0].retain_grad()
         states.append(state[0])
