@@ -86,9 +86,9 @@ def time_to_level(points: Series, level: float, log: bool = True) -> Reached | C
     return Censored(before[0] if before else 0)
 
 
-def log_floored(value: float) -> float:
+def log_floored(value: float, floor: float = FLOOR) -> float:
     """Natural log with values ≤ 1e-12 taken as 1e-12: a float32 loss reaches exactly 0."""
-    return math.log(max(value, FLOOR))
+    return math.log(max(value, floor))
 
 
 def aggregate(
@@ -99,6 +99,7 @@ def aggregate(
     level: float = 0.95,
     variant: str | None = None,
     log: bool = False,
+    floor: float = FLOOR,
 ) -> list[Point]:
     """Per epoch the mean and t interval over the runs of one cell; with `log` the geometric mean, for log axes.
 
@@ -110,7 +111,7 @@ def aggregate(
     for epoch in sorted({epoch for _, curve in curves for epoch in curve}):
         values = [curve[epoch] for _, curve in curves if math.isfinite(curve.get(epoch, math.nan))]
         diverged = sum(not math.isfinite(curve.get(epoch, math.nan if lost else 0.0)) for lost, curve in curves)
-        estimate = t_interval([log_floored(value) for value in values] if log else values, level)
+        estimate = t_interval([log_floored(value, floor) for value in values] if log else values, level)
         mean, interval = estimate.mean, estimate.interval
         if log and mean is not None:
             mean = math.exp(mean)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from normbench.curves.series import Point, Series, aggregate, series
+from normbench.curves.series import FLOOR, Point, Series, aggregate, series
 from normbench.papers.style import EXTRA_COLOURS
 from normbench.runs.record import RunRecord
 
@@ -24,7 +24,8 @@ class Look:
 class Quantity:
     """One logged metric as a row of panels, against epochs or what a probe counts there (`x`).
 
-    `top` is where the paper's axis ends, if it is drawn linearly.
+    `top` is where the paper's axis ends, if it is drawn linearly; `floor` what a logarithm takes for less: losses in
+    float32 end at 1e-12.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Quantity:
     log: bool = False
     top: float | None = None
     x: str = "Epoch"
+    floor: float = FLOOR
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def panels(
 
 def _line(cell: Sequence[RunRecord], arm: str, look: Look, quantity: Quantity) -> Line:
     where = (quantity.split, quantity.mode, quantity.metric)
-    means = aggregate(cell, *where, log=quantity.log)
+    means = aggregate(cell, *where, log=quantity.log, floor=quantity.floor)
     return Line(
         arm,
         look,

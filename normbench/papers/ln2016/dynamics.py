@@ -17,8 +17,8 @@ ARMS = {
     "bn": Look("BatchNorm per step (ours)", COLOURS["batch"], in_paper=False),
 }
 QUANTITIES = (
-    Quantity("Mean |a|", "probe", "exact", "magnitude", log=True, x="Step"),
-    Quantity("‖dL/dh‖", "probe", "exact", "gradient", log=True, x="Step"),
+    Quantity("Mean |a|", "probe", "exact", "magnitude", log=True, x="Step", floor=1e-300),
+    Quantity("‖dL/dh‖", "probe", "exact", "gradient", log=True, x="Step", floor=1e-300),
 )
 RADII = (0.5, 0.9, 1.0, 1.1, 1.5)
 DRAWN = (0.5, 1.0, 1.5)
@@ -26,8 +26,12 @@ DRIVES = {"every": "input at every step", "first": "input at the first step alon
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """Both quantities at three of the spectral radii, an input at every step; the paper has no such figure."""
-    columns = {f"spectral radius {r:g}": {"model.radius": r, "model.drive": "every"} for r in DRAWN}
+    """Both quantities at three of the spectral radii; the paper has no such figure."""
+    columns = {
+        f"radius {radius:g}, {title}": {"model.radius": radius, "model.drive": drive}
+        for drive, title in (("first", "first input alone"), ("every", "inputs at every step"))
+        for radius in DRAWN
+    }
     return all_panels(runs, ARMS, columns, QUANTITIES)
 
 
