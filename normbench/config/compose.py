@@ -39,6 +39,7 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
     "logger": {"title": str},
 }
 READ = {"classes": int, "features": int, "train_size": dict}  # what a data set declares once models read it
+# ... and `shape: [height, width, channels]` where its inputs are images; a model of images declares the one it `reads`
 Config = dict[str, Any]
 
 
@@ -252,6 +253,7 @@ def _known_keys(config: Any, selection: Mapping[str, str], extra: Path | None) -
         if group == "data":
             _refuse_unread(node.name, facts, extra)
         known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
+    _refuse_unfit(config, extra)
     return known
 
 
@@ -262,6 +264,17 @@ def _refuse_unread(name: str, facts: Mapping[str, Any], extra: Path | None) -> N
             f"data={name} can be brought, but no model here reads it yet. (data sets that are read: {', '.join(read)})"
         )
     schema.check_declaration(str(choice_path("data", name, extra)), facts, READ)
+
+
+def _refuse_unfit(config: Any, extra: Path | None) -> None:
+    """Images for a model of vectors, and the other way round."""
+    model, data = config.model.name, config.data.name
+    wanted, given = declaration("model", model, extra).get("reads"), declaration("data", data, extra).get("shape")
+    if wanted != given:
+        reads, has = (f"images of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
+        facts = {other: declaration("data", other, extra) for other in choices("data", extra)}
+        fitting = [other for other, f in facts.items() if READ.keys() <= f.keys() and f.get("shape") == wanted]
+        raise NormbenchError(f"model={model} reads {reads}, data={data} has {has}. (that fit: {', '.join(fitting)})")
 
 
 def checked(config: Config) -> Config:

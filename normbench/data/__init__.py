@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a set: inputs (N, features) float32, targets (N,) int64, row by row in the set's own order."""
+    """One part of a set: inputs (N, features) or (N, height, width, channels) float32, targets (N,) int64."""
 
     inputs: Tensor
     targets: Tensor
@@ -28,13 +28,18 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A whole set in memory; `splits` has train, valid and test; `notes` are lines that a user should see."""
+    """A whole set in memory; `splits` has train, valid and test; `notes` are lines that a user should see.
+
+    `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
+    `deviations` from the official set, a line each.
+    """
 
     name: str
     splits: dict[str, Split]
     classes: int
     features: int
     notes: tuple[str, ...] = ()
+    copy: Mapping[str, Any] = field(default_factory=dict)
 
 
 def root() -> Path:
@@ -42,9 +47,12 @@ def root() -> Path:
     return Path(os.environ.get("NORMBENCH_DATA") or "data")
 
 
-def load(config: Mapping[str, Any], root: Path | None = None) -> Dataset:
-    """The set that `config` names, the composed `data` node with its `declares`; NormbenchError if it cannot be had."""
-    return module(config).load(config, folder(root))
+def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> Dataset:
+    """The set that `config` names, the composed `data` node with its `declares`; NormbenchError if it cannot be had.
+
+    `seed` draws the parts of a set that has no fixed ones.
+    """
+    return module(config).load(config, folder(root), seed)
 
 
 def check(config: Mapping[str, Any], root: Path | None = None) -> None:

@@ -21,6 +21,11 @@ def declared(declares: Mapping[str, Any], name: str) -> str | None:
     return given if given or Path(name).suffix in FORMATS else str(declares["files"][name])
 
 
+def checksum(sums: Any) -> str:
+    """One sha256 of all these sums, as `config.identity.data_checksum` makes it of the declared ones."""
+    return hashlib.sha256(json.dumps(sums, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
 def of(path: Path) -> str:
     """The sha256 of a file's arrays (.npz), rows (.parquet) or else bytes, in hex; ValueError if it cannot be read.
 

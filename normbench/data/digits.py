@@ -15,11 +15,11 @@ from normbench.data import Dataset, Split
 from normbench.errors import NormbenchError
 
 
-def load(config: Mapping[str, Any], root: Path) -> Dataset:
+def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """The digits; inputs are grey values / 16. NormbenchError when scikit-learn's copy differs from the declared one.
 
     The first `valid` images are the validation part, the last `test` the test part, the rest the training part.
-    `root` is not used: there are no files.
+    `root` is not used: there are no files; nor is `seed`.
     """
     facts = config["declares"]
     images, labels = load_digits(return_X_y=True)

@@ -27,6 +27,14 @@ def sources(config: Mapping[str, Any], root: Path) -> Path:
     return root / "source" / str(config["name"])
 
 
+def cache(name: str) -> Path:
+    """Where what was made of a set's files is kept: $XDG_CACHE_HOME/normbench/NAME, else ~/.cache/normbench/NAME."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG rule: a relative path is to be ignored.
+    base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~/.cache"))
+    return base / "normbench" / name
+
+
 def title(config: Mapping[str, Any]) -> str:
     """The set's name as the error lines write it: MNIST."""
     return str(config["name"]).upper()

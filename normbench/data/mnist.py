@@ -15,10 +15,11 @@ from normbench.data import Dataset, Split, check, files, vision
 from normbench.errors import NormbenchError
 
 
-def load(config: Mapping[str, Any], root: Path) -> Dataset:
+def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """MNIST from the gzip files below `root`; inputs are grey values / 255. NormbenchError when one is damaged.
 
-    The first `valid` training images are the validation part, the rest the training part, in the files' order.
+    The first `valid` training images are the validation part, the rest the training part, in the files' order,
+    whatever the seed.
     """
     check(config, root)
     parts, notes = _parts(config, root)
@@ -43,11 +44,8 @@ def mirrors() -> list[str]:
 
 
 def cache_folder() -> Path:
-    """Where unpacked files are kept: $XDG_CACHE_HOME/normbench/mnist, else ~/.cache/normbench/mnist."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rule: a relative path is to be ignored.
-    base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~/.cache"))
-    return base / "normbench" / "mnist"
+    """Where unpacked files are kept."""
+    return files.cache("mnist")
 
 
 def _parts(config: Mapping[str, Any], root: Path) -> tuple[dict[str, Split], tuple[str, ...]]:

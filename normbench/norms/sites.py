@@ -5,7 +5,8 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 - `kinds`: what can be normalized there: `pre_activation` (summed inputs, before the non-linearity), `post_activation`,
   `state` (a recurrent term inside the time loop), `weight`, `block` (linear map and non-linearity together);
 - `axes`: the axes of the tensor in order, of `batch`, `time`, `feature`, `space` (repeated for height and width);
-- `features`: the size of the feature axis, `times` a factor on it (4 for four gates); `space`: sizes of the space axes;
+- `features`: the size of the feature axis, `times` a factor on it (4 for four gates); `space`: the sizes of the space axes;
+  numbers, or the option that has them;
 - `bias`: whether the preceding linear map drops its bias once the site is normalized (`drop` or `keep`);
 - `mask`: whether the model passes a mask of valid positions;
 - `activation`: the name of the non-linearity, for a `block`.
@@ -76,6 +77,10 @@ def lookup(config: Mapping[str, Any], path: str) -> Any:
     return node
 
 
+def _given(config: Mapping[str, Any], value: Any) -> Any:
+    return lookup(config, value) if isinstance(value, str) else value
+
+
 def declared(config: Mapping[str, Any]) -> dict[str, Site]:
     """All sites of the configured model, in the model's order. `each: model.sizes` makes one site per list entry."""
     sites: dict[str, Site] = {}
@@ -83,14 +88,14 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
         if "each" in spec:
             sizes = {f"{name}.{i}": size for i, size in enumerate(lookup(config, spec["each"]))}
         else:
-            sizes = {name: lookup(config, spec["features"]) * spec.get("times", 1)}
+            sizes = {name: _given(config, spec["features"]) * spec.get("times", 1)}
         for path, size in sizes.items():
             site = Site(
                 path=path,
                 kinds=tuple(spec["kinds"]),
                 axes=tuple(spec["axes"]),
                 features=size,
-                space=tuple(lookup(config, spec["space"])) if "space" in spec else (),
+                space=tuple(_given(config, spec["space"])) if "space" in spec else (),
                 bias=spec.get("bias", "drop"),
                 mask=bool(spec.get("mask", False)),
                 activation=str(lookup(config, spec["activation"])) if "activation" in spec else "",
@@ -261,6 +266,8 @@ def train_size(config: Mapping[str, Any]) -> int:
     """How many training examples the configured data set leaves, computed without reading it."""
     rule = config["data"]["declares"]["train_size"]
     size = int(rule["of"]) - sum(config["data"][key] for key in rule["less"])
+    if "times" in rule:
+        size = round(size * config["data"][rule["times"]])
     if size < 1:
         raise NormbenchError(f"data={config['data']['name']} leaves no training examples: {rule['of']} in all.")
     return size

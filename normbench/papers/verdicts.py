@@ -7,6 +7,7 @@ contradicted when one part's whole interval lies on the other side.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -44,7 +45,7 @@ def judge(
         "artifact": artifact.id,
         "fidelity": fidelity,
         "command": f"normbench reproduce {artifact.id} --fidelity {fidelity}",
-        "deviations": [*artifact.deviations.get("paper", ()), *own],
+        "deviations": [*artifact.deviations.get("paper", ()), *own, *_of_copies(runs)],
         "claims_sha256": artifact.claims_sha256,
         "amendments": list(artifact.amendments),
         "note": _note(artifact, previous),
@@ -53,6 +54,15 @@ def judge(
     }
     plain: dict[str, Any] = _plain(content)
     return plain
+
+
+def _of_copies(runs: Sequence[RunRecord]) -> list[str]:
+    """In what the copies of the data that runs read differ from the official set, as the runs recorded it."""
+    read: Counter[str] = Counter()
+    for run in runs:
+        copies = [run.environment, *(resumed.get("changed", {}) for resumed in run.environment.get("resumed", []))]
+        read.update({line for copy in copies for line in copy.get("data", {}).get("deviations", [])})
+    return [line if n == len(runs) else f"{line}, in {n} of {len(runs)} runs" for line, n in sorted(read.items())]
 
 
 def _judge_claim(

@@ -8,7 +8,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
@@ -95,13 +95,13 @@ def _train(
     batch_size, epochs = config["train"]["batch_size"], config["train"]["epochs"]
     choices = spec.sites()
     mode_dependent = any(choice.mode_dependent for choice in choices.values())
-    data = datasets.load(config["data"])
+    data = datasets.load(config["data"], seed=seed)
     for note in data.notes:
         print(note)
     train_split = data.splits["train"]
     model = models.build(config, choices)
     optimizer = optim.build(config["optim"], model)
-    progress = _resume(spec, run, model, optimizer)
+    progress = _resume(spec, run, model, optimizer, data.copy)
     started = saved = time.monotonic()
     before = progress.seconds
 
@@ -218,7 +218,13 @@ def _save(
     checkpoint.save_slot(run.path / "checkpoint", asdict(progress), tensors)
 
 
-def _resume(spec: RunSpec, run: store.RunDirectory, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+def _resume(
+    spec: RunSpec,
+    run: store.RunDirectory,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    copy: Mapping[str, Any],
+) -> Progress:
     """Model, optimizer and curve as the newest checkpoint left them, or a fresh start; says `running` from here on."""
     old = _old_status(run)
     found = checkpoint.newest(run.path / "checkpoint")
@@ -236,7 +242,7 @@ def _resume(spec: RunSpec, run: store.RunDirectory, model: nn.Module, optimizer:
         optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
     if old is not None and old["status"] in store.FINISHED:
         run.set_aside_finished(goes_on=found is not None)
-    _record_environment(run, progress.step, notes)
+    _record_environment(run, progress.step, notes, copy)
     run.write_config(spec)
     if run.curve.exists() and run.curve.stat().st_size < progress.curve_bytes:
         raise NormbenchError(
@@ -283,10 +289,12 @@ def _processor() -> str:
         return platform.processor()
 
 
-def _record_environment(run: store.RunDirectory, step: int, notes: list[str]) -> None:
-    """The environment, and where it changed: a run that was resumed elsewhere says so."""
+def _record_environment(
+    run: store.RunDirectory, step: int, notes: list[str], copy: Mapping[str, Any] | None = None
+) -> None:
+    """The environment with the copy of the data, and where it changed: a run that was resumed elsewhere says so."""
     path = run.path / "environment.json"
-    now = environment()
+    now: dict[str, Any] = environment() | ({"data": dict(copy)} if copy else {})
     content: dict[str, Any] = {**now, "resumed": []}
     if step and path.exists():
         try:

@@ -95,7 +95,7 @@ def compare(norm: str, batch_size: int, rounds: int, folder: Path) -> harness.Ro
             losses.append(loss)
             seconds.append(took)
 
-    load, loop.datasets.load = loop.datasets.load, lambda config: made_up
+    load, loop.datasets.load = loop.datasets.load, lambda config, seed: made_up
     try:
         loop.train(spec, run, listen)
     finally:

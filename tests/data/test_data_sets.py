@@ -97,6 +97,15 @@ def test_no_model_reads_it_yet(name: str) -> None:
     assert "digits" in str(caught.value) and "mnist" in str(caught.value)
 
 
+def test_images_are_refused_by_a_model_of_vectors() -> None:
+    with pytest.raises(NormbenchError) as caught:
+        compose.compose(compose.parse(["model=mnist_mlp", "data=cifar10"]))
+    assert caught.value.code == 2
+    assert str(caught.value).startswith(
+        "model=mnist_mlp reads vectors, data=cifar10 has images of 32 x 32 x 3. (that fit: digits, mnist"
+    )
+
+
 def test_half_declared_set_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     text = "name: mine\ndeclares: {title: t, source: s, maths: 1, features: 4}\n"

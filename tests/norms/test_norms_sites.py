@@ -359,3 +359,21 @@ def test_what_needs_the_whole_sequence_is_refused_inside_a_time_loop() -> None:
         said = refusal("stepwise", [site])
         assert f"stepwise at site '{site}': stats=pooled needs the whole sequence" in said and "stats=per_step" in said
         assert chosen("stepwise", [site], stats="per_step")[site].kind == "state"
+
+
+def test_sizes_may_be_written_out() -> None:
+    net = config()
+    net["model"]["declares"]["sites"]["conv"] |= {"space": [9, 5]}
+    net["model"]["declares"]["sites"]["stem"] = {"kinds": ["weight"], "axes": ["batch", "feature"], "features": 6}
+    found = declared(net)
+    assert found["conv.1"].space == (9, 5) and found["stem"].features == 6
+
+
+def test_training_on_a_fraction() -> None:
+    net = config(left=45000)
+    net["data"] |= {"fraction": 0.2}
+    net["data"]["declares"]["train_size"]["times"] = "fraction"
+    assert train_size(net) == 9000
+    net["data"]["fraction"] = 0.00001
+    with pytest.raises(NormbenchError, match="leaves no training examples"):
+        train_size(net)

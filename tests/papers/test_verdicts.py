@@ -561,3 +561,17 @@ def test_flipping_the_signs_flips_holds_and_fails(ln: list[float], bn: list[floa
     assert only(artifact(part), swapped)["parts"][0]["outcome"] == flip[outcome]
     assert only(artifact(replace(part, contrast=weights)), runs)["parts"][0]["outcome"] == flip[outcome]
     assert only(artifact(replace(part, expect="positive")), runs)["parts"][0]["outcome"] == flip[outcome]
+
+
+def test_copies_of_the_data_are_among_the_deviations() -> None:
+    line, other = "CIFAR-10: 3 of the 90 images are approximate (2 train, 1 test)", "CIFAR-10: another order"
+    official, copy = ({"data": {"sha256": "0", "deviations": lines}} for lines in ([], [line]))
+    resumed = {**official, "resumed": [{"step": 3, "changed": copy | {"data": {"deviations": [line, other]}}}, {}]}
+
+    def deviations(*environments: Mapping[str, Any]) -> list[str]:
+        runs = [replace(final_run("ln", seed, 0.1), environment=e) for seed, e in enumerate(environments)]
+        return judge(artifact(direction()), runs, "paper")["deviations"]
+
+    assert deviations({}, official) == ["d"]
+    assert deviations(copy, copy) == ["d", line]
+    assert deviations(copy, official, resumed, {}) == ["d", f"{line}, in 2 of 4 runs", f"{other}, in 1 of 4 runs"]

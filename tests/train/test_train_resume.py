@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -374,3 +375,19 @@ def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     assert found["torch"] == here["torch"] and found["resumed"] == [
         {"step": 3, "changed": {"torch": "9.9"}, "notes": []}
     ]
+
+
+def test_the_copy_of_the_data_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, load = tmp_path / "run", loop.datasets.load
+
+    def copied(deviations: list[str]) -> None:
+        copy = {"sha256": "0", "deviations": deviations}
+        monkeypatch.setattr(loop.datasets, "load", lambda *a, **k: replace(load(*a, **k), copy=copy))
+
+    copied(["3 images are approximate"])
+    tiny.train(run, stopping=tiny.after(5))
+    copied([])
+    tiny.train(run)
+    found = json.loads((run / "environment.json").read_text())
+    assert found["data"] == {"sha256": "0", "deviations": ["3 images are approximate"]}
+    assert [r["changed"] for r in found["resumed"]] == [{"data": {"sha256": "0", "deviations": []}}]

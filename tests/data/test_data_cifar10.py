@@ -1,0 +1,286 @@
+"""CIFAR-10 as models read it: parts, scaling, the cache, which copy it is, damage; and (marked `data`) the real set."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from sklearn.preprocessing import StandardScaler
+
+from normbench import data
+from normbench.config import compose
+from normbench.config.identity import data_checksum
+from normbench.data import cifar10
+from normbench.errors import NormbenchError
+
+SIZES = {"train": 60, "test": 30}
+BATCHES = {
+    "data_batch_1.bin": ("train", 0, 30),
+    "data_batch_2.bin": ("train", 30, 60),
+    "test_batch.bin": ("test", 0, 30),
+}
+FILES = {"train-0-of-2": ("train", 0, 40), "train-1-of-2": ("train", 40, 60), "test-0-of-1": ("test", 0, 30)}
+
+
+def pictures() -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(3)
+    made = {part: draw.integers(0, 256, (rows, 32, 32, 3), dtype=np.uint8) for part, rows in SIZES.items()}
+    made["train"][:, 5, 5, 1] = 77  # never varies
+    return made
+
+
+def write(
+    root: Path, made: dict[str, np.ndarray], approximate: tuple[int, ...] = (), kind: str = "PNG"
+) -> dict[str, Any]:
+    """The parquet files below `root`, and the configuration that declares them."""
+    config = compose.choice("data", "cifar10")
+    sums = {}
+    for name, (part, first, last) in FILES.items():
+        path = root / "cifar10" / "plain_text" / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table(made[part][first:last], range(first, last), approximate, kind), path)
+        sums[path.relative_to(root).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+    sources = config["declares"]["sources"] | {"batches": official()}
+    declares = config["declares"] | {"files": sums, "sources": sources, "sizes": SIZES}
+    return config | {"declares": declares, "held_out": 20, "fraction": 1.0}
+
+
+def table(images: np.ndarray, places: range, approximate: tuple[int, ...], kind: str) -> pa.Table:
+    packed = []
+    for image in images:
+        body = io.BytesIO()
+        Image.fromarray(image).save(body, kind, lossless=True)
+        packed.append({"bytes": body.getvalue(), "path": None})
+    labels = [place % 10 for place in places]
+    return pa.table({"img": packed, "label": labels, "exact": [place not in approximate for place in places]})
+
+
+def official() -> dict[str, str]:
+    """The sums of the official files: a byte of label, then the red, green and blue values."""
+    made, sums = pictures(), {}
+    for name, (part, first, last) in BATCHES.items():
+        digest = hashlib.sha256()
+        for place in range(first, last):
+            digest.update(bytes([place % 10]) + made[part][place].transpose(2, 0, 1).tobytes())
+        sums[name] = digest.hexdigest()
+    return sums
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def config(root: Path) -> dict[str, Any]:
+    return write(root, pictures())
+
+
+def expected(part: str = "train") -> np.ndarray:
+    """All images of a part, standardized by scikit-learn."""
+    made = {name: images.reshape(len(images), -1).astype(np.float64) for name, images in pictures().items()}
+    return StandardScaler().fit(made["train"]).transform(made[part]).reshape(-1, 32, 32, 3)
+
+
+def places(split: data.Split, part: str) -> list[int]:
+    """Which images of the set the rows of a split are; each must be one of them."""
+    whole = torch.from_numpy(expected(part)).flatten(1)
+    distances = torch.cdist(split.inputs.double().flatten(1), whole)
+    assert distances.min(1).values.max() < 1e-3
+    return distances.argmin(1).tolist()
+
+
+# -- parts and scaling
+
+
+def test_parts_are_drawn_and_do_not_overlap(config: dict[str, Any], root: Path) -> None:
+    loaded = data.load(config, root, seed=1)
+    assert (loaded.name, loaded.classes, loaded.features, loaded.notes) == ("cifar10", 10, 3072, ())
+    found = {part: places(loaded.splits[part], "test" if part == "test" else "train") for part in loaded.splits}
+    assert {part: len(rows) for part, rows in found.items()} == {"train": 40, "valid": 20, "test": 30}
+    assert sorted(found["train"] + found["valid"]) == list(range(60)) and sorted(found["test"]) == list(range(30))
+    for part, rows in found.items():
+        split = loaded.splits[part]
+        assert rows != sorted(rows), part
+        assert split.inputs.dtype == torch.float32 and split.targets.tolist() == [row % 10 for row in rows]
+
+
+def test_the_seed_chooses_the_parts(config: dict[str, Any], root: Path) -> None:
+    first, again, other = (data.load(config, root, seed=seed).splits for seed in (1, 1, 2))
+    for part in first:
+        assert torch.equal(first[part].inputs, again[part].inputs)
+        assert not torch.equal(first[part].inputs, other[part].inputs), part
+
+
+def test_a_fraction_is_part_of_the_whole(config: dict[str, Any], root: Path) -> None:
+    whole = data.load(config, root, seed=1).splits
+    part = data.load(config | {"fraction": 0.25}, root, seed=1).splits
+    for name, rows in {"train": 10, "valid": 5, "test": 30}.items():
+        assert len(part[name].targets) == rows
+        assert torch.equal(part[name].inputs, whole[name].inputs[:rows])
+
+
+def test_scaling_is_scikit_learns(config: dict[str, Any], root: Path) -> None:
+    split = data.load(config, root, seed=1).splits["train"]
+    rows = places(split, "train")
+    torch.testing.assert_close(split.inputs, torch.from_numpy(expected()[rows]).float(), rtol=1e-5, atol=1e-5)
+    assert not split.inputs[:, 5, 5, 1].any()
+
+
+def test_scaling_by_what_is_trained_on(config: dict[str, Any], root: Path) -> None:
+    split = data.load(config | {"scaler": "train", "fraction": 0.5}, root, seed=1).splits["train"]
+    varying = torch.ones(32, 32, 3, dtype=torch.bool)
+    varying[5, 5, 1] = False
+    torch.testing.assert_close(split.inputs.double().mean(0), torch.zeros(32, 32, 3).double(), rtol=0, atol=1e-5)
+    deviation = split.inputs.double().std(0, correction=0)[varying]
+    torch.testing.assert_close(deviation, torch.ones_like(deviation), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("change", [{"held_out": 60}, {"fraction": 0.01}, {"held_out": 1, "fraction": 0.4}])
+def test_out_of_range(config: dict[str, Any], root: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(NormbenchError, match=r"data\.held_out=\d+ and data\.fraction=[\d.]+ are out of range"):
+        data.load(config | change, root)
+
+
+# -- which copy it is
+
+
+def test_the_official_images_are_known_however_they_are_packed(config: dict[str, Any], root: Path) -> None:
+    for kind in ("PNG", "WEBP"):
+        again = write(root, pictures(), kind=kind)
+        loaded = data.load(again, root)
+        assert loaded.copy == {"sha256": data_checksum(again["declares"]), "deviations": []} and loaded.notes == ()
+
+
+def test_approximate_images_are_counted(root: Path) -> None:
+    made = pictures()
+    for part, place in (("train", 7), ("train", 45), ("test", 7)):
+        made[part][place] ^= 1
+    config = write(root, made, approximate=(7, 45))
+    loaded = data.load(config, root)
+    line = "CIFAR-10: 3 of the 90 images are approximate (2 train, 1 test)"
+    assert loaded.copy["deviations"] == [line] and loaded.notes == (line,)
+    assert loaded.copy["sha256"] != data_checksum(config["declares"])
+    assert data.load(config, root).copy == loaded.copy  # from the cache
+
+
+def test_images_that_only_claim_to_be_exact(root: Path) -> None:
+    made = pictures()
+    made["test"] = made["test"][::-1].copy()
+    loaded = data.load(write(root, made), root)
+    assert loaded.copy["deviations"] == [
+        "CIFAR-10: the images are not those of the official archive, or in another order"
+    ]
+
+
+# -- the cache
+
+
+def test_the_cache_is_kept_and_a_damaged_one_is_made_anew(
+    config: dict[str, Any], root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = data.load(config, root).splits["train"].inputs
+    (kept,) = (cache.parent / "cifar10").iterdir()
+    whole = kept.read_bytes()
+    monkeypatch.setattr(cifar10, "_image", None)  # whoever decodes again fails
+    assert torch.equal(data.load(config, root).splits["train"].inputs, first)
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
+    middle = len(whole) // 2
+    for damaged in (whole[:-9], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :], b"", b"PK nonsense"):
+        kept.write_bytes(damaged)
+        assert torch.equal(data.load(config, root).splits["train"].inputs, first)
+        with np.load(kept) as arrays:
+            assert arrays["train_images"].shape == (60, 32, 32, 3)
+
+
+def test_another_copy_has_a_cache_of_its_own(config: dict[str, Any], root: Path, cache: Path) -> None:
+    data.load(config, root)
+    made = pictures()
+    made["train"] += 1
+    other = data.load(write(root, made), root)
+    assert other.copy["deviations"] and len(list((cache.parent / "cifar10").iterdir())) == 2
+
+
+def test_unwritable_cache(config: dict[str, Any], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A file in the folder's place stops root as well.
+    (tmp_path / "blocked").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
+    loaded = data.load(config, root)
+    assert len(loaded.splits["test"].targets) == 30
+    assert len(loaded.notes) == 1 and "blocked/normbench/cifar10 cannot be used (Not a directory)" in loaded.notes[0]
+
+
+# -- damage
+
+
+def refused(config: dict[str, Any], root: Path) -> str:
+    with pytest.raises(NormbenchError) as caught:
+        data.load(config, root)
+    assert caught.value.code == 2 and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_missing_and_damaged(config: dict[str, Any], root: Path) -> None:
+    path = root / "cifar10" / "plain_text" / "train-1-of-2.parquet"
+    body = path.read_bytes()
+    path.write_bytes(body[:-1])
+    assert f"{path} is damaged (sha256 " in refused(config, root)
+    path.unlink()
+    assert "CIFAR10 is not in" in refused(config, root) and "normbench data get cifar10" in refused(config, root)
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda t: t.drop_columns(["exact"]), "has the declared checksum, but not the columns img, label, exact"),
+        (lambda t: t.slice(0, 20), "CIFAR-10's test files hold 20 images of classes"),
+        (lambda t: t.set_column(1, "label", pa.array([3] * 30)), "of classes [3] instead of 30 of 10 classes"),
+        (lambda t: t.set_column(0, "img", pa.array([{"bytes": b"?"}] * 30)), "test image 0 cannot be decoded"),
+        (lambda t: t.set_column(0, "img", pa.array(["?"] * 30)), "has the declared checksum, but not the columns"),
+        (lambda t: t.set_column(0, "img", pa.array([small()] * 30)), "test image 0 is of (8, 8, 3) instead of"),
+    ],
+)
+def test_right_checksum_wrong_content(config: dict[str, Any], root: Path, make: Any, line: str) -> None:
+    path = root / "cifar10" / "plain_text" / "test-0-of-1.parquet"
+    pq.write_table(make(pq.read_table(path)), path)
+    config["declares"]["files"]["cifar10/plain_text/test-0-of-1.parquet"] = hashlib.sha256(
+        path.read_bytes()
+    ).hexdigest()
+    assert line in refused(config, root)
+
+
+def small() -> dict[str, bytes]:
+    body = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(body, "PNG")
+    return {"bytes": body.getvalue()}
+
+
+@pytest.mark.data
+def test_real_cifar10() -> None:
+    config = compose.choice("data", "cifar10")
+    loaded = data.load(config | {"fraction": 1.0}, seed=1)
+    assert {part: tuple(split.inputs.shape) for part, split in loaded.splits.items()} == {
+        "train": (45000, 32, 32, 3),
+        "valid": (5000, 32, 32, 3),
+        "test": (10000, 32, 32, 3),
+    }
+    assert loaded.splits["test"].targets.bincount().tolist() == [1000] * 10
+    both = torch.cat([loaded.splits["train"].targets, loaded.splits["valid"].targets])
+    assert both.bincount().tolist() == [5000] * 10
+    counted = re.findall(r"\d+", config["declares"]["remark"])
+    official = loaded.copy["sha256"] == data_checksum(config["declares"])
+    assert loaded.copy["deviations"] == (
+        []
+        if official
+        else [f"CIFAR-10: {counted[0]} of the 60000 images are approximate ({counted[2]} train, {counted[3]} test)"]
+    )
