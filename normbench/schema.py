@@ -77,6 +77,10 @@ def check_declaration(place: str, declares: Any, required: Mapping[str, type]) -
             )
 
 
-def came_later(declares: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that came after runs had been published, with the value that those runs had without saying it."""
-    return {key: spec["before"] for key, spec in (declares.get("options") or {}).items() if "before" in spec}
+def came_later(declares: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Options that came after runs had been published, with the value that those runs had without saying it.
+
+    Of those whose names begin with `prefix`, which is left out.
+    """
+    specs = {k.removeprefix(prefix): s for k, s in (declares.get("options") or {}).items() if k.startswith(prefix)}
+    return {key: spec["before"] for key, spec in specs.items() if "before" in spec}

@@ -33,7 +33,7 @@ LAYOUTS: tuple[Axes, ...] = (
 )
 WEIGHT_LAYOUTS = LAYOUTS[:3]  # a linear map, one over a sequence, a convolution
 FEATURES, SPACE, TIME = 6, (2, 3), 3
-UNITS, INPUTS, KERNEL = 5, 6, (2, 2)  # of the map around a weight normalizer
+UNITS, INPUTS, KERNEL = 5, 6, 2  # of the map around a weight normalizer
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "tanh": torch.tanh, "none": lambda z: z}
 
 
@@ -58,24 +58,6 @@ def valid(batch: int, seed: int, time: int = TIME) -> Tensor:
     """A mask (batch, time) of sequences of at least one step, some of them shorter than the longest."""
     lengths = torch.randint(1, time + 1, (batch,), generator=torch.Generator().manual_seed(seed))
     return torch.arange(time) < lengths[:, None]
-
-
-class NormedConv(nn.Module):
-    """What a model's convolution makes of a weight normalizer; `linear` is the map, as in NormedLinear."""
-
-    def __init__(self, site: Site, choice: Choice, activation: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.linear = nn.Conv2d(INPUTS, site.features, KERNEL, bias=choice.keep_bias)
-        norm = base.build(site, choice)
-        assert isinstance(norm, base.WeightNormalizer)
-        self.norm, self.activation = norm, activation
-
-    def start(self) -> None:
-        self.norm.start(self.linear.weight)
-
-    def forward(self, x: Tensor) -> Tensor:
-        z = self.norm.summed(partial(F.conv2d, x), self.linear.weight, self.linear.bias)
-        return self.norm.finish(self.activation(z))
 
 
 class Subject:
@@ -172,10 +154,8 @@ class Subject:
         where = Site("hidden.0", WEIGHT_KINDS, axes, UNITS, (2, 2) if "space" in axes else (), activation=activation)
         choice = Choice(self.name, self.kind, dict(options), bias, False, 1, self.file)
         act = FUNCTIONS[activation]
-        module: Any = (
-            NormedConv(where, choice, act) if "space" in axes else base.NormedLinear(INPUTS, where, choice, act)
-        )
-        module = module.double()
+        form = partial(base.NormedConv, kernel=KERNEL) if "space" in axes else base.NormedLinear
+        module: Any = form(INPUTS, where, choice, act).double()
         with torch.no_grad():
             module.linear.weight.copy_(draw(module.linear.weight.shape, 100 if seed is None else seed, 1.0, 0.0))
             if bias:

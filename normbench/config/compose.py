@@ -310,7 +310,7 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
             if group in stored:
                 facts = config[group]["declares"]
                 config[group] = {**schema.came_later(facts), **stored[group], "declares": facts}
-        config["train"] = dict(stored["train"])
+        config["train"] = {**schema.came_later(config["declares"], "train."), **stored["train"]}
         config["seed"] = stored["seed"]
         return checked(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -99,7 +99,10 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
         "schema": SCHEMA,
         "seed": config["seed"],
         "train": {"maths": root["maths"]}
-        | {k: v for k, v in config["train"].items() if _counts(root["options"][f"train.{k}"])},
+        | _said(
+            {k: v for k, v in config["train"].items() if _counts(root["options"][f"train.{k}"])},
+            schema.came_later(root, "train."),
+        ),
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
         "data_checksum": data_checksum(config["data"]["declares"]),
         "sites": {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +20,10 @@ class Model(nn.Module):
     """A paper's model: `forward(inputs, targets)` gives the mean loss of a batch.
 
     `evaluate(inputs, targets)` gives metrics per example, each of shape (B,), e.g. `{"nll": ..., "error": ...}`.
+    A training pass may leave further sums over its batch in `tally`; the running record has their means over the epoch.
     """
+
+    tally: Mapping[str, Tensor] = MappingProxyType({})
 
     def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         raise NotImplementedError
@@ -49,8 +54,10 @@ def initialize(model: nn.Module, scheme: str, seed: int) -> None:
     """Weights W (out, in) ~ U(-b, b), biases 0; a normalizer's own parameters stay as it made them.
 
     `glorot_uniform`: b = sqrt(6 / (in + out)) (Glorot and Bengio 2010, eq. 16); `he_uniform`: b = sqrt(6 / in) (He et
-    al. 2015, eq. 10). Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. Weight
-    normalizers then begin from the weights just drawn.
+    al. 2015, eq. 10). Of a convolution, in and out are times the kernel's size. `glorot_orthogonal`: convolutions as
+    `glorot_uniform`, matrices orthogonal (Saxe et al. 2014), of the QR decomposition of a normal one, as Keras.
+    Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. Weight normalizers then
+    begin from the weights just drawn.
     """
     skip = own_parameters(model)
     for name, parameter in model.named_parameters():
@@ -59,11 +66,21 @@ def initialize(model: nn.Module, scheme: str, seed: int) -> None:
         if parameter.dim() < 2:
             parameter.zero_()
             continue
-        fan_out, fan_in = parameter.shape[0], parameter[0].numel()
-        bound = (6 / (fan_in + (fan_out if scheme == "glorot_uniform" else 0))) ** 0.5
-        draw = stream(seed, "init", name).uniform(-bound, bound, tuple(parameter.shape))
-        parameter.copy_(torch.from_numpy(draw))
+        draw = stream(seed, "init", name)
+        if scheme == "glorot_orthogonal" and parameter.dim() == 2:
+            parameter.copy_(torch.from_numpy(_orthogonal(draw, *parameter.shape)))
+            continue
+        fan_out, fan_in = parameter[:, 0].numel(), parameter[0].numel()
+        bound = (6 / (fan_in + (0 if scheme == "he_uniform" else fan_out))) ** 0.5
+        parameter.copy_(torch.from_numpy(draw.uniform(-bound, bound, tuple(parameter.shape))))
     start(model)
+
+
+def _orthogonal(draw: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    """Orthonormal rows or columns, whichever are fewer."""
+    q, r = np.linalg.qr(draw.standard_normal((max(rows, columns), min(rows, columns))))
+    q *= np.sign(np.diag(r))  # else not uniform over all orthogonal matrices
+    return q if rows >= columns else q.T
 
 
 @torch.no_grad()

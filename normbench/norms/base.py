@@ -167,17 +167,34 @@ class NormedLinear(Weighted):
     """act(norm(x W^T + b)): a linear map, what the site asks for around it, and the non-linearity.
 
     `pre_activation` normalizes the summed inputs (LN 2016, eq. 3), `post_activation` the activations, `weight` the
-    matrix W, `block` both W and the activations. Without a normalizer: act(x W^T + b).
+    matrix W, `block` both W and the activations. Without a normalizer: act(x W^T + b). `summed`: a second site, of the
+    summed inputs, where a model has one on either side of the non-linearity.
     Shapes: (*, in_features) -> (*, out_features).
     """
 
-    def __init__(self, inputs: int, site: Site, choice: Choice | None, activation: Callable[[Tensor], Tensor]) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        site: Site,
+        choice: Choice | None,
+        activation: Callable[[Tensor], Tensor],
+        summed: tuple[Site, Choice | None] | None = None,
+    ) -> None:
         super().__init__()
-        self.linear = nn.Linear(inputs, site.features, bias=choice is None or choice.keep_bias)
+        chosen = [(site, choice), *([summed] if summed else [])]
+        self.linear = self.linear_map(inputs, site.features, all(c is None or c.keep_bias for _, c in chosen))
         self.norm = build(site, choice) if choice else None
+        self.before = build(summed[0], summed[1]) if summed and summed[1] else None
         self.after = choice is not None and choice.kind == "post_activation"
         self.activation = activation
         self.start()
+
+    def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Linear | nn.Conv2d:
+        return nn.Linear(inputs, outputs, bias=bias)
+
+    def product(self, x: Tensor) -> Product:
+        """The map as a function of its weight and bias."""
+        return partial(F.linear, x)
 
     def start(self) -> None:
         if isinstance(self.norm, WeightNormalizer):
@@ -186,11 +203,42 @@ class NormedLinear(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = self.linear.weight, self.linear.bias
         if isinstance(self.norm, WeightNormalizer):
-            return self.norm.finish(self.activation(self.norm.summed(partial(F.linear, x), weight, bias)))
+            z = self.norm.summed(self.product(x), weight, bias)
+            return self.norm.finish(self.activation(z if self.before is None else self.before(z)))
         z = self.linear(x)
+        if self.before is not None:
+            z = self.before(z)
         if self.norm is None:
             return self.activation(z)
         return self.norm(self.activation(z)) if self.after else self.activation(self.norm(z))
+
+
+class NormedConv(NormedLinear):
+    """The same with a convolution of stride 1 for the linear map; `activation` may pool as well.
+
+    `same`: padded with zeros so that height and width stay.
+    Shapes: (B, inputs, height, width) -> (B, features, height, width), less kernel - 1 where it is not padded.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        site: Site,
+        choice: Choice | None,
+        activation: Callable[[Tensor], Tensor],
+        summed: tuple[Site, Choice | None] | None = None,
+        *,
+        kernel: int,
+        same: bool = False,
+    ) -> None:
+        self.kernel, self.padding = kernel, (kernel - 1) // 2 if same else 0
+        super().__init__(inputs, site, choice, activation, summed)
+
+    def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Conv2d:
+        return nn.Conv2d(inputs, outputs, self.kernel, padding=self.padding, bias=bias)
+
+    def product(self, x: Tensor) -> Product:
+        return partial(F.conv2d, x, padding=self.padding)
 
 
 def normalizers(model: nn.Module) -> Iterator[Normalizer]:

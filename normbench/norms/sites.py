@@ -5,8 +5,8 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 - `kinds`: what can be normalized there: `pre_activation` (summed inputs, before the non-linearity), `post_activation`,
   `state` (a recurrent term inside the time loop), `weight`, `block` (linear map and non-linearity together);
 - `axes`: the axes of the tensor in order, of `batch`, `time`, `feature`, `space` (repeated for height and width);
-- `features`: the size of the feature axis, `times` a factor on it (4 for four gates); `space`: the sizes of the space axes;
-  numbers, or the option that has them;
+- `features`: the size of the feature axis, `times` a factor on it (4 for four gates); `space`: the sizes of the space
+  axes; numbers, or the option that has them;
 - `bias`: whether the preceding linear map drops its bias once the site is normalized (`drop` or `keep`);
 - `mask`: whether the model passes a mask of valid positions;
 - `activation`: the name of the non-linearity, for a `block`.

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO
 
 import numpy
@@ -38,6 +38,7 @@ class Progress:
     batch: int = 0  # batches of it that are done
     step: int = 0  # updates in all
     loss_sum: float = 0.0  # of the epoch's examples so far
+    sums: dict[str, float] = field(default_factory=dict)  # the same of further metrics
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
     seconds: float = 0.0
 
@@ -128,7 +129,8 @@ def _train(
                 log(0, evaluate(model, data, 0, seed, batch_size, mode_dependent))
             while progress.epoch <= epochs:
                 clock = time.monotonic()
-                order = torch.from_numpy(stream(seed, "order", progress.epoch).permutation(len(train_split.targets)))
+                shuffle = progress.epoch if config["train"]["reshuffle"] else 1
+                order = torch.from_numpy(stream(seed, "order", shuffle).permutation(len(train_split.targets)))
                 model.train()
                 if progress.batch == 0:
                     for norm in normalizers(model):
@@ -142,6 +144,8 @@ def _train(
                     optimizer.step()
                     optimizer.zero_grad()
                     progress.loss_sum += value * len(index)
+                    for name, total in model.tally.items():
+                        progress.sums[name] = progress.sums.get(name, 0.0) + total.item()
                     progress.batch += 1
                     progress.step += 1
                     if time.monotonic() - saved >= config["train"]["checkpoint_seconds"]:
@@ -152,7 +156,10 @@ def _train(
                         raise Stop("interrupted", "stopped; the same command goes on")
                 for norm in normalizers(model):
                     norm.end_epoch()
-                running = {"split": "train", "mode": "running", "nll": progress.loss_sum / len(train_split.targets)}
+                means = {
+                    k: v / len(train_split.targets) for k, v in {"nll": progress.loss_sum, **progress.sums}.items()
+                }
+                running = {"split": "train", "mode": "running", **means}
                 trained = time.monotonic() - clock
                 log(progress.epoch, [running, *evaluate(model, data, progress.epoch, seed, batch_size, mode_dependent)])
                 timing.write(
@@ -165,8 +172,8 @@ def _train(
                     )
                 )
                 timing.flush()
-                progress.epoch, progress.batch, progress.loss_sum = progress.epoch + 1, 0, 0.0
-                listen({"step": progress.step, "steps": spec.steps, "nll": running["nll"]})
+                progress.epoch, progress.batch, progress.loss_sum, progress.sums = progress.epoch + 1, 0, 0.0, {}
+                listen({"step": progress.step, "steps": spec.steps, "nll": means["nll"]})
             status, reason = "done", ""
         except Stop as stop:
             status, reason = stop.status, stop.reason

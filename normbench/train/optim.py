@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +11,26 @@ from torch import Tensor, nn
 
 
 def build(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
-    """`adam`: torch.optim.Adam (Kingma and Ba 2014; eps is added after v has been corrected), fused kernel."""
-    assert config["name"] == "adam", config["name"]
-    return torch.optim.Adam(
-        model.parameters(), lr=config["lr"], betas=tuple(config["betas"]), eps=config["eps"], fused=True
-    )
+    """The configured optimizer: `adam` (torch.optim.Adam) or `keras_adam`, both on the fused kernel."""
+    kind = {"adam": torch.optim.Adam, "keras_adam": KerasAdam}[config["name"]]
+    return kind(model.parameters(), lr=config["lr"], betas=tuple(config["betas"]), eps=config["eps"], fused=True)
+
+
+class KerasAdam(torch.optim.Adam):
+    """p <- p - lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps): eps beside the uncorrected root of v.
+
+    Kingma and Ba 2014, end of section 2 ("epsilon hat"); tf.keras. torch's Adam, whose eps stands beside
+    sqrt(v / (1 - beta2^t)), with eps / sqrt(1 - beta2^t) in its place at step t. Every parameter has a gradient at
+    every step.
+    """
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            group.setdefault("eps_hat", group["eps"])
+            state = self.state.get(group["params"][0])
+            t = int(state["step"]) + 1 if state else 1
+            group["eps"] = group["eps_hat"] / math.sqrt(1 - group["betas"][1] ** t)
+        return super().step(closure)
 
 
 def state_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -153,8 +153,21 @@ def test_a_stored_run_that_lacks_a_later_option_means_the_time_before(monkeypatc
     del stored["norm"]["eps_mode"]
     with pytest.raises(Exception, match=r"norm\.eps_mode is declared but has no value"):
         compose.restore(stored)
-    monkeypatch.setattr(schema, "came_later", lambda facts: {"eps_mode": "out"} if facts["title"][0] == "L" else {})
+    monkeypatch.setattr(
+        schema,
+        "came_later",
+        lambda facts, prefix="": {"eps_mode": "out"} if facts.get("title", "").startswith("Layer") else {},
+    )
     assert compose.restore(stored)["norm"]["eps_mode"] == "out"
+
+
+def test_an_option_of_training_that_came_later() -> None:
+    spec = tiny.spec()
+    assert "reshuffle" not in identity.maths(spec.config)["train"]
+    assert tiny.spec("train.reshuffle=false").id != spec.id
+    stored = json.loads(json.dumps(compose.stored_form(spec.config)))
+    del stored["train"]["reshuffle"]
+    assert compose.restore(stored)["train"]["reshuffle"] is True
 
 
 def test_data_and_maths_versions_count() -> None:

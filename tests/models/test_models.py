@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import tiny
 import torch
+import torch.nn.functional as F
 
 from normbench import data as datasets
 from normbench.config import compose
@@ -17,11 +20,16 @@ from normbench.norms.base import Normalizer, WeightNormalizer, own_parameters
 from normbench.train import optim
 
 # A model's smallest form on embedded data; a new model needs its line here.
-SMALL = {"mnist_mlp": ("data=digits", "model.hidden_sizes=[8,6]", "train.batch_size=100")}
+SMALL = {
+    "mnist_mlp": ("data=digits", "model.hidden_sizes=[8,6]", "train.batch_size=100"),
+    "lenet5": ("data=coloured_digits", "train.batch_size=20"),
+}
+# With which it learns a batch by heart in a moment.
+LEARNING = {"mnist_mlp": ("model.hidden_sizes=[32]", "optim.lr=0.02"), "lenet5": ("optim.lr=0.005",)}
 NORMS = compose.choices("norm")
 MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]
 
-# Losses of steps 1, 10 and 20 on the digits; per model, normalizer at its default sites with default options.
+# Losses of steps 1, 10 and 20 on the digits; per model, normalizer at its usual sites with default options.
 GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("mnist_mlp", "none"): (2.304231643676758, 2.2780537605285645, 2.2591710090637207),
     ("mnist_mlp", "batch"): (2.3915767669677734, 2.3247084617614746, 2.266655683517456),
@@ -36,6 +44,20 @@ GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("mnist_mlp", "group"): (2.326951503753662, 2.3581080436706543, 2.2607741355895996),
     ("mnist_mlp", "streaming"): (2.3915770053863525, 2.331127643585205, 2.2751481533050537),
     ("mnist_mlp", "rms"): (2.5094988346099854, 2.3809943199157715, 2.2857773303985596),
+    ("lenet5", "ada"): (4.37845516204834, 1.9982731342315674, 1.1082803010940552),
+    ("lenet5", "batch"): (3.0291223526000977, 1.8825544118881226, 1.2539918422698975),
+    ("lenet5", "batch_layer"): (2.340607166290283, 2.1354732513427734, 1.8529233932495117),
+    ("lenet5", "batch_renorm"): (3.0264246463775635, 1.881169080734253, 1.2500269412994385),
+    ("lenet5", "ghost_batch"): (3.0291223526000977, 1.8825544118881226, 1.2539918422698975),
+    ("lenet5", "group"): (2.9610259532928467, 1.459535837173462, 0.7446025609970093),
+    ("lenet5", "instance"): (2.2867496013641357, 1.2631175518035889, 0.7558375597000122),
+    ("lenet5", "layer"): (3.006730794906616, 1.6292345523834229, 0.8151503801345825),
+    ("lenet5", "none"): (2.377460241317749, 1.7271287441253662, 0.991293728351593),
+    ("lenet5", "norm_propagation"): (2.6818416118621826, 1.3501155376434326, 0.719730019569397),
+    ("lenet5", "rms"): (2.8673572540283203, 1.6139519214630127, 0.8453642129898071),
+    ("lenet5", "spectral"): (2.383335828781128, 1.9199106693267822, 1.2323030233383179),
+    ("lenet5", "streaming"): (3.029125452041626, 1.733190894126892, 1.0899989604949951),
+    ("lenet5", "weight"): (2.377460241317749, 1.7358405590057373, 1.0085301399230957),
 }
 
 
@@ -50,11 +72,27 @@ def built(spec: RunSpec) -> models.Model:
 
 def batches(spec: RunSpec, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Rows in the set's own order, which does not depend on any generator."""
-    split = datasets.load(spec.config["data"]).splits["train"]
+    split = training_part(spec.config["model"]["name"])
     size = spec.config["train"]["batch_size"]
     return [(split.inputs[i : i + size], split.targets[i : i + size]) for i in range(0, count * size, size)][:count]
 
 
+@functools.cache
+def training_part(model: str) -> datasets.Split:
+    return datasets.load(small(model).config["data"]).splits["train"]
+
+
+@functools.cache
+def usual(model: str, norm: str) -> tuple[str, ...]:
+    """The words for a normalizer at the default sites; at all that it can serve, where those include others."""
+    try:
+        small(model, f"norm={norm}")
+    except NormbenchError:
+        return f"norm={norm}", f"norm.sites=[{','.join(able(model, norm))}]"
+    return (f"norm={norm}",)
+
+
+@functools.cache
 def able(model: str, norm: str) -> list[str]:
     """Sites of the model that the normalizer can serve."""
     found = []
@@ -71,7 +109,7 @@ PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if abl
 
 
 def test_every_model_has_a_small_form() -> None:
-    assert set(SMALL) == set(MODELS), "add the model's smallest form to SMALL"
+    assert set(SMALL) == set(LEARNING) == set(MODELS), "add the model's smallest form to SMALL"
 
 
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
@@ -93,7 +131,9 @@ def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> No
         if isinstance(module, WeightNormalizer):
             assert x.dim() >= 2 and x.shape[0] == module.site.features
         else:
-            assert x.dim() == len(module.site.axes) and x.shape[module.site.feature_axis] == module.site.features
+            site = module.site
+            assert x.dim() == len(site.axes) and x.shape[site.feature_axis] == site.features
+            assert site.space == tuple(x.shape[i] for i, axis in enumerate(site.axes) if axis == "space")
         assert output.shape == x.shape and output.dtype == x.dtype
         seen.append(module.site.path)
 
@@ -119,7 +159,7 @@ def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> 
 
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_metrics_are_one_per_example_and_agree_with_the_loss(model: str, norm: str) -> None:
-    spec = small(model, f"norm={norm}")
+    spec = small(model, *usual(model, norm))
     inputs, targets = batches(spec, 1)[0]
     network = built(spec)
     metrics = network.evaluate(inputs, targets)
@@ -133,7 +173,7 @@ def test_arms_share_their_initial_draws(model: str) -> None:
     """A normalizer has no part in the draws of the weights, nor has the order in which they are made."""
     plain = dict(built(small(model)).named_parameters())
     for norm in [norm for norm in NORMS if able(model, norm)]:
-        network = built(small(model, f"norm={norm}", "norm.preceding_bias=drop"))
+        network = built(small(model, *usual(model, norm), "norm.preceding_bias=drop"))
         own = own_parameters(network)
         for name, parameter in network.named_parameters():
             if name not in own:
@@ -169,7 +209,7 @@ def test_the_papers_network_has_the_papers_size(arm: str, count: int) -> None:
 
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_twenty_steps_give_the_losses_of_before(model: str, norm: str) -> None:
-    spec = small(model, f"norm={norm}")
+    spec = small(model, *usual(model, norm))
     network = built(spec).train()
     optimizer = optim.build(spec.config["optim"], network)
     losses = []
@@ -190,7 +230,7 @@ def test_twenty_steps_give_the_losses_of_before(model: str, norm: str) -> None:
 
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_one_batch_can_be_learnt_by_heart(model: str, norm: str) -> None:
-    spec = small(model, f"norm={norm}", "model.hidden_sizes=[32]", "optim.lr=0.02")
+    spec = small(model, *usual(model, norm), *LEARNING[model])
     network = built(spec).train()
     optimizer = optim.build(spec.config["optim"], network)
     inputs, targets = (part[:20] for part in batches(spec, 1)[0])
@@ -205,3 +245,76 @@ def test_one_batch_can_be_learnt_by_heart(model: str, norm: str) -> None:
 def test_the_tiny_run_is_a_model_of_the_battery() -> None:
     """Other tests lean on it; were it refused, they would fail for another reason than theirs."""
     assert tiny.spec().steps == 12
+
+
+def test_convolutions_are_drawn_within_their_bound_and_matrices_orthogonal() -> None:
+    for scheme, bounds in (("glorot_orthogonal", (0.163, 0.104)), ("he_uniform", (0.283, 0.200))):
+        network = built(small("lenet5", f"model.init={scheme}"))
+        for layer, bound in zip(network.conv, bounds, strict=True):
+            assert 0.98 * bound < layer.linear.weight.abs().max() < bound + 5e-4
+            assert not layer.linear.bias.any()
+    network = built(small("lenet5"))
+    for linear in (network.dense[0].linear, network.dense[1].linear, network.logits):
+        torch.testing.assert_close(linear.weight @ linear.weight.T, torch.eye(linear.out_features), rtol=0, atol=1e-5)
+        assert abs(linear.weight.sum()) < 0.2 * linear.weight.numel() ** 0.5  # signs of columns are drawn, too
+
+
+@pytest.mark.parametrize(("norm", "count"), [("none", 83578 - 452), ("batch", 83578), ("batch_layer", 83578)])
+def test_lenet5_has_the_size_that_the_authors_print(norm: str, count: int) -> None:
+    assert sum(p.numel() for p in built(small("lenet5", f"norm={norm}")).parameters()) == count
+
+
+def test_batch_layer_keeps_as_many_numbers_as_the_authors_print() -> None:
+    """The first one has 15 886: with gain and bias, and two scalars where ours has one and a count per slot."""
+    spec = small("lenet5", "norm=batch_layer", "train.batch_size=25")
+    network = built(spec).train()
+    network(*batches(spec, 1)[0])
+    for norm in network.modules():
+        if isinstance(norm, Normalizer):
+            norm.end_epoch()
+    found = {name: tensor.numel() for name, tensor in network.conv[0].norm.state_dict().items()}
+    accumulators = sum(found[f"{of}_{moment}"] for of in ("batch", "feature") for moment in ("mean", "std"))
+    assert found["gain"] + found["bias"] + accumulators + 2 == 15886
+
+
+@pytest.mark.parametrize("placed", ["after", "before"])
+def test_lenet5_is_the_network_of_section_4_1(placed: str) -> None:
+    """Against the layers written down one by one, with the axes of the authors' code, by copied weights."""
+    words = {"after": (), "before": ("norm.sites=[summed]",)}[placed]
+    spec = small("lenet5", "norm=layer", "norm.eps=1e-3", *words)
+    network = built(spec).double()
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if name in own_parameters(network):
+                parameter.add_(torch.linspace(-0.2, 0.3, parameter.numel(), dtype=torch.float64))
+    p = dict(network.named_parameters())
+    inputs, targets = batches(spec, 1)[0]
+    site = "norm" if placed == "after" else "before"
+
+    def layer(h: torch.Tensor, name: str, pooled: bool) -> torch.Tensor:
+        """h (B, height, width, channels) or (B, features), as Keras has it."""
+        weight, bias = p[f"{name}.linear.weight"], p[f"{name}.linear.bias"]
+        if pooled:
+            h = F.pad(h, (0, 0, 2, 2, 2, 2)) if name == "conv.0" else h
+            patches = h.unfold(1, 5, 1).unfold(2, 5, 1)  # (B, height, width, channels, 5, 5)
+            z = torch.einsum("bhwcij,ocij->bhwo", patches, weight) + bias
+        else:
+            z = h @ weight.T + bias
+        normalized = functools.partial(over_channels, gain=p[f"{name}.{site}.gain"], shift=p[f"{name}.{site}.bias"])
+        h = torch.tanh(normalized(z) if placed == "before" else z)
+        if pooled:
+            h = h.unflatten(2, (-1, 2)).unflatten(1, (-1, 2)).mean((2, 4))
+        return normalized(h) if placed == "after" else h
+
+    h = layer(layer(inputs.double(), "conv.0", True), "conv.1", True)
+    h = layer(layer(h.reshape(len(h), 576), "dense.0", False), "dense.1", False)
+    logits = h @ p["logits.weight"].T + p["logits.bias"]
+    torch.testing.assert_close(network.predict(inputs.double()), logits, rtol=1e-10, atol=1e-12)
+    loss = (logits.logsumexp(1) - logits.gather(1, targets[:, None])[:, 0]).mean()
+    torch.testing.assert_close(network(inputs.double(), targets), loss, rtol=1e-10, atol=0)
+
+
+def over_channels(x: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """tf.keras.layers.LayerNormalization: over the last axis, position by position."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + 1e-3).sqrt() * gain + shift

@@ -12,10 +12,13 @@ import torch
 from safetensors.torch import load_file
 
 from normbench import data as datasets
+from normbench.config.plan import train_specs
 from normbench.models import base as models
+from normbench.models.lenet5 import LeNet5
 from normbench.models.mnist_mlp import MnistMLP
 from normbench.runs import store
-from normbench.train import optim
+from normbench.runs.store import RunDirectory
+from normbench.train import loop, optim
 from normbench.train.evaluate import evaluate, full_pass
 
 
@@ -216,6 +219,82 @@ def test_every_example_once_an_epoch_in_an_order_of_its_own(tmp_path: Path, monk
     assert sorted(orders["one"][0]) == sorted(orders["one"][1]) and orders["one"][0] != orders["one"][1]
     assert orders["one"] == orders["paired"], "arms of one seed see the same order"
     assert orders["one"][0] != orders["other"][0]
+
+
+def test_without_reshuffling_every_epoch_is_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[torch.Tensor] = []
+    forward = MnistMLP.forward
+
+    def watched(self: MnistMLP, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        batches.append(inputs)
+        return forward(self, inputs, targets)
+
+    monkeypatch.setattr(MnistMLP, "forward", watched)
+    tiny.train(tmp_path / "run", "train.reshuffle=false")
+    assert len(batches) == 12 and all(map(torch.equal, batches[:6], batches[6:]))
+
+
+COLOURED = ("model=lenet5", "data=coloured_digits", "data.fraction=0.1", "train.epochs=2")
+
+
+def test_further_running_means_are_over_the_examples_of_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong, forward = [], LeNet5.forward
+
+    def watched(self: LeNet5, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        loss = forward(self, inputs, targets)
+        wrong.append(int((self.predict(inputs).argmax(1) != targets).sum()))
+        return loss
+
+    monkeypatch.setattr(LeNet5, "forward", watched)
+    (spec,) = train_specs([*COLOURED, "train.batch_size=70"], False)
+    loop.train(spec, RunDirectory(tmp_path / "run"))
+    running = [r["error"] for r in curve(tmp_path / "run") if r["mode"] == "running"]
+    assert running == pytest.approx([sum(wrong[:7]) / 480, sum(wrong[7:]) / 480], rel=1e-12)
+
+
+def test_further_running_means_survive_an_interruption(tmp_path: Path) -> None:
+    (spec,) = train_specs([*COLOURED, "train.batch_size=70"], False)
+    loop.train(spec, RunDirectory(tmp_path / "calm"))
+    for _ in range(5):
+        loop.train(spec, RunDirectory(tmp_path / "run"), stopping=tiny.after(3))
+    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "calm")
+
+
+# --- optimizers ------------------------------------------------------------------------------------------------------
+
+
+def keras_adam(gradients: torch.Tensor, p: torch.Tensor, lr: float, b1: float, b2: float, eps: float) -> torch.Tensor:
+    """tf.keras.optimizers.Adam, written down."""
+    m, v = torch.zeros_like(p), torch.zeros_like(p)
+    for t, g in enumerate(gradients, 1):
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        p = p - lr * math.sqrt(1 - b2**t) / (1 - b1**t) * m / (v.sqrt() + eps)
+    return p
+
+
+def test_keras_adam_adds_eps_to_the_uncorrected_root(tmp_path: Path) -> None:
+    config = {"name": "keras_adam", "lr": 0.01, "betas": [0.9, 0.999], "eps": 1e-3}
+    gradients = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 0.01
+    start = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4)
+    found = {}
+    for name, stop in (("keras_adam", 0), ("keras_adam", 3), ("adam", 0)):
+        model = torch.nn.Linear(4, 3, bias=False).double()
+        model.weight.data.copy_(start)
+        optimizer = optim.build(config | {"name": name}, model)
+        for step, gradient in enumerate(gradients):
+            if stop and step == stop:  # as a resumed run
+                state = {key: value.clone() for key, value in optim.state_tensors(optimizer, model).items()}
+                optimizer = optim.build(config | {"name": name}, model)
+                optim.load_state(optimizer, model, state)
+            model.weight.grad = gradient.clone()
+            optimizer.step()
+        found[name, stop] = model.weight.detach()
+    wanted = keras_adam(gradients, start, 0.01, 0.9, 0.999, 1e-3)
+    for key in (("keras_adam", 0), ("keras_adam", 3)):
+        torch.testing.assert_close(found[key], wanted, rtol=1e-12, atol=1e-14)
+    assert (found["adam", 0] - wanted).abs().max() > 1e-3
 
 
 # --- epochs ----------------------------------------------------------------------------------------------------------

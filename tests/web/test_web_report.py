@@ -370,9 +370,11 @@ def test_declared_layers_are_the_built_models(name: str):
                 {layer: (list(inputs[0].shape[1:]), list(output.shape[1:]))}
             )
         )
-    model.evaluate(torch.zeros(2, spec.config["data"]["declares"]["features"]), torch.zeros(2, dtype=torch.int64))
+    data = spec.config["data"]["declares"]
+    inputs = torch.zeros(2, *data.get("shape", [data["features"]]))
+    model.evaluate(inputs, torch.zeros(2, dtype=torch.int64))
     assert seen == {layer: (facts["input"], facts["output"]) for layer, facts in declared.items()}
     for layer, facts in declared.items():
         assert sum(p.numel() for p in modules[layer].parameters()) == facts["parameters"]
-        assert facts["site"] in spec.config["model"]["declares"]["sites"]
+        assert facts["site"] in {"", *spec.config["model"]["declares"]["sites"]}
     assert sum(p.numel() for p in model.parameters()) == sum(facts["parameters"] for facts in declared.values())

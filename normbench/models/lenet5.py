@@ -1,0 +1,71 @@
+"""LeNet-5 as modified in BLN 2022, section 4.1, Fig. 3: tanh, and a norm after each layer but the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from normbench.models.base import Model, Sites
+from normbench.norms.base import NormedConv, NormedLinear
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu}
+FILTERS, HIDDEN = (6, 16), (120, 84)
+KERNEL, POOL = 5, 2
+FLAT = FILTERS[-1] * 6 * 6  # of images of 32 x 32: padded to 32, pooled to 16, 12, pooled to 6
+
+
+class LeNet5(Model):
+    """Softmax classifier: convolution, tanh and 2 x 2 mean twice, then dense layers of 120, 84 and the classes.
+
+    Sites: `conv.0`, `conv.1` (after non-linearity and pooling), `dense.0`, `dense.1` (after the non-linearity), as
+    BLN's code; `summed.conv.0`, ... (the summed inputs of the same layers, before the non-linearity).
+    The first convolution is padded ("same"), the second is not. Biases stay, whatever is normalized.
+    Shapes: inputs (B, 32, 32, 3), targets (B,) int64. Inside (B, channels, height, width), channels last in memory.
+    """
+
+    def __init__(self, classes: int, activation: str, sites: Sites) -> None:
+        super().__init__()
+        act = ACTIVATIONS[activation]
+
+        def pooled(z: Tensor) -> Tensor:
+            return F.avg_pool2d(act(z), POOL)
+
+        self.conv = nn.ModuleList(
+            NormedConv(inputs, *sites(name), pooled, sites(f"summed.{name}"), kernel=KERNEL, same=same)
+            for name, inputs, same in (("conv.0", 3, True), ("conv.1", FILTERS[0], False))
+        )
+        self.dense = nn.ModuleList(
+            NormedLinear(inputs, *sites(name), act, sites(f"summed.{name}"))
+            for name, inputs in (("dense.0", FLAT), ("dense.1", HIDDEN[0]))
+        )
+        self.logits = nn.Linear(HIDDEN[1], classes)
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Logits (B, classes)."""
+        h = inputs.permute(0, 3, 1, 2)
+        for conv in self.conv:
+            h = conv(h)
+        h = h.permute(0, 2, 3, 1).flatten(1)
+        for dense in self.dense:
+            h = dense(h)
+        return self.logits(h)
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        logits = self.predict(inputs)
+        self.tally = {
+            "error": (logits.detach().argmax(-1) != targets).sum()
+        }  # the paper's training accuracy is running
+        return F.cross_entropy(logits, targets)
+
+    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        logits = self.predict(inputs)
+        nll = F.cross_entropy(logits, targets, reduction="none")
+        return {"nll": nll, "error": (logits.argmax(-1) != targets).float()}
+
+
+def build(config: Mapping[str, Any], sites: Sites) -> LeNet5:
+    return LeNet5(config["data"]["declares"]["classes"], config["model"]["activation"], sites)
