@@ -31,6 +31,7 @@ class BatchNorm(Normalizer):
             sites). `sequence`: all valid positions together (Laurent et al. 2015; BN-e*). `per_step`: each step by
             itself (Cooijmans et al. 2016), with running averages for `t_max` steps; the last serves later ones.
         use_mask: `per_step` leaves padding out. A step with one valid value gives `bias`, one without any too.
+        single_running: what `allow_single` permits also enters the running averages, with variance 0 (as Keras).
 
     Shapes: x in the site's layout with the batch first, mask (batch, time), True where valid.
     Not the same as `nn.BatchNorm1d` for one value per feature, and for `unbiased_norm`, which PyTorch lacks.
@@ -59,9 +60,11 @@ class BatchNorm(Normalizer):
         t_max: int = 100,
         use_mask: bool = False,
         also_eval_stats: Sequence[str] = (),
+        single_running: bool = False,
     ) -> None:
         super().__init__(site)
-        self.eps, self.eval_stats, self.allow_single = eps, eval_stats, allow_single
+        self.eps, self.eval_stats = eps, eval_stats
+        self.allow_single, self.single_running = allow_single, single_running
         self.unbiased_norm, self.unbiased_running = unbiased_norm, unbiased_running
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
         self.momenta = {"": momentum} | {f"momentum={m}": m for m in also_momenta}
@@ -175,5 +178,8 @@ class BatchNorm(Normalizer):
                 f"batch normalization at site '{self.site.path}' met one value per feature. Use larger batches, or "
                 "norm.allow_single=true."
             )
+        if self.single_running and self.training and self.track:
+            value = x.detach().flatten()
+            self._update(value, torch.zeros_like(value), 1, steps)
         y = x * 0.0  # keeps the graph: the gradient is zero, as it is for one value
         return affine(y, None, self._each(steps)[1], 1)

@@ -10,6 +10,7 @@ from torch import nn
 from normbench.battery.cases import FEATURES, SPACE, draw, sizes, valid
 from normbench.errors import NormbenchError
 from normbench.norms import base
+from normbench.norms.batch import BatchNorm
 from normbench.norms.rms import RMSNorm
 from normbench.norms.sites import Site
 
@@ -209,3 +210,19 @@ def test_an_error_inside_leaves_neither_mode_nor_variant_behind() -> None:
     with pytest.raises(ZeroDivisionError), base.training_without_tracking(ours.eval()):
         raise ZeroDivisionError
     assert not ours.training and ours.track
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_single_values_in_the_running_averages(tracked: bool) -> None:
+    """tf.keras' BatchNormalization at batch 1: it trains on its shift alone and evaluates with a vanishing variance."""
+    site = Site("s", ("post_activation",), ("batch", "feature"), 3)
+    norm = BatchNorm(site, momentum=0.01, eps=1e-3, allow_single=True, single_running=tracked).double()
+    rows = draw((400, 1, 3))
+    mean, variance = torch.zeros(3).double(), torch.ones(3).double()
+    for x in rows:
+        assert not norm(x).any()
+        if tracked:
+            mean, variance = 0.99 * mean + 0.01 * x[0], 0.99 * variance
+    y = norm.eval()(rows[0])
+    torch.testing.assert_close(y[0], (rows[0, 0] - mean) / (variance + 1e-3).sqrt())
+    assert (y.abs().max() > 2 * rows[0].abs().max()) == tracked

@@ -37,7 +37,7 @@ class Reference(Base):
                 if len(values) < 2:
                     for i in indices:
                         y[i] = self.affine(i, (x[i] - values[0]) / math.sqrt(self.options["eps"]) if values else 0.0)
-                    if training and track and values and mask is not None:
+                    if training and track and values and (mask is not None or self.options["single_running"]):
                         self._update(c, t, values[0], 0.0)
                     continue
                 mu, biased, unbiased = mean(values), variance(values), variance(values, ddof=1)
