@@ -20,7 +20,8 @@ def bench(monkeypatch: pytest.MonkeyPatch):
     import harness
     import loop
 
-    monkeypatch.setitem(loop.STEPS, 4, 3)
+    monkeypatch.setitem(loop.STEPS["mnist_mlp"], 4, 3)
+    monkeypatch.setitem(loop.STEPS["lenet5"], 25, 3)
     yield harness, loop
     for name in ("harness", "loop"):
         sys.modules.pop(name)
@@ -58,10 +59,11 @@ def test_what_is_published_is_what_the_report_reads(bench, tmp_path: Path):
     assert "A &lt;title&gt;" in index and ">2.000<" in index and "broken.json cannot be read" in index
 
 
+@pytest.mark.parametrize(("model", "batch_size"), [("mnist_mlp", 4), ("lenet5", 25)])
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
-def test_both_loops_train_the_same_model(bench, tmp_path: Path, norm: str):
+def test_both_loops_train_the_same_model(bench, tmp_path: Path, model: str, batch_size: int, norm: str):
     _, loop = bench
-    row = loop.compare(norm, 4, 2, tmp_path)
+    row = loop.compare(model, norm, batch_size, 2, tmp_path)
     assert row.rounds == 2 and row.ratio > 0
 
 
@@ -70,7 +72,7 @@ def test_a_bare_loop_that_computes_something_else_is_refused(bench, tmp_path: Pa
     real = loop.Bare.__init__
     monkeypatch.setattr(loop.Bare, "__init__", lambda self, n, data, w, lr: real(self, n, data, w, 3 * lr))
     with pytest.raises(SystemExit, match="compute different losses"):
-        loop.compare("layer", 4, 2, tmp_path)
+        loop.compare("mnist_mlp", "layer", 4, 2, tmp_path)
 
 
 def test_published_benchmarks_are_whole():
