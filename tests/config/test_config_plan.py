@@ -282,3 +282,22 @@ def test_a_shipped_name_cannot_be_taken(own: Path) -> None:
     (own / "norm" / "layer.yaml").write_text(shipped.replace("eps: 1.0e-5", "eps: 1.0e-3"))
     with pytest.raises(NormbenchError, match="another name"):
         tiny.spec("norm=layer", config_dir=own)
+
+
+def test_the_arms_of_bln_fig4() -> None:
+    specs = {(s.arm, s.axes["train.batch_size"]): s for s in plan.artifact_specs("bln2022/fig4", "paper", 1)}
+    assert {s.config["data"]["name"] for s in specs.values()} == {"cifar10"} and len(specs) == 22
+    assert {(s.steps, s.epochs) for (_, batch), s in specs.items() if batch == 25} == {(15 * 360, 15)}
+    for (arm, batch), spec in specs.items():
+        for path, choice in spec.sites().items():
+            assert path.startswith("summed.") == arm.endswith("-before"), arm
+            if choice.name == "batch":  # as tf.keras
+                single = batch == 1 and arm != "bn-conv"
+                assert choice.options["unbiased_running"] == ("conv" in path)
+                assert choice.options["allow_single"] == choice.options["single_running"] == single
+            if arm.endswith("-gain"):
+                features = {"conv.0": 6, "conv.1": 16, "dense.0": 120, "dense.1": 84}[path]
+                assert choice.options["gain_init"] == pytest.approx(features**-0.5)
+    table = plan.artifact_specs("bln2022/table1", "paper", 1)
+    assert [s.steps for s in table] == [15 * 360, 15 * 1800] and table[0].id == specs["bln", 25].id
+    assert {s.config["data"]["name"] for s in plan.artifact_specs("bln2022/fig4", "smoke", 1)} == {"coloured_digits"}
