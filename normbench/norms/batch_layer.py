@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.errors import NormbenchError
 from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
+from normbench.norms.populations import Populations
 from normbench.norms.sites import Site
 
 CONFIGURATIONS = tuple("".join(letters) for letters in itertools.product("TF", repeat=4))
@@ -47,17 +47,6 @@ class BatchLayerNorm(Normalizer):
     Not the same as: `nn.BatchNorm2d` in x_B (per position here); `nn.LayerNorm` at m = 1: 0.9999/sqrt(d) of it.
     """
 
-    samples: Tensor
-    counts: Tensor
-    batch_mean: Tensor
-    batch_std: Tensor
-    feature_mean: Tensor
-    feature_std: Tensor
-    epoch_batch_mean: Tensor
-    epoch_batch_std: Tensor
-    epoch_feature_mean: Tensor
-    epoch_feature_std: Tensor
-
     def __init__(
         self,
         site: Site,
@@ -74,18 +63,12 @@ class BatchLayerNorm(Normalizer):
         gain_init: float = 1.0,
     ) -> None:
         super().__init__(site)
-        self.paper, self.pooled, self.safe_m1 = mode == "paper", populations == "pooled", safe_m1
+        self.paper = mode == "paper"
         self.configuration, self.variants, self.possible = configuration, tuple(also_configurations), CONFIGURATIONS
         self.eps_w, self.eps_v = eps_w, eps_v or EPS_V[mode]
         self.eps_f = GUARD if self.paper else self.eps_v
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
-        self.register_buffer("samples", torch.tensor(0))  # the m of training; 0: no epoch is finished
-        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # batches of this epoch that had this slot
-        # sizes of positions and of m come with the first batch
-        for name, start in (("mean", torch.zeros), ("std", torch.ones)):
-            for of in ("batch", "feature"):
-                self.register_buffer(f"{of}_{name}", start(1))
-                self.register_buffer(f"epoch_{of}_{name}", torch.zeros(0))
+        self.trained = Populations(site, self.paper, populations == "pooled", self.eps_v, self.eps_f, safe_m1)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         axis = self.site.feature_axis
@@ -101,127 +84,70 @@ class BatchLayerNorm(Normalizer):
         return (1 - (1 / m + self.eps_w)) / root, (1 / m - self.eps_w) / root
 
     def _by_batch(self, x: Tensor) -> Tensor:
+        populations = self.trained if self.track else None
         m, d = len(x), self.site.features
-        weight_b, weight_f = self._weights(m)
+        weight_b, weight_f = _tensors(*self._weights(m), x.dtype)
         gain = x.new_ones(d) if self.gain is None else self.gain
-        y, mean_f, rstd_f = torch.native_layer_norm(x, [d], gain * weight_f, self.bias, self.eps_f)
-        flat = x.reshape(m, -1)
-        batch = self._count(m, x.shape[1:-1]) if self.track else 0
-        directly = batch and not self.paper  # the built-in averages the variances over the epoch; deviations it cannot
-        moments = (self.epoch_batch_mean, self.epoch_batch_std) if directly else _moments_of_one(flat)
+        flat, x_b = x if x.dim() == 2 else x.reshape(m, -1), None
+        batch = 0 if populations is None else populations.count(x.shape)
+        if populations is None or self.paper or m == 1:
+            moments, momentum = _moments_of_one(flat), 1.0
+        else:  # the built-in averages the variances over the epoch; deviations it cannot
+            moments, momentum = (populations.epoch_batch_mean, populations.epoch_batch_std), 1 / batch
         if m > 1:  # else x_B is zero; torch refuses one value
             each, positions = gain * weight_b, flat.shape[1] // d
             each = each if positions == 1 else each.repeat(positions)
-            x_b = F.batch_norm(flat, *moments, each, None, True, 1 / batch if directly else 1.0, self.eps_v)
-            y.add_(x_b.view_as(x))  # in place: layer_norm's backward does not need its result
-        if batch:
-            if m == 1 or not directly:
-                self._average(m, batch, *(_moments_of_one(flat) if m == 1 else moments))
-            self._add_features(m, mean_f.detach(), rstd_f.detach())
+            x_b = F.batch_norm(flat, *moments, each, None, True, momentum, self.eps_v)
+        # after the batch's: its gradient of x then comes first, and autograd adds the other to it in place
+        y, mean_f, rstd_f = torch.native_layer_norm(x, [d], gain * weight_f, self.bias, self.eps_f)
+        if x_b is not None:
+            y.add_(x_b if flat is x else x_b.view_as(x))  # in place: layer_norm's backward does not need its result
+        if populations is not None:
+            if self.paper or m == 1:
+                populations.average_batch(m, *moments)
+            populations.add_features(mean_f, rstd_f)
         return y
 
-    def _count(self, m: int, positions: Sequence[int]) -> int:
-        """How many batches the epoch has with this one."""
-        if len(self.counts) < m or self.epoch_feature_mean.shape[1:] != positions:
-            self._make_room(m, positions)
-        (self.counts if len(self.counts) == m else self.counts[:m]).add_(1)
-        return int(self.counts[0])
-
-    @torch.no_grad()
-    def _average(self, m: int, batch: int, mean: Tensor, variance: Tensor) -> None:
-        if self.paper:
-            variance = (variance * ((m - 1) / m) + self.eps_v).sqrt()
-        self.epoch_batch_mean.lerp_(mean, 1 / batch)
-        self.epoch_batch_std.lerp_(variance, 1 / batch)
-
-    @torch.no_grad()
-    def _add_features(self, m: int, mean: Tensor, rstd: Tensor) -> None:
-        means, spreads = self.epoch_feature_mean, self.epoch_feature_std
-        if len(means) != m:
-            means, spreads = means[:m], spreads[:m]
-        means += mean.view_as(means)
-        spreads += (rstd if self.paper else rstd.square()).reciprocal().view_as(spreads)  # v + eps; eps goes at the end
-
-    def _make_room(self, m: int, positions: Sequence[int]) -> None:
-        """For the positions of the first batch, and for as many slots as the largest batch has."""
-        if len(self.counts):
-            self._refuse_other_sizes(self.epoch_feature_mean, positions)
-        more, each = m - len(self.counts), math.prod(positions) * self.site.features
-        self.counts = F.pad(self.counts, (0, more))
-        for name in ("mean", "std"):
-            of_batch, of_feature = getattr(self, f"epoch_batch_{name}"), getattr(self, f"epoch_feature_{name}")
-            if not len(of_batch):
-                setattr(self, f"epoch_batch_{name}", of_batch.new_zeros(each))
-            rows = of_feature.new_zeros(more, *positions)
-            setattr(self, f"epoch_feature_{name}", torch.cat([of_feature.view(-1, *positions), rows]))
-
-    def _refuse_other_sizes(self, population: Tensor, positions: Sequence[int]) -> None:
-        if population.shape[1:] != positions:
-            raise NormbenchError(
-                f"batch_layer at site '{self.site.path}' has statistics for positions of shape "
-                f"{tuple(population.shape[1:])} and met {tuple(positions)}. Pad or cut to one length."
-            )
-
     def begin_epoch(self) -> None:
-        for name, buffer in self.named_buffers():
-            if name.startswith("epoch_") or name == "counts":
-                buffer.zero_()
+        self.trained.begin()
 
     def end_epoch(self) -> None:
-        if not len(self.counts) or not self.counts[0]:
-            return
-        m, positions = len(self.counts), self.epoch_feature_mean.shape[1:]
-        # at m = 1: 0 times infinity for the batch, infinity for features
-        factor = m / (m - 1) if m > 1 else 1.0 if self.safe_m1 else math.inf
-        count = self.counts.view(-1, *[1] * len(positions))
-        mean_f, std_f = self.epoch_feature_mean, self.epoch_feature_std
-        if self.pooled:
-            mean_f, std_f, count = mean_f.sum(0, True), std_f.sum(0, True), count.sum()
-        mean_f, std_f = mean_f / count, std_f / count
-        mean_b, std_b = (t.view(*positions, -1).clone() for t in (self.epoch_batch_mean, self.epoch_batch_std))
-        if self.paper:
-            std_b, std_f = factor * std_b, factor * std_f
-        else:  # the batch's variances have had their n/(n - 1) from the built-in
-            std_b = ((std_b * factor if m == 1 else std_b) + self.eps_v).sqrt()
-            std_f = (factor * (std_f - self.eps_f).clamp(min=0) + self.eps_v).sqrt()
-        self.batch_mean, self.batch_std, self.feature_mean, self.feature_std = mean_b, std_b, mean_f, std_f
-        self.samples.fill_(m)
+        self.trained.finish()
 
     def _by_population(self, x: Tensor) -> Tensor:
-        m = int(self.samples) or len(x)
+        populations, letters = self.trained, self.variant or self.configuration
+        m = int(populations.samples) or len(x)
+        if populations.samples:
+            populations.refuse_other_sizes(populations.feature_mean, x.shape[1:-1])
         whole = len(x) // m * m
         parts = [part for part in (x[:whole].unflatten(0, (-1, m)), x[whole:][None]) if part.numel()]
-        z = torch.cat([self._normalized(part, *self._weights(m)).flatten(0, 1) for part in parts])
+        weights = self._weights(m)
+        z = torch.cat([self._normalized(part, populations, letters, *weights).flatten(0, 1) for part in parts])
         return affine(z, self.gain, self.bias, -1)
 
-    def _normalized(self, x: Tensor, weight_b: float, weight_f: float) -> Tensor:
+    def _normalized(self, x: Tensor, p: Populations, letters: str, weight_b: float, weight_f: float) -> Tensor:
         """x (batches, m, *positions, d)."""
-        if self.samples:
-            self._refuse_other_sizes(self.feature_mean, x.shape[2:-1])
         n, z = x.shape[1], torch.zeros_like(x)
-        populations = (
-            (self.batch_mean, self.batch_std, 1, self.eps_v, weight_b),
-            (self.feature_mean[:n, ..., None], self.feature_std[:n, ..., None], -1, self.eps_f, weight_f),
+        terms = (
+            (p.batch_mean, p.batch_std, letters[:2], 1, self.eps_v, weight_b),
+            (p.feature_mean[:n, ..., None], p.feature_std[:n, ..., None], letters[2:], -1, self.eps_f, weight_f),
         )
-        letters = [letter == "T" for letter in self.variant or self.configuration]
-        for (mean, std, axis, eps, weight), of_mean, of_std in zip(
-            populations, letters[::2], letters[1::2], strict=True
-        ):
+        for mean, std, letter, axis, eps, weight in terms:
             own = x.mean(axis, keepdim=True)
-            mean = mean if of_mean else own
-            if not of_std:
+            mean = mean if letter[0] == "T" else own
+            if letter[1] == "F":
                 std = ((x - (mean if self.paper else own)).square().mean(axis, keepdim=True) + eps).sqrt()
             z = z + weight * (x - mean) / std
         return z
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        for name, buffer in list(self.named_buffers()):  # their sizes are those of the data that they saw
-            if prefix + name in state_dict:
-                setattr(self, name, buffer.new_empty(state_dict[prefix + name].shape))
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def _moments_of_one(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the first row alone, (values,) each."""
     first = x.detach()[0]
     return first.clone(), torch.zeros_like(first)
+
+
+@functools.cache
+def _tensors(weight_b: float, weight_f: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The weights in the type of the data: a number would be converted at every product with a gain."""
+    return torch.tensor(weight_b, dtype=dtype), torch.tensor(weight_f, dtype=dtype)

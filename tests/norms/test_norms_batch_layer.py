@@ -12,7 +12,7 @@ from contract import defaults, make, pair
 
 from normbench.battery.cases import FEATURES, draw, sizes
 from normbench.errors import NormbenchError
-from normbench.norms import base
+from normbench.norms import base, populations
 from normbench.norms.batch_layer import CONFIGURATIONS, BatchLayerNorm
 from normbench.norms.sites import Site
 
@@ -93,22 +93,25 @@ def test_the_populations_of_the_first_site_have_the_printed_sizes() -> None:
     module = BatchLayerNorm(site)
     module(torch.randn(25, 16, 16, 6))
     module.end_epoch()
-    batch, feature = (module.batch_mean, module.batch_std), (module.feature_mean, module.feature_std)
+    batch, feature = (
+        (module.trained.batch_mean, module.trained.batch_std),
+        (module.trained.feature_mean, module.trained.feature_std),
+    )
     assert sum(t.numel() for t in batch) == 2 * 16 * 16 * 6
     assert sum(t.numel() for t in feature) == 2 * 25 * 16 * 16
 
 
-@pytest.mark.parametrize("populations", ["slot", "pooled"])
-def test_evaluation_goes_in_batches_of_the_training_size(populations: str) -> None:
+@pytest.mark.parametrize("by", ["slot", "pooled"])
+def test_evaluation_goes_in_batches_of_the_training_size(by: str) -> None:
     """However many samples come at once: m = 4 here, twelve of them are three batches, and two are left."""
-    module = trained(4, LAST, populations=populations)
+    module = trained(4, LAST, populations=by)
     x = draw(sizes(LAST, 14), seed=9)
     for letters, y in outputs(module, x).items():
         with base.inference(module, letters):
             torch.testing.assert_close(y, torch.cat([module(part) for part in x.split(4)]))
     by_slot = outputs(module, torch.cat([x[:4].roll(1, 0), x[4:]]))["TTTT"][:4]
     moved = outputs(module, x)["TTTT"][:4].roll(1, 0)
-    assert torch.allclose(by_slot, moved) == (populations == "pooled"), "slots are places in the batch"
+    assert torch.allclose(by_slot, moved) == (by == "pooled"), "slots are places in the batch"
 
 
 def test_finished_populations_hold_until_the_next_epoch_ends() -> None:
@@ -125,6 +128,32 @@ def test_finished_populations_hold_until_the_next_epoch_ends() -> None:
     fresh(draw((4, FEATURES), seed=20))
     fresh.end_epoch()
     assert torch.equal(outputs(module, x)["TTTT"], outputs(fresh, x)["TTTT"]), "nothing is left of the epoch before"
+
+
+@pytest.mark.parametrize("held", [1, 2, 3, 16])
+@pytest.mark.parametrize("saved_after", [1, 2, 5])
+def test_moments_that_wait_to_be_added_up_are_part_of_the_state(
+    held: int, saved_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saved after any batch, the two go on to the same populations to the last bit, however many wait."""
+    wanted = make("batch_layer", LAST, defaults("batch_layer"), seed=None)
+    for step, batch in enumerate((4, 4, 3, 4, 4, 2)):
+        wanted(draw(sizes(LAST, batch), seed=step))
+    wanted.end_epoch()
+    monkeypatch.setattr(populations, "HELD", held)
+    module = make("batch_layer", LAST, defaults("batch_layer"), seed=None)
+    for step, batch in enumerate((4, 4, 3, 4, 4, 2)):
+        if step == saved_after:
+            other = make("batch_layer", LAST, defaults("batch_layer"), seed=None)
+            other.load_state_dict({key: value.clone() for key, value in module.state_dict().items()})
+        for one in (module, other) if step >= saved_after else (module,):
+            one(draw(sizes(LAST, batch), seed=step))
+    module.end_epoch()
+    other.end_epoch()
+    x = draw(sizes(LAST), seed=9)
+    for letters, y in outputs(module, x).items():
+        assert torch.equal(outputs(other, x)[letters], y)
+        torch.testing.assert_close(outputs(wanted, x)[letters], y, rtol=1e-12, atol=1e-12)
 
 
 def test_further_configurations_are_evaluated_where_asked_for() -> None:

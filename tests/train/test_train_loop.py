@@ -305,7 +305,7 @@ def test_a_normalizer_hears_of_each_epoch(epochs: int, tmp_path: Path) -> None:
     """Five batches of 210 and one of 150 in the last epoch, whatever came before; finished before it is evaluated."""
     tiny.train(tmp_path / "run", "norm=batch_layer", "norm.configuration=TTTT", f"train.epochs={epochs}")
     weights = load_file(tmp_path / "run" / "weights" / "last.safetensors")
-    slots, mean = weights["hidden.0.norm.counts"], weights["hidden.0.norm.epoch_batch_mean"]
-    assert slots.tolist() == [6] * 150 + [5] * 60 and int(weights["hidden.0.norm.samples"]) == 210
-    assert torch.equal(weights["hidden.0.norm.batch_mean"], mean) and mean.abs().sum() > 0
+    slots, mean = weights["hidden.0.norm.trained.counts"], weights["hidden.0.norm.trained.epoch_batch_mean"]
+    assert slots.tolist() == [6] * 150 + [5] * 60 and int(weights["hidden.0.norm.trained.samples"]) == 210
+    assert torch.equal(weights["hidden.0.norm.trained.batch_mean"], mean) and mean.abs().sum() > 0
     assert all(math.isfinite(record["nll"]) for record in curve(tmp_path / "run"))

@@ -1,0 +1,151 @@
+"""Populations of batch layer normalization: averages of the batches' moments over an epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from normbench.errors import NormbenchError
+from normbench.norms.sites import Site
+
+HELD = 16  # batches whose feature moments wait to be added up together: one large sum for many small operations
+
+
+class Populations(nn.Module):
+    """Means and deviations of the last finished epoch, and what an unfinished one has gathered (BLN 2022, eq. 18-21).
+
+    Of the batch (*positions, d); of features (slots, *positions), a slot being a place in the batch, or one for all
+    of them where `pooled`. Mean 0 and deviation 1 before the first epoch is finished. What is gathered of the batch's
+    spread is the variance times n/(n - 1), which `F.batch_norm` leaves in `epoch_batch_std`, or with `paper` the
+    deviation; of features the sums over the batches.
+    """
+
+    samples: Tensor
+    counts: Tensor
+    held_moments: Tensor
+    batch_mean: Tensor
+    batch_std: Tensor
+    feature_mean: Tensor
+    feature_std: Tensor
+    epoch_batch_mean: Tensor
+    epoch_batch_std: Tensor
+    epoch_feature_mean: Tensor
+    epoch_feature_std: Tensor
+
+    def __init__(self, site: Site, paper: bool, pooled: bool, eps_v: float, eps_f: float, safe_m1: bool) -> None:
+        super().__init__()
+        self.path, self.features, self.paper, self.pooled = site.path, site.features, paper, pooled
+        self.eps_v, self.eps_f, self.safe_m1 = eps_v, eps_f, safe_m1
+        self.held: list[tuple[Tensor, Tensor]] = []  # feature means and 1/deviations of batches of one size
+        self.batches = 0  # of this epoch
+        self.register_buffer("samples", torch.tensor(0))  # the m of training; 0: no epoch is finished
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # batches added up that had this slot
+        self.register_buffer("held_moments", torch.zeros(0))  # what `held` has when the state is asked for
+        # sizes of positions and of m come with the first batch
+        for name, start in (("mean", torch.zeros), ("std", torch.ones)):
+            for of in ("batch", "feature"):
+                self.register_buffer(f"{of}_{name}", start(1))
+                self.register_buffer(f"epoch_{of}_{name}", torch.zeros(0))
+
+    def begin(self) -> None:
+        """Forget the unfinished epoch."""
+        self.held.clear()
+        self.batches = 0
+        for name, buffer in self.named_buffers():
+            if name.startswith("epoch_") or name == "counts":
+                buffer.zero_()
+
+    def count(self, shape: Sequence[int]) -> int:
+        """The number in its epoch of this batch (m, *positions, d); there is room for it from now on."""
+        if not self.held or self.held[0][0].shape[:-1] != shape[:-1]:
+            self._add_up()
+            self._make_room(shape[0], shape[1:-1])
+        self.batches += 1
+        return self.batches
+
+    @torch.no_grad()
+    def average_batch(self, m: int, mean: Tensor, variance: Tensor) -> None:
+        """Take the batch's moments in, where `F.batch_norm` did not: unbiased variance, or 0 for one sample."""
+        if self.paper:
+            variance = (variance * ((m - 1) / m) + self.eps_v).sqrt()
+        self.epoch_batch_mean.lerp_(mean, 1 / self.batches)
+        self.epoch_batch_std.lerp_(variance, 1 / self.batches)
+
+    def add_features(self, mean: Tensor, rstd: Tensor) -> None:
+        """Take in mean and 1/sqrt(v + eps_f) of every sample and position, (m, *positions, 1) each."""
+        self.held.append((mean.detach(), rstd.detach()))
+        if len(self.held) == HELD:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        if not self.held:
+            return
+        mean, rstd = (torch.stack(moments).squeeze(-1) for moments in zip(*self.held, strict=True))
+        m = mean.shape[1]
+        self.counts[:m] += len(mean)
+        self.epoch_feature_mean[:m] += mean.sum(0)
+        self.epoch_feature_std[:m] += rstd.pow(-1 if self.paper else -2).sum(0)  # v + eps; eps goes at the end
+        self.held.clear()
+
+    def _make_room(self, m: int, positions: Sequence[int]) -> None:
+        """For the positions of the first batch, and for as many slots as the largest batch has."""
+        if len(self.counts):
+            self.refuse_other_sizes(self.epoch_feature_mean, positions)
+        more = m - len(self.counts)
+        if more <= 0:
+            return
+        self.counts = F.pad(self.counts, (0, more))
+        for name in ("mean", "std"):
+            of_batch, of_feature = getattr(self, f"epoch_batch_{name}"), getattr(self, f"epoch_feature_{name}")
+            if not len(of_batch):
+                setattr(self, f"epoch_batch_{name}", of_batch.new_zeros(math.prod(positions) * self.features))
+            rows = of_feature.new_zeros(more, *positions)
+            setattr(self, f"epoch_feature_{name}", torch.cat([of_feature.view(-1, *positions), rows]))
+
+    def refuse_other_sizes(self, population: Tensor, positions: Sequence[int]) -> None:
+        """NormbenchError where positions differ from those of the statistics."""
+        if population.shape[1:] != positions:
+            raise NormbenchError(
+                f"batch_layer at site '{self.path}' has statistics for positions of shape "
+                f"{tuple(population.shape[1:])} and met {tuple(positions)}. Pad or cut to one length."
+            )
+
+    def finish(self) -> None:
+        """The epoch is over: its averages are the populations from now on."""
+        self._add_up()
+        if not self.batches:
+            return
+        m, positions = len(self.counts), self.epoch_feature_mean.shape[1:]
+        # at m = 1: 0 times infinity for the batch, infinity for features
+        factor = m / (m - 1) if m > 1 else 1.0 if self.safe_m1 else math.inf
+        count = self.counts.view(-1, *[1] * len(positions))
+        mean_f, std_f = self.epoch_feature_mean, self.epoch_feature_std
+        if self.pooled:
+            mean_f, std_f, count = mean_f.sum(0, True), std_f.sum(0, True), count.sum()
+        mean_f, std_f = mean_f / count, std_f / count
+        mean_b, std_b = (t.view(*positions, -1).clone() for t in (self.epoch_batch_mean, self.epoch_batch_std))
+        if self.paper:
+            std_b, std_f = factor * std_b, factor * std_f
+        else:  # the batch's variances have had their n/(n - 1) from the built-in
+            std_b = ((std_b * factor if m == 1 else std_b) + self.eps_v).sqrt()
+            std_f = (factor * (std_f - self.eps_f).clamp(min=0) + self.eps_v).sqrt()
+        self.batch_mean, self.batch_std, self.feature_mean, self.feature_std = mean_b, std_b, mean_f, std_f
+        self.samples.fill_(m)
+
+    def _save_to_state_dict(self, *args: Any) -> None:
+        held = [torch.stack(pair) for pair in self.held]
+        self.held_moments = torch.stack(held) if held else self.held_moments.new_zeros(0)
+        super()._save_to_state_dict(*args)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        for name, buffer in list(self.named_buffers()):  # their sizes are those of the data that they saw
+            if prefix + name in state_dict:
+                setattr(self, name, buffer.new_empty(state_dict[prefix + name].shape))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self.held = [(mean, rstd) for mean, rstd in self.held_moments]
+        self.batches = len(self.held) + int(self.counts.max() if len(self.counts) else 0)
