@@ -29,12 +29,17 @@ class Normalizer(nn.Module):
     more than one way names the further ways in `variants` and reads `self.variant` ("" is the usual one); one that
     keeps statistics updates them in training only while `self.track`, and in buffers, so that a resumed run has them.
     Every evaluation makes records for `variants`; ways that are there on request alone are in `possible`.
+
+    One whose evaluation needs statistics of a pass over the training batches with frozen weights sets `gathers`: there
+    is such a pass before each evaluation, in training mode with `gathering` in the place of `track`.
     """
 
     variants: tuple[str, ...] = ()
     possible: tuple[str, ...] = ()
     variant: str = ""
     track: bool = True
+    gathers: bool = False
+    gathering: bool = False
 
     def __init__(self, site: Site) -> None:
         super().__init__()
@@ -53,6 +58,12 @@ class Normalizer(nn.Module):
         """
         axis = self.site.axes.index("time")
         return self(x.unsqueeze(axis), None if mask is None else mask[:, None]).squeeze(axis)
+
+    def begin_pass(self) -> None:
+        """Before the first batch of a pass, for those that gather."""
+
+    def end_pass(self) -> None:
+        """After the last batch of a pass, for those that gather."""
 
     def extra_repr(self) -> str:
         return f"{self.site.path}, {self.site.features}"
@@ -278,6 +289,26 @@ def training_without_tracking(model: nn.Module) -> Iterator[None]:
         model.train(was_training)
         for norm in normalizers(model):
             norm.track = True
+
+
+@contextmanager
+def gathering(model: nn.Module) -> Iterator[None]:
+    """Training mode for a pass over the training batches: those that ask for it keep its statistics, running ones rest.
+
+    After an error inside, what they gathered is no population.
+    """
+    asking = [norm for norm in normalizers(model) if norm.gathers]
+    with training_without_tracking(model):
+        for norm in asking:
+            norm.gathering = True
+            norm.begin_pass()
+        try:
+            yield
+        finally:
+            for norm in asking:
+                norm.gathering = False
+        for norm in asking:
+            norm.end_pass()
 
 
 def start(model: nn.Module) -> None:

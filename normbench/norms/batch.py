@@ -23,7 +23,10 @@ class BatchNorm(Normalizer):
     Args:
         unbiased_norm: n/(n-1) variance in the normalization as well (LN 2016, 6.6, "the unbiased estimator").
         unbiased_running: n/(n-1) variance in the running average (as PyTorch; Keras does not for 2-D inputs).
-        eval_stats: `running`, or `batch`: evaluation normalizes with its own batch.
+        eval_stats: `running`; `batch`: evaluation normalizes with its own batch; `per_step_pass`: with the plain
+            average of the moments over a pass through the training batches with frozen weights, before each
+            evaluation, per time step where `stats` is (Cooijmans et al. 2016, popstats.py of their attentive reader);
+            steps beyond the last one seen use its average. Mean 0 and variance 1 before the first pass.
         also_eval_stats: further ways; each is an inference variant `eval_stats=WAY`.
         also_momenta: further running averages; each is an inference variant `momentum=M`.
         allow_single: one value per feature gives `bias` (as Keras); otherwise it is an error.
@@ -39,6 +42,9 @@ class BatchNorm(Normalizer):
 
     running_mean: Tensor
     running_var: Tensor
+    pass_mean: Tensor
+    pass_var: Tensor
+    pass_batches: Tensor
     batch_mean: Tensor
     batch_var: Tensor
 
@@ -63,18 +69,25 @@ class BatchNorm(Normalizer):
         single_running: bool = False,
     ) -> None:
         super().__init__(site)
-        self.eps, self.eval_stats = eps, eval_stats
-        self.allow_single, self.single_running = allow_single, single_running
+        self.eps, self.allow_single, self.single_running = eps, allow_single, single_running
         self.unbiased_norm, self.unbiased_running = unbiased_norm, unbiased_running
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
         self.momenta = {"": momentum} | {f"momentum={m}": m for m in also_momenta}
-        self.ways = {f"eval_stats={way}": way for way in also_eval_stats}
-        self.variants = (*list(self.momenta)[1:], *self.ways)
+        self.ways = {"": eval_stats} | {f"eval_stats={way}": way for way in also_eval_stats}
+        self.variants = (*list(self.momenta)[1:], *list(self.ways)[1:])
+        self.gathers = "per_step_pass" in self.ways.values()
         self.per_step = stats == "per_step" and "time" in site.axes
         self.masked = stats == "sequence" or (self.per_step and use_mask)
         rows = [len(self.momenta), t_max] if self.per_step else [len(self.momenta)]
         self.register_buffer("running_mean", torch.zeros(*rows, site.features))
         self.register_buffer("running_var", torch.ones(*rows, site.features))
+        if self.gathers:
+            steps = t_max if self.per_step else 1
+            self.register_buffer("pass_mean", torch.zeros(steps, site.features))
+            self.register_buffer("pass_var", torch.ones(steps, site.features))
+            self.register_buffer(
+                "pass_batches", torch.zeros(steps, 1, dtype=torch.int64)
+            )  # that had values at this step
         # F.batch_norm with momentum 1 writes the batch's own moments here, for every running average to share
         self.register_buffer("batch_mean", torch.zeros(site.features), persistent=False)
         self.register_buffer("batch_var", torch.ones(site.features), persistent=False)
@@ -101,12 +114,18 @@ class BatchNorm(Normalizer):
 
     def _channels(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
         """x (batch, features x steps, ...) of these steps, and which of its positions are valid."""
-        if self.training or self.ways.get(self.variant, self.eval_stats) == "batch":
+        way = self.ways.get(self.variant, "running")  # a variant of momentum is one of the running averages
+        if self.training or way == "batch":
             return self._by_batch(x, steps, valid if self.masked else None)
-        row = list(self.momenta).index(self.variant) if self.variant in self.momenta else 0
-        mean, variance = self.running_mean[row], self.running_var[row]
-        if self.per_step:
-            known = torch.arange(steps.start, steps.stop, device=x.device).clamp(max=len(mean) - 1)
+        if way == "per_step_pass":
+            mean, variance, seen = self.pass_mean, self.pass_var, self.pass_batches.nonzero()
+            last = int(seen[-1, 0]) if len(seen) else 0
+        else:
+            row = list(self.momenta).index(self.variant) if self.variant in self.momenta else 0
+            mean, variance = self.running_mean[row], self.running_var[row]
+            last = len(mean) - 1
+        if mean.dim() == 2:
+            known = torch.arange(steps.start, steps.stop, device=x.device).clamp(max=last)
             mean, variance = mean[known].T.flatten(), variance[known].T.flatten()
         gain, bias = self._each(len(steps))
         return F.batch_norm(x, mean, variance, gain, bias, eps=self.eps)
@@ -124,7 +143,7 @@ class BatchNorm(Normalizer):
         channels = x.shape[1]
         count = x.numel() // channels
         if count == 1:
-            return self._single(x, len(steps))
+            return self._single(x, steps)
         (gain, bias), eps = self._each(len(steps)), self.eps
         if self.unbiased_norm:
             # 1/sqrt(v n/(n-1) + eps) = sqrt((n-1)/n) / sqrt(v + eps (n-1)/n): exact, on the fused built-in
@@ -135,7 +154,7 @@ class BatchNorm(Normalizer):
         if channels != len(mean):
             mean, variance = mean.new_zeros(channels), mean.new_ones(channels)
         y = F.batch_norm(x, mean, variance, gain, bias, training=True, momentum=1.0, eps=eps)
-        if self.training and self.track:
+        if self.training and (self.track or self.gathering):
             self._update(mean, variance, count, steps)
         return y
 
@@ -151,7 +170,7 @@ class BatchNorm(Normalizer):
         biased = (centred.square() * weight).sum(over) / count
         unbiased = biased * count / (count - 1).clamp(min=1)
         scale = (found > 0) / ((unbiased if self.unbiased_norm else biased) + self.eps).sqrt()
-        if self.training and self.track:
+        if self.training and (self.track or self.gathering):
             self._update(mean.detach(), unbiased.detach(), count, steps, found > 0)
         return affine(centred * scale.view(shape), *self._each(len(steps)), 1)
 
@@ -159,27 +178,42 @@ class BatchNorm(Normalizer):
     def _update(
         self, mean: Tensor, variance: Tensor, count: int | Tensor, steps: range, found: Tensor | None = None
     ) -> None:
-        """The running averages, of the unbiased variance unless the options say otherwise."""
+        """The running averages, or those of a pass; of the unbiased variance unless the options say otherwise."""
         if not self.unbiased_running:
             variance = variance * ((count - 1) / count)
-        if self.per_step:
-            known = len(range(self.running_mean.shape[1])[steps.start : steps.stop])
+        rows = len(self.pass_mean) if self.gathering else self.running_mean.shape[1]
+        if self.per_step or self.gathering:
+            known = len(range(rows)[steps.start : steps.stop])
             mean, variance = (moment.view(-1, len(steps)).T[:known] for moment in (mean, variance))
             found = None if found is None else found.view(-1, len(steps)).T[:known]
-        for averages, new in ((self.running_mean, mean), (self.running_var, variance)):
-            for row, momentum in enumerate(self.momenta.values()):
-                running = averages[row, steps.start : steps.start + len(new)] if self.per_step else averages[row]
+        place = slice(steps.start, steps.start + len(mean)) if self.per_step or self.gathering else slice(None)
+        averages: list[tuple[Tensor, Tensor, float | Tensor]] = [
+            (self.running_mean[row, place], self.running_var[row, place], momentum)
+            for row, momentum in enumerate(self.momenta.values())
+        ]
+        if self.gathering:
+            batches = self.pass_batches[place]
+            batches += 1 if found is None else found.any(1, keepdim=True)
+            share = 1 / batches.clamp(min=1).to(mean.dtype)
+            averages = [(self.pass_mean[place], self.pass_var[place], share)]
+        for of_mean, of_variance, momentum in averages:
+            for running, new in ((of_mean, mean), (of_variance, variance)):
                 # a step without valid values leaves its averages as they are
                 running.lerp_(new if found is None else torch.where(found, new, running), momentum)
 
-    def _single(self, x: Tensor, steps: int) -> Tensor:
+    def begin_pass(self) -> None:
+        self.pass_mean.zero_()
+        self.pass_var.fill_(1)
+        self.pass_batches.zero_()
+
+    def _single(self, x: Tensor, steps: range) -> Tensor:
         if not self.allow_single:
             raise NormbenchError(
                 f"batch normalization at site '{self.site.path}' met one value per feature. Use larger batches, or "
                 "norm.allow_single=true."
             )
-        if self.single_running and self.training and self.track:
+        if self.single_running and self.training and (self.track or self.gathering):
             value = x.detach().flatten()
             self._update(value, torch.zeros_like(value), 1, steps)
         y = x * 0.0  # keeps the graph: the gradient is zero, as it is for one value
-        return affine(y, None, self._each(steps)[1], 1)
+        return affine(y, None, self._each(len(steps))[1], 1)

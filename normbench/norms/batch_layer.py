@@ -36,7 +36,11 @@ class BatchLayerNorm(Normalizer):
         mode: `code`: sqrt(v + eps_v) for both; populations average v, times m/(m - 1), inside the root. `paper`: no eps
             for features; populations average the deviations, times m/(m - 1) (eq. 19, 21), and an F deviation is
             taken about the mean in force. (A smaller last batch of n enters the code's v_B with n/(n - 1) of its own.)
-        populations: of features `slot`: one per place in the batch, as the code; `pooled`: one for all samples.
+        populations: of features `slot`: one per place in the batch, as the code; `pooled`: one for all samples;
+            `recalibrated`: pooled, and all four over a pass through the training batches with frozen weights instead
+            of the epoch that moved them. There is such a pass before each evaluation.
+        also_populations: further ones for the configurations with a T; inference variants `populations=KIND` and
+            `TTTT populations=KIND`.
         configuration: the letters of an evaluation; also_configurations: further ones in every evaluation. All 16 can
             be asked for by `inference(model, "TTFF")`.
         eps_w, eps_v: of the weights and of the roots; eps_v 0 is the mode's own (code 1e-3, paper 1e-4).
@@ -61,14 +65,27 @@ class BatchLayerNorm(Normalizer):
         affine: bool = True,
         bias: bool = True,
         gain_init: float = 1.0,
+        also_populations: Sequence[str] = (),
     ) -> None:
         super().__init__(site)
         self.paper = mode == "paper"
-        self.configuration, self.variants, self.possible = configuration, tuple(also_configurations), CONFIGURATIONS
+        pass_alone = populations == "recalibrated"
+        self.gathers = pass_alone or "recalibrated" in also_populations
+        # of each way of evaluation: its letters, and whether its populations are those of a pass
+        self.ways = {"": (configuration, pass_alone)} | {letters: (letters, pass_alone) for letters in CONFIGURATIONS}
+        self.variants = tuple(also_configurations)
+        for kind in also_populations:
+            self.ways |= {f"populations={kind}": (configuration, True)}
+            self.ways |= {f"{letters} populations={kind}": (letters, True) for letters in CONFIGURATIONS}
+            with_t = [letters for letters in also_configurations if "T" in letters]
+            self.variants += (f"populations={kind}", *(f"{letters} populations={kind}" for letters in with_t))
+        self.possible = tuple(self.ways)[1:]
         self.eps_w, self.eps_v = eps_w, eps_v or EPS_V[mode]
         self.eps_f = GUARD if self.paper else self.eps_v
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
-        self.trained = Populations(site, self.paper, populations == "pooled", self.eps_v, self.eps_f, safe_m1)
+        how = (self.paper, self.eps_v, self.eps_f, safe_m1)
+        self.trained = None if pass_alone else Populations(site, populations == "pooled", *how)
+        self.recalibrated = Populations(site, True, *how) if self.gathers else None
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         axis = self.site.feature_axis
@@ -84,7 +101,7 @@ class BatchLayerNorm(Normalizer):
         return (1 - (1 / m + self.eps_w)) / root, (1 / m - self.eps_w) / root
 
     def _by_batch(self, x: Tensor) -> Tensor:
-        populations = self.trained if self.track else None
+        populations = self.recalibrated if self.gathering else self.trained if self.track else None
         m, d = len(x), self.site.features
         weight_b, weight_f = _tensors(*self._weights(m), x.dtype)
         gain = x.new_ones(d) if self.gain is None else self.gain
@@ -109,13 +126,25 @@ class BatchLayerNorm(Normalizer):
         return y
 
     def begin_epoch(self) -> None:
-        self.trained.begin()
+        if self.trained is not None:
+            self.trained.begin()
 
     def end_epoch(self) -> None:
-        self.trained.finish()
+        if self.trained is not None:
+            self.trained.finish()
+
+    def begin_pass(self) -> None:
+        if self.recalibrated is not None:
+            self.recalibrated.begin()
+
+    def end_pass(self) -> None:
+        if self.recalibrated is not None:
+            self.recalibrated.finish()
 
     def _by_population(self, x: Tensor) -> Tensor:
-        populations, letters = self.trained, self.variant or self.configuration
+        letters, by_pass = self.ways[self.variant]
+        populations = self.recalibrated if by_pass else self.trained
+        assert populations is not None
         m = int(populations.samples) or len(x)
         if populations.samples:
             populations.refuse_other_sizes(populations.feature_mean, x.shape[1:-1])

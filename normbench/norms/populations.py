@@ -1,4 +1,4 @@
-"""Populations of batch layer normalization: averages of the batches' moments over an epoch."""
+"""Populations of batch layer normalization: averages of the batches' moments over an epoch, or over a pass."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ HELD = 16  # batches whose feature moments wait to be added up together: one lar
 class Populations(nn.Module):
     """Means and deviations of the last finished epoch, and what an unfinished one has gathered (BLN 2022, eq. 18-21).
 
+    A pass over the training batches with frozen weights is an epoch in this sense.
     Of the batch (*positions, d); of features (slots, *positions), a slot being a place in the batch, or one for all
     of them where `pooled`. Mean 0 and deviation 1 before the first epoch is finished. What is gathered of the batch's
     spread is the variance times n/(n - 1), which `F.batch_norm` leaves in `epoch_batch_std`, or with `paper` the
@@ -37,7 +38,7 @@ class Populations(nn.Module):
     epoch_feature_mean: Tensor
     epoch_feature_std: Tensor
 
-    def __init__(self, site: Site, paper: bool, pooled: bool, eps_v: float, eps_f: float, safe_m1: bool) -> None:
+    def __init__(self, site: Site, pooled: bool, paper: bool, eps_v: float, eps_f: float, safe_m1: bool) -> None:
         super().__init__()
         self.path, self.features, self.paper, self.pooled = site.path, site.features, paper, pooled
         self.eps_v, self.eps_f, self.safe_m1 = eps_v, eps_f, safe_m1

@@ -12,6 +12,7 @@ from normbench.data import Dataset, Split
 from normbench.models.base import Model
 from normbench.norms.base import inference, training_without_tracking, variants
 from normbench.streams import stream
+from normbench.train import populations
 
 CHUNK = 1000  # examples at once in evaluation mode; part of the maths, for it decides the rounding
 Record = dict[str, Any]
@@ -22,8 +23,10 @@ def evaluate(model: Model, data: Dataset, epoch: int, seed: int, batch_size: int
 
     In training mode a normalizer sees batches of the training size in a fresh order, and running statistics rest.
     Where training and evaluation are the same function there is one pass, with `"mode": "both"`.
-    Test records of further inference variants carry `"variant"`.
+    Test records of further inference variants carry `"variant"`. Normalizers that evaluate with statistics of a pass
+    over the training batches get one before all else.
     """
+    populations.gather(model, data.splits["train"], epoch, seed, batch_size)
     records = []
     with torch.no_grad(), inference(model):
         for name in ("train", "valid", "test"):

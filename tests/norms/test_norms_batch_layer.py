@@ -162,6 +162,50 @@ def test_further_configurations_are_evaluated_where_asked_for() -> None:
     assert base.variants(make("batch_layer", FLAT, defaults("batch_layer"))) == []
 
 
+def gather(module: base.Normalizer, steps: range, axes: tuple[str, ...] = FLAT) -> None:
+    with base.gathering(module):
+        for step in steps:
+            module(draw(sizes(axes, 4), seed=step))
+
+
+def test_recalibrated_populations_are_those_of_an_epoch_with_frozen_weights() -> None:
+    """With weights that do not move the epoch and the pass over its batches agree; with others only the pass is new."""
+    words = defaults("batch_layer") | {"populations": "pooled", "also_populations": ["recalibrated"]}
+    module = make("batch_layer", LAST, words | {"also_configurations": ["TTTT", "FFFF"]}, seed=None).train()
+    assert module.variants == ("TTTT", "FFFF", "populations=recalibrated", "TTTT populations=recalibrated")
+    for step in range(5):
+        module(draw(sizes(LAST, 4), seed=step))
+    module.end_epoch()
+    gather(module, range(5), LAST)
+    x = draw(sizes(LAST, 6), seed=9)
+    epoch, same = outputs(module, x), {}
+    for letters in CONFIGURATIONS:
+        with base.inference(module, f"{letters} populations=recalibrated"):
+            same[letters] = module(x)
+        assert torch.equal(same[letters], epoch[letters])
+    gather(module, range(5, 7), LAST)
+    after = outputs(module, x)
+    assert all(torch.equal(after[letters], y) for letters, y in epoch.items())
+    for letters in CONFIGURATIONS:
+        with base.inference(module, f"{letters} populations=recalibrated"):
+            assert torch.equal(module(x), epoch[letters]) == (letters == "FFFF"), letters
+
+
+def test_recalibrated_alone_keeps_nothing_of_training() -> None:
+    alone = make("batch_layer", FLAT, defaults("batch_layer") | {"populations": "recalibrated"}, seed=None).train()
+    beside = make("batch_layer", FLAT, defaults("batch_layer") | {"also_populations": ["recalibrated"]}, seed=None)
+    for module in (alone, beside):
+        before = {key: value.clone() for key, value in module.state_dict().items()}
+        module(draw((4, FEATURES), seed=50))
+        module.end_epoch()
+        changed = {key for key, value in module.state_dict().items() if not torch.equal(value, before[key])}
+        assert bool(changed) == (module is beside)
+        gather(module, range(3))
+    x = draw((4, FEATURES), seed=9)
+    with base.inference(alone), base.inference(beside, "populations=recalibrated"):
+        assert torch.equal(alone(x), beside(x))
+
+
 def test_another_length_is_refused_in_words() -> None:
     module = trained(4, TIME)
     for mode in (True, False):

@@ -65,6 +65,15 @@ def test_equals_the_naive_reference_in_training_and_evaluation(name: str, axes: 
             if steps == 3:
                 module.end_epoch()
                 reference.end_epoch()
+            if module.gathers:
+                reference.begin_pass()
+                with base.gathering(module):
+                    for step, batch in enumerate((4, 5, 2)):
+                        for mask in masks(name, axes, batch, step):
+                            x = draw(sizes(axes, batch), seed=step + 30, shift=step)
+                            wanted = reference(x.numpy(), training=True, mask=mask)
+                            near(module(x, mask), wanted, f"a pass with {options}, mask {mask}")
+                reference.end_pass()
             for variant in ("", *module.variants):
                 for mask in masks(name, axes, 7, 9):
                     x = draw(sizes(axes, batch=7), seed=9, scale=0.5)
@@ -90,6 +99,14 @@ def test_gradients_are_the_finite_differences_of_the_reference(
         if before:
             module.end_epoch()
             reference.end_epoch()
+        if before and module.gathers:
+            reference.begin_pass()
+            with base.gathering(module):
+                for step in range(before):
+                    x = draw(sizes(axes), seed=20 + step)
+                    module(x)
+                    reference(x.numpy(), training=True)
+            reference.end_pass()
         module.train(training).track = False
         parts = dict(module.named_parameters())
         start = {n: getattr(reference, n) for n in parts}  # a gain and a bias is all that a normalizer learns
@@ -159,5 +176,8 @@ def test_a_tracked_pass_moves_the_statistics(name: str, axes: Axes) -> None:
         module = make(name, axes, options).train()
         before = {key: value.clone() for key, value in module.state_dict().items()}
         module(draw(sizes(axes), seed=4))
+        if module.gathers:  # it may have no other statistics than those of a pass
+            with base.gathering(module):
+                module(draw(sizes(axes), seed=4))
         if before.keys() - dict(module.named_parameters()).keys():
             assert any(not torch.equal(v, before[k]) for k, v in module.state_dict().items()), options

@@ -94,6 +94,54 @@ def test_both_ways_of_evaluation_in_one_run() -> None:
         torch.testing.assert_close(ours(x), theirs.eval()(x))
 
 
+def test_a_momentum_is_evaluated_with_its_running_average_whatever_the_usual_way() -> None:
+    options = defaults("batch") | {"eval_stats": "batch", "also_momenta": [0.5]}
+    ours, theirs = make("batch", FLAT, options, seed=None), nn.BatchNorm1d(FEATURES, momentum=0.5).double()
+    x = draw((4, FEATURES))
+    ours(x)
+    theirs(x)
+    with base.inference(ours, "momentum=0.5"):
+        torch.testing.assert_close(ours(x), theirs.eval()(x))
+
+
+@pytest.mark.parametrize("unbiased", [True, False])
+def test_a_pass_per_step_is_the_cumulative_average_of_torch(unbiased: bool) -> None:
+    """`momentum=None` is torch's plain average; the last step seen serves later ones, steps beyond `t_max` are not."""
+    options = {"stats": "per_step", "t_max": 2, "also_eval_stats": ["per_step_pass"], "unbiased_running": unbiased}
+    ours = make("batch", TIME, defaults("batch") | options, seed=None)
+    ours(draw(sizes(TIME), seed=50))
+    running = {key: value.clone() for key, value in ours.state_dict().items() if "pass" not in key}
+    for length in (3, 1):
+        theirs: list[nn.BatchNorm1d] = [nn.BatchNorm1d(FEATURES, momentum=None).double() for _ in range(2)]
+        biased: dict[nn.BatchNorm1d, list[torch.Tensor]] = {}
+        with base.gathering(ours):
+            for step, batch in enumerate((4, 6, 4)):
+                x = draw(sizes(TIME, batch, length), seed=step)
+                ours(x)
+                for norm, part in zip(theirs, x.unbind(1), strict=False):
+                    norm(part)
+                    biased.setdefault(norm, []).append(part.var(0, correction=0))
+        for norm, found in biased.items():
+            norm.running_var = norm.running_var if unbiased else torch.stack(found).mean(0)
+        used = [theirs[min(t, length - 1, 1)].eval() for t in range(3)]
+        x = draw(sizes(TIME), seed=9)
+        wanted = torch.stack([norm(part) for norm, part in zip(used, x.unbind(1), strict=True)], 1)
+        with base.inference(ours, "eval_stats=per_step_pass"):
+            torch.testing.assert_close(ours(x), wanted)
+        assert all(torch.equal(value, ours.state_dict()[key]) for key, value in running.items())
+
+
+def test_a_pass_without_time_is_one_average() -> None:
+    ours = make("batch", IMAGE, defaults("batch") | {"eval_stats": "per_step_pass"}, seed=None)
+    theirs = nn.BatchNorm2d(FEATURES, momentum=None).double()
+    with base.gathering(ours):
+        for step in range(3):
+            x = draw(sizes(IMAGE), seed=step)
+            torch.testing.assert_close(ours(x), theirs(x))
+    x = draw(sizes(IMAGE), seed=9)
+    torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
+
+
 @pytest.mark.parametrize(("axes", "whole"), [(FLAT, False), (LAST, False), (LAST, True), (IMAGE, True)])
 @pytest.mark.parametrize(("affine", "bias"), [(True, True), (True, False), (False, True)])
 def test_layer_is_torch_layer_norm(axes: tuple[str, ...], whole: bool, affine: bool, bias: bool) -> None:

@@ -15,7 +15,15 @@ class Reference(Base):
         momenta = [options["momentum"], *options["also_momenta"]]
         names = ["", *(f"momentum={m}" for m in options["also_momenta"])]
         self.running = {name: {"momentum": m, "mean": {}, "var": {}} for name, m in zip(names, momenta, strict=True)}
+        self.passed: dict[Index, list[tuple[float, float]]] = {}  # means and variances of each batch of a pass
+        self.gathering = False
         self.time = axes.index("time") if "time" in axes and options["stats"] == "per_step" else None
+
+    def begin_pass(self) -> None:
+        self.passed, self.gathering = {}, True
+
+    def end_pass(self) -> None:
+        self.gathering = False
 
     def __call__(
         self,
@@ -27,7 +35,9 @@ class Reference(Base):
         **_: Any,
     ) -> np.ndarray:
         y = np.empty_like(x)
-        way = variant.removeprefix("eval_stats=") if variant.startswith("eval_stats=") else self.options["eval_stats"]
+        way = self.options["eval_stats"]
+        if variant:
+            way = variant.removeprefix("eval_stats=") if variant.startswith("eval_stats=") else "running"
         together: dict[Index, list[Index]] = {}
         for i in every(x.shape):
             together.setdefault((i[self.feature], 0 if self.time is None else i[self.time]), []).append(i)
@@ -44,6 +54,10 @@ class Reference(Base):
                 var = unbiased if self.options["unbiased_norm"] else biased
                 if training and track:
                     self._update(c, t, mu, unbiased if self.options["unbiased_running"] else biased)
+            elif way == "per_step_pass":
+                last = max((step for feature, step in self.passed if feature == c), default=0)
+                moments = self.passed.get((c, min(t, last)), [(0.0, 1.0)])
+                mu, var = mean([m for m, _ in moments]), mean([v for _, v in moments])
             else:
                 row, at = self.running.get(variant, self.running[""]), (c, min(t, self.options["t_max"] - 1))
                 mu, var = row["mean"].get(at, 0.0), row["var"].get(at, 1.0)
@@ -60,6 +74,9 @@ class Reference(Base):
 
     def _update(self, c: int, t: int, mu: float, var: float) -> None:
         if t >= self.options["t_max"]:
+            return
+        if self.gathering:
+            self.passed.setdefault((c, t), []).append((mu, var))
             return
         for row in self.running.values():
             m = row["momentum"]

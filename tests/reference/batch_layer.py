@@ -9,33 +9,53 @@ import numpy as np
 from reference.common import Base, Index, groups, mean, variance
 
 
+class Population:
+    """What an epoch or a pass gathered, and what it left when it was finished."""
+
+    def __init__(self) -> None:
+        self.m = self.largest = 0
+        self.seen: dict[tuple[str, Index], list[tuple[float, float]]] = {}  # means and spreads, one pair per batch
+        self.finished: dict[tuple[str, Index], tuple[float, float]] = {}
+
+
 class Reference(Base):
     def __init__(self, axes: Any, sizes: Any, options: Any) -> None:
         super().__init__(axes, sizes, options)
         self.d = sizes[self.feature]
         self.paper = options["mode"] == "paper"
         self.eps_v = options["eps_v"] or (1e-4 if self.paper else 1e-3)
-        self.m, self.finished = 0, {}
-        self.begin_epoch()
+        self.trained, self.recalibrated = Population(), Population()
+        self.into = self.trained
 
     def begin_epoch(self) -> None:
-        self.seen: dict[tuple[str, Index], list[tuple[float, float]]] = {}  # means and spreads, one pair per batch
-        self.largest = getattr(self, "largest", 0)
+        self.trained.seen.clear()
 
     def end_epoch(self) -> None:
-        m = self.m = self.largest
+        self.finish(self.trained, self.options["populations"] == "pooled")
+
+    def begin_pass(self) -> None:
+        self.into = self.recalibrated
+        self.into.seen.clear()
+
+    def end_pass(self) -> None:
+        self.finish(self.recalibrated, pooled=True)
+        self.into = self.trained
+
+    def finish(self, population: Population, pooled: bool) -> None:
+        m = population.m = population.largest
         correction = m / (m - 1) if m > 1 else (1.0 if self.options["safe_m1"] else math.inf)
-        if self.options["populations"] == "pooled":  # all slots' values in every slot
+        if pooled:  # all slots' values in every slot
             everywhere: dict[Index, list[tuple[float, float]]] = {}
-            for (term, at), values in self.seen.items():
+            for (term, at), values in population.seen.items():
                 if term == "F":
                     everywhere.setdefault(at[1:], []).extend(values)
-            self.seen |= {("F", at): everywhere[at[1:]] for term, at in self.seen if term == "F"}
-        for key, values in self.seen.items():
+            population.seen |= {("F", at): everywhere[at[1:]] for term, at in population.seen if term == "F"}
+        for key, values in population.seen.items():
             spread = mean([s for _, s in values])
             if self.paper or key[0] == "F" or m == 1:
                 spread *= correction
-            self.finished[key] = mean([v for v, _ in values]), spread if self.paper else math.sqrt(spread + self.eps_v)
+            deviation = spread if self.paper else math.sqrt(spread + self.eps_v)
+            population.finished[key] = mean([v for v, _ in values]), deviation
 
     def spread(self, term: str, v: float) -> float:
         """What an epoch averages: variances in the code, deviations in the paper."""
@@ -47,14 +67,17 @@ class Reference(Base):
     def __call__(self, x: np.ndarray, training: bool, track: bool = True, variant: str = "", **_: Any) -> np.ndarray:
         if training:
             if track:
-                self.largest = max(self.largest, len(x))
-            return self.batch(x, "FFFF", len(x), track)
-        m = self.m or len(x)
+                self.into.largest = max(self.into.largest, len(x))
+            return self.batch(x, "FFFF", len(x), self.into, track)
+        letters, kind = self.options["configuration"], self.options["populations"]
+        for word in variant.split():  # letters, `populations=KIND`, or both
+            letters, kind = (letters, word[len("populations=") :]) if "=" in word else (word, kind)
+        population = self.recalibrated if kind == "recalibrated" else self.trained
+        m = population.m or len(x)
         starts = range(0, len(x), m)
-        parts = [self.batch(x[s : s + m], variant or self.options["configuration"], m, False) for s in starts]
-        return np.concatenate(parts)
+        return np.concatenate([self.batch(x[s : s + m], letters, m, population, False) for s in starts])
 
-    def batch(self, x: np.ndarray, letters: str, m: int, track: bool) -> np.ndarray:
+    def batch(self, x: np.ndarray, letters: str, m: int, population: Population, track: bool) -> np.ndarray:
         terms = {}
         for term, over, flags in (("B", "batch", letters[:2]), ("F", "feature", letters[2:])):
             terms[term] = np.empty_like(x)
@@ -64,8 +87,8 @@ class Reference(Base):
                     spread = self.spread(term, variance(values))
                     if term == "B" and not self.paper and len(values) > 1:
                         spread *= len(values) / (len(values) - 1)  # of this batch, which may be a last, smaller one
-                    self.seen.setdefault((term, at), []).append((mean(values), spread))
-                population_mean, population_std = self.finished.get((term, at), (0.0, 1.0))
+                    population.seen.setdefault((term, at), []).append((mean(values), spread))
+                population_mean, population_std = population.finished.get((term, at), (0.0, 1.0))
                 mu = population_mean if flags[0] == "T" else mean(values)
                 std = population_std
                 if flags[1] == "F":

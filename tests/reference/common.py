@@ -52,6 +52,12 @@ class Base:
     def end_epoch(self) -> None:
         """As the normalizer's."""
 
+    def begin_pass(self) -> None:
+        """As the normalizer's: calls in training mode are those of a pass over the training batches from now on."""
+
+    def end_pass(self) -> None:
+        """As the normalizer's."""
+
     def affine(self, index: Index, value: float) -> float:
         """Gain and shift of one value, as far as the options have them."""
         if not self.options.get("affine"):

@@ -1,0 +1,129 @@
+"""A pass over the training batches with frozen weights, for the evaluations that ask for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from torch import nn
+
+from normbench import data as datasets
+from normbench.models import base as models
+from normbench.models.mnist_mlp import MnistMLP
+from normbench.norms.base import normalizers
+from normbench.train import populations
+
+BATCH_LAYER = ("norm=batch_layer", "norm.configuration=TTTT", "norm.also_configurations=[FFFF,TFFF]")
+RECALIBRATED = "norm.also_populations=[recalibrated]"
+BATCH = ("norm=batch", "norm.also_eval_stats=[per_step_pass]")
+ARMS = {
+    "beside slots": (*BATCH_LAYER, RECALIBRATED),
+    "alone": ("norm=batch_layer", "norm.populations=recalibrated"),
+    "batch": BATCH,
+}
+
+
+def curve(folder: Path) -> list[dict]:
+    return [json.loads(text) for text in (folder / "curve.jsonl").read_text().splitlines()]
+
+
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Sizes of the batches of each pass, as the model meets them."""
+    found: list[list[int]] = []
+    forward, gather = MnistMLP.forward, populations.gather
+
+    def watched(self: MnistMLP, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        if any(norm.gathering for norm in normalizers(self)):
+            assert self.training and not torch.is_grad_enabled() and not any(norm.track for norm in normalizers(self))
+            found[-1].append(len(targets))
+        return forward(self, inputs, targets)
+
+    def counted(*args: object) -> None:
+        found.append([])
+        gather(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MnistMLP, "forward", watched)
+    monkeypatch.setattr(populations, "gather", counted)
+    return found
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_there_is_one_pass_before_each_evaluation(arm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = passes(monkeypatch)
+    tiny.train(tmp_path / "run", *ARMS[arm])
+    assert found == [[210] * 5 + [150]] * 3, "before the first epoch, and after each of the two"
+
+
+def test_nobody_pays_who_does_not_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = passes(monkeypatch)
+    tiny.train(tmp_path / "run", "norm=batch_layer")
+    assert found == [[]] * 3
+
+
+@pytest.mark.parametrize(("words", "further"), [(BATCH_LAYER, RECALIBRATED), (BATCH[:1], BATCH[1])])
+def test_what_there_was_without_it_is_the_same_to_the_last_bit(
+    words: tuple[str, ...], further: str, tmp_path: Path
+) -> None:
+    tiny.train(tmp_path / "without", *words)
+    tiny.train(tmp_path / "with", *words, further)
+    records = curve(tmp_path / "with")
+    new = [r for r in records if "recalibrated" in r.get("variant", "") or "pass" in r.get("variant", "")]
+    assert [r for r in records if r not in new] == curve(tmp_path / "without")
+    variants = {"populations=recalibrated", "TFFF populations=recalibrated"}
+    assert {r["variant"] for r in new} == (variants if words is BATCH_LAYER else {"eval_stats=per_step_pass"})
+    plain = {r["epoch"]: r["nll"] for r in records if r["split"] == "test" and "variant" not in r}
+    usual = next(
+        v for v in ("populations=recalibrated", "eval_stats=per_step_pass") if v in {r["variant"] for r in new}
+    )
+    assert all(r["nll"] != plain[r["epoch"]] for r in new if r["variant"] == usual), "frozen weights are others"
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_an_interrupted_run_ends_the_same(arm: str, tmp_path: Path) -> None:
+    assert tiny.train(tmp_path / "calm", *ARMS[arm]) == "done"
+    for step in (4, 4, 4):
+        tiny.train(tmp_path / "run", *ARMS[arm], "train.checkpoint_seconds=0", stopping=tiny.after(step))
+    assert tiny.train(tmp_path / "run", *ARMS[arm]) == "done"
+    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "calm")
+
+
+class Dropping(nn.Module):
+    """A model that draws from torch's generator in training mode."""
+
+    def __init__(self, inner: models.Model) -> None:
+        super().__init__()
+        self.inner, self.seen = inner, []
+
+    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        dropped = nn.functional.dropout(inputs, 0.5, self.training)
+        self.seen.append(dropped.sum().item())
+        return self.inner(dropped, targets)
+
+
+def test_draws_are_fixed_and_leave_the_generator_alone() -> None:
+    spec = tiny.spec(*ARMS["alone"])
+    split = datasets.load(spec.config["data"]).splits["train"]
+    model = Dropping(models.build(spec.config, spec.sites()))
+    found = {}
+    for epoch, seed, generator in ((1, 1, 5), (1, 1, 6), (2, 1, 5), (1, 2, 5)):
+        torch.manual_seed(generator)
+        before, model.seen = torch.get_rng_state(), []
+        populations.gather(model, split, epoch, seed, 210)  # type: ignore[arg-type]
+        assert torch.equal(torch.get_rng_state(), before) and model.training
+        found[epoch, seed, generator] = tuple(model.seen)
+    assert found[1, 1, 5] == found[1, 1, 6] and len(set(found.values())) == 3
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_an_error_in_the_pass_leaves_the_modes_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = tiny.spec(*ARMS["beside slots"])
+    split = datasets.load(spec.config["data"]).splits["train"]
+    model = models.build(spec.config, spec.sites()).eval()
+    monkeypatch.setattr(MnistMLP, "forward", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        populations.gather(model, split, 1, 1, 210)
+    assert not model.training
+    assert all(norm.track and not norm.gathering for norm in normalizers(model))
