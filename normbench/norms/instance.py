@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,25 +17,44 @@ class InstanceNorm(Normalizer):
 
     Args:
         affine, bias, gain_init: a gain and a shift per channel; off, as in PyTorch.
+        track_running_stats: evaluation uses running averages of mu and of the n/(n - 1) variance, of all samples (and
+            time steps) together: r <- (1 - momentum) r + momentum mean(batch). Otherwise it is the function of
+            training.
 
-    Shapes: x in the site's layout, which must have space; every time step by itself. The variance is biased; the same
-    in training and evaluation (no running statistics).
+    Shapes: x in the site's layout, which must have space; every time step by itself. The variance is biased.
     Errors: one position in space, refused at planning where the site tells its size.
     Not the same as: `nn.GroupNorm(C, C)`, whose gain is on.
     """
 
+    running_mean: Tensor
+    running_var: Tensor
+
     def __init__(
-        self, site: Site, *, eps: float = 1e-5, affine: bool = False, bias: bool = True, gain_init: float = 1.0
+        self,
+        site: Site,
+        *,
+        eps: float = 1e-5,
+        affine: bool = False,
+        bias: bool = True,
+        gain_init: float = 1.0,
+        track_running_stats: bool = False,
+        momentum: float = 0.1,
     ) -> None:
         super().__init__(site)
-        self.eps = eps
+        self.eps, self.running, self.momentum = eps, track_running_stats, momentum
+        if track_running_stats:
+            self.register_buffer("running_mean", torch.zeros(site.features))
+            self.register_buffer("running_var", torch.ones(site.features))
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         channels = to_channels(x, self.site)
-        if channels[0, 0].numel() == 1:
+        own = self.training or not self.running
+        if own and channels[0, 0].numel() == 1:
             raise NormbenchError(
                 f"instance normalization at site '{self.site.path}' met one position in space: nothing would be left."
             )
-        y = F.instance_norm(channels, weight=self.gain, bias=self.bias, eps=self.eps)
+        known = self.running and (self.track or not own)  # training without tracking leaves the averages alone
+        mean, variance = (self.running_mean, self.running_var) if known else (None, None)
+        y = F.instance_norm(channels, mean, variance, self.gain, self.bias, own, self.momentum, self.eps)
         return from_channels(y, self.site, x)

@@ -182,6 +182,25 @@ def test_instance_is_torch_instance_norm(affine: bool) -> None:
     train_both(ours, nn.InstanceNorm2d(FEATURES, affine=affine).double(), sizes(IMAGE))
 
 
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("momentum", [0.1, 1.0])
+def test_instance_with_running_statistics_is_that_of_torch(affine: bool, momentum: float) -> None:
+    options = defaults("instance") | {"affine": affine, "track_running_stats": True, "momentum": momentum}
+    ours = make("instance", IMAGE, options)
+    theirs = nn.InstanceNorm2d(FEATURES, affine=affine, momentum=momentum, track_running_stats=True).double()
+    if affine:  # weights away from their start
+        theirs.load_state_dict({"weight": ours.gain.detach(), "bias": ours.bias.detach()}, strict=False)
+    train_both(ours, theirs, sizes(IMAGE))
+    torch.testing.assert_close(ours.running_mean, theirs.running_mean)
+    torch.testing.assert_close(ours.running_var, theirs.running_var)
+    x = draw(sizes(IMAGE), seed=50)
+    torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
+    torch.testing.assert_close(ours.eval()(x[:, :, :1, :1]), theirs.eval()(x)[:, :, :1, :1])
+    assert not torch.allclose(ours.eval()(x), ours.train()(x))
+    with base.training_without_tracking(ours), pytest.raises(NormbenchError, match="one position in space"):
+        ours(x[:, :, :1, :1])
+
+
 @pytest.mark.parametrize("axes", [FLAT, IMAGE])
 def test_one_ghost_is_torch_batch_norm_and_several_are_their_sequence(axes: tuple[str, ...]) -> None:
     torch_class = nn.BatchNorm1d if axes == FLAT else nn.BatchNorm2d
