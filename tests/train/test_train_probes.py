@@ -85,7 +85,7 @@ def test_a_probe_is_written_like_any_run(tmp_path: Path):
     assert loop.train(spec, run) == "done" and run.curve.read_bytes() == curve
 
 
-@pytest.mark.parametrize("name", ["ln2016/table1", "ln2016/geometry"])
+@pytest.mark.parametrize("name", ["ln2016/table1", "ln2016/geometry", "ln2016/properties"])
 def test_claims_of_the_probes_are_decided(name: str):
     from dataclasses import replace
 
@@ -103,19 +103,42 @@ def test_claims_of_the_probes_are_decided(name: str):
                           "LN-T1d": "reproduced", "LN-T2": "reproduced"},
         "ln2016/geometry": {"LN-H2": "reproduced", "LN-H2b": "contradicted", "LN-H3": "reproduced",
                             "LN-H13": "contradicted"},
+        "ln2016/properties": {f"OV-{i}": "reproduced" for i in range(1, 18)}
+                             | {f"OV-{i}": "contradicted" for i in range(5, 10)},
     }  # fmt: skip
     assert judged == wanted[name]
     drawing = artifacts.drawing(name)
     assert drawing.table(artifact, [replace(run, control="") for run in runs])
 
 
-def test_every_normalizer_that_can_stand_there_has_a_row_in_table_1():
+@pytest.mark.parametrize("experiment", ["ln2016/table1", "ln2016/properties"])
+def test_every_normalizer_that_can_stand_there_has_a_row(experiment: str):
     from normbench.config import compose
     from normbench.norms.sites import _refusal, declared
 
-    site = declared(arm("ln2016/table1", "none").config)["layer"]
+    site = declared(arm(experiment, "none").config)["layer"]
     able = {n for n in compose.choices("norm") if not _refusal(site, compose.declaration("norm", n))}
-    assert {spec.config["norm"]["name"] for spec in map(lambda a: arm("ln2016/table1", a), ARMS)} == able
+    arms = [arm(experiment, name) for name in plan.experiment(experiment)["arms"]]
+    assert {spec.config["norm"]["name"] for spec in arms} == able
+    assert able == set(compose.choices("norm")) or experiment == "ln2016/table1", "the overview's site serves them all"
+
+
+@pytest.mark.parametrize("name", plan.experiment("ln2016/properties")["arms"])
+def test_properties_agree_with_what_each_normalizer_declares(name: str):
+    """Between 1e-9 and 1e-3 there is no word; alone and in one mode only where its YAML says so, whatever the draws."""
+    from normbench.papers.ln2016 import properties
+
+    for seed in (1, 2):
+        spec = arm("ln2016/properties", name, f"seed={seed}")
+        found = numbers(spec)
+        assert all(found[key] <= 1e-9 or found[key] >= 1e-3 for key in properties.COLUMNS), found
+        (choice,) = spec.sites().values() or (None,)
+        if name != "spectral":  # another step of the power method changes nothing when it has converged
+            alone = max(found[key] for key in ("others", "others_gradient", "modes")) <= 1e-9
+            assert alone != bool(choice and choice.mode_dependent)
+        assert found["others_evaluation"] <= 1e-9
+        if spec.config["norm"]["declares"].get("rescales") and name != "streaming":  # its past keeps the old scale
+            assert found["scaled"] <= 1e-9
 
 
 def test_rows_that_follow_from_the_formulas():

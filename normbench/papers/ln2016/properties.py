@@ -1,0 +1,48 @@
+"""Properties of normalizers: what an overview says of each, beside what is computed of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Panel
+from normbench.papers.table import Entry
+from normbench.runs.record import RunRecord
+
+COLUMNS = {
+    "others": "same output whatever the other samples, training",
+    "others_evaluation": "the same in evaluation",
+    "others_gradient": "no gradient at other samples",
+    "modes": "training and evaluation agree",
+    "channels": "no gradient at other channels",
+    "scaled": "same when inputs are scaled",
+    "shifted": "same when a sample is shifted",
+}
+COUNTS = {"learned_tensors": "parameters", "learned": "learned values", "kept": "values of statistics"}
+SAME, DIFFERENT = 1e-9, 1e-3  # as in the claims; between them there is no word
+FIRST = ("none", "batch", "layer", "rms", "instance", "group", "weight", "spectral")
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """A table has no curves."""
+    return []
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Yes or no with the number behind it, then counts; the overview's methods first, then all others."""
+    by_arm = {run.arm: run for run in runs if not run.control}
+    entries = []
+    for arm in [*FIRST, *sorted(set(by_arm) - set(FIRST))]:
+        record, said = by_arm[arm].records[-1] if arm in by_arm else {}, artifact.reference.get(arm, {})
+        for key, name in (COLUMNS | COUNTS).items():
+            value = float(record[key]) if key in record else None
+            paper = {True: "yes", False: "no"}[said[key]] if key in said else "–" if key in COLUMNS else ""
+            shown = "" if value is None else _word(value) if key in COLUMNS else f"{value:g}"
+            group = "Properties" if key in COLUMNS else "Parameters and statistics, 6 channels"
+            entries.append(Entry(group, arm, name, "", int(value is not None), value, paper=paper, shown=shown))
+    return entries
+
+
+def _word(value: float) -> str:
+    word = "yes" if value <= SAME else "no" if value >= DIFFERENT else "unclear"
+    return f"{word} ({value:.0e})"
