@@ -273,7 +273,7 @@ def test_batch_layer_keeps_as_many_numbers_as_the_authors_print() -> None:
         if isinstance(norm, Normalizer):
             norm.end_epoch()
     found = {name: tensor.numel() for name, tensor in network.conv[0].norm.state_dict().items()}
-    accumulators = sum(found[f"{of}_{moment}"] for of in ("batch", "feature") for moment in ("mean", "std"))
+    accumulators = sum(found[f"trained.{of}_{moment}"] for of in ("batch", "feature") for moment in ("mean", "std"))
     assert found["gain"] + found["bias"] + accumulators + 2 == 15886
 
 
