@@ -181,12 +181,13 @@ class BatchNorm(Normalizer):
         """The running averages, or those of a pass; of the unbiased variance unless the options say otherwise."""
         if not self.unbiased_running:
             variance = variance * ((count - 1) / count)
-        rows = len(self.pass_mean) if self.gathering else self.running_mean.shape[1]
+        place = slice(None)
         if self.per_step or self.gathering:
+            rows = len(self.pass_mean) if self.gathering else self.running_mean.shape[1]
             known = len(range(rows)[steps.start : steps.stop])
             mean, variance = (moment.view(-1, len(steps)).T[:known] for moment in (mean, variance))
             found = None if found is None else found.view(-1, len(steps)).T[:known]
-        place = slice(steps.start, steps.start + len(mean)) if self.per_step or self.gathering else slice(None)
+            place = slice(steps.start, steps.start + known)
         averages: list[tuple[Tensor, Tensor, float | Tensor]] = [
             (self.running_mean[row, place], self.running_var[row, place], momentum)
             for row, momentum in enumerate(self.momenta.values())
