@@ -24,13 +24,19 @@ class KerasAdam(torch.optim.Adam):
     every step.
     """
 
-    def step(self, closure: Any = None) -> Any:
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         for group in self.param_groups:
-            group.setdefault("eps_hat", group["eps"])
-            state = self.state.get(group["params"][0])
-            t = int(state["step"]) + 1 if state else 1
-            group["eps"] = group["eps_hat"] / math.sqrt(1 - group["betas"][1] ** t)
-        return super().step(closure)
+            group["eps_hat"] = group["eps"]
+        # not a `step` of its own: torch wraps both, and at batch 1 that is felt
+        self.register_step_pre_hook(_place_eps)
+
+
+def _place_eps(optimizer: torch.optim.Optimizer, arguments: Any, keywords: Any) -> None:
+    for group in optimizer.param_groups:
+        state = optimizer.state.get(group["params"][0])
+        t = int(state["step"]) + 1 if state else 1
+        group["eps"] = group["eps_hat"] / math.sqrt(1 - group["betas"][1] ** t)
 
 
 def state_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

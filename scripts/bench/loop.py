@@ -117,7 +117,10 @@ class Bare:
 def compare(model: str, norm: str, batch_size: int, rounds: int, folder: Path) -> harness.Row:
     """One epoch of ours, one of the bare loop, and so on; the first of each is not counted."""
     words = [f"model={model}", f"norm={norm}", f"train.batch_size={batch_size}", f"train.epochs={rounds + 1}"]
-    words += ["optim.eps=1e-12"] if model == "lenet5" else []  # so small that it does not matter where it stands
+    if (
+        model == "lenet5"
+    ):  # so small an eps that it does not matter where it stands; a rate at which rounding stays small
+        words += ["optim.eps=1e-12", "optim.lr=1e-4"]
     (spec,) = train_specs(words, multirun=False)
     steps = STEPS[model][batch_size]
     count = steps * batch_size
