@@ -5,13 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from normbench.rnn import engine, fused
 from normbench.rnn.cells import Cell, Once, State
+from normbench.rnn.plan import plan
 
 
 def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, once: Once) -> tuple[Tensor, State]:
     """Outputs (T, B, H) and the last state of a cell over x (T, B, I); mask (T, B), true where x is valid."""
-    z = cell.summed(x, once)
-    return plain(cell, z, mask, state, once)
+    run, way = engine.current(), plan(cell)
+    if run is not None and way is not None and x.dtype == cell.weight_hh.dtype:
+        return fused.sequence(cell, way, run, x, mask, state, once)
+    return plain(cell, cell.summed(x, once), mask, state, once)
 
 
 def plain(cell: Cell, z: Tensor, mask: Tensor | None, state: State, once: Once) -> tuple[Tensor, State]:

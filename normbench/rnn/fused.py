@@ -1,0 +1,110 @@
+"""Whole sequences as one autograd function: the recurrence's forward and backward pass written out.
+
+A step is a matrix product and one call for everything element-wise (`aten.Run` or `kernel.Run`); what is not
+recurrent, the product with all inputs and the sums for the weights' gradients, is one product over all steps. The
+equations are those of `cells`; tests hold the three together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from normbench.rnn import engine
+from normbench.rnn.cells import Cell, Once, State
+from normbench.rnn.plan import Plan, Vectors, vectors
+from normbench.rnn.product import Product
+
+
+class Sequence(torch.autograd.Function):
+    """(x, weights, h_0, c_0, gains and shifts) -> outputs (T, B, H), the last h and c."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        plan: Plan,
+        run: engine.RunClass,
+        mask: Tensor | None,
+        drops: tuple[Tensor | None, Tensor | None],
+        x: Tensor,
+        weight_ih: Tensor,
+        inside: Tensor | None,
+        weight_hh: Tensor,
+        h0: Tensor,
+        c0: Tensor,
+        *gains_and_shifts: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        product = Product(weight_hh, drops[1])
+        z = input_products(x, weight_ih, inside, drops[0])
+        steps = len(z)
+        h, c = _states(h0, steps), _states(c0, steps)
+        job = run(plan, Vectors(*(v.contiguous() for v in gains_and_shifts)), z, h, c, mask)
+        job.prepare(slice(0, steps))
+        for t, (state, u) in enumerate(zip(h[:-1].unbind(0), job.u.unbind(0), strict=True)):
+            job.forward(t, product(state, out=u))
+        ctx.plan, ctx.run, ctx.drops, ctx.spent = plan, run, drops, False
+        ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *gains_and_shifts, *job.saved())
+        return h[1:], h[-1].clone(), c[-1].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor, dh: Tensor, dc: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight_ih, inside, weight_hh, mask, z, h, c, *rest = ctx.saved_tensors
+        v, saved = Vectors(*(part.contiguous() for part in rest[:6])), rest[6:]
+        inputs, product = Product(weight_ih, ctx.drops[0]), Product(weight_hh, ctx.drops[1])
+        job = ctx.run(ctx.plan, v, z, h, c, mask, saved)
+        if ctx.spent and job.overwrites:  # a first pass has left gradients where z and u were
+            job.restore(input_products(x, weight_ih, inside, ctx.drops[0]), product(h[:-1]))
+        ctx.spent = True
+        job.begin(dy.contiguous(), dc.clone(), torch.zeros_like(dh))
+        for t in reversed(range(len(z))):
+            job.backward(t, dh)
+            dh = product.to_input(job.du[t])
+        found = job.finish()
+        needs = ctx.needs_input_grad
+        return (
+            *[None] * 4,
+            inputs.to_input(found.z) if needs[4] else None,
+            inputs.to_weight(found.z, x) if needs[5] else None,
+            found.z.sum((0, 1)) if needs[6] else None,
+            product.to_weight(found.u, h[:-1]) if needs[7] else None,
+            dh + job.carry,
+            job.dc,
+            *found.vectors,
+        )
+
+
+def input_products(x: Tensor, weight: Tensor, inside: Tensor | None, drop: Tensor | None) -> Tensor:
+    z = Product(weight, drop)(x)
+    return z if inside is None else z.add_(inside)
+
+
+def _states(first: Tensor, steps: int) -> Tensor:
+    states = first.new_empty(steps + 1, *first.shape)
+    states[0] = first
+    return states
+
+
+def sequence(
+    cell: Cell, plan: Plan, run: engine.RunClass, x: Tensor, mask: Tensor | None, state: State, once: Once
+) -> tuple[Tensor, State]:
+    """Outputs (T, B, H) and last state of a cell that has a plan; arguments as `loop.unroll`."""
+    h0 = state[0]
+    c0 = state[1] if len(state) > 1 else h0.new_empty(*h0.shape[:-1], 0)
+    y, h, c = Sequence.apply(
+        plan,
+        run,
+        None if mask is None else mask.contiguous(),
+        (once.input_drop, once.state_drop),
+        x,
+        once.weight_ih,
+        cell.biases()[0],
+        once.weight_hh,
+        h0,
+        c0,
+        *vectors(cell),
+    )
+    return y, (h, c)[: cell.states]

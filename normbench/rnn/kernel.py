@@ -1,0 +1,200 @@
+"""`step.c`: built with the system's C compiler at first use, kept in the user's cache, loaded by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from normbench.rnn.plan import Gradients, Plan, Vectors
+
+SOURCE = Path(__file__).with_name("step.c")
+COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
+# the first that the compiler takes; this processor's instructions, in whole registers
+FLAGS = (
+    (*COMMON, "-march=native", "-mprefer-vector-width=512"),
+    (*COMMON, "-march=native"),
+    (*COMMON, "-mcpu=native"),
+    COMMON,
+)
+ARRAYS = ("z", "u", "h", "c", "stats", "mask")
+VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c")
+GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
+
+
+class Unavailable(Exception):
+    """There is no kernel here, and why."""
+
+
+class Job(ctypes.Structure):
+    """The Job of step.c."""
+
+    _fields_ = (
+        *[(name, ctypes.c_int64) for name in ("batch", "hidden", "update_old")],
+        ("kind", ctypes.c_int64 * 4),
+        ("eps", ctypes.c_double * 4),
+        *[(name, ctypes.c_void_p) for name in (*ARRAYS, *VECTORS, "dout", *GRADIENTS, "scratch")],
+    )
+
+
+class Run:
+    """One sequence, forward or backward, as `aten.Run`; the gradients of z and u take the place of z and u."""
+
+    overwrites = True
+
+    def __init__(
+        self,
+        plan: Plan,
+        vectors: Vectors,
+        z: Tensor,
+        h: Tensor,
+        c: Tensor,
+        mask: Tensor | None,
+        saved: Sequence[Tensor] = (),
+    ) -> None:
+        self.z, self.vectors = z, vectors
+        steps, batch, width = z.shape
+        self.u, self.stats = saved or (torch.empty_like(z), z.new_empty(steps, batch, 8 if plan.gru else 6))
+        self.step_bytes = batch * width * z.element_size()
+        self.job = Job(batch=batch, hidden=plan.hidden, update_old=plan.update_old, kind=plan.kinds, eps=plan.eps)
+        self._point(z=z, u=self.u, h=h, c=c, stats=self.stats, **vectors._asdict())
+        if mask is not None:
+            self._point(mask=mask)
+        suffix = "double" if z.dtype == torch.float64 else "float"
+        library, cell = load(), "gru" if plan.gru else "lstm"
+        self._forward = getattr(library, f"{cell}_forward_{suffix}")
+        self._backward = getattr(library, f"{cell}_backward_{suffix}")
+        self.address, self.u_address = ctypes.addressof(self.job), self.u.data_ptr()
+
+    def _point(self, **tensors: Tensor) -> None:
+        for name, tensor in tensors.items():
+            setattr(self.job, name, tensor.data_ptr())
+
+    def saved(self) -> list[Tensor]:
+        return [self.u, self.stats]
+
+    def restore(self, z: Tensor, u: Tensor) -> None:
+        self.z.data.copy_(z)
+        self.u.data.copy_(u)
+
+    def prepare(self, rows: slice) -> None:
+        """Nothing: the input's term is made in the step."""
+
+    def forward(self, t: int, u: Tensor) -> None:
+        at = u.data_ptr()
+        self._forward(self.address, t, None if at == self.u_address + t * self.step_bytes else at)
+
+    def begin(self, dout: Tensor, dc: Tensor, carry: Tensor) -> None:
+        self.dout, self.dc, self.carry, self.du = dout, dc, carry, self.u
+        self.sums = Vectors(*(torch.zeros_like(v) for v in self.vectors))
+        self.scratch = self.z.new_empty(10 * self.job.hidden)
+        self._point(dout=dout, dc=dc, carry=carry, dz=self.z, du=self.u, scratch=self.scratch)
+        self._point(**{f"d{name}": tensor for name, tensor in self.sums._asdict().items()})
+
+    def backward(self, t: int, dh: Tensor) -> None:
+        self._backward(self.address, t, dh.data_ptr())
+
+    def finish(self) -> Gradients:
+        return Gradients(self.z, self.u, self.sums)
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """The library. Errors: Unavailable, with the reason in one line.
+
+    Two processes may build at once: each writes a file of its own and puts it in place whole. A damaged file is built
+    anew, a cache that cannot be written is done without.
+    """
+    kept = cache() / f"step-{_key()}.so"
+    if _whole(kept):
+        try:
+            return _open(kept)
+        except Unavailable:
+            pass  # whole, but not loadable here: build it again
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+            built = _build(Path(scratch))
+            digest = built.with_suffix(".sha256")
+            digest.write_text(hashlib.sha256(built.read_bytes()).hexdigest())
+            os.replace(digest, kept.with_suffix(".sha256"))
+            os.replace(built, kept)
+        return _open(kept)
+    except OSError:
+        try:
+            with tempfile.TemporaryDirectory() as scratch:
+                return _open(_build(Path(scratch)))  # once mapped, its file may go
+        except OSError as error:
+            raise Unavailable(f"no place to build it: {error}") from None
+
+
+def cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "normbench"
+
+
+def compiler() -> str:
+    """Which compiler built the library."""
+    name = load().step_compiler
+    name.restype = ctypes.c_char_p
+    return str(name().decode())
+
+
+def _key() -> str:
+    """Source, flags, compiler and processor: a library serves where all are the same."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = [line for line in lines if line.startswith(("model name", "flags", "Features"))][:2]
+    except OSError:
+        processor = [platform.processor()]
+    text = repr((FLAGS, _words(), platform.machine(), processor))
+    return hashlib.sha256(SOURCE.read_bytes() + text.encode()).hexdigest()[:16]
+
+
+def _words() -> list[str]:
+    return shlex.split(os.environ.get("CC") or "cc") or ["cc"]
+
+
+def _whole(path: Path) -> bool:
+    """Whether the file is as it was built; opening a torn one may kill the process."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() == path.with_suffix(".sha256").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _build(folder: Path) -> Path:
+    made = folder / "step.so"
+    for flags in FLAGS:
+        try:
+            done = subprocess.run(
+                [*_words(), *flags, str(SOURCE), "-o", str(made)], capture_output=True, text=True, timeout=120
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"{' '.join(_words())} cannot be run: {error}") from None
+        if done.returncode == 0 and made.exists():
+            return made
+    lines = done.stderr.strip().splitlines() or [f"it ends with code {done.returncode}"]
+    raise Unavailable(f"{' '.join(_words())} cannot build {SOURCE.name}: {lines[0]}")
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(path))
+        for cell in ("lstm", "gru"):
+            for way in ("forward", "backward"):
+                for suffix in ("float", "double"):
+                    function = getattr(library, f"{cell}_{way}_{suffix}")
+                    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], None
+    except (OSError, AttributeError) as error:
+        raise Unavailable(f"{path} cannot be loaded: {error}") from None
+    return library

@@ -1,0 +1,124 @@
+"""Which cells the fast paths serve, and what these need to know of one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from normbench.norms.base import Normalizer, WeightNormalizer
+from normbench.norms.layer import LayerNorm
+from normbench.norms.rms import RMSNorm
+from normbench.rnn.cells import Cell, GRUCell, LSTMCell
+
+NONE, LAYER, RMS = 0, 1, 2
+
+
+class Plan(NamedTuple):
+    """What stays the same for all sequences of a cell.
+
+    kinds, eps: of an LSTM `input`, `hidden`, `cell`; of a GRU both for the gates, then both for the candidate.
+    """
+
+    gru: bool
+    hidden: int
+    kinds: tuple[int, int, int, int]
+    eps: tuple[float, float, float, float]
+    update_old: bool
+
+
+class Vectors(NamedTuple):
+    """Gains and shifts, each over the features it is for; all normalizers without a shift of their own share these.
+
+    LSTM: pre = gain_x N(z) + gain_h N(u) + shift, seen = gain_c N(c) + shift_c. GRU: the same for its gates, for the
+    candidate gain_x N(z) + shift and gain_h N(u) + shift_h. What a cell does not have is empty.
+    """
+
+    gain_x: Tensor
+    gain_h: Tensor
+    shift: Tensor
+    shift_h: Tensor
+    gain_c: Tensor
+    shift_c: Tensor
+
+
+class Gradients(NamedTuple):
+    """Of the products z = W_x x and u = W_h h, each (T, B, gates H), and of the vectors."""
+
+    z: Tensor
+    u: Tensor
+    vectors: Vectors
+
+
+def plan(cell: Cell) -> Plan | None:
+    """How the fast paths compute this cell; None where only its definition serves."""
+    if type(cell) not in (LSTMCell, GRUCell) or cell.weight_hh.dtype not in (torch.float32, torch.float64):
+        return None
+    gru = isinstance(cell, GRUCell)
+    names = (
+        ["input.gates", "hidden.gates", "input.candidate", "hidden.candidate"] if gru else ["input", "hidden", "cell"]
+    )
+    found = [_kind(cell.norm(name)) for name in names]
+    if any(kind is None for kind in found):
+        return None
+    kinds = [kind for kind in found if kind is not None] + [(NONE, 0.0)] * (4 - len(found))
+    old = isinstance(cell, GRUCell) and cell.update == "old"
+    (a, ea), (b, eb), (c, ec), (d, ed) = kinds
+    return Plan(gru, cell.hidden_size, (a, b, c, d), (ea, eb, ec, ed), old)
+
+
+def _kind(norm: Normalizer | None) -> tuple[int, float] | None:
+    if norm is None or isinstance(norm, WeightNormalizer):  # whose matrix is made before the loop
+        return NONE, 0.0
+    watched = norm._forward_hooks or norm._forward_pre_hooks  # somebody wants to see each step pass
+    if type(norm) is LayerNorm and norm.eps_mode == "in" and not watched:
+        return LAYER, norm.eps
+    if type(norm) is RMSNorm and norm.eps_mode == "in" and norm.used == norm.site.features and not watched:
+        return RMS, norm.eps
+    return None
+
+
+def vectors(cell: Cell) -> Vectors:
+    """The cell's gains, shifts and biases as the fast paths take them, under autograd."""
+    size = cell.hidden_size
+    _, after, second = cell.biases()
+    gain_x, shift_x = _gain_and_shift(cell, "input")
+    gain_h, shift_h = _gain_and_shift(cell, "hidden")
+    shift = _sum(after, shift_x)
+    shift_h = _sum(second, shift_h)
+    empty = cell.weight_hh.new_empty(0)
+    if isinstance(cell, GRUCell):
+        if shift_h is not None:  # what stands beside U h is multiplied by r, the gates' may join the rest
+            gates = torch.cat([shift_h[: 2 * size], shift_h.new_zeros(size)])
+            shift, shift_h = _sum(shift, gates), shift_h[2 * size :]
+        return Vectors(gain_x, gain_h, _or_zeros(shift, cell, 3), _or_zeros(shift_h, cell, 1), empty, empty)
+    shift = _or_zeros(_sum(shift, shift_h), cell, 4)
+    if isinstance(cell, LSTMCell) and cell.forget_bias:
+        shift = torch.cat([shift[:size] + cell.forget_bias, shift[size:]])
+    gain_c, shift_c = _gain_and_shift(cell, "cell")
+    return Vectors(gain_x, gain_h, shift, empty, gain_c, _or_zeros(shift_c, cell, 1))
+
+
+def _gain_and_shift(cell: Cell, term: str) -> tuple[Tensor, Tensor | None]:
+    blocks = {"": 1} if term == "cell" else cell.blocks
+    gains, shifts, any_shift = [], [], False
+    for block, gates in blocks.items():
+        norm = cell.norm(f"{term}.{block}" if block else term)
+        size = gates * cell.hidden_size
+        mine = isinstance(norm, LayerNorm | RMSNorm)
+        gain, shift = (norm.gain, norm.bias) if isinstance(norm, LayerNorm | RMSNorm) else (None, None)
+        gains.append(cell.weight_hh.new_ones(size) if gain is None else gain)
+        shifts.append(cell.weight_hh.new_zeros(size) if shift is None else shift)
+        any_shift = any_shift or (mine and shift is not None)
+    if len(gains) == 1:
+        return gains[0], shifts[0] if any_shift else None
+    return torch.cat(gains), torch.cat(shifts) if any_shift else None
+
+
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return a if b is None else b if a is None else a + b
+
+
+def _or_zeros(shift: Tensor | None, cell: Cell, gates: int) -> Tensor:
+    return cell.weight_hh.new_zeros(gates * cell.hidden_size) if shift is None else shift

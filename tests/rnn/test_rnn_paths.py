@@ -1,0 +1,171 @@
+"""The three paths, C kernel, torch's operations and plain loop, are one function: values and all gradients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases import draw, gradients, lengths, make, near
+
+from normbench.rnn import aten, engine, fused, kernel
+from normbench.rnn.plan import plan
+
+NORMS = {
+    "lstm": ("input", "hidden", "cell"),
+    "gru": ("input.gates", "input.candidate", "hidden.gates", "hidden.candidate"),
+}
+BIASES = ("one", "double", "inside", "both", "none")
+
+
+def has_kernel() -> bool:
+    try:
+        kernel.load()
+    except kernel.Unavailable:
+        return False
+    return True
+
+
+FAST = [
+    "aten",
+    pytest.param("c", marks=pytest.mark.skipif(not has_kernel(), reason="there is no C compiler here")),
+]
+
+
+@pytest.fixture(autouse=True)
+def every_fast_path_is_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test that names a path must not have taken another."""
+    path = request.node.callspec.params.get("path") if hasattr(request.node, "callspec") else None
+    taken: list[object] = []
+    real = fused.Sequence.forward
+
+    def noted(ctx: Any, way: Any, run: object, *rest: Any) -> Any:
+        taken.append(run)
+        return real(ctx, way, run, *rest)
+
+    monkeypatch.setattr(fused.Sequence, "forward", staticmethod(noted))
+    yield
+    if path is not None:
+        assert set(taken) == {{"aten": aten.Run, "c": kernel.Run}[path]}
+
+
+def both(path: str, layer: Any, *arguments: Any, **keywords: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    with engine.using("loop"):
+        wanted = gradients(layer, *arguments, **keywords)
+    with engine.using(path):
+        return gradients(layer, *arguments, **keywords), wanted
+
+
+def rows(kind: str) -> list[dict[str, Any]]:
+    """Each normalizer at each site alone and at all, each bias, each option."""
+    sites = NORMS[kind]
+    found: list[dict[str, Any]] = [{}]
+    for norm in ("layer", "rms"):
+        found += [{"norms": {site: norm}} for site in sites] + [{"norms": dict.fromkeys(sites, norm)}]
+    mixed = [("rms", {"bias": True, "eps": 0.1}), ("layer", {"eps": 1e-3}), ("layer", {"affine": False}), "rms"]
+    found.append({"norms": dict(zip(sites, mixed, strict=False))})
+    found.append({"norms": {site: ("layer", {"bias": False}) for site in sites}})
+    for bias, layered in itertools.product(BIASES, (False, True)):
+        found.append({"bias": bias, "norms": dict.fromkeys(sites, "layer") if layered else {}})
+    found.append({"learn_h0": True, **({"update": "old"} if kind == "gru" else {"forget_bias": 1.5})})
+    found.append({"norms": dict.fromkeys(("input", "hidden"), "weight")})
+    return found
+
+
+@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_every_option_is_the_plain_loop(path: str, kind: str, masked: bool) -> None:
+    mask = lengths(3, 6) if masked else None
+    for options in rows(kind):
+        layer = make(kind, 5, 7, **options)
+        state = draw(2, 1, 3, 7, seed=4).unbind(0)[: layer.cell.states]
+        given = {"mask": mask} if options.get("learn_h0") else {"mask": mask, "state": state}
+        near(*both(path, layer, draw(3, 6, 5), **given))
+
+
+@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize(("batch", "steps", "size"), [(1, 1, 1), (1, 9, 4), (5, 1, 16), (2, 3, 33), (4, 40, 8)])
+def test_every_shape_is_the_plain_loop(path: str, kind: str, batch: int, steps: int, size: int) -> None:
+    norms = dict.fromkeys(NORMS[kind], "layer")
+    layer = make(kind, 3, size, norms, num_layers=2, bidirectional=True)
+    near(*both(path, layer, draw(batch, steps, 3), mask=lengths(batch, steps)), tolerance=1e-10)
+
+
+@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("per_gate", [False, True])
+def test_dropout_is_the_plain_loop(path: str, kind: str, per_gate: bool) -> None:
+    layer = make(
+        kind, 5, 4, dict.fromkeys(NORMS[kind], "layer"), input_dropout=0.3, state_dropout=0.4, per_gate=per_gate
+    )
+    x = draw(3, 6, 5)
+    with engine.using("loop"):
+        wanted = gradients(layer, x, mask=lengths(3, 6), rng=np.random.default_rng(5))
+    with engine.using(path):
+        near(gradients(layer, x, mask=lengths(3, 6), rng=np.random.default_rng(5)), wanted)
+
+
+@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+def test_gradcheck(path: str, kind: str) -> None:
+    layer = make(kind, 3, 2, dict.fromkeys(NORMS[kind], "layer"))
+    parameters = [p.detach().requires_grad_() for p in layer.parameters()]
+    names = [name for name, _ in layer.named_parameters()]
+    mask = lengths(2, 3)
+
+    def run(x: torch.Tensor, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y, end = torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x, mask))
+        return (y, *end) if isinstance(end, tuple) else (y, end)
+
+    with engine.using(path):
+        assert torch.autograd.gradcheck(run, (draw(2, 3, 3).requires_grad_(), *parameters))
+
+
+@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+def test_a_second_backward_pass_is_like_the_first(path: str, kind: str) -> None:
+    layer = make(kind, 5, 4, dict.fromkeys(NORMS[kind], "layer"), bias="inside")
+    with engine.using(path):
+        x = draw(3, 6, 5).requires_grad_()
+        y, _ = layer(x, lengths(3, 6))
+        first, second = (
+            torch.autograd.grad(y.square().sum(), [x, *layer.parameters()], retain_graph=True) for _ in range(2)
+        )
+        torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("path", FAST)
+def test_parts_that_need_no_gradient_are_left_out(path: str) -> None:
+    layer = make("lstm", 5, 4, dict.fromkeys(NORMS["lstm"], "layer"))
+    x = draw(3, 6, 5)
+    whole, _ = both(path, layer, x)
+    for frozen in ("weight_ih", "weight_hh", "bias"):
+        layer.zero_grad()
+        getattr(layer.cells[0], frozen).requires_grad_(False)
+        with engine.using(path):
+            y, end = layer(x)
+            sum((p * draw(*p.shape, seed=i)).sum() for i, p in enumerate((y, *end))).backward()
+        for name, parameter in layer.named_parameters():
+            assert (parameter.grad is not None) == parameter.requires_grad
+            if parameter.requires_grad:
+                torch.testing.assert_close(parameter.grad, whole[name])
+        getattr(layer.cells[0], frozen).requires_grad_(True)
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_what_the_fast_paths_cannot_do_goes_the_plain_way(kind: str) -> None:
+    for norms in ({"hidden": "group"}, {"hidden": ("layer", {"eps_mode": "out"})}, {"hidden": ("rms", {"p": 0.5})}):
+        assert plan(make(kind, 5, 4, norms).cells[0]) is None
+    assert plan(make(kind, 5, 4).bfloat16().cells[0]) is None
+    layer = make(kind, 5, 4, {"hidden": "layer"})
+    assert plan(layer.cells[0]) is not None
+    seen: list[torch.Size] = []
+    norm = next(m for name, m in layer.named_modules() if name.endswith("norms.hidden" + "_gates" * (kind == "gru")))
+    norm.register_forward_hook(lambda module, arguments, output: seen.append(output.shape))
+    layer(draw(3, 6, 5))
+    assert len(seen) == 6, "a hook sees every step"
