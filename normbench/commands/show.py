@@ -20,7 +20,8 @@ from normbench.errors import NormbenchError, unknown
 from normbench.launch import pool
 from normbench.runs import files, pack, store
 
-SAME = ("torch", "instruction_set", "threads", "data")  # what the bytes of a curve depend on beside the configuration
+# what the bytes of a curve depend on beside the configuration
+SAME = ("torch", "instruction_set", "threads", "recurrent", "data")
 
 
 @dataclass(frozen=True)

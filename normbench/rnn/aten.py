@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from normbench.rnn.plan import LAYER, NONE, Gradients, Plan, Vectors
+from normbench.rnn.product import empty
 
 
 def norm(x: Tensor, kind: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -55,7 +56,7 @@ class Run:
         if saved:
             self.u, self.gates = saved
         else:
-            self.u, self.gates = torch.empty_like(z), torch.empty_like(z)
+            self.u, self.gates = empty(z, *z.shape), empty(z, *z.shape)
 
     def saved(self) -> list[Tensor]:
         return [self.u, self.gates]
@@ -178,19 +179,24 @@ class Run:
         torch.mul(dn, r, out=self.dhidden[t, :, 2 * n :])
         return dh * (1 - part)
 
-    def finish(self) -> Gradients:
-        """Gradients of z and u, and of the vectors, summed over steps and rows."""
-        dz = self.d
-        over, n = (0, 1), self.plan.hidden
+    def dz(self, t: int) -> Tensor:
+        """The gradient of z[t], after its backward step."""
+        return self._dz(self.d[t], self.z[t])
+
+    def _dz(self, d: Tensor, z: Tensor) -> Tensor:
         parts = []
         for index, block in enumerate(self.blocks):
-            if (kind := self.plan.kinds[2 * index]) != NONE:
-                x = self.z[..., block]
-                _, mean, rstd = norm(x, kind, self.plan.eps[2 * index])
-                parts.append(unnorm(self.d[..., block] * self.v.gain_x[block], x, kind, mean, rstd))
-            else:
-                parts.append(self.d[..., block])
-        dz = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+            if (kind := self.plan.kinds[2 * index]) == NONE:
+                parts.append(d[..., block])
+                continue
+            x = z[..., block]
+            _, mean, rstd = norm(x, kind, self.plan.eps[2 * index])
+            parts.append(unnorm(d[..., block] * self.v.gain_x[block], x, kind, mean, rstd))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def finish(self) -> Gradients:
+        """Gradients of z and u, and of the vectors, summed over steps and rows."""
+        over, n = (0, 1), self.plan.hidden
         dgain_x = (self.d * self._normed(self.z, False)).sum(over)
         dgain_h = (self.dhidden * self._normed(self.u, True)).sum(over)
         if self.plan.gru:
@@ -206,4 +212,4 @@ class Run:
                 (self.dseen * seen).sum(over),
                 self.dseen.sum(over),
             )
-        return Gradients(dz, self.du, of_vectors)
+        return Gradients(self._dz(self.d, self.z), self.du, of_vectors)

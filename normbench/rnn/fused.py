@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from normbench.rnn import engine
 from normbench.rnn.cells import Cell, Once, State
 from normbench.rnn.plan import Plan, Vectors, vectors
-from normbench.rnn.product import Product
+from normbench.rnn.product import Product, empty
 
 
 class Sequence(torch.autograd.Function):
@@ -44,7 +44,7 @@ class Sequence(torch.autograd.Function):
         job = run(plan, Vectors(*(v.contiguous() for v in gains_and_shifts)), z, h, c, mask)
         job.prepare(slice(0, steps))
         for t, (state, u) in enumerate(zip(h[:-1].unbind(0), job.u.unbind(0), strict=True)):
-            job.forward(t, product(state, out=u))
+            job.forward(t, product.step(state, u))
         ctx.plan, ctx.run, ctx.drops, ctx.spent = plan, run, drops, False
         ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *gains_and_shifts, *job.saved())
         return h[1:], h[-1].clone(), c[-1].clone()
@@ -57,7 +57,7 @@ class Sequence(torch.autograd.Function):
         inputs, product = Product(weight_ih, ctx.drops[0]), Product(weight_hh, ctx.drops[1])
         job = ctx.run(ctx.plan, v, z, h, c, mask, saved)
         if ctx.spent and job.overwrites:  # a first pass has left gradients where z and u were
-            job.restore(input_products(x, weight_ih, inside, ctx.drops[0]), product(h[:-1]))
+            job.restore(input_products(x, weight_ih, inside, ctx.drops[0]), product.all(h[:-1]))
         ctx.spent = True
         job.begin(dy.contiguous(), dc.clone(), torch.zeros_like(dh))
         for t in reversed(range(len(z))):
@@ -78,12 +78,12 @@ class Sequence(torch.autograd.Function):
 
 
 def input_products(x: Tensor, weight: Tensor, inside: Tensor | None, drop: Tensor | None) -> Tensor:
-    z = Product(weight, drop)(x)
+    z = Product(weight, drop).all(x)
     return z if inside is None else z.add_(inside)
 
 
 def _states(first: Tensor, steps: int) -> Tensor:
-    states = first.new_empty(steps + 1, *first.shape)
+    states = empty(first, steps + 1, *first.shape)
     states[0] = first
     return states
 

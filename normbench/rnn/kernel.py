@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from normbench.rnn.plan import Gradients, Plan, Vectors
+from normbench.rnn.product import empty
 
 SOURCE = Path(__file__).with_name("step.c")
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
@@ -64,7 +65,7 @@ class Run:
     ) -> None:
         self.z, self.vectors = z, vectors
         steps, batch, width = z.shape
-        self.u, self.stats = saved or (torch.empty_like(z), z.new_empty(steps, batch, 8 if plan.gru else 6))
+        self.u, self.stats = saved or (empty(z, *z.shape), z.new_empty(steps, batch, 8 if plan.gru else 6))
         self.step_bytes = batch * width * z.element_size()
         self.job = Job(batch=batch, hidden=plan.hidden, update_old=plan.update_old, kind=plan.kinds, eps=plan.eps)
         self._point(z=z, u=self.u, h=h, c=c, stats=self.stats, **vectors._asdict())
@@ -104,17 +105,36 @@ class Run:
     def backward(self, t: int, dh: Tensor) -> None:
         self._backward(self.address, t, dh.data_ptr())
 
+    def dz(self, t: int) -> Tensor:
+        """The gradient of z[t], after its backward step."""
+        return self.z[t]
+
     def finish(self) -> Gradients:
         return Gradients(self.z, self.u, self.sums)
 
 
-@functools.cache
 def load() -> ctypes.CDLL:
     """The library. Errors: Unavailable, with the reason in one line.
 
     Two processes may build at once: each writes a file of its own and puts it in place whole. A damaged file is built
     anew, a cache that cannot be written is done without.
     """
+    found = _load(os.environ.get("CC", ""), os.environ.get("XDG_CACHE_HOME", ""))
+    if isinstance(found, str):
+        raise Unavailable(found)
+    return found
+
+
+@functools.cache
+def _load(compiler: str, cache: str) -> ctypes.CDLL | str:
+    """Once for each compiler and cache: the library, or why there is none."""
+    try:
+        return _kept_or_built()
+    except Unavailable as reason:
+        return str(reason)
+
+
+def _kept_or_built() -> ctypes.CDLL:
     kept = cache() / f"step-{_key()}.so"
     if _whole(kept):
         try:
@@ -156,11 +176,12 @@ def _key() -> str:
         processor = [line for line in lines if line.startswith(("model name", "flags", "Features"))][:2]
     except OSError:
         processor = [platform.processor()]
-    text = repr((FLAGS, _words(), platform.machine(), processor))
+    text = repr((FLAGS, words(), platform.machine(), processor))
     return hashlib.sha256(SOURCE.read_bytes() + text.encode()).hexdigest()[:16]
 
 
-def _words() -> list[str]:
+def words() -> list[str]:
+    """The compiler to call, CC or cc."""
     return shlex.split(os.environ.get("CC") or "cc") or ["cc"]
 
 
@@ -177,14 +198,14 @@ def _build(folder: Path) -> Path:
     for flags in FLAGS:
         try:
             done = subprocess.run(
-                [*_words(), *flags, str(SOURCE), "-o", str(made)], capture_output=True, text=True, timeout=120
+                [*words(), *flags, str(SOURCE), "-o", str(made)], capture_output=True, text=True, timeout=120
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unavailable(f"{' '.join(_words())} cannot be run: {error}") from None
+            raise Unavailable(f"{' '.join(words())} cannot be run: {error}") from None
         if done.returncode == 0 and made.exists():
             return made
     lines = done.stderr.strip().splitlines() or [f"it ends with code {done.returncode}"]
-    raise Unavailable(f"{' '.join(_words())} cannot build {SOURCE.name}: {lines[0]}")
+    raise Unavailable(f"{' '.join(words())} cannot build {SOURCE.name}: {lines[0]}")
 
 
 def _open(path: Path) -> ctypes.CDLL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from normbench.rnn import engine, fused
+from normbench.rnn import engine, fused, stepwise
 from normbench.rnn.cells import Cell, Once, State
 from normbench.rnn.plan import plan
 
@@ -38,9 +38,13 @@ class Steps:
 
     def __init__(self, cell: Cell, once: Once) -> None:
         self.cell, self.once, self.t = cell, once, 0
+        run, way = engine.current(), plan(cell)
+        self.fast = None if run is None or way is None else stepwise.Steps(cell, way, run, once)
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None = None) -> State:
         """The state after x_t (B, I), its output first; rows where the mask (B,) is false keep theirs."""
+        if self.fast is not None:
+            return self.fast(x, state, mask)
         z = self.cell.input_step(self.cell.summed(x, self.once), self.t, mask)
         state = self.cell.step(z, state, self.once, self.t, mask)
         self.t += 1

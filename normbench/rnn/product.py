@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import sys
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 SMALL = 4e6  # operations below which a call's overhead counts for more than its speed
+ROWS, SUMMED = 1024, 4096  # of a product over all steps, made or summed at once: more fall out of the cache
+HUGE = 1 << 22  # bytes above which memory is asked for in large pages
+MADV_HUGEPAGE = 14
 
 
 @functools.cache
@@ -29,12 +35,41 @@ def _intel() -> bool:
         return True
 
 
+def empty(like: Tensor, *shape: int) -> Tensor:
+    """`torch.empty`; a large one in pages of 2 MB: fresh small pages cost more than what is written to them."""
+    made = like.new_empty(shape)
+    size = made.numel() * made.element_size()
+    if size >= HUGE and (advise := _madvise()) is not None:
+        first = -(-made.data_ptr() // 4096) * 4096
+        advise(first, size - (first - made.data_ptr()), MADV_HUGEPAGE)
+    return made
+
+
+@functools.cache
+def _madvise() -> Callable[[int, int, int], object] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return advise
+
+
 def matmul(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """a (n, k) times b (k, m); perhaps into `out`, but it is the result that counts."""
     if a.dtype == torch.float32 and 2 * a.numel() * b.shape[1] >= SMALL and onednn():
         result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
         return result
     return torch.mm(a, b) if out is None else torch.mm(a, b, out=out)
+
+
+def tall(a: Tensor, b: Tensor) -> Tensor:
+    """a (n, k) times b (k, m) for a great n."""
+    out = empty(a, len(a), b.shape[1])
+    for rows, into in zip(a.split(ROWS), out.split(ROWS), strict=True):
+        found = matmul(rows, b, into)
+        if found is not into:
+            into.copy_(found)
+    return out
 
 
 class Product:
@@ -47,28 +82,45 @@ class Product:
         self.weight, self.drop = weight, drop
         self.parts = [weight] if drop is None or len(drop) == 1 else list(weight.chunk(len(drop)))
 
+    @functools.cached_property
+    def transposed(self) -> list[Tensor]:
+        """For steps: few rows make the product bound by reading W, and this is the order in which it is read."""
+        return [part.t().contiguous() for part in self.parts]
+
     def _masked(self, x: Tensor) -> list[Tensor]:
         return [x] if self.drop is None else [x * mask for mask in self.drop]
 
-    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """(..., B, rows of W)."""
-        parts = [
-            matmul(rows.flatten(0, -2), weight.t(), out if len(self.parts) == 1 else None)
-            for rows, weight in zip(self._masked(x), self.parts, strict=True)
-        ]
-        return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).view(*x.shape[:-1], -1)
+    def all(self, x: Tensor) -> Tensor:
+        """W x of all steps (T, B, features): (T, B, rows of W)."""
+        pairs = zip(self._masked(x), self.parts, strict=True)
+        parts = [tall(rows.flatten(0, 1), part.t()) for rows, part in pairs]
+        return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).view(*x.shape[:2], -1)
+
+    def step(self, x: Tensor, out: Tensor) -> Tensor:
+        """W x of one step (B, features); perhaps into `out`, but it is the result that counts."""
+        if self.drop is None:
+            return matmul(x, self.transposed[0], out)
+        pairs = zip(self._masked(x), self.transposed, strict=True)
+        parts = [matmul(rows, part) for rows, part in pairs]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def to_input(self, d: Tensor) -> Tensor:
-        """The gradient of x from that of the product."""
+        """The gradient of x from that of the product, of one step or of all."""
+        if self.drop is None:
+            return tall(d.flatten(0, 1), self.weight).view(*d.shape[:2], -1) if d.dim() == 3 else matmul(d, self.weight)
         parts = [
             matmul(rows.flatten(0, -2), weight).view(*d.shape[:-1], -1)
             for rows, weight in zip(d.chunk(len(self.parts), -1), self.parts, strict=True)
         ]
-        if self.drop is not None:
-            parts = [part * mask for part, mask in zip(parts, self.drop, strict=True)]
-        return functools.reduce(torch.add, parts)
+        return functools.reduce(torch.add, [part * mask for part, mask in zip(parts, self.drop, strict=True)])
 
     def to_weight(self, d: Tensor, x: Tensor) -> Tensor:
-        """The gradient of W, summed over all rows."""
+        """The gradient of W, summed over all rows (T, B, ...) of both."""
         pairs = zip(d.chunk(len(self.parts), -1), self._masked(x), strict=True)
-        return torch.cat([matmul(part.flatten(0, -2).t(), rows.flatten(0, -2)) for part, rows in pairs])
+        return torch.cat([_summed(part.flatten(0, 1), rows.flatten(0, 1)) for part, rows in pairs])
+
+
+def _summed(d: Tensor, x: Tensor) -> Tensor:
+    """d^T x."""
+    parts = [matmul(rows.t(), part) for part, rows in zip(d.split(SUMMED), x.split(SUMMED), strict=True)]
+    return functools.reduce(torch.Tensor.add_, parts).t()

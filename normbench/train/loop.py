@@ -22,6 +22,8 @@ from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.base import normalizers
+from normbench.rnn import engine
+from normbench.rnn.cells import Cell
 from normbench.runs import files, store
 from normbench.streams import stream
 from normbench.train import checkpoint, optim, probes
@@ -249,7 +251,7 @@ def _resume(
         optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
     if old is not None and old["status"] in store.FINISHED:
         run.set_aside_finished(goes_on=found is not None)
-    _record_environment(run, progress.step, notes, copy)
+    _record_environment(run, progress.step, notes, model, copy)
     run.write_config(spec)
     if run.curve.exists() and run.curve.stat().st_size < progress.curve_bytes:
         raise NormbenchError(
@@ -273,8 +275,9 @@ def _old_status(run: store.RunDirectory) -> dict[str, Any] | None:
         raise NormbenchError(f"{run.path} is damaged: {damage}. Delete it to start this run anew.", code=4) from None
 
 
-def environment() -> dict[str, Any]:
+def environment(model: nn.Module | None = None) -> dict[str, Any]:
     """What the bytes of a curve depend on beside the configuration, and what wall times depend on."""
+    recurrent = model is not None and any(isinstance(module, Cell) for module in model.modules())
     return {
         "normbench": normbench.__version__,
         "python": platform.python_version(),
@@ -283,6 +286,7 @@ def environment() -> dict[str, Any]:
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "processor": _processor(),
         "threads": torch.get_num_threads(),
+        **({"recurrent": engine.describe()} if recurrent else {}),
         "device": "cpu",
         "system": f"{platform.system()} {platform.machine()}",
     }
@@ -297,11 +301,15 @@ def _processor() -> str:
 
 
 def _record_environment(
-    run: store.RunDirectory, step: int, notes: list[str], copy: Mapping[str, Any] | None = None
+    run: store.RunDirectory,
+    step: int,
+    notes: list[str],
+    model: nn.Module | None = None,
+    copy: Mapping[str, Any] | None = None,
 ) -> None:
     """The environment with the copy of the data, and where it changed: a run that was resumed elsewhere says so."""
     path = run.path / "environment.json"
-    now: dict[str, Any] = environment() | ({"data": dict(copy)} if copy else {})
+    now: dict[str, Any] = environment(model) | ({"data": dict(copy)} if copy else {})
     content: dict[str, Any] = {**now, "resumed": []}
     if step and path.exists():
         try:

@@ -51,7 +51,7 @@ def test_what_is_missing_comes_with_the_way_out(normbench, capfd, monkeypatch, t
     assert by_state["bad"] == [next(t for t in by_state["bad"] if "plotly 0.1 does not fit" in t)]
     assert normbench("doctor") == 4
     shown = capfd.readouterr().out
-    assert "no C compiler" in shown and "is damaged" in shown and "pip install 'plotly" in shown
+    assert "no C kernel" in shown and "is damaged" in shown and "pip install 'plotly" in shown
 
 
 def test_a_check_that_breaks_is_a_line(normbench, capfd, monkeypatch: pytest.MonkeyPatch):

@@ -11,7 +11,8 @@ import pytest
 import torch
 from cases import draw, gradients, lengths, make, near
 
-from normbench.rnn import aten, engine, fused, kernel
+from normbench.errors import NormbenchError
+from normbench.rnn import aten, engine, kernel, stepwise
 from normbench.rnn.plan import plan
 
 NORMS = {
@@ -35,18 +36,17 @@ FAST = [
 ]
 
 
+def noted(run: object, real: Any, taken: list[object]) -> Any:
+    return lambda self, rows: (taken.append(run), real(self, rows))[1]
+
+
 @pytest.fixture(autouse=True)
 def every_fast_path_is_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A test that names a path must not have taken another."""
     path = request.node.callspec.params.get("path") if hasattr(request.node, "callspec") else None
     taken: list[object] = []
-    real = fused.Sequence.forward
-
-    def noted(ctx: Any, way: Any, run: object, *rest: Any) -> Any:
-        taken.append(run)
-        return real(ctx, way, run, *rest)
-
-    monkeypatch.setattr(fused.Sequence, "forward", staticmethod(noted))
+    for run in (aten.Run, kernel.Run):
+        monkeypatch.setattr(run, "prepare", noted(run, run.prepare, taken))
     yield
     if path is not None:
         assert set(taken) == {{"aten": aten.Run, "c": kernel.Run}[path]}
@@ -108,6 +108,65 @@ def test_dropout_is_the_plain_loop(path: str, kind: str, per_gate: bool) -> None
         wanted = gradients(layer, x, mask=lengths(3, 6), rng=np.random.default_rng(5))
     with engine.using(path):
         near(gradients(layer, x, mask=lengths(3, 6), rng=np.random.default_rng(5)), wanted)
+
+
+def fed_back(layer: Any, x: torch.Tensor, mask: torch.Tensor | None, **keywords: Any) -> dict[str, torch.Tensor]:
+    """Gradients of a model whose input at t holds its output at t - 1; only some steps count."""
+    layer.zero_grad()
+    x, size = x.clone().requires_grad_(), layer.hidden_size
+    steps, state = layer.steps(len(x), **keywords), layer.cells[0].initial(len(x))
+    outputs = []
+    for t in range(x.shape[1]):
+        inputs = torch.cat([x[:, t], state[0].sin()], 1)
+        state = steps(inputs, state, None if mask is None or t % 2 else mask[:, t])
+        outputs.append(state[0])
+    y = torch.stack(outputs[: len(outputs) // 2], 1)
+    (y * draw(*y.shape, seed=2)).sum().backward()
+    assert y.shape[2] == size and x.grad is not None
+    found = {"y": y.detach(), "last": state[0].detach(), "x": x.grad}
+    return found | {name: p.grad.clone() for name, p in layer.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_steps_with_feedback_are_the_plain_loop(
+    path: str, kind: str, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over several chunks of steps, with gradients from the first half of them."""
+    monkeypatch.setattr(stepwise, "CHUNK", 3)
+    for options in [*rows(kind), {"input_dropout": 0.3, "state_dropout": 0.3}]:
+        layer = make(kind, 5 + 4, 4, **options)
+        x, mask = draw(3, 10, 5), lengths(3, 10) if masked else None
+        rng = {"rng": np.random.default_rng(3)} if "input_dropout" in options else {}
+        with engine.using("loop"):
+            wanted = fed_back(layer, x, mask, **rng)
+        rng = {"rng": np.random.default_rng(3)} if rng else {}
+        with engine.using(path):
+            near(fed_back(layer, x, mask, **rng), wanted)
+
+
+@pytest.mark.parametrize("path", FAST)
+def test_steps_without_gradients_keep_nothing_but_the_state(path: str) -> None:
+    layer = make("lstm", 5, 4, dict.fromkeys(NORMS["lstm"], "layer"))
+    x = draw(2, 70, 5)
+    with engine.using(path), torch.no_grad():
+        y, _ = layer(x)
+        steps, state = layer.steps(2), layer.cells[0].initial(2)
+        for t in range(70):
+            state = steps(x[:, t], state)
+            torch.testing.assert_close(state[0], y[:, t])
+    assert len(steps.fast.chunks) == 1 and len(steps.fast.chunks[0].z) == 1
+
+
+@pytest.mark.parametrize("path", FAST)
+def test_a_second_backward_pass_over_steps_is_refused(path: str) -> None:
+    layer = make("gru", 5, 4)
+    with engine.using(path):
+        (h,) = layer.steps(2)(draw(2, 5), layer.cells[0].initial(2))
+        h.sum().backward(retain_graph=True)
+        with pytest.raises(NormbenchError, match="second backward pass over steps"):
+            h.sum().backward()
 
 
 @pytest.mark.parametrize("path", FAST)

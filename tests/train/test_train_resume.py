@@ -369,7 +369,7 @@ def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     run = tmp_path / "run"
     tiny.train(run, stopping=tiny.after(3))
     here = loop.environment()
-    monkeypatch.setattr(loop, "environment", lambda: here | {"torch": "9.9"})
+    monkeypatch.setattr(loop, "environment", lambda model: here | {"torch": "9.9"})
     assert tiny.train(run) == "done"
     found = json.loads((run / "environment.json").read_text())
     assert found["torch"] == here["torch"] and found["resumed"] == [

@@ -1,0 +1,149 @@
+"""One step at a time on the fast paths, for models with feedback: the weights' gradients wait until all steps are back.
+
+`Begin` hands a token to every step, so autograd comes back to it last; until then each step only leaves the gradients
+of its products beside its inputs. One product over all steps then makes each weight's gradient.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from normbench.errors import NormbenchError
+from normbench.rnn import engine
+from normbench.rnn.cells import Cell, Once, State
+from normbench.rnn.plan import Plan, Vectors, vectors
+from normbench.rnn.product import Product, empty
+
+CHUNK = 64  # steps that share their arrays: how many there will be is not known
+
+
+class Chunk:
+    """Arrays of some steps and the run over them; which of its steps gradients came back to."""
+
+    def __init__(self, steps: Steps, x: Tensor, h: Tensor, c: Tensor, capacity: int) -> None:
+        batch, like = len(x), h.detach()
+        self.x, self.z = (empty(like, capacity, batch, size) for size in (x.shape[1], len(steps.weights[0])))
+        self.h, self.c = (empty(like, capacity + 1, batch, part.shape[1]) for part in (h, c))
+        self.mask = torch.ones(capacity, batch, dtype=torch.bool, device=x.device)
+        plain = Vectors(*(v.detach().contiguous() for v in steps.vectors))
+        self.run = steps.run(steps.plan, plain, self.z, self.h, self.c, self.mask)
+        self.back: list[int] = []
+
+    def begin(self) -> None:
+        """Before the first step's gradient comes back."""
+        self.run.begin(torch.zeros_like(self.h[1:]), torch.zeros_like(self.c[0]), torch.zeros_like(self.h[0]))
+
+    def release(self) -> None:
+        """Autograd's nodes may live on as long as the loss does; the arrays need not."""
+        self.x = self.z = self.h = self.c = self.run = None  # type: ignore[assignment]
+
+
+class Steps:
+    """`loop.Steps` for a cell with a plan."""
+
+    def __init__(self, cell: Cell, plan: Plan, run: engine.RunClass, once: Once) -> None:
+        self.plan, self.run, self.vectors = plan, run, vectors(cell)
+        self.weights = (once.weight_ih.detach(), once.weight_hh.detach())
+        inside = cell.biases()[0]
+        self.inside = None if inside is None else inside.detach()
+        self.inputs, self.states = Product(self.weights[0], once.input_drop), Product(self.weights[1], once.state_drop)
+        self.chunks: list[Chunk] = []
+        self.t = 0
+        self.token: Tensor = Begin.apply(self, once.weight_ih, inside, once.weight_hh, *self.vectors)
+
+    def __call__(self, x: Tensor, state: State, mask: Tensor | None) -> State:
+        h = state[0]
+        c = state[1] if len(state) > 1 else h.new_empty(len(h), 0)
+        # without gradients nobody comes back: one place serves for all steps
+        capacity = CHUNK if torch.is_grad_enabled() else 1
+        row = self.t % capacity
+        if row == 0 and (capacity > 1 or not self.chunks or len(self.chunks[-1].mask) > 1):
+            self.chunks.append(Chunk(self, x, h, c, capacity))
+        self.t += 1
+        new: State = Step.apply(self, self.chunks[-1], row, mask, self.token, x, h, c)
+        return new[: len(state)]
+
+
+class Begin(torch.autograd.Function):
+    """Weights, gains and shifts -> the token of their steps."""
+
+    @staticmethod
+    def forward(ctx: Any, steps: Steps, *learned: Tensor | None) -> Tensor:
+        ctx.steps = steps
+        return steps.weights[0].new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        steps, needs, found = ctx.steps, ctx.needs_input_grad, []
+        for chunk in steps.chunks:
+            if not chunk.back:
+                continue
+            last = max(chunk.back) + 1
+            got = chunk.run.finish()
+            for t in set(range(last)) - set(chunk.back):  # of no consequence for the loss
+                got.z[t].zero_()
+                got.u[t].zero_()
+            z, u = got.z[:last], got.u[:last]
+            found.append(
+                (
+                    steps.inputs.to_weight(z, chunk.x[:last]) if needs[1] else None,
+                    z.sum((0, 1)) if needs[2] else None,
+                    steps.states.to_weight(u, chunk.h[:last]) if needs[3] else None,
+                    *got.vectors,
+                )
+            )
+        steps.chunks.clear()
+        return None, *(
+            None if parts[0] is None else functools.reduce(torch.add, parts) for parts in zip(*found, strict=True)
+        )
+
+
+class Step(torch.autograd.Function):
+    """(token, x_t, h, c) -> the next h and c."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, steps: Steps, chunk: Chunk, t: int, mask: Tensor | None, _: Tensor, x: Tensor, h: Tensor, c: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        ctx.steps, ctx.chunk, ctx.t = steps, chunk, t
+        if mask is not None:
+            chunk.mask[t] = mask
+        chunk.x[t], chunk.h[t], chunk.c[t] = x, h, c
+        z = steps.inputs.step(x, chunk.z[t])
+        if steps.inside is not None:
+            z = z + steps.inside
+        if z.data_ptr() != chunk.z[t].data_ptr():
+            chunk.z[t] = z
+        chunk.run.prepare(slice(t, t + 1))
+        chunk.run.forward(t, steps.states.step(chunk.h[t], chunk.run.u[t]))
+        return chunk.h[t + 1].clone(), chunk.c[t + 1].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dh: Tensor, dc: Tensor) -> tuple[Tensor | None, ...]:
+        steps, chunk, t = ctx.steps, ctx.chunk, ctx.t
+        if t in chunk.back or chunk.run is None:
+            raise NormbenchError(
+                "a second backward pass over steps with feedback: the first one has used up what they kept. "
+                "NORMBENCH_RNN=loop keeps it."
+            )
+        if not chunk.back:
+            chunk.begin()
+        chunk.back.append(t)
+        run, needs = chunk.run, ctx.needs_input_grad
+        run.dc.copy_(dc)
+        run.carry.zero_()
+        run.backward(t, dh.contiguous())
+        return (
+            *[None] * 4,
+            dc.new_zeros(()) if needs[4] else None,
+            steps.inputs.to_input(run.dz(t)) if needs[5] else None,
+            steps.states.to_input(run.du[t]) + run.carry if needs[6] else None,
+            run.dc.clone(),
+        )

@@ -1,0 +1,167 @@
+"""Building and loading the kernel: nothing about a compiler or a cache may stop a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from normbench.errors import NormbenchError
+from normbench.rnn import aten, engine, kernel
+
+TRAIN = """
+import torch
+from normbench.rnn import engine
+from normbench.rnn.layers import LSTM
+torch.manual_seed(0)
+LSTM(3, 4)(torch.randn(2, 5, 3))[0].sum().backward()
+LSTM(3, 4)(torch.randn(2, 5, 3))[0].sum().backward()
+print(engine.describe())
+"""
+
+
+def compiler() -> bool:
+    return shutil.which(kernel.words()[0]) is not None and "false" not in kernel.words()[0]
+
+
+needs_compiler = pytest.mark.skipif(not compiler(), reason="there is no C compiler here")
+
+
+def train(cache: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", TRAIN],
+        env=os.environ | {"XDG_CACHE_HOME": str(cache), "NORMBENCH_RNN": ""} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kept(cache: Path) -> list[str]:
+    return sorted(path.suffix for path in (cache / "normbench").iterdir())
+
+
+@needs_compiler
+def test_two_processes_at_first_use(tmp_path: Path) -> None:
+    both = [train(tmp_path) for _ in range(2)]
+    for process in both:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0 and out.startswith("C, ") and err == ""
+    assert kept(tmp_path) == [".sha256", ".so"], "nothing else is left"
+
+
+@needs_compiler
+def test_a_damaged_library_is_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kernel.load()
+    (library,) = (tmp_path / "normbench").glob("*.so")
+    whole = library.read_bytes()
+    for damage in (whole[:5000], whole[:-1] + b"x", None):
+        library.unlink()  # not in place: this process has it open
+        if damage is None:
+            library.with_suffix(".sha256").unlink()
+        library.write_bytes(whole if damage is None else damage)
+        kernel._load.cache_clear()
+        assert kernel.compiler()
+        assert library.read_bytes() == whole and kept(tmp_path) == [".sha256", ".so"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("place", ["file", "denied"])
+def test_a_cache_that_cannot_be_written_is_done_without(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if place == "file":
+        (tmp_path / "normbench").write_text("in the way")
+    else:  # root may write anywhere, so the refusal is made here
+        real = Path.mkdir
+
+        def refuse(self: Path, *arguments: object, **keywords: object) -> None:
+            if tmp_path in self.parents:
+                raise PermissionError(13, "Permission denied", str(self))
+            real(self, *arguments, **keywords)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kernel._load.cache_clear()
+    assert kernel.compiler()
+    assert not (tmp_path / "normbench").is_dir()
+
+
+@pytest.mark.parametrize("broken", ["missing", "failing", "lying", "garbage"])
+def test_without_a_compiler_torchs_operations_serve_which_is_said_once(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "cc"
+    words = {
+        "missing": "",
+        "failing": "echo 'cc1: out of luck' >&2; exit 1",
+        "lying": "exit 0",
+        "garbage": 'while [ "$1" != -o ]; do shift; done; echo no library > "$2"',
+    }[broken]
+    if words:
+        script.write_text(f"#!/bin/sh\n{words}\n")
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("NORMBENCH_RNN", "")
+    assert engine.current() is aten.Run and engine.current() is aten.Run
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1 and "torch's own operations" in said
+    wanted = {
+        "missing": "cannot be run",
+        "failing": "cannot build step.c: cc1: out of luck",
+        "lying": "it ends with code 0",
+        "garbage": "cannot be loaded",
+    }
+    assert wanted[broken] in said
+    assert engine.describe().startswith("ATen")
+    monkeypatch.setenv("NORMBENCH_RNN", "c")
+    with pytest.raises(NormbenchError, match=r"NORMBENCH_RNN=c: .*Install a C compiler, or take aten"):
+        engine.current()
+
+
+def test_an_unknown_path_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NORMBENCH_RNN", "atne")
+    with pytest.raises(NormbenchError, match=r"NORMBENCH_RNN=atne is not possible. Did you mean 'aten'"):
+        engine.current()
+
+
+@needs_compiler
+def test_another_source_compiler_or_processor_gets_a_library_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {kernel._key()}
+    monkeypatch.setenv("CC", f"{kernel.words()[0]} -DX")
+    keys.add(kernel._key())
+    monkeypatch.setattr(kernel, "FLAGS", kernel.FLAGS[1:])
+    keys.add(kernel._key())
+    monkeypatch.setattr(kernel, "SOURCE", Path(__file__))
+    keys.add(kernel._key())
+    assert len(keys) == 4
+
+
+@needs_compiler
+@pytest.mark.skipif("NORMBENCH_ASAN" not in os.environ, reason="half a minute: set NORMBENCH_ASAN=1")
+def test_the_kernel_is_clean_under_the_address_sanitizer(tmp_path: Path) -> None:
+    """All paths of step.c over arrays that end where the mapped memory does, as far as the sanitizer can tell."""
+    probe = subprocess.run([*kernel.words(), "-print-file-name=libasan.so"], capture_output=True, text=True)
+    library = probe.stdout.strip()
+    if probe.returncode or not os.path.isabs(library):
+        pytest.skip("the compiler has no address sanitizer")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "test_rnn_paths.py", "-k", "every_shape and not aten"],
+        cwd=Path(__file__).parent,
+        env=os.environ
+        | {"XDG_CACHE_HOME": str(tmp_path), "CC": f"{kernel.words()[0]} -fsanitize=address,undefined -g"}
+        | {"LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"}
+        | {"NORMBENCH_RNN": "c", "PYTHONMALLOC": "malloc"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "10 passed" in done.stdout
