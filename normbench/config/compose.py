@@ -39,7 +39,8 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
     "logger": {"title": str},
 }
 READ = {"classes": int, "features": int, "train_size": dict}  # what a data set declares once models read it
-# ... and `shape: [height, width, channels]` where its inputs are images; a model of images declares the one it `reads`
+# ... and `shape: [height, width, channels]`, or `[time, features]`, where inputs are images or sequences; a model of
+# those declares the one that it `reads`
 Config = dict[str, Any]
 
 
@@ -267,11 +268,11 @@ def _refuse_unread(name: str, facts: Mapping[str, Any], extra: Path | None) -> N
 
 
 def _refuse_unfit(config: Any, extra: Path | None) -> None:
-    """Images for a model of vectors, and the other way round."""
+    """Images or sequences for a model of vectors, and the other way round."""
     model, data = config.model.name, config.data.name
     wanted, given = declaration("model", model, extra).get("reads"), declaration("data", data, extra).get("shape")
     if wanted != given:
-        reads, has = (f"images of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
+        reads, has = (f"inputs of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
         facts = {other: declaration("data", other, extra) for other in choices("data", extra)}
         fitting = [other for other, f in facts.items() if READ.keys() <= f.keys() and f.get("shape") == wanted]
         raise NormbenchError(f"model={model} reads {reads}, data={data} has {has}. (that fit: {', '.join(fitting)})")

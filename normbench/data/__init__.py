@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a set: inputs (N, features) or (N, height, width, channels) float32, targets (N,) int64."""
+    """A part: inputs (N, features), (N, height, width, channels) or (N, time, features) float32, targets (N,) int64."""
 
     inputs: Tensor
     targets: Tensor

@@ -23,13 +23,13 @@ def evaluate(model: Model, data: Dataset, epoch: int, seed: int, batch_size: int
 
     In training mode a normalizer sees batches of the training size in a fresh order, and running statistics rest.
     Where training and evaluation are the same function there is one pass, with `"mode": "both"`.
-    Test records of further inference variants carry `"variant"`. Normalizers that evaluate with statistics of a pass
-    over the training batches get one before all else.
+    Records of further inference variants, of the parts for testing alone, carry `"variant"`. Normalizers that evaluate
+    with statistics of a pass over the training batches get one before all else.
     """
     populations.gather(model, data.splits["train"], epoch, seed, batch_size)
     records = []
     with torch.no_grad(), inference(model):
-        for name in ("train", "valid", "test"):
+        for name in data.splits:
             mode = "both" if name == "train" and not mode_dependent else "eval"
             split = data.splits[name]
             records.append({"split": name, "mode": mode} | full_pass(model, split, _chunks(len(split.targets), CHUNK)))
@@ -40,10 +40,11 @@ def evaluate(model: Model, data: Dataset, epoch: int, seed: int, batch_size: int
             result = full_pass(model, split, order.split(batch_size))
         records.append({"split": "train", "mode": "train"} | result)
     for variant in variants(model):
-        split = data.splits["test"]
-        with torch.no_grad(), inference(model, variant):
-            result = full_pass(model, split, _chunks(len(split.targets), CHUNK))
-        records.append({"split": "test", "mode": "eval", "variant": variant} | result)
+        for name in (name for name in data.splits if name.startswith("test")):
+            split = data.splits[name]
+            with torch.no_grad(), inference(model, variant):
+                result = full_pass(model, split, _chunks(len(split.targets), CHUNK))
+            records.append({"split": name, "mode": "eval", "variant": variant} | result)
     return records
 
 

@@ -102,7 +102,7 @@ def test_images_are_refused_by_a_model_of_vectors() -> None:
         compose.compose(compose.parse(["model=mnist_mlp", "data=cifar10"]))
     assert caught.value.code == 2
     assert str(caught.value).startswith(
-        "model=mnist_mlp reads vectors, data=cifar10 has images of 32 x 32 x 3. (that fit: digits, mnist"
+        "model=mnist_mlp reads vectors, data=cifar10 has inputs of 32 x 32 x 3. (that fit: digits, mnist"
     )
 
 

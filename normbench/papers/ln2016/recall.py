@@ -1,0 +1,54 @@
+"""LN sections 3.1 and 7: the recall task by length of sequences and size of batches, and on longer test sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Look, Panel, Quantity
+from normbench.papers.panels import panels as all_panels
+from normbench.papers.style import COLOURS
+from normbench.papers.table import Entry, final_entry
+from normbench.runs.record import RunRecord
+
+ARMS = {
+    "none": Look("LSTM", COLOURS["none"]),
+    "ln": Look("LN-LSTM", COLOURS["layer"]),
+    "bn": Look("BN-LSTM, per step", COLOURS["batch"]),
+}
+LENGTHS, BATCHES = (10, 40), (64, 4)
+QUANTITIES = (
+    Quantity("Test NLL", "test", "eval", "nll", log=True),
+    Quantity("Test error", "test", "eval", "error"),
+    Quantity("Error at 4 times the length", "test 4x", "eval", "error"),
+)
+TESTS = {"test": "test error", "test 2x": "at 2 times the length", "test 4x": "at 4 times the length"}
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """A column per length and batch size; the paper has no such figure."""
+    columns = {
+        f"length {length}, batch {batch}": {"data.length": length, "train.batch_size": batch}
+        for length in LENGTHS
+        for batch in BATCHES
+    }
+    return all_panels(runs, ARMS, columns, QUANTITIES)
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Final errors at once, twice and four times the trained length, and the test NLL."""
+    entries = []
+    for length in LENGTHS:
+        for batch in BATCHES:
+            group = f"length {length}, batch {batch}"
+            for arm, look in ARMS.items():
+                cell = {"arm": arm, "data.length": length, "train.batch_size": batch}
+                found = [run for run in runs if not run.control and run.matches(cell)]
+                entries += [
+                    final_entry(found, group, look.name, name, (split, "eval", "error"), 100, "%")
+                    for split, name in TESTS.items()
+                ]
+                entries.append(
+                    final_entry(found, group, look.name, "test NLL (geometric mean)", ("test", "eval", "nll"), log=True)
+                )
+    return entries
