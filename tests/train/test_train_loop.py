@@ -309,3 +309,14 @@ def test_a_normalizer_hears_of_each_epoch(epochs: int, tmp_path: Path) -> None:
     assert slots.tolist() == [6] * 150 + [5] * 60 and int(weights["hidden.0.norm.trained.samples"]) == 210
     assert torch.equal(weights["hidden.0.norm.trained.batch_mean"], mean) and mean.abs().sum() > 0
     assert all(math.isfinite(record["nll"]) for record in curve(tmp_path / "run"))
+
+
+def test_every_part_for_testing_is_evaluated_in_every_way(tmp_path: Path) -> None:
+    words = ("model=recall_lstm", "data.length=3", "data.fraction=0.02", "train.batch_size=50", "train.epochs=1")
+    norm = ("norm=batch", "norm.stats=per_step", "norm.also_eval_stats=[batch]", "model.hidden_size=3")
+    (spec,) = train_specs([*words, *norm], False)
+    assert loop.train(spec, RunDirectory(tmp_path)) == "done"
+    found = [(r["split"], r.get("variant", "")) for r in curve(tmp_path) if r["epoch"] == 1]
+    for part in ("test", "test 2x", "test 4x"):
+        assert found.count((part, "")) == 1 and found.count((part, "eval_stats=batch")) == 1
+    assert found.count(("valid", "")) == 1

@@ -367,14 +367,23 @@ def test_declared_layers_are_the_built_models(name: str):
     for layer in declared:
         modules[layer].register_forward_hook(
             lambda _, inputs, output, layer=layer: seen.update(
-                {layer: (list(inputs[0].shape[1:]), list(output.shape[1:]))}
+                {
+                    layer: (
+                        list(inputs[0].shape[1:]),
+                        list((output[0] if isinstance(output, tuple) else output).shape[1:]),
+                    )
+                }
             )
         )
     data = spec.config["data"]["declares"]
-    inputs = torch.zeros(2, *data.get("shape", [data["features"]]))
+    shape = [
+        spec.config["data"]["length"] if size == "time" else size for size in data.get("shape", [data["features"]])
+    ]
+    inputs = torch.zeros(2, *shape)
     model.evaluate(inputs, torch.zeros(2, dtype=torch.int64))
     assert seen == {layer: (facts["input"], facts["output"]) for layer, facts in declared.items()}
     for layer, facts in declared.items():
         assert sum(p.numel() for p in modules[layer].parameters()) == facts["parameters"]
-        assert facts["site"] in {"", *spec.config["model"]["declares"]["sites"]}
+        sites = ["", *spec.config["model"]["declares"]["sites"]]
+        assert any(site == facts["site"] or site.startswith(f"{facts['site']}.") for site in sites)
     assert sum(p.numel() for p in model.parameters()) == sum(facts["parameters"] for facts in declared.values())
