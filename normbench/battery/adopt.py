@@ -150,6 +150,9 @@ def _taken(name: str, cls: type[base.Normalizer], path: Path) -> dict[str, Any]:
         for fact, change in changes.items():
             facts[fact] = _holds(subject(), served[0], change)
         facts["own_shift"] = _shifts(subject(), served[0])
+        in_time, kinds = ("batch", "time", "feature"), [*facts["kinds"], "state"]
+        if in_time in served and not _promises_break(subject(kinds=kinds), in_time, "stepwise"):
+            facts["kinds"] = kinds
     return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}
 
 

@@ -30,6 +30,9 @@ class Trial:
     axes: Mapping[str, Any]
     specs: dict[str, list[RunSpec]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, str] = field(
+        default_factory=dict
+    )  # what a time loop asks of a normalizer, where that is not shipped
 
     @property
     def where(self) -> str:
@@ -89,13 +92,23 @@ def trials(
 
 
 def _enter(trial: Trial, norm: str, words: Sequence[str], seeds: int, config_dir: Path | None) -> None:
-    try:
-        trial.specs[norm] = [
-            _spec([*words, f"norm={norm}", f"seed={seed}"], norm, trial.axes, config_dir)
-            for seed in range(1, seeds + 1)
-        ]
-    except NormbenchError as refusal:
-        trial.refused[norm] = str(refusal)
+    """As shipped; where that is refused, with the options that the normalizer needs inside a time loop."""
+    needed = compose.declaration("norm", norm, config_dir).get("state") or {}
+    attempts = [{}, needed] if needed else [{}]
+    for attempt in attempts:
+        options = [f"norm.{key}={value}" for key, value in attempt.items()]
+        try:
+            trial.specs[norm] = [
+                _spec([*words, f"norm={norm}", *options, f"seed={seed}"], norm, trial.axes, config_dir)
+                for seed in range(1, seeds + 1)
+            ]
+        except NormbenchError as refusal:
+            trial.refused.setdefault(norm, str(refusal))
+            continue
+        trial.refused.pop(norm, None)
+        if options:
+            trial.changed[norm] = " ".join(options)
+        return
 
 
 def _spec(words: Sequence[str], norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> RunSpec:

@@ -175,6 +175,8 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
     _say(console, f"\n{trial.title}{' · ' + trial.where if trial.where else ''}")
     for norm, reason in (*trial.refused.items(), *outcome.failed.items()):
         _say(console, f"  {norm}: {reason}")
+    for norm, words in trial.changed.items():
+        _say(console, f"  {norm} with {words}, which a time loop asks of it")
     every = [run for own in outcome.runs.values() for run in own]
     tested = [where for where in trials.quantities(every) if where[0] == "test"]  # the page has the others
     entries = [
@@ -225,6 +227,7 @@ def _json(told: standing.Standing) -> bytes:
                 "experiment": o.trial.experiment,
                 "axes": dict(o.trial.axes),
                 "refused": o.trial.refused,
+                "changed": o.trial.changed,
                 "failed": dict(o.failed),
                 "runs": {norm: [run.id for run in own] for norm, own in o.runs.items()},
                 "effects": [

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from normbench.battery import adopt as adopting
+from normbench.battery import trials
 from normbench.battery.adopt import adopt
 from normbench.config import compose
 from normbench.errors import NormbenchError
@@ -29,6 +30,7 @@ def test_what_a_file_does_is_what_our_own_yaml_declares(name: str, tmp_path: Pat
         assert bool(taken["declares"].get(fact)) == bool(ours.get(fact)), fact
     if isinstance(ours["mode_dependent"], bool):
         assert taken["declares"]["mode_dependent"] == ours["mode_dependent"]
+    assert "state" in taken["declares"]["kinds"] or "state" not in ours["kinds"]
     assert set(ours["axes"]) <= set(taken["declares"]["axes"]) | {"time"}
     assert (taken["declares"].get("needs") or []) == (ours.get("needs") or [])
     defaults = {key: compose.choice("norm", name)[key] for key in ours["options"]}
@@ -128,3 +130,13 @@ def test_a_file_of_ones_own_replaces_nothing_here(tmp_path: Path) -> None:
     with pytest.raises(NormbenchError, match="shipped"):
         adopt(str(tmp_path / "mine.py"), None, tmp_path)
     assert base.REGISTRY["layer"] is LayerNorm
+
+
+def test_what_a_time_loop_asks_of_a_normalizer_is_given_and_told() -> None:
+    """Only where the shipped options are refused."""
+    found, _ = trials.trials("rms", "smoke", 1, ["ln2016/recall", "ln2016/online"], None)
+    recall = [trial for trial in found if trial.experiment == "ln2016/recall"]
+    assert len(recall) == 4 and all(trial.changed == {"batch": "norm.stats=per_step"} for trial in recall)
+    assert all(set(trial.specs) == {"rms", "none", "batch", "layer"} and not trial.refused for trial in recall)
+    (online,) = (trial for trial in found if trial.experiment == "ln2016/online")
+    assert not online.changed and "one value per feature" in online.refused["batch"] and "batch" not in online.specs

@@ -9,7 +9,7 @@ from normbench.norms.sites import Site
 
 @normalizer("centre")
 class Centre(Normalizer):
-    """y = x - mean over the features + b. Shapes: (batch, features)."""
+    """y = x - mean over the features + b. Shapes: any with a feature axis."""
 
     def __init__(self, site: Site, *, bias: bool = True) -> None:
         super().__init__(site)
