@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 from normbench.papers import artifact as artifacts
@@ -13,14 +14,25 @@ ROOT = Path(__file__).resolve().parent.parent
 START, END = "<!-- artifacts: written by scripts/readme.py -->", "<!-- end of artifacts -->"
 
 
+MANY = 8  # claims from which on an artifact has one row with counts: its page has the claims
+
+
 def table(results: Path) -> str:
-    """One row per claim of every artifact: the verdict at its highest fidelity, and what it rests on."""
+    """One row per claim: the verdict at its artifact's highest fidelity, and what it rests on."""
     lines = ["| artifact | claim | verdict | evidence |", "| --- | --- | --- | --- |"]
     for name in artifacts.ids():
         artifact = artifacts.load(name)
         fidelity = artifacts.highest_fidelity(artifact)
         path = results / name / fidelity / "verdicts.json"
         judged = {c["id"]: c for c in json.loads(path.read_text())["claims"]} if path.exists() else {}
+        if len(artifact.claims) >= MANY and judged:
+            counts = Counter(claim["verdict"] for claim in judged.values())
+            told = ", ".join(f"{count} **{verdict}**" for verdict, count in counts.most_common())
+            link = f"[{name}](results/{name}/{fidelity}/table.md)"
+            lines.append(
+                f"| {link} | {len(artifact.claims)} claims: {escape(artifact.title)} | {told} | each on its page |"
+            )
+            continue
         for claim in artifact.claims:
             verdict = judged.get(claim.id, {"verdict": "not run", "evidence": ""})
             link = f"[{name}](results/{name}/{fidelity}/table.md)" if judged else name
