@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from normbench.rnn.plan import LAYER, NONE, Gradients, Plan, Vectors
-from normbench.rnn.product import empty
+from normbench.rnn.product import Product, empty, products_of_one_step
 
 
 def norm(x: Tensor, kind: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -49,6 +49,7 @@ class Run:
         c: Tensor,
         mask: Tensor | None,
         saved: Sequence[Tensor] = (),
+        keep: bool = True,
     ) -> None:
         self.plan, self.v, self.z, self.h, self.c, self.mask = plan, vectors, z, h, c, mask
         width = z.shape[-1]
@@ -56,7 +57,8 @@ class Run:
         if saved:
             self.u, self.gates = saved
         else:
-            self.u, self.gates = empty(z, *z.shape), empty(z, *z.shape)
+            self.u = empty(z, *z.shape) if keep else products_of_one_step(z)
+            self.gates = empty(z, *z.shape)
 
     def saved(self) -> list[Tensor]:
         return [self.u, self.gates]
@@ -90,6 +92,12 @@ class Run:
             old = ~self.mask[t, :, None]
             for states in (self.h, self.c)[: 1 if self.plan.gru else 2]:
                 torch.where(old, states[t], states[t + 1], out=states[t + 1])
+
+    def forward_all(self, product: Product) -> bool:
+        return False
+
+    def backward_all(self, product: Product, dh: Tensor) -> bool:
+        return False
 
     def _lstm(self, t: int, hidden: Tensor) -> None:
         n, gates = self.plan.hidden, self.gates[t]

@@ -27,6 +27,7 @@ class Sequence(torch.autograd.Function):
         ctx: Any,
         plan: Plan,
         run: engine.RunClass,
+        keep: bool,
         mask: Tensor | None,
         drops: tuple[Tensor | None, Tensor | None],
         x: Tensor,
@@ -41,10 +42,13 @@ class Sequence(torch.autograd.Function):
         z = input_products(x, weight_ih, inside, drops[0])
         steps = len(z)
         h, c = _states(h0, steps), _states(c0, steps)
-        job = run(plan, Vectors(*(v.contiguous() for v in gains_and_shifts)), z, h, c, mask)
+        job = run(plan, Vectors(*(v.contiguous() for v in gains_and_shifts)), z, h, c, mask, keep=keep)
         job.prepare(slice(0, steps))
-        for t, (state, u) in enumerate(zip(h[:-1].unbind(0), job.u.unbind(0), strict=True)):
-            job.forward(t, product.step(state, u))
+        if not job.forward_all(product):
+            for t, (state, u) in enumerate(zip(h[:-1].unbind(0), job.u.unbind(0), strict=True)):
+                job.forward(t, product.step(state, u))
+        if not keep:
+            return h[1:], h[-1].clone(), c[-1].clone()
         ctx.plan, ctx.run, ctx.drops, ctx.spent = plan, run, drops, False
         ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *gains_and_shifts, *job.saved())
         return h[1:], h[-1].clone(), c[-1].clone()
@@ -60,17 +64,19 @@ class Sequence(torch.autograd.Function):
             job.restore(input_products(x, weight_ih, inside, ctx.drops[0]), product.all(h[:-1]))
         ctx.spent = True
         job.begin(dy.contiguous(), dc.clone(), torch.zeros_like(dh))
-        for t in reversed(range(len(z))):
-            job.backward(t, dh)
-            dh = product.to_input(job.du[t])
+        dh = dh.clone()
+        if not job.backward_all(product, dh):
+            for t in reversed(range(len(z))):
+                job.backward(t, dh)
+                dh = product.to_input(job.du[t])
         found = job.finish()
         needs = ctx.needs_input_grad
         return (
-            *[None] * 4,
-            inputs.to_input(found.z) if needs[4] else None,
-            inputs.to_weight(found.z, x) if needs[5] else None,
-            found.z.sum((0, 1)) if needs[6] else None,
-            product.to_weight(found.u, h[:-1]) if needs[7] else None,
+            *[None] * 5,
+            inputs.to_input(found.z) if needs[5] else None,
+            inputs.to_weight(found.z, x) if needs[6] else None,
+            found.z.sum((0, 1)) if needs[7] else None,
+            product.to_weight(found.u, h[:-1]) if needs[8] else None,
             dh + job.carry,
             job.dc,
             *found.vectors,
@@ -94,17 +100,15 @@ def sequence(
     """Outputs (T, B, H) and last state of a cell that has a plan; arguments as `loop.unroll`."""
     h0 = state[0]
     c0 = state[1] if len(state) > 1 else h0.new_empty(*h0.shape[:-1], 0)
+    gains_and_shifts = vectors(cell)
+    learned = (x, once.weight_ih, cell.biases()[0], once.weight_hh, h0, c0, *gains_and_shifts)
+    keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in learned)
     y, h, c = Sequence.apply(
         plan,
         run,
+        keep,
         None if mask is None else mask.contiguous(),
         (once.input_drop, once.state_drop),
-        x,
-        once.weight_ih,
-        cell.biases()[0],
-        once.weight_hh,
-        h0,
-        c0,
-        *vectors(cell),
+        *learned,
     )
     return y, (h, c)[: cell.states]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from normbench.rnn.plan import Gradients, Plan, Vectors
-from normbench.rnn.product import empty
+from normbench.rnn.product import Product, empty, products_of_one_step
 
 SOURCE = Path(__file__).with_name("step.c")
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
@@ -30,7 +30,11 @@ FLAGS = (
 )
 ARRAYS = ("z", "u", "h", "c", "stats", "mask")
 VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c")
+WAYS = ("forward", "backward", "forward_all", "backward_all")
+PRODUCT = ("weight", "transposed", "dh")
 GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
+
+CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are the fastest: it lies in the cache
 
 
 class Unavailable(Exception):
@@ -44,7 +48,7 @@ class Job(ctypes.Structure):
         *[(name, ctypes.c_int64) for name in ("batch", "hidden", "update_old")],
         ("kind", ctypes.c_int64 * 4),
         ("eps", ctypes.c_double * 4),
-        *[(name, ctypes.c_void_p) for name in (*ARRAYS, *VECTORS, "dout", *GRADIENTS, "scratch")],
+        *[(name, ctypes.c_void_p) for name in (*ARRAYS, *VECTORS, "dout", *GRADIENTS, "scratch", *PRODUCT)],
     )
 
 
@@ -62,20 +66,27 @@ class Run:
         c: Tensor,
         mask: Tensor | None,
         saved: Sequence[Tensor] = (),
+        keep: bool = True,
     ) -> None:
         self.z, self.vectors = z, vectors
         steps, batch, width = z.shape
-        self.u, self.stats = saved or (empty(z, *z.shape), z.new_empty(steps, batch, 8 if plan.gru else 6))
-        self.step_bytes = batch * width * z.element_size()
         self.job = Job(batch=batch, hidden=plan.hidden, update_old=plan.update_old, kind=plan.kinds, eps=plan.eps)
-        self._point(z=z, u=self.u, h=h, c=c, stats=self.stats, **vectors._asdict())
+        if keep:
+            self.u, self.stats = saved or (empty(z, *z.shape), z.new_empty(steps, batch, 8 if plan.gru else 6))
+            self._point(u=self.u)
+        else:
+            self.u, self.stats = products_of_one_step(z), z.new_empty(steps, batch, 8 if plan.gru else 6)
+            self._point(scratch=self.u)
+        self.step_bytes = batch * width * z.element_size() if keep else 0
+        self._point(z=z, h=h, c=c, stats=self.stats, **vectors._asdict())
         if mask is not None:
             self._point(mask=mask)
         suffix = "double" if z.dtype == torch.float64 else "float"
         library, cell = load(), "gru" if plan.gru else "lstm"
-        self._forward = getattr(library, f"{cell}_forward_{suffix}")
-        self._backward = getattr(library, f"{cell}_backward_{suffix}")
-        self.address, self.u_address = ctypes.addressof(self.job), self.u.data_ptr()
+        self._forward, self._backward, self._forward_all, self._backward_all = (
+            getattr(library, f"{cell}_{way}_{suffix}") for way in WAYS
+        )
+        self.address, self.u_address = ctypes.addressof(self.job), self.u.data_ptr() if keep else -1
 
     def _point(self, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
@@ -94,6 +105,27 @@ class Run:
     def forward(self, t: int, u: Tensor) -> None:
         at = u.data_ptr()
         self._forward(self.address, t, None if at == self.u_address + t * self.step_bytes else at)
+
+    def forward_all(self, product: Product) -> bool:
+        """All steps in one call, if the kernel's own products are the better ones."""
+        if not self._small(product):
+            return False
+        (transposed,) = product.transposed
+        self._point(transposed=transposed)
+        self._forward_all(self.address, len(self.z), None)
+        return True
+
+    def backward_all(self, product: Product, dh: Tensor) -> bool:
+        """The same of the backward steps; dh is overwritten by what reaches h_0 through the products."""
+        if not self._small(product):
+            return False
+        self.weight, self.dh = product.weight.contiguous(), dh
+        self._point(weight=self.weight, dh=dh)
+        self._backward_all(self.address, len(self.z), None)
+        return True
+
+    def _small(self, product: Product) -> bool:
+        return product.drop is None and product.weight.numel() * product.weight.element_size() <= CACHED
 
     def begin(self, dout: Tensor, dc: Tensor, carry: Tensor) -> None:
         self.dout, self.dc, self.carry, self.du = dout, dc, carry, self.u
@@ -205,14 +237,15 @@ def _build(folder: Path) -> Path:
         if done.returncode == 0 and made.exists():
             return made
     lines = done.stderr.strip().splitlines() or [f"it ends with code {done.returncode}"]
-    raise Unavailable(f"{' '.join(words())} cannot build {SOURCE.name}: {lines[0]}")
+    reason = next((line for line in lines if "error" in line), lines[0])
+    raise Unavailable(f"{' '.join(words())} cannot build {SOURCE.name}: {reason}")
 
 
 def _open(path: Path) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
         for cell in ("lstm", "gru"):
-            for way in ("forward", "backward"):
+            for way in WAYS:
                 for suffix in ("float", "double"):
                     function = getattr(library, f"{cell}_{way}_{suffix}")
                     function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], None

@@ -45,6 +45,11 @@ def empty(like: Tensor, *shape: int) -> Tensor:
     return made
 
 
+def products_of_one_step(like: Tensor) -> Tensor:
+    """As (T, B, features), but every step has the same place: for passes that keep nothing."""
+    return like.new_empty(1, *like.shape[1:]).expand(like.shape)
+
+
 @functools.cache
 def _madvise() -> Callable[[int, int, int], object] | None:
     if not sys.platform.startswith("linux"):

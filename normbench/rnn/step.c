@@ -14,6 +14,20 @@
 #define GLUE(a, b) PASTE(a, b)
 #define NAME(a) GLUE(a, SUFFIX)
 #define SIMD _Pragma("omp simd")
+
+/* A tile of the product has ROWS rows and PANEL vectors of columns: as many sums as registers hold. */
+#define ROWS 6
+#if defined(__AVX512F__)
+#define BYTES 64
+#define PANEL 4
+#elif defined(__AVX__)
+#define BYTES 32
+#define PANEL 2
+#else
+#define BYTES 16
+#define PANEL 2
+#endif
+#define WIDTH ((int64_t)(BYTES / sizeof(REAL)))
 #define SUM(...) _Pragma(#__VA_ARGS__)
 
 #define REAL float
@@ -27,7 +41,7 @@
 #define LN2_LOW -2.12194440e-4f
 #define ROUND 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer */
 #define TERMS 7
-#include __FILE__
+#include "step.c"
 #undef REAL
 #undef BITS
 #undef UNSIGNED
@@ -51,7 +65,7 @@
 #define LN2_LOW 1.42860682030941723212e-6
 #define ROUND 6755399441055744.0
 #define TERMS 13
-#include __FILE__
+#include "step.c"
 
 const char *step_compiler(void) {
 #ifdef __clang__
@@ -71,20 +85,23 @@ typedef struct {
     const uint8_t *mask;
     const REAL *gain_x, *gain_h, *shift, *shift_h, *gain_c, *shift_c, *dout;
     REAL *dz, *du, *dc, *carry, *dgain_x, *dgain_h, *dshift, *dshift_h, *dgain_c, *dshift_c, *scratch;
+    const REAL *weight, *transposed;
+    REAL *dh;
 } NAME(Job);
 
 /* 2^n and e^r - 1 of x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n q + 2^n and e^x - 1 = 2^n q + (2^n - 1) keep their
  * relative accuracy. Comparisons, unlike fmin, let NaN through. */
 static inline __attribute__((always_inline)) REAL NAME(split)(REAL x, REAL *q) {
-    static const REAL inverse[] = {1.0, 1.0,     1.0 / 2, 1.0 / 3,  1.0 / 4,  1.0 / 5,  1.0 / 6,
-                                   1.0 / 7, 1.0 / 8, 1.0 / 9, 1.0 / 10, 1.0 / 11, 1.0 / 12, 1.0 / 13};
+    static const REAL factor[] = {1,          1,           1.0 / 2,      1.0 / 6,       1.0 / 24,
+                                  1.0 / 120,  1.0 / 720,   1.0 / 5040,   1.0 / 40320,   1.0 / 362880,
+                                  1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
     x = x > (REAL)LIMIT ? (REAL)LIMIT : x;
     x = x < -(REAL)LIMIT ? -(REAL)LIMIT : x;
     REAL shifted = x * (REAL)1.44269504088896340736 + (REAL)ROUND;
     REAL n = shifted - (REAL)ROUND;
     REAL r = (x - n * (REAL)LN2_HIGH) - n * (REAL)LN2_LOW;
-    REAL p = 1;
-    for (int k = TERMS; k > 1; k--) p = p * (r * inverse[k]) + 1;
+    REAL p = factor[TERMS];
+    for (int k = TERMS - 1; k > 0; k--) p = p * r + factor[k]; /* Taylor's series: its remainder is below rounding */
     *q = p * r;
     BITS bits;
     memcpy(&bits, &shifted, sizeof bits);
@@ -105,50 +122,108 @@ static inline __attribute__((always_inline)) REAL NAME(tanh)(REAL x) {
     return less / (less + 2);
 }
 
+typedef REAL NAME(vector) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
+
+/* Sum of x, or of (x - mean)^2; in four chains, for one addition has to wait for another. */
+static inline __attribute__((always_inline)) REAL NAME(sum)(const REAL *x, int64_t n, REAL mean, const int squared) {
+    NAME(vector) sums[4] = {{0}};
+    REAL parts[WIDTH], total = 0;
+    int64_t j = 0;
+    for (; j + 4 * WIDTH <= n; j += 4 * WIDTH)
+        for (int v = 0; v < 4; v++) {
+            NAME(vector) d = *(const NAME(vector) *)(x + j + v * WIDTH) - mean;
+            if (squared) d *= d;
+            sums[v] += d;
+        }
+    sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    memcpy(parts, sums, sizeof parts);
+    SUM(omp simd reduction(+ : total))
+    for (int64_t k = 0; k < WIDTH; k++) total += parts[k];
+    for (; j < n; j++) total += squared ? (x[j] - mean) * (x[j] - mean) : x[j];
+    return total;
+}
+
 /* stats[0] the mean (0 of rms), stats[1] 1 / sqrt(variance or mean square + eps). */
 static inline void NAME(moments)(const REAL *restrict x, int64_t n, int64_t kind, double eps, REAL *restrict stats) {
-    REAL mean = 0, square = 0;
-    if (kind == 0) {
-        stats[0] = 0, stats[1] = 1;
-        return;
-    }
-    if (kind == 1) {
-        SUM(omp simd reduction(+ : mean))
-        for (int64_t j = 0; j < n; j++) mean += x[j];
-        mean /= n;
-    }
-    SUM(omp simd reduction(+ : square))
-    for (int64_t j = 0; j < n; j++) square += (x[j] - mean) * (x[j] - mean);
-    stats[0] = mean;
-    stats[1] = 1 / (REAL)__builtin_sqrt(square / n + eps);
+    stats[0] = kind == 1 ? NAME(sum)(x, n, 0, 0) / n : 0;
+    stats[1] = kind ? 1 / (REAL)__builtin_sqrt(NAME(sum)(x, n, stats[0], 1) / n + eps) : 1;
 }
 
 /* dx of y = gain (x - mean) rstd from dy; dgain += dy (x - mean) rstd. dx may be x. */
 static inline void NAME(unnorm)(const REAL *restrict dy, const REAL *x, REAL *dx, const REAL *restrict gain,
                                 REAL *restrict dgain, int64_t n, int64_t kind, const REAL *stats) {
     const REAL mean = stats[0], rstd = stats[1];
-    REAL sum = 0, dot = 0;
+    const int64_t half = n / 2;
+    REAL sum = 0, dot = 0, sum1 = 0, dot1 = 0;
     if (kind == 0) {
-        if (dx != dy) memcpy(dx, dy, n * sizeof *dx);
+        memcpy(dx, dy, n * sizeof *dx);
         return;
     }
-    SUM(omp simd reduction(+ : sum, dot))
-    for (int64_t j = 0; j < n; j++) {
-        REAL d = dy[j] * gain[j];
-        sum += d;
-        dot += d * ((x[j] - mean) * rstd);
+#define NORMED(k) ((x[k] - mean) * rstd)
+    SUM(omp simd reduction(+ : sum, dot, sum1, dot1))
+    for (int64_t j = 0; j < half; j++) {
+        REAL d = dy[j] * gain[j], d1 = dy[j + half] * gain[j + half];
+        sum += d, dot += d * NORMED(j), sum1 += d1, dot1 += d1 * NORMED(j + half);
     }
-    sum = kind == 1 ? sum / n : 0;
-    dot /= n;
+    for (int64_t j = 2 * half; j < n; j++) sum += dy[j] * gain[j], dot += dy[j] * gain[j] * NORMED(j);
+    sum = kind == 1 ? (sum + sum1) / n : 0;
+    dot = (dot + dot1) / n;
     SIMD
     for (int64_t j = 0; j < n; j++) {
-        REAL normed = (x[j] - mean) * rstd;
+        REAL normed = NORMED(j);
         dgain[j] += dy[j] * normed;
         dx[j] = rstd * (dy[j] * gain[j] - sum - normed * dot);
     }
+#undef NORMED
 }
 
-/* u_in: the products W_h h of this step, or NULL where they lie in job->u already. */
+/* out = a b for `rows` rows and `vectors` vectors of columns; both are constants where this is called. */
+static inline __attribute__((always_inline)) void NAME(tile)(const REAL *a, const REAL *b, REAL *out, int64_t depth,
+                                                             int64_t columns, const int rows, const int vectors) {
+    NAME(vector) sums[ROWS][PANEL];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) sums[r][v] = (NAME(vector)){0};
+    for (int64_t k = 0; k < depth; k++, b += columns)
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < vectors; v++)
+                sums[r][v] += a[r * depth + k] * *(const NAME(vector) *)(b + v * WIDTH);
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) *(NAME(vector) *)(out + r * columns + v * WIDTH) = sums[r][v];
+}
+
+/* All rows by one panel of columns; bands of nearly the same height. */
+static inline __attribute__((always_inline)) void NAME(panel)(const REAL *a, const REAL *b, REAL *out, int64_t rows,
+                                                              int64_t depth, int64_t columns, const int vectors) {
+    for (int64_t left = (rows + ROWS - 1) / ROWS, count; left > 0; left--, rows -= count) {
+        count = (rows + left - 1) / left;
+        switch (count) {
+        case 6: NAME(tile)(a, b, out, depth, columns, 6, vectors); break;
+        case 5: NAME(tile)(a, b, out, depth, columns, 5, vectors); break;
+        case 4: NAME(tile)(a, b, out, depth, columns, 4, vectors); break;
+        case 3: NAME(tile)(a, b, out, depth, columns, 3, vectors); break;
+        case 2: NAME(tile)(a, b, out, depth, columns, 2, vectors); break;
+        default: NAME(tile)(a, b, out, depth, columns, 1, vectors);
+        }
+        a += count * depth, out += count * columns;
+    }
+}
+
+/* out (rows, columns) = a (rows, depth) b (depth, columns); each panel of b is read once from wherever it lies. */
+void NAME(product)(const REAL *a, const REAL *b, REAL *out, int64_t rows, int64_t depth, int64_t columns) {
+    int64_t j = 0;
+    for (; j + PANEL * WIDTH <= columns; j += PANEL * WIDTH)
+        NAME(panel)(a, b + j, out + j, rows, depth, columns, PANEL);
+    for (; j + WIDTH <= columns; j += WIDTH) NAME(panel)(a, b + j, out + j, rows, depth, columns, 1);
+    for (; j < columns; j++)
+        for (int64_t r = 0; r < rows; r++) {
+            REAL sum = 0;
+            for (int64_t k = 0; k < depth; k++) sum += a[r * depth + k] * b[k * columns + j];
+            out[r * columns + j] = sum;
+        }
+}
+
+/* u_in: the products W_h h of this step, or NULL where they lie in job->u already; job->u: NULL where no backward pass
+ * will need them. */
 void NAME(lstm_forward)(NAME(Job) *job, int64_t t, const REAL *u_in) {
     const int64_t n = job->hidden;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
@@ -156,9 +231,10 @@ void NAME(lstm_forward)(NAME(Job) *job, int64_t t, const REAL *u_in) {
     for (int64_t b = 0; b < job->batch; b++) {
         const int64_t row = t * job->batch + b;
         const REAL *restrict z = job->z + row * 4 * n, *restrict cp = job->c + row * n;
-        REAL *restrict u = job->u + row * 4 * n, *restrict stats = job->stats + row * 6;
+        REAL *restrict stats = job->stats + row * 6;
+        const REAL *restrict u = job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
         REAL *restrict c = job->c + (row + job->batch) * n, *restrict h = job->h + (row + job->batch) * n;
-        if (u_in) memcpy(u, u_in + b * 4 * n, 4 * n * sizeof *u);
+        if (job->u && u_in) memcpy(job->u + row * 4 * n, u_in + b * 4 * n, 4 * n * sizeof *u);
         if (job->mask && !job->mask[row]) {
             memcpy(c, cp, n * sizeof *c);
             memcpy(h, job->h + row * n, n * sizeof *h);
@@ -240,9 +316,10 @@ void NAME(gru_forward)(NAME(Job) *job, int64_t t, const REAL *u_in) {
     for (int64_t b = 0; b < job->batch; b++) {
         const int64_t row = t * job->batch + b;
         const REAL *restrict z = job->z + row * 3 * n, *restrict hp = job->h + row * n;
-        REAL *restrict u = job->u + row * 3 * n, *restrict stats = job->stats + row * 8;
+        REAL *restrict stats = job->stats + row * 8;
+        const REAL *restrict u = job->u ? job->u + row * 3 * n : u_in + b * 3 * n;
         REAL *restrict h = job->h + (row + job->batch) * n;
-        if (u_in) memcpy(u, u_in + b * 3 * n, 3 * n * sizeof *u);
+        if (job->u && u_in) memcpy(job->u + row * 3 * n, u_in + b * 3 * n, 3 * n * sizeof *u);
         if (job->mask && !job->mask[row]) {
             memcpy(h, hp, n * sizeof *h);
             continue;
@@ -305,6 +382,29 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, const REAL *dh_in) {
         NAME(unnorm)(dhc, u + 2 * n, du + 2 * n, gh + 2 * n, job->dgain_h + 2 * n, n, job->kind[3], stats + 6);
     }
 }
+
+/* All steps at once, products included. Without job->u these go, step by step, through the scratch. */
+#define ALL(cell, gates)                                                                                             \
+    void NAME(cell##_forward_all)(NAME(Job) *job, int64_t steps, const REAL *unused) {                               \
+        const int64_t batch = job->batch, n = job->hidden;                                                           \
+        (void)unused;                                                                                                \
+        for (int64_t t = 0; t < steps; t++) {                                                                        \
+            REAL *u = job->u ? job->u + t * batch * gates * n : job->scratch;                                        \
+            NAME(product)(job->h + t * batch * n, job->transposed, u, batch, n, gates * n);                          \
+            NAME(cell##_forward)(job, t, job->u ? NULL : u);                                                         \
+        }                                                                                                            \
+    }                                                                                                                \
+    void NAME(cell##_backward_all)(NAME(Job) *job, int64_t steps, const REAL *unused) {                              \
+        const int64_t batch = job->batch, n = job->hidden;                                                           \
+        (void)unused;                                                                                                \
+        for (int64_t t = steps - 1; t >= 0; t--) {                                                                   \
+            NAME(cell##_backward)(job, t, job->dh);                                                                  \
+            NAME(product)(job->du + t * batch * gates * n, job->weight, job->dh, batch, gates * n, n);               \
+        }                                                                                                            \
+    }
+ALL(lstm, 4)
+ALL(gru, 3)
+#undef ALL
 #undef PRE
 #undef INPUT
 #undef HIDDEN

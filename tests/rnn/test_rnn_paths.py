@@ -14,6 +14,7 @@ from cases import draw, gradients, lengths, make, near
 from normbench.errors import NormbenchError
 from normbench.rnn import aten, engine, kernel, stepwise
 from normbench.rnn.plan import plan
+from normbench.rnn.product import Product, empty, matmul, tall
 
 NORMS = {
     "lstm": ("input", "hidden", "cell"),
@@ -228,3 +229,31 @@ def test_what_the_fast_paths_cannot_do_goes_the_plain_way(kind: str) -> None:
     norm.register_forward_hook(lambda module, arguments, output: seen.append(output.shape))
     layer(draw(3, 6, 5))
     assert len(seen) == 6, "a hook sees every step"
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 7), (8, 400, 1600), (200, 100, 300), (3000, 20, 40)])
+def test_products_are_torchs(shape: tuple[int, int, int]) -> None:
+    """On both sides of the size where another library may make them, in float32 where it may."""
+    rows, depth, columns = shape
+    a, b = draw(rows, depth), draw(depth, columns, seed=1)
+    torch.testing.assert_close(matmul(a.float(), b.float()), (a @ b).float(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(matmul(a.float(), b.t().contiguous().float().t()), (a @ b).float(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(tall(a.float(), b.float()), (a @ b).float(), rtol=1e-4, atol=1e-4)
+    d = draw(1, rows, columns, seed=2)
+    torch.testing.assert_close(Product(b.t(), None).to_weight(d, a[None]), d[0].t() @ a)
+    assert empty(a, 3, 4).shape == (3, 4) and empty(a, 1 << 20).dtype == a.dtype
+
+
+@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+def test_large_weights_go_step_by_step(path: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the cache does not hold is not for the kernel's own products."""
+    monkeypatch.setattr(kernel, "CACHED", 0)
+    layer = make(kind, 5, 7, dict.fromkeys(NORMS[kind], "layer"))
+    near(*both(path, layer, draw(3, 6, 5), mask=lengths(3, 6)))
+    with torch.no_grad(), engine.using("loop"):
+        wanted, _ = layer(draw(3, 6, 5))
+    with torch.no_grad(), engine.using(path):
+        for cached in (0, 1 << 22):
+            monkeypatch.setattr(kernel, "CACHED", cached)
+            torch.testing.assert_close(layer(draw(3, 6, 5))[0], wanted, rtol=1e-11, atol=1e-11)

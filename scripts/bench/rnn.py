@@ -1,0 +1,231 @@
+"""Layer-normalized LSTM and GRU against the plain ones: python scripts/bench/rnn.py [--rounds N] [--output DIR]
+
+A training step is forward and backward of one layer over given inputs, gradients of inputs and weights included;
+batch-first, float32, LN 2016 eq. 20-22 and 26-28. Against torch's un-normalized layer, and against the same
+LN cell as others would write it: scripted by TorchScript, in a JAX scan with the projection of the inputs taken out of
+it (where jax can be imported; it runs in this process), and as our own plain loop. The limit is the time that the
+step's matrix products alone would take at the speed of the fastest large one, which is measured in the same rounds.
+Cells with feedback: x_t holds h_{t-1}, so nothing can be done ahead; against a loop of `nn.LSTMCell`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import harness
+import torch
+from torch import Tensor, nn
+
+from normbench.norms.sites import Choice, Site
+from normbench.rnn import engine
+from normbench.rnn.cells import Sites
+from normbench.rnn.layers import GRU, LSTM, Recurrent
+from normbench.rnn.product import matmul
+
+Side = Callable[[], object]
+PEAK = 1536  # size of the square product that measures the limit
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of one paper's recurrence, and the largest ratios aimed at: to torch, limit, script, JAX; ATen to torch."""
+
+    name: str
+    layer: type[Recurrent]
+    steps: int
+    batch: int
+    inputs: int
+    hidden: int
+    torch: float
+    limit: float
+    script: float | None
+    jax: float | None
+    aten: float | None
+
+    @property
+    def operations(self) -> float:
+        """Of the products of a training step: input and recurrent, each once forward and twice backward."""
+        return 6.0 * self.steps * self.batch * self.layer.cell.gates * self.hidden * (self.inputs + self.hidden)
+
+
+# goals: shares of 65, 60, 75, 43, 70 and 80 % of the limit; 2.4 and 1.15 times a script; twice JAX
+SHAPES = (
+    Shape("handwriting 8×500×400", LSTM, 500, 8, 400, 400, 1.05, 1 / 0.65, 1 / 2.4, 0.5, 2.0),
+    Shape("reader 64×300×240", LSTM, 300, 64, 240, 240, 1.05, 1 / 0.6, 1 / 1.15, 0.5, 2.0),
+    Shape("DRAW shape 128×64×256", LSTM, 64, 128, 256, 256, 1.05, 1 / 0.75, 1 / 1.15, 0.5, 2.0),
+    Shape("IMDB-like 25×200×64", LSTM, 200, 25, 64, 64, 1.25, 1 / 0.43, 1 / 2.4, 0.5, 3.5),
+    Shape("order embeddings 128×20×1024", GRU, 20, 128, 300, 1024, 1.0, 1 / 0.7, None, None, None),
+    Shape("skip-thoughts 64×30×2400", GRU, 30, 64, 620, 2400, 0.65, 1 / 0.8, None, None, None),
+)
+
+
+def layered(layer: type[Recurrent], inputs: int, hidden: int) -> Recurrent:
+    sizes = layer.cell.site_sizes(hidden)
+    choice = Choice("layer", "state", {}, True, False, 1)
+
+    def sites(path: str) -> tuple[Site, Choice]:
+        name = path.removeprefix("bench.")
+        return Site(path, ("state",), ("batch", "time", "feature"), sizes[name]), choice
+
+    given: Sites = sites
+    return layer(inputs, hidden, given, "bench")
+
+
+class ScriptedLSTM(torch.jit.ScriptModule):
+    """The LN cell as scripts have it (torch's own fastrnns example), with c carried on raw as in the paper."""
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.weight_ih = nn.Parameter(torch.randn(4 * hidden, inputs) / hidden**0.5)
+        self.weight_hh = nn.Parameter(torch.randn(4 * hidden, hidden) / hidden**0.5)
+        self.bias = nn.Parameter(torch.zeros(4 * hidden))
+        self.input, self.hidden, self.cell = nn.LayerNorm(4 * hidden), nn.LayerNorm(4 * hidden), nn.LayerNorm(hidden)
+
+    @torch.jit.script_method
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> Tensor:
+        outputs = torch.jit.annotate(list[Tensor], [])
+        for step in x.unbind(1):
+            gates = self.input(torch.mm(step, self.weight_ih.t())) + self.hidden(torch.mm(h, self.weight_hh.t()))
+            f, i, o, g = (gates + self.bias).chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(self.cell(c))
+            outputs += [h]
+        return torch.stack(outputs, 1)
+
+
+def jax_step(shape: Shape, x: Tensor, weight: Tensor) -> Side:
+    """The LN-LSTM as `lax.scan`, jitted, gradients of inputs and weights."""
+    import jax
+    import jax.numpy as jnp
+
+    n = shape.hidden
+
+    def norm(z: Any, gain: Any, bias: Any) -> Any:
+        centred = z - z.mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain + bias
+
+    def loss(p: dict[str, Any], x: Any, weight: Any) -> Any:
+        z = norm(x @ p["w"], p["gx"], p["bx"]) + p["b"]
+
+        def step(state: Any, zt: Any) -> Any:
+            h, c = state
+            f, i, o, g = jnp.split(zt + norm(h @ p["u"], p["gh"], p["bh"]), 4, axis=-1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(norm(c, p["gc"], p["bc"]))
+            return (h, c), h
+
+        zero = jnp.zeros((shape.batch, n))
+        return (jax.lax.scan(step, (zero, zero), z)[1] * weight).sum()
+
+    normal = torch.randn(shape.inputs + n, 4 * n) / n**0.5
+    p = {"w": normal[: shape.inputs].numpy(), "u": normal[shape.inputs :].numpy(), "b": torch.zeros(4 * n).numpy()}
+    p |= {f"g{k}": torch.ones(s).numpy() for k, s in (("x", 4 * n), ("h", 4 * n), ("c", n))}
+    p |= {f"b{k}": torch.zeros(s).numpy() for k, s in (("x", 4 * n), ("h", 4 * n), ("c", n))}
+    given = jax.tree.map(jnp.asarray, (p, x.transpose(0, 1).numpy(), weight.transpose(0, 1).numpy()))
+    both = jax.jit(jax.grad(loss, argnums=(0, 1)))
+    return lambda: jax.block_until_ready(both(*given))
+
+
+def trained(module: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, path: str = "") -> Side:
+    """Forward and backward; on our path of that name."""
+    inputs = x.clone().requires_grad_()
+
+    def step() -> None:
+        with engine.using(path):
+            call(inputs).backward(weight)
+        inputs.grad = None
+        module.zero_grad()
+
+    return step
+
+
+def inferred(call: Callable[[Tensor], Tensor], x: Tensor, path: str = "") -> Side:
+    def step() -> None:
+        with engine.using(path), torch.no_grad():
+            call(x)
+
+    return step
+
+
+def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
+    torch.manual_seed(1)
+    x = torch.randn(shape.batch, shape.steps, shape.inputs)
+    weight = torch.randn(shape.batch, shape.steps, shape.hidden)
+    ours = layered(shape.layer, shape.inputs, shape.hidden)
+    lstm = shape.layer is LSTM
+    plain = (nn.LSTM if lstm else nn.GRU)(shape.inputs, shape.hidden, batch_first=True)
+    square = torch.randn(PEAK, PEAK)
+
+    def ours_on(inputs: Tensor) -> Tensor:
+        return ours(inputs)[0]
+
+    sides: dict[str, Side] = {
+        name: trained(ours, ours_on, x, weight, path) for name, path in (("c", "c"), ("aten", "aten"), ("loop", "loop"))
+    }
+    sides["torch"] = trained(plain, lambda inputs: plain(inputs)[0], x, weight)
+    sides["c, inference"] = inferred(ours_on, x, "c")
+    sides["torch, inference"] = inferred(lambda inputs: plain(inputs)[0], x)
+    sides["limit"] = lambda: matmul(square, square)
+    if lstm:
+        scripted, zero = ScriptedLSTM(shape.inputs, shape.hidden), torch.zeros(shape.batch, shape.hidden)
+        sides["script"] = trained(scripted, lambda inputs: scripted(inputs, zero, zero), x, weight)
+    if lstm and has_jax:
+        sides["jax"] = jax_step(shape, x, weight)
+    took = harness.interleave(sides, rounds, warmup=2)
+    took["limit"] = [seconds * shape.operations / (2.0 * PEAK**3) for seconds in took["limit"]]
+    name, cell = shape.name, "LSTM" if lstm else "GRU"
+    yield harness.row(f"{name}: LN / nn.{cell}", took["c"], took["torch"], 1, shape.torch)
+    yield harness.row(f"{name}: LN / its products at full speed", took["c"], took["limit"], 1, shape.limit)
+    yield harness.row(f"{name}: nn.{cell} / its products at full speed", took["torch"], took["limit"], 1)
+    yield harness.row(f"{name}: LN without a compiler / nn.{cell}", took["aten"], took["torch"], 1, shape.aten)
+    if lstm:
+        yield harness.row(f"{name}: LN / scripted LN", took["c"], took["script"], 1, shape.script)
+    if "jax" in took:
+        yield harness.row(f"{name}: LN / JAX scan with LN", took["c"], took["jax"], 1, shape.jax)
+    yield harness.row(f"{name}: LN / our plain loop", took["c"], took["loop"], 1)
+    yield harness.row(f"{name}: LN / nn.{cell}, inference", took["c, inference"], took["torch, inference"], 1)
+
+
+def feedback(name: str, steps: int, batch: int, outer: int, hidden: int, goal: float, rounds: int) -> harness.Row:
+    """x_t = [outer inputs, a part of h_{t-1} or all of it]: LN on ours, none on `nn.LSTMCell`."""
+    torch.manual_seed(1)
+    x, weight = torch.randn(steps, batch, outer), torch.randn(steps, batch, hidden)
+    back = min(hidden, 57) if outer < 8 else hidden
+    ours, plain = layered(LSTM, outer + back, hidden), nn.LSTMCell(outer + back, hidden)
+    zero = torch.zeros(batch, hidden)
+
+    def unrolled(advance: Callable[[Tensor, Any], Any]) -> Side:
+        def call(inputs: Tensor) -> Tensor:
+            state, outputs = (zero, zero), []
+            for step in inputs.unbind(0):
+                state = advance(torch.cat([step, state[0][:, :back].tanh()], 1), state)
+                outputs.append(state[0])
+            return torch.stack(outputs)
+
+        return call  # type: ignore[return-value]
+
+    def ours_on(inputs: Tensor) -> Tensor:
+        return unrolled(ours.steps(batch))(inputs)  # type: ignore[call-arg, return-value]
+
+    sides = {
+        "c": trained(ours, ours_on, x, weight, "c"),
+        "torch": trained(plain, unrolled(plain), x, weight),  # type: ignore[arg-type]
+    }
+    took = harness.interleave(sides, rounds, warmup=2)
+    return harness.row(f"{name}: LN with feedback / nn.LSTMCell loop", took["c"], took["torch"], 1, goal)
+
+
+def rows(rounds: int) -> Iterator[harness.Row]:
+    has_jax = importlib.util.find_spec("jax") is not None
+    for shape in SHAPES:
+        yield from compare(shape, rounds, has_jax)
+    yield feedback("handwriting layer 1, 8×500×400", 500, 8, 3, 400, 0.75, rounds)
+    yield feedback("DRAW 128×64×256", 64, 128, 8, 256, 1.0, rounds)
+
+
+if __name__ == "__main__":
+    title = "Recurrent training step: ours with layer normalization / plain layers and other ways to write it"
+    harness.main(__doc__, "rnn", title, 9, rows)
