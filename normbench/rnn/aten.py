@@ -10,29 +10,32 @@ from torch import Tensor
 from normbench.rnn.plan import LAYER, NONE, Gradients, Plan, Vectors
 from normbench.rnn.product import Product, empty, products_of_one_step
 
+aten = torch.ops.aten
+Moments = tuple[Tensor, Tensor]
 
-def norm(x: Tensor, kind: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(x - mean) rstd over the last axis, and both moments; 0 and 1 without a normalizer."""
-    if kind == NONE:
-        return x, x.new_zeros(()), x.new_ones(())
+
+def norm(x: Tensor, kind: int, eps: float, gain: Tensor, shift: Tensor | None) -> tuple[Tensor, Moments]:
+    """gain (x - mean) rstd + shift over the last axis, and both moments; without a normalizer x + shift."""
     if kind == LAYER:
-        y, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], None, None, eps)
-        return y, mean, rstd
+        y, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], gain, shift, eps)
+        return y, (mean, rstd)
+    if kind == NONE:
+        return x if shift is None else x + shift, (gain, gain)
     rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
-    return x * rstd, x.new_zeros(()), rstd
+    y = x * rstd * gain
+    return y if shift is None else y + shift, (rstd, rstd)
 
 
-def unnorm(dy: Tensor, x: Tensor, kind: int, mean: Tensor, rstd: Tensor) -> Tensor:
-    """The gradient of x from that of (x - mean) rstd."""
-    if kind == NONE:
-        return dy
+def unnorm(dy: Tensor, x: Tensor, kind: int, moments: Moments, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of x and of gain, this one summed over rows."""
     if kind == LAYER:
-        found: Tensor = torch.ops.aten.native_layer_norm_backward(
-            dy, x, x.shape[-1:], mean, rstd, None, None, [True, False, False]
-        )[0]
-        return found
-    normed = x * rstd
-    return rstd * (dy - normed * (dy * normed).mean(-1, keepdim=True))
+        dx, dgain, _ = aten.native_layer_norm_backward(dy, x, x.shape[-1:], *moments, gain, None, [True, True, False])
+        return dx, dgain
+    if kind == NONE:
+        return dy, torch.zeros_like(gain)
+    rstd = moments[1]
+    normed, d = x * rstd, dy * gain
+    return rstd * (d - normed * (d * normed).mean(-1, keepdim=True)), (dy * normed).flatten(0, -2).sum(0)
 
 
 class Run:
@@ -52,46 +55,48 @@ class Run:
         keep: bool = True,
     ) -> None:
         self.plan, self.v, self.z, self.h, self.c, self.mask = plan, vectors, z, h, c, mask
-        width = z.shape[-1]
-        self.blocks = [slice(0, 2 * plan.hidden), slice(2 * plan.hidden, width)] if plan.gru else [slice(0, width)]
+        n, width = plan.hidden, z.shape[-1]
+        self.blocks = [slice(0, 2 * n), slice(2 * n, width)] if plan.gru else [slice(0, width)]
+        # by index of plan.kinds and by step: moments, and of the input by the first row of what was prepared at once
+        self.moments: dict[tuple[int, int], Moments] = {}
         if saved:
-            self.u, self.gates = saved
+            self.u, self.gates, self.squashed, self.keys, *parts = saved
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            self.moments = dict(zip(map(tuple, self.keys.tolist()), pairs, strict=True))
         else:
             self.u = empty(z, *z.shape) if keep else products_of_one_step(z)
-            self.gates = empty(z, *z.shape)
+            self.gates, self.squashed = empty(z, *z.shape), empty(c, *c[1:].shape)
 
     def saved(self) -> list[Tensor]:
-        return [self.u, self.gates]
+        flat = [moment for pair in self.moments.values() for moment in pair]
+        return [self.u, self.gates, self.squashed, torch.tensor(list(self.moments)), *flat]
 
     def restore(self, z: Tensor, u: Tensor) -> None:
         """Nothing: gradients have places of their own."""
 
-    def _normed(self, x: Tensor, hidden: bool) -> Tensor:
-        parts = []
-        for index, block in enumerate(self.blocks):
-            at = 2 * index + hidden
-            parts.append(norm(x[..., block], self.plan.kinds[at], self.plan.eps[at])[0])
-        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+    def _norm(self, at: int, t: int, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
+        y, self.moments[at, t] = norm(x, self.plan.kinds[at], self.plan.eps[at], gain, shift)
+        return y
 
-    def _term(self, x: Tensor, hidden: bool) -> Tensor:
-        """N(x) times its gain, without the shift."""
-        if all(kind == NONE for kind in self.plan.kinds[hidden : 2 * len(self.blocks) : 2]):
-            return x
-        return self._normed(x, hidden) * (self.v.gain_h if hidden else self.v.gain_x)
+    def _unnorm(self, at: int, t: int, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+        return unnorm(dy, x, self.plan.kinds[at], self.moments[at, t], gain)
 
     def prepare(self, rows: slice) -> None:
         """The input's term of these steps."""
-        torch.add(self._term(self.z[rows], False), self.v.shift, out=self.gates[rows])
+        for index, block in enumerate(self.blocks):
+            x, gain, shift = self.z[rows][..., block], self.v.gain_x[block], self.v.shift[block]
+            self.gates[rows][..., block] = self._norm(2 * index, rows.start, x, gain, shift)
 
     def forward(self, t: int, u: Tensor) -> None:
         """h[t + 1] and c[t + 1] from u, the product with h[t]."""
         if u.data_ptr() != self.u[t].data_ptr():
             self.u[t].copy_(u)
-        (self._gru if self.plan.gru else self._lstm)(t, self._term(u, True))
+        if self.plan.gru:
+            self._gru(t, u)
+        else:
+            self._lstm(t, self._norm(1, t, u, self.v.gain_h, None))
         if self.mask is not None:
-            old = ~self.mask[t, :, None]
-            for states in (self.h, self.c)[: 1 if self.plan.gru else 2]:
-                torch.where(old, states[t], states[t + 1], out=states[t + 1])
+            torch.where(self.mask[t, :, None], self.h[t + 1], self.h[t], out=self.h[t + 1])
 
     def forward_all(self, product: Product) -> bool:
         return False
@@ -100,124 +105,103 @@ class Run:
         return False
 
     def _lstm(self, t: int, hidden: Tensor) -> None:
-        n, gates = self.plan.hidden, self.gates[t]
+        n, gates, c = self.plan.hidden, self.gates[t], self.c[t + 1]
         gates += hidden
         f, i, o = gates[:, : 3 * n].sigmoid_().chunk(3, -1)
-        c = torch.mul(f, self.c[t], out=self.c[t + 1]).addcmul_(i, gates[:, 3 * n :].tanh_())
+        torch.mul(f, self.c[t], out=c).addcmul_(i, gates[:, 3 * n :].tanh_())
         if self.mask is not None:
-            c = torch.where(self.mask[t, :, None], c, self.c[t])
-        torch.mul(o, self._seen(c), out=self.h[t + 1])
+            torch.where(self.mask[t, :, None], c, self.c[t], out=c)
+        seen = self._norm(2, t, c, self.v.gain_c, self.v.shift_c)
+        torch.mul(o, torch.tanh(seen, out=self.squashed[t]), out=self.h[t + 1])
 
-    def _seen(self, c: Tensor) -> Tensor:
-        if self.plan.kinds[2] == NONE:
-            return c.tanh()
-        y, _, _ = norm(c, self.plan.kinds[2], self.plan.eps[2])
-        return (y * self.v.gain_c).add_(self.v.shift_c).tanh_()
+    def _candidate(self, t: int, u: Tensor) -> Tensor:
+        return self._norm(3, t, u[:, self.blocks[1]], self.v.gain_h[self.blocks[1]], self.v.shift_h)
 
-    def _gru(self, t: int, hidden: Tensor) -> None:
+    def _gru(self, t: int, u: Tensor) -> None:
         n, gates = self.plan.hidden, self.gates[t]
-        gates[:, : 2 * n].add_(hidden[:, : 2 * n]).sigmoid_()
-        share, r, new = gates.chunk(3, -1)
-        new.addcmul_(r, hidden[:, 2 * n :] + self.v.shift_h).tanh_()
-        old = share if self.plan.update_old else 1 - share
-        torch.lerp(new, self.h[t], old, out=self.h[t + 1])
+        both = self._norm(1, t, u[:, self.blocks[0]], self.v.gain_h[self.blocks[0]], None)
+        share, r = gates[:, : 2 * n].add_(both).sigmoid_().chunk(2, -1)
+        new = gates[:, 2 * n :].addcmul_(r, self._candidate(t, u)).tanh_()
+        torch.lerp(new, self.h[t], share if self.plan.update_old else 1 - share, out=self.h[t + 1])
 
-    def begin(self, dout: Tensor, dc: Tensor, carry: Tensor) -> None:
-        """Before the first backward step: gradients of all outputs, of the last c, and of h past the products."""
+    def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
+        """Before the first backward step: gradients of all outputs, of the last c, and of h past the products.
+
+        every: all steps will come back; otherwise those that do not must count as zero.
+        """
         self.dout, self.dc, self.carry = dout, dc, carry
-        self.d, self.du = torch.zeros_like(self.z), torch.zeros_like(self.z)
-        self.dhidden = torch.zeros_like(self.z) if self.plan.gru else self.d  # of N(u) gain, of N(z) gain it is d
-        self.dseen = torch.zeros_like(self.c[1:])
+        self.d, self.du = (empty(self.z, *self.z.shape) for _ in range(2))
+        if not every:
+            self.d.zero_()
+            self.du.zero_()
+        self.dz_all: Tensor | None = None
+        self.sums = Vectors(*(torch.zeros_like(v) for v in self.v))
 
     def backward(self, t: int, dh: Tensor) -> None:
         """du[t], d[t]; dc and carry go on to step t - 1."""
-        dh = (dh + self.dout[t]).add_(self.carry)
+        whole = dh = (dh + self.dout[t]).add_(self.carry)
         valid = None if self.mask is None else self.mask[t, :, None]
-        whole = dh
         if valid is not None:
             dh = dh * valid
-        if self.plan.gru:
-            self.carry = self._gru_back(t, dh)
-        else:
-            self._lstm_back(t, dh, valid)
-            self.carry = torch.zeros_like(dh)
-        if valid is not None:  # rows that keep their state pass its gradient on whole
-            self.carry = torch.where(valid, self.carry, whole)
-        d = self.dhidden[t]
-        for index, block in enumerate(self.blocks):
-            at = 2 * index + 1
-            if (kind := self.plan.kinds[at]) == NONE:
-                self.du[t, :, block] = d[:, block]
-                continue
-            x = self.u[t, :, block]
-            _, mean, rstd = norm(x, kind, self.plan.eps[at])
-            self.du[t, :, block] = unnorm(d[:, block] * self.v.gain_h[block], x, kind, mean, rstd)
+        direct = self._gru_back(t, dh) if self.plan.gru else self._lstm_back(t, dh, valid)
+        # rows that keep their state pass its gradient on whole
+        self.carry = direct if valid is None else torch.where(valid, direct, whole)
 
-    def _lstm_back(self, t: int, dh: Tensor, valid: Tensor | None) -> None:
-        f, i, o, g = self.gates[t].chunk(4, -1)
-        d = self.d[t]
+    def _lstm_back(self, t: int, dh: Tensor, valid: Tensor | None) -> Tensor:
+        n, gates, d, squashed = self.plan.hidden, self.gates[t], self.d[t], self.squashed[t]
+        f, i, o, g = gates.chunk(4, -1)
         df, di, do, dg = d.chunk(4, -1)
-        c = self.c[t + 1]
-        squashed = self._seen(c)
-        torch.mul(dh * squashed, o - o * o, out=do)
-        dseen = torch.mul(dh * o, 1 - squashed * squashed, out=self.dseen[t])
-        if (kind := self.plan.kinds[2]) != NONE:
-            _, mean, rstd = norm(c, kind, self.plan.eps[2])
-            dseen = unnorm(dseen * self.v.gain_c, c, kind, mean, rstd)
-        dc = self.dc + dseen
+        torch.mul(dh, squashed, out=do)
+        dseen = aten.tanh_backward(dh * o, squashed)
+        dcell, dgain = self._unnorm(2, t, dseen, self.c[t + 1], self.v.gain_c)
+        self.sums.gain_c.add_(dgain)
+        self.sums.shift_c.add_(dseen.sum(0))
+        dc = self.dc + dcell
         if valid is not None:
             passed, dc = self.dc.masked_fill(valid, 0), dc * valid
-        torch.mul(dc * self.c[t], f - f * f, out=df)
-        torch.mul(dc * g, i - i * i, out=di)
-        torch.mul(dc * i, 1 - g * g, out=dg)
+        torch.mul(dc, self.c[t], out=df)
+        torch.mul(dc, g, out=di)
+        torch.mul(dc, i, out=dg)
+        aten.sigmoid_backward.grad_input(d[:, : 3 * n], gates[:, : 3 * n], grad_input=d[:, : 3 * n])
+        aten.tanh_backward.grad_input(dg, g, grad_input=dg)
         self.dc = dc * f if valid is None else dc * f + passed
+        self.du[t], dgain = self._unnorm(1, t, d, self.u[t], self.v.gain_h)
+        self.sums.gain_h.add_(dgain)
+        return dh.new_zeros(())
 
     def _gru_back(self, t: int, dh: Tensor) -> Tensor:
-        n = self.plan.hidden
-        share, r, new = self.gates[t].chunk(3, -1)
-        hidden = self._term(self.u[t], True)[:, 2 * n :] + self.v.shift_h
+        n, (both, candidate), gates, d, u = self.plan.hidden, self.blocks, self.gates[t], self.d[t], self.u[t]
+        share, r, new = gates.chunk(3, -1)
         part = 1 - share if self.plan.update_old else share
-        dz, dr, dn = self.d[t].chunk(3, -1)
-        torch.mul(dh * part, 1 - new * new, out=dn)
-        torch.mul(dn * hidden, r - r * r, out=dr)
-        torch.mul(dh * (new - self.h[t]), share - share * share, out=dz)
-        if self.plan.update_old:
-            dz.neg_()
-        self.dhidden[t] = self.d[t]
-        torch.mul(dn, r, out=self.dhidden[t, :, 2 * n :])
+        dz, dr, dn = d.chunk(3, -1)
+        aten.tanh_backward.grad_input(dh * part, new, grad_input=dn)
+        torch.mul(dn, self._candidate(t, u), out=dr)
+        torch.mul(dh, self.h[t] - new if self.plan.update_old else new - self.h[t], out=dz)
+        aten.sigmoid_backward.grad_input(d[:, : 2 * n], gates[:, : 2 * n], grad_input=d[:, : 2 * n])
+        dhidden = dn * r
+        self.sums.shift_h.add_(dhidden.sum(0))
+        for at, block, dy in ((1, both, d[:, both]), (3, candidate, dhidden)):
+            self.du[t][:, block], dgain = self._unnorm(at, t, dy, u[:, block], self.v.gain_h[block])
+            self.sums.gain_h[block].add_(dgain)
         return dh * (1 - part)
 
     def dz(self, t: int) -> Tensor:
-        """The gradient of z[t], after its backward step."""
-        return self._dz(self.d[t], self.z[t])
+        """The gradient of z[t], after its backward step, where steps were prepared one by one."""
+        if self.dz_all is None:
+            self.dz_all = torch.zeros_like(self.z)
+        self.dz_all[t] = self._dz(slice(t, t + 1))[0]
+        return self.dz_all[t]
 
-    def _dz(self, d: Tensor, z: Tensor) -> Tensor:
+    def _dz(self, rows: slice) -> Tensor:
         parts = []
         for index, block in enumerate(self.blocks):
-            if (kind := self.plan.kinds[2 * index]) == NONE:
-                parts.append(d[..., block])
-                continue
-            x = z[..., block]
-            _, mean, rstd = norm(x, kind, self.plan.eps[2 * index])
-            parts.append(unnorm(d[..., block] * self.v.gain_x[block], x, kind, mean, rstd))
+            d, x, gain = self.d[rows][..., block], self.z[rows][..., block], self.v.gain_x[block]
+            dx, dgain = self._unnorm(2 * index, rows.start, d, x, gain)
+            self.sums.gain_x[block].add_(dgain)
+            parts.append(dx)
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
     def finish(self) -> Gradients:
         """Gradients of z and u, and of the vectors, summed over steps and rows."""
-        over, n = (0, 1), self.plan.hidden
-        dgain_x = (self.d * self._normed(self.z, False)).sum(over)
-        dgain_h = (self.dhidden * self._normed(self.u, True)).sum(over)
-        if self.plan.gru:
-            empty = self.v.gain_c
-            of_vectors = Vectors(dgain_x, dgain_h, self.d.sum(over), self.dhidden[..., 2 * n :].sum(over), empty, empty)
-        else:
-            seen = norm(self.c[1:], self.plan.kinds[2], self.plan.eps[2])[0]
-            of_vectors = Vectors(
-                dgain_x,
-                dgain_h,
-                self.d.sum(over),
-                self.v.shift_h,
-                (self.dseen * seen).sum(over),
-                self.dseen.sum(over),
-            )
-        return Gradients(self._dz(self.d, self.z), self.du, of_vectors)
+        dz = self._dz(slice(0, len(self.z))) if self.dz_all is None else self.dz_all
+        return Gradients(dz, self.du, self.sums._replace(shift=self.d.sum((0, 1))))

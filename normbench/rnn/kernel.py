@@ -127,7 +127,7 @@ class Run:
     def _small(self, product: Product) -> bool:
         return product.drop is None and product.weight.numel() * product.weight.element_size() <= CACHED
 
-    def begin(self, dout: Tensor, dc: Tensor, carry: Tensor) -> None:
+    def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
         self.dout, self.dc, self.carry, self.du = dout, dc, carry, self.u
         self.sums = Vectors(*(torch.zeros_like(v) for v in self.vectors))
         self.scratch = self.z.new_empty(10 * self.job.hidden)

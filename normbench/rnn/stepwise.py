@@ -36,7 +36,9 @@ class Chunk:
 
     def begin(self) -> None:
         """Before the first step's gradient comes back."""
-        self.run.begin(torch.zeros_like(self.h[1:]), torch.zeros_like(self.c[0]), torch.zeros_like(self.h[0]))
+        self.run.begin(
+            torch.zeros_like(self.h[1:]), torch.zeros_like(self.c[0]), torch.zeros_like(self.h[0]), every=False
+        )
 
     def release(self) -> None:
         """Autograd's nodes may live on as long as the loss does; the arrays need not."""
@@ -140,10 +142,11 @@ class Step(torch.autograd.Function):
         run.dc.copy_(dc)
         run.carry.zero_()
         run.backward(t, dh.contiguous())
+        dz = run.dz(t)  # in any case: the weight's gradient will want it
         return (
             *[None] * 4,
             dc.new_zeros(()) if needs[4] else None,
-            steps.inputs.to_input(run.dz(t)) if needs[5] else None,
+            steps.inputs.to_input(dz) if needs[5] else None,
             steps.states.to_input(run.du[t]) + run.carry if needs[6] else None,
             run.dc.clone(),
         )
