@@ -69,6 +69,8 @@ def matmul(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
 
 def tall(a: Tensor, b: Tensor) -> Tensor:
     """a (n, k) times b (k, m) for a great n."""
+    if len(a) * b.shape[1] * a.element_size() <= 2 * HUGE:
+        return matmul(a, b)
     out = empty(a, len(a), b.shape[1])
     for rows, into in zip(a.split(ROWS), out.split(ROWS), strict=True):
         found = matmul(rows, b, into)
@@ -122,7 +124,8 @@ class Product:
     def to_weight(self, d: Tensor, x: Tensor) -> Tensor:
         """The gradient of W, summed over all rows (T, B, ...) of both."""
         pairs = zip(d.chunk(len(self.parts), -1), self._masked(x), strict=True)
-        return torch.cat([_summed(part.flatten(0, 1), rows.flatten(0, 1)) for part, rows in pairs])
+        parts = [_summed(part.flatten(0, 1), rows.flatten(0, 1)) for part, rows in pairs]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _summed(d: Tensor, x: Tensor) -> Tensor:

@@ -162,9 +162,7 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
     def ours_on(inputs: Tensor) -> Tensor:
         return ours(inputs)[0]
 
-    sides: dict[str, Side] = {
-        name: trained(ours, ours_on, x, weight, path) for name, path in (("c", "c"), ("aten", "aten"), ("loop", "loop"))
-    }
+    sides: dict[str, Side] = {name: trained(ours, ours_on, x, weight, name) for name in ("c", "aten", "loop")}
     sides["torch"] = trained(plain, lambda inputs: plain(inputs)[0], x, weight)
     sides["c, inference"] = inferred(ours_on, x, "c")
     sides["torch, inference"] = inferred(lambda inputs: plain(inputs)[0], x)

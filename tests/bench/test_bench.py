@@ -8,6 +8,9 @@ from pathlib import Path
 
 import madeup
 import pytest
+import torch
+
+from normbench.rnn import kernel
 
 from normbench.battery.cost import interleave
 
@@ -73,6 +76,36 @@ def test_a_bare_loop_that_computes_something_else_is_refused(bench, tmp_path: Pa
     monkeypatch.setattr(loop.Bare, "__init__", lambda self, n, data, w, lr: real(self, n, data, w, 3 * lr))
     with pytest.raises(SystemExit, match="compute different losses"):
         loop.compare("mnist_mlp", "layer", 4, 2, tmp_path)
+
+
+@pytest.fixture
+def rnn(bench):
+    import rnn
+
+    yield rnn
+    sys.modules.pop("rnn")
+
+
+def test_recurrent_rows_compare_the_same_work(rnn):
+    """The scripted cell and ours with the same weights; rows for all sides of a small shape of both cells."""
+    try:
+        kernel.load()
+    except kernel.Unavailable:
+        pytest.skip("there is no C compiler here")
+    ours, scripted = rnn.layered(rnn.LSTM, 3, 4), rnn.ScriptedLSTM(3, 4)
+    (cell,) = ours.cells
+    with torch.no_grad():
+        for name in ("weight_ih", "weight_hh", "bias"):
+            getattr(scripted, name).copy_(getattr(cell, name))
+    x, zero = torch.randn(2, 5, 3), torch.zeros(2, 4)
+    torch.testing.assert_close(ours(x)[0], scripted(x, zero, zero))
+    for layer in (rnn.LSTM, rnn.GRU):
+        shape = rnn.Shape("small", layer, 5, 2, 3, 4, 1.0, 1.0, 1.0, 1.0, 1.0)
+        assert shape.operations == 3 * 2 * 5 * 2 * layer.cell.gates * 4 * (3 + 4)
+        rows = list(rnn.compare(shape, 2, has_jax=False))
+        assert all(row.ratio > 0 and row.rounds == 2 for row in rows)
+        assert len({row.case for row in rows}) == len(rows) == (7 if layer is rnn.LSTM else 6)
+    assert rnn.feedback("small", 5, 2, 3, 4, 1.0, 2).ratio > 0
 
 
 def test_published_benchmarks_are_whole():
