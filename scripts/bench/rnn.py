@@ -19,6 +19,7 @@ import harness
 import torch
 from torch import Tensor, nn
 
+from normbench.battery.cost import interleave
 from normbench.norms.sites import Choice, Site
 from normbench.rnn import engine
 from normbench.rnn.cells import Sites
@@ -172,7 +173,7 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
         sides["script"] = trained(scripted, lambda inputs: scripted(inputs, zero, zero), x, weight)
     if lstm and has_jax:
         sides["jax"] = jax_step(shape, x, weight)
-    took = harness.interleave(sides, rounds, warmup=2)
+    took = interleave(sides, rounds, warmup=2)
     took["limit"] = [seconds * shape.operations / (2.0 * PEAK**3) for seconds in took["limit"]]
     name, cell = shape.name, "LSTM" if lstm else "GRU"
     yield harness.row(f"{name}: LN / nn.{cell}", took["c"], took["torch"], 1, shape.torch)
@@ -212,7 +213,7 @@ def feedback(name: str, steps: int, batch: int, outer: int, hidden: int, goal: f
         "c": trained(ours, ours_on, x, weight, "c"),
         "torch": trained(plain, unrolled(plain), x, weight),  # type: ignore[arg-type]
     }
-    took = harness.interleave(sides, rounds, warmup=2)
+    took = interleave(sides, rounds, warmup=2)
     return harness.row(f"{name}: LN with feedback / nn.LSTMCell loop", took["c"], took["torch"], 1, goal)
 
 

@@ -10,9 +10,8 @@ import madeup
 import pytest
 import torch
 
-from normbench.rnn import kernel
-
 from normbench.battery.cost import interleave
+from normbench.rnn import kernel
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "bench"
 
