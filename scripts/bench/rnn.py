@@ -10,7 +10,9 @@ Cells with feedback: x_t holds h_{t-1}, so nothing can be done ahead; against a 
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -99,6 +101,8 @@ class ScriptedLSTM(torch.jit.ScriptModule):
 
 def jax_step(shape: Shape, x: Tensor, weight: Tensor) -> Side:
     """The LN-LSTM as `lax.scan`, jitted, gradients of inputs and weights."""
+    # one thread, as everything here
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
     import jax
     import jax.numpy as jnp
 
@@ -183,7 +187,8 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
     if lstm:
         yield harness.row(f"{name}: LN / scripted LN", took["c"], took["script"], 1, shape.script)
     if "jax" in took:
-        yield harness.row(f"{name}: LN / JAX scan with LN", took["c"], took["jax"], 1, shape.jax)
+        version = importlib.metadata.version("jax")
+        yield harness.row(f"{name}: LN / JAX {version} scan with LN", took["c"], took["jax"], 1, shape.jax)
     yield harness.row(f"{name}: LN / our plain loop", took["c"], took["loop"], 1)
     yield harness.row(f"{name}: LN / nn.{cell}, inference", took["c, inference"], took["torch, inference"], 1)
 
