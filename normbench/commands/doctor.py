@@ -130,7 +130,7 @@ def _compiler(results: Path) -> Iterator[Finding]:
     try:
         kernel.load()
     except kernel.Unavailable as reason:
-        yield Finding("compiler", "note", f"no C kernel, recurrent layers run 1.5 to 3 times slower: {reason}")
+        yield Finding("compiler", "note", f"no C kernel, recurrent layers run up to four times slower: {reason}")
         return
     yield Finding("compiler", "good", f"kernel for recurrent layers built by {kernel.compiler()}, in {kernel.cache()}")
 

@@ -39,7 +39,7 @@ def current() -> RunClass | None:
         if str(reason) not in _said:
             _said.add(str(reason))
             print(
-                f"normbench: recurrent layers run on torch's own operations, 1.5 to 3 times slower: {reason}",
+                f"normbench: recurrent layers run on torch's own operations, up to four times slower: {reason}",
                 file=sys.stderr,
             )
         return aten.Run
