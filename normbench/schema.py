@@ -1,7 +1,8 @@
 """What an option may be: every YAML choice declares its options under `declares`; this checks values against them.
 
 `before: VALUE` marks an option that came after runs had been published: with VALUE a run is what it was without the
-option, so the run id leaves it out, and a stored configuration that lacks it means VALUE.
+option, so the run id leaves it out, and a stored configuration that lacks it means VALUE. `identity: false` marks one
+that leaves training as it is.
 """
 
 from __future__ import annotations
@@ -84,3 +85,8 @@ def came_later(declares: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     specs = {k.removeprefix(prefix): s for k, s in (declares.get("options") or {}).items() if k.startswith(prefix)}
     return {key: spec["before"] for key, spec in specs.items() if "before" in spec}
+
+
+def outside_identity(declares: Mapping[str, Any]) -> tuple[str, ...]:
+    """Options that leave training as it is: how a run is evaluated, how often it is saved."""
+    return tuple(key for key, spec in (declares.get("options") or {}).items() if not spec.get("identity", True))

@@ -28,6 +28,7 @@ from normbench.errors import NormbenchError, did_you_mean, unknown
 RUN_GROUPS = ("model", "norm", "data", "optim")  # what a run is
 COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
 GROUPS = (*RUN_GROUPS, *COMMAND_GROUPS)
+PARTS = ("train", "eval")  # of the root
 LABELS = ("experiment", "arm", "fidelity", "control")
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer"}
 REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside its options
@@ -282,13 +283,14 @@ def checked(config: Config) -> Config:
     """The configuration with every option in its declared type; anything undeclared is refused."""
     config = dict(config)
     root = config["declares"]["options"]
-    flat = {"seed": config["seed"]} | {f"train.{key}": value for key, value in config["train"].items()}
+    flat = {"seed": config["seed"]} | {f"{part}.{key}": v for part in PARTS for key, v in config[part].items()}
     for key, value in flat.items():
         if key not in root:
             raise unknown(f"{key} is not an option.", key, sorted(root))
         flat[key] = schema.check(key, value, root[key])
     config["seed"] = flat["seed"]
-    config["train"] = {key: flat[f"train.{key}"] for key in config["train"]}
+    for part in PARTS:
+        config[part] = {key: flat[f"{part}.{key}"] for key in config[part]}
     for group in GROUPS:
         node = config[group]
         special = {"name", "declares"} | ({"sites", "preceding_bias"} if group == "norm" else set())
@@ -312,6 +314,7 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
                 facts = config[group]["declares"]
                 config[group] = {**schema.came_later(facts), **stored[group], "declares": facts}
         config["train"] = {**schema.came_later(config["declares"], "train."), **stored["train"]}
+        config["eval"] = {**config["eval"], **stored.get("eval", {})}
         config["seed"] = stored["seed"]
         return checked(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

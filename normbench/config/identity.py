@@ -2,8 +2,11 @@
 
 In: options of model, data, optimizer, batch size, seed; the normalizer and its options at every site (whichever way
 they were written); the data's checksum; a maths version per component; a user's own normalizer file. Out: paths,
-launcher, how often to save, fidelity and experiment names, and how long (a longer run supersedes a shorter one); and
-an option that came later (`before` in its declaration), while it has the value of the time before.
+launcher, how often to save, fidelity and experiment names, how long (a longer run supersedes a shorter one) and how it
+is evaluated (`eval`, and normalizers' options with `identity: false`; a probe trains nothing, so it has all options
+in); and an option that came later (`before` in its declaration), while it has the value of the time before.
+
+A finished run serves a plan with its id only if it has the evaluations that are asked for: see `covers`.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +97,7 @@ def assign(config: compose.Config, extra: Path | None = None) -> dict[str, sites
 
 def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
     """What is hashed, as plain data."""
-    root = config["declares"]
+    root, probe = config["declares"], bool(config["model"]["declares"].get("probe"))
     return {
         "schema": SCHEMA,
         "seed": config["seed"],
@@ -111,7 +114,9 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
                 "maths": c.maths,
                 "kind": c.kind,
                 "keep_bias": c.keep_bias,
-                "options": _said(c.options, c.before),
+                "options": _said(
+                    {key: value for key, value in c.options.items() if probe or key not in c.evaluation}, c.before
+                ),
             }
             | ({"file": hashlib.sha256(Path(c.file).read_bytes()).hexdigest()} if c.file else {})
             for path, c in assign(config, extra).items()
@@ -122,6 +127,44 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
 def run_id(config: compose.Config, extra: Path | None = None) -> str:
     """First 12 hex digits of the SHA-256 of the canonical form."""
     return hashlib.sha256(canonical(maths(config, extra)).encode()).hexdigest()[:12]
+
+
+def covers(stored: Mapping[str, Any], config: compose.Config, extra: Path | None = None) -> bool:
+    """Whether a run of the stored configuration, of the same id, has every evaluation that `config` asks for."""
+    had, asked = _asked(stored), config["eval"]
+    if any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS) or asked["reshuffles"] > had["reshuffles"]:
+        return False
+    usual = _usual(config, extra)
+    if not any(usual.values()):
+        return True
+    try:
+        return _usual(compose.restore(stored, extra), extra) == usual
+    except NormbenchError:  # of a version that had other options
+        return False
+
+
+def widened(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
+    """The same run with what a stored one has beside its own, evaluations and epochs: repeating it loses none."""
+    had, asked = _asked(stored), spec.config["eval"]
+    both: dict[str, Any] = {key: [*asked[key], *(v for v in had[key] if v not in asked[key])] for key in EVALUATIONS}
+    both["reshuffles"] = max(asked["reshuffles"], had["reshuffles"])
+    epochs = max(spec.epochs, stored["train"]["epochs"])
+    return replace(spec, config={**spec.config, "eval": both, "train": {**spec.config["train"], "epochs": epochs}})
+
+
+EVALUATIONS = ("variants", "populations", "splits")
+
+
+def _asked(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stored configuration says of evaluation; runs from before it could be said had no further ones."""
+    return {**dict.fromkeys(EVALUATIONS, ()), "reshuffles": 0, **stored.get("eval", {})}
+
+
+def _usual(config: compose.Config, extra: Path | None) -> dict[str, Any]:
+    """The options at each site that decide how a trained run is evaluated without being asked for more."""
+    if config["model"]["declares"].get("probe"):
+        return {}
+    return {path: {key: c.options[key] for key in c.evaluation} for path, c in assign(config, extra).items()}
 
 
 def canonical(value: Any) -> str:

@@ -155,7 +155,7 @@ def _adhoc_arm(config: compose.Config, extra: Path | None) -> str:
 def checked(spec: RunSpec) -> RunSpec:
     """The same spec, after its sites have been resolved: an impossible combination is refused here."""
     sites.train_size(spec.config)
-    spec.sites()
+    sites.refuse_evaluation(spec.config["eval"], spec.sites())
     return spec
 
 

@@ -6,8 +6,9 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +29,9 @@ class Normalizer(nn.Module):
     Constructed as `Class(site, **options)` with the options declared in its YAML. A normalizer that evaluates in
     more than one way names the further ways in `variants` and reads `self.variant` ("" is the usual one); one that
     keeps statistics updates them in training only while `self.track`, and in buffers, so that a resumed run has them.
-    Every evaluation makes records for `variants`; ways that are there on request alone are in `possible`.
+    Every evaluation makes records for `variants`; ways that are there on request alone are in `possible`. One that
+    `stacks` evaluates several ways at once: with `stack` set it returns them one after another along the batch axis,
+    and takes in an input of that form as well.
 
     One whose evaluation needs statistics of a pass over the training batches with frozen weights sets `gathers`: there
     is such a pass before each evaluation, in training mode with `gathering` in the place of `track`.
@@ -40,6 +43,8 @@ class Normalizer(nn.Module):
     track: bool = True
     gathers: bool = False
     gathering: bool = False
+    stacks: bool = False
+    stack: Stack | None = None
 
     def __init__(self, site: Site) -> None:
         super().__init__()
@@ -59,6 +64,18 @@ class Normalizer(nn.Module):
         axis = self.site.axes.index("time")
         return self(x.unsqueeze(axis), None if mask is None else mask[:, None]).squeeze(axis)
 
+    def way(self, variant: str) -> Hashable:
+        """Equal for variants that compute the same."""
+        return variant if variant in (*self.variants, *self.possible) else ""
+
+    def by_pass(self, variant: str) -> bool:
+        """Whether this variant needs the pass over the training batches."""
+        return self.gathers
+
+    def by_batch(self, variant: str) -> bool:
+        """Whether this variant takes whatever comes at once for one batch and normalizes with its statistics."""
+        return False
+
     def begin_pass(self) -> None:
         """Before the first batch of a pass, for those that gather."""
 
@@ -67,6 +84,14 @@ class Normalizer(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.site.path}, {self.site.features}"
+
+
+@dataclass
+class Stack:
+    """Several ways of evaluation in one pass: sample i of way k is row k * examples + i."""
+
+    variants: tuple[str, ...]
+    examples: int = 0  # of the batch at hand
 
 
 class WeightNormalizer(Normalizer):
@@ -277,6 +302,23 @@ def inference(model: nn.Module, variant: str = "") -> Iterator[None]:
 
 
 @contextmanager
+def stacked(model: nn.Module, variants: Sequence[str]) -> Iterator[Stack]:
+    """Evaluation mode with all of these variants at once, for models whose normalizers all have `stacks`.
+
+    Whoever passes a batch through says first how many `examples` it has; there are len(variants) times as many rows.
+    """
+    stack = Stack(tuple(variants))
+    with inference(model):
+        for norm in normalizers(model):
+            norm.stack = stack
+        try:
+            yield stack
+        finally:
+            for norm in normalizers(model):
+                norm.stack = None
+
+
+@contextmanager
 def training_without_tracking(model: nn.Module) -> Iterator[None]:
     """Training mode that leaves running statistics as they are: the training-mode pass of an evaluation."""
     was_training = model.training
@@ -292,12 +334,12 @@ def training_without_tracking(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def gathering(model: nn.Module) -> Iterator[None]:
+def gathering(model: nn.Module, variants: Sequence[str] = ("",)) -> Iterator[None]:
     """Training mode for a pass over the training batches: those that ask for it keep its statistics, running ones rest.
 
-    After an error inside, what they gathered is no population.
+    They ask for it for an evaluation in these variants. After an error inside, what they gathered is no population.
     """
-    asking = [norm for norm in normalizers(model) if norm.gathers]
+    asking = [norm for norm in normalizers(model) if any(map(norm.by_pass, variants))]
     with training_without_tracking(model):
         for norm in asking:
             norm.gathering = True

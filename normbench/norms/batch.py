@@ -27,7 +27,9 @@ class BatchNorm(Normalizer):
             average of the moments over a pass through the training batches with frozen weights, before each
             evaluation, per time step where `stats` is (Cooijmans et al. 2016, popstats.py of their attentive reader);
             steps beyond the last one seen use its average. Mean 0 and variance 1 before the first pass.
-        also_eval_stats: further ways; each is an inference variant `eval_stats=WAY`.
+        also_eval_stats: further ways in every evaluation; each is an inference variant `eval_stats=WAY`, of which
+            `running` and `batch` can always be asked for. With `batch` an evaluation goes by batches of the training
+            size.
         also_momenta: further running averages; each is an inference variant `momentum=M`.
         allow_single: one value per feature gives `bias` (as Keras); otherwise it is an error.
         stats: where the site has time. `pooled`: all steps together, padding included (BN-everywhere's feed-forward
@@ -76,6 +78,8 @@ class BatchNorm(Normalizer):
         self.ways = {"": eval_stats} | {f"eval_stats={way}": way for way in also_eval_stats}
         self.variants = (*list(self.momenta)[1:], *list(self.ways)[1:])
         self.gathers = "per_step_pass" in self.ways.values()
+        self.ways |= {f"eval_stats={way}": way for way in ("running", "batch")}
+        self.possible = tuple(list(self.ways)[1:])
         self.per_step = stats == "per_step" and "time" in site.axes
         self.masked = stats == "sequence" or (self.per_step and use_mask)
         rows = [len(self.momenta), t_max] if self.per_step else [len(self.momenta)]
@@ -103,6 +107,9 @@ class BatchNorm(Normalizer):
         x = x.movedim(axis, 1) if axis != 1 else x
         y = self._channels(x, range(1), None if mask is None else mask[:, None])
         return y.movedim(1, axis) if axis != 1 else y
+
+    def by_batch(self, variant: str) -> bool:
+        return self.ways.get(variant, "running") == "batch"
 
     def step(self, x: Tensor, t: int, mask: Tensor | None = None) -> Tensor:
         if not self.per_step:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,8 @@ from normbench.norms.sites import Site
 
 CONFIGURATIONS = tuple("".join(letters) for letters in itertools.product("TF", repeat=4))
 EPS_V = {"code": 1e-3, "paper": 1e-4}
+KINDS = ("slot", "pooled", "recalibrated")
+Term = Callable[[str, str, Populations], Tensor]
 GUARD = 1e-12  # the paper's feature deviation has no eps
 
 
@@ -42,7 +44,7 @@ class BatchLayerNorm(Normalizer):
         also_populations: further ones for the configurations with a T; inference variants `populations=KIND` and
             `TTTT populations=KIND`.
         configuration: the letters of an evaluation; also_configurations: further ones in every evaluation. All 16 can
-            be asked for by `inference(model, "TTFF")`.
+            be asked for as variants `TTFF`, with other populations as `TTFF populations=pooled`.
         eps_w, eps_v: of the weights and of the roots; eps_v 0 is the mode's own (code 1e-3, paper 1e-4).
         safe_m1: leaves out m/(m - 1) at m = 1, where the code makes NaN of every configuration with a T deviation.
 
@@ -50,6 +52,8 @@ class BatchLayerNorm(Normalizer):
     Errors: sequences of another length than those before.
     Not the same as: `nn.BatchNorm2d` in x_B (per position here); `nn.LayerNorm` at m = 1: 0.9999/sqrt(d) of it.
     """
+
+    stacks = True
 
     def __init__(
         self,
@@ -71,12 +75,14 @@ class BatchLayerNorm(Normalizer):
         self.paper = mode == "paper"
         pass_alone = populations == "recalibrated"
         self.gathers = pass_alone or "recalibrated" in also_populations
-        # of each way of evaluation: its letters, and whether its populations are those of a pass
-        self.ways = {"": (configuration, pass_alone)} | {letters: (letters, pass_alone) for letters in CONFIGURATIONS}
+        # of each way of evaluation: its letters and its populations
+        self.ways = {"": (configuration, populations)}
+        self.ways |= {letters: (letters, populations) for letters in CONFIGURATIONS}
+        for kind in ("recalibrated",) if pass_alone else KINDS:
+            self.ways |= {f"populations={kind}": (configuration, kind)}
+            self.ways |= {f"{letters} populations={kind}": (letters, kind) for letters in CONFIGURATIONS}
         self.variants = tuple(also_configurations)
         for kind in also_populations:
-            self.ways |= {f"populations={kind}": (configuration, True)}
-            self.ways |= {f"{letters} populations={kind}": (letters, True) for letters in CONFIGURATIONS}
             with_t = [letters for letters in also_configurations if "T" in letters]
             self.variants += (f"populations={kind}", *(f"{letters} populations={kind}" for letters in with_t))
         self.possible = tuple(self.ways)[1:]
@@ -84,8 +90,8 @@ class BatchLayerNorm(Normalizer):
         self.eps_f = GUARD if self.paper else self.eps_v
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
         how = (self.paper, self.eps_v, self.eps_f, safe_m1)
-        self.trained = None if pass_alone else Populations(site, populations == "pooled", *how)
-        self.recalibrated = Populations(site, True, *how) if self.gathers else None
+        self.trained = None if pass_alone else Populations(site, *how)
+        self.recalibrated = Populations(site, *how)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         axis = self.site.feature_axis
@@ -134,40 +140,87 @@ class BatchLayerNorm(Normalizer):
             self.trained.finish()
 
     def begin_pass(self) -> None:
-        if self.recalibrated is not None:
-            self.recalibrated.begin()
+        self.recalibrated.begin()
 
     def end_pass(self) -> None:
-        if self.recalibrated is not None:
-            self.recalibrated.finish()
+        self.recalibrated.finish()
 
     def _by_population(self, x: Tensor) -> Tensor:
-        letters, by_pass = self.ways[self.variant]
-        populations = self.recalibrated if by_pass else self.trained
-        assert populations is not None
-        m = int(populations.samples) or len(x)
-        if populations.samples:
-            populations.refuse_other_sizes(populations.feature_mean, x.shape[1:-1])
-        whole = len(x) // m * m
-        parts = [part for part in (x[:whole].unflatten(0, (-1, m)), x[whole:][None]) if part.numel()]
-        weights = self._weights(m)
-        z = torch.cat([self._normalized(part, populations, letters, *weights).flatten(0, 1) for part in parts])
-        return affine(z, self.gain, self.bias, -1)
+        names = self.stack.variants if self.stack else (self.variant,)
+        ways = [self.ways[name] for name in names]
+        populations = [self._population(kind) for _, kind in ways]
+        examples = self.stack.examples if self.stack else len(x)
+        m = int(populations[0].samples) or examples
+        for p in populations:
+            if p.samples:
+                p.refuse_other_sizes(p.feature_mean, x.shape[1:-1])
+        x = x.unflatten(0, (-1, examples))  # (1 or ways, examples, *positions, d)
+        whole = examples // m * m
+        parts = [x[:, :whole].unflatten(1, (-1, m)), x[:, None, whole:]]
+        normalized = [self._normalized(part, ways, populations, *self._weights(m)) for part in parts if part.numel()]
+        z = [part.flatten(1, 2) for part in normalized]
+        y = (z[0] if len(z) == 1 else torch.cat(z, 1)).flatten(0, 1)
+        if torch.is_grad_enabled() or self.gain is None or self.bias is None:
+            return affine(y, self.gain, self.bias, -1)
+        return torch.addcmul(self.bias, y, self.gain, out=y)
 
-    def _normalized(self, x: Tensor, p: Populations, letters: str, weight_b: float, weight_f: float) -> Tensor:
-        """x (batches, m, *positions, d)."""
-        n, z = x.shape[1], torch.zeros_like(x)
-        terms = (
-            (p.batch_mean, p.batch_std, letters[:2], 1, self.eps_v, weight_b),
-            (p.feature_mean[:n, ..., None], p.feature_std[:n, ..., None], letters[2:], -1, self.eps_f, weight_f),
-        )
-        for mean, std, letter, axis, eps, weight in terms:
-            own = x.mean(axis, keepdim=True)
-            mean = mean if letter[0] == "T" else own
-            if letter[1] == "F":
-                std = ((x - (mean if self.paper else own)).square().mean(axis, keepdim=True) + eps).sqrt()
-            z = z + weight * (x - mean) / std
+    def _normalized(
+        self, x: Tensor, ways: Sequence[tuple[str, str]], populations: Sequence[Populations], *weights: float
+    ) -> Tensor:
+        """x (1 or ways, batches, m, *positions, d) -> (ways, batches, m, *positions, d)."""
+        z = x.new_empty(len(ways), *x.shape[1:]) if len(ways) > 1 else None
+        one = [self._terms(x[0], *weights)] if len(x) == 1 else []  # ways then share their halves
+        for row, (letters, kind), p in zip(range(len(ways)), ways, populations, strict=True):
+            by_batch, by_feature = one[0] if one else self._terms(x[row], *weights)
+            halves = by_batch(letters[:2], kind, p), by_feature(letters[2:], kind, p)
+            if z is None:
+                return torch.add(*halves)[None]
+            torch.add(*halves, out=z[row])
+        assert z is not None
         return z
+
+    def _terms(self, x: Tensor, weight_b: float, weight_f: float) -> tuple[Term, Term]:
+        """The two halves of z for x (batches, m, *positions, d), by their letters; each is computed once."""
+        own_b, slots = x.mean(1, keepdim=True), x.shape[1]
+
+        @functools.cache
+        def by_batch(letters: str, kind: str, p: Populations) -> Tensor:
+            mean = p.batch_mean if letters[0] == "T" else own_b
+            return self._term(x, mean, p.batch_std, own_b, letters, 1, self.eps_v, weight_b)
+
+        @functools.cache
+        def by_feature(letters: str, kind: str, p: Populations) -> Tensor:
+            if letters == "FF":  # the fused built-in
+                return F.layer_norm(x, [x.shape[-1]], eps=self.eps_f) * weight_f
+            own = x.mean(-1, keepdim=True)
+            known_mean, known_std = (moment[:slots, ..., None] for moment in p.of_features(kind))
+            mean = known_mean if letters[0] == "T" else own
+            return self._term(x, mean, known_std, own, letters, -1, self.eps_f, weight_f)
+
+        return by_batch, by_feature
+
+    def _term(
+        self, x: Tensor, mean: Tensor, std: Tensor, own: Tensor, letters: str, axis: int, eps: float, weight: float
+    ) -> Tensor:
+        centred = x - mean
+        if letters[1] == "F":
+            about = centred if self.paper or letters[0] == "F" else x - own
+            std = (about.square().mean(axis, keepdim=True) + eps).sqrt()
+        return centred * (weight / std)
+
+    def _population(self, kind: str) -> Populations:
+        populations = self.recalibrated if kind == "recalibrated" else self.trained
+        assert populations is not None
+        return populations
+
+    def way(self, variant: str) -> Hashable:
+        letters, kind = self.ways.get(variant, self.ways[""])
+        of_features = "T" in letters[2:] or (kind == "recalibrated" and "T" in letters)
+        return letters, kind if of_features else ""
+
+    def by_pass(self, variant: str) -> bool:
+        letters, kind = self.ways.get(variant, self.ways[""])
+        return self.gathers or (kind == "recalibrated" and "T" in letters)
 
 
 def _moments_of_one(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,10 +20,10 @@ class Populations(nn.Module):
     """Means and deviations of the last finished epoch, and what an unfinished one has gathered (BLN 2022, eq. 18-21).
 
     A pass over the training batches with frozen weights is an epoch in this sense.
-    Of the batch (*positions, d); of features (slots, *positions), a slot being a place in the batch, or one for all
-    of them where `pooled`. Mean 0 and deviation 1 before the first epoch is finished. What is gathered of the batch's
-    spread is the variance times n/(n - 1), which `F.batch_norm` leaves in `epoch_batch_std`, or with `paper` the
-    deviation; of features the sums over the batches.
+    Of the batch (*positions, d); of features (slots, *positions), a slot being a place in the batch, and pooled over
+    all of them (1, *positions). Mean 0 and deviation 1 before the first epoch is finished. What is gathered of the
+    batch's spread is the variance times n/(n - 1), which `F.batch_norm` leaves in `epoch_batch_std`, or with `paper`
+    the deviation; of features the sums over the batches.
     """
 
     samples: Tensor
@@ -33,14 +33,16 @@ class Populations(nn.Module):
     batch_std: Tensor
     feature_mean: Tensor
     feature_std: Tensor
+    pooled_mean: Tensor
+    pooled_std: Tensor
     epoch_batch_mean: Tensor
     epoch_batch_std: Tensor
     epoch_feature_mean: Tensor
     epoch_feature_std: Tensor
 
-    def __init__(self, site: Site, pooled: bool, paper: bool, eps_v: float, eps_f: float, safe_m1: bool) -> None:
+    def __init__(self, site: Site, paper: bool, eps_v: float, eps_f: float, safe_m1: bool) -> None:
         super().__init__()
-        self.path, self.features, self.paper, self.pooled = site.path, site.features, paper, pooled
+        self.path, self.features, self.paper = site.path, site.features, paper
         self.eps_v, self.eps_f, self.safe_m1 = eps_v, eps_f, safe_m1
         self.held: list[tuple[Tensor, Tensor]] = []  # feature means and 1/deviations of batches of one size
         self.batches = 0  # of this epoch
@@ -52,6 +54,7 @@ class Populations(nn.Module):
             for of in ("batch", "feature"):
                 self.register_buffer(f"{of}_{name}", start(1))
                 self.register_buffer(f"epoch_{of}_{name}", torch.zeros(0))
+            self.register_buffer(f"pooled_{name}", start(1))
 
     def begin(self) -> None:
         """Forget the unfinished epoch."""
@@ -125,18 +128,29 @@ class Populations(nn.Module):
         # at m = 1: 0 times infinity for the batch, infinity for features
         factor = m / (m - 1) if m > 1 else 1.0 if self.safe_m1 else math.inf
         count = self.counts.view(-1, *[1] * len(positions))
-        mean_f, std_f = self.epoch_feature_mean, self.epoch_feature_std
-        if self.pooled:
-            mean_f, std_f, count = mean_f.sum(0, True), std_f.sum(0, True), count.sum()
-        mean_f, std_f = mean_f / count, std_f / count
+        of_slots = self.epoch_feature_mean, self.epoch_feature_std, count
+        mean_f, std_f = self._of_features(factor, *of_slots)
+        self.pooled_mean, self.pooled_std = self._of_features(factor, *(t.sum(0, True) for t in of_slots))
         mean_b, std_b = (t.view(*positions, -1).clone() for t in (self.epoch_batch_mean, self.epoch_batch_std))
         if self.paper:
-            std_b, std_f = factor * std_b, factor * std_f
+            std_b = factor * std_b
         else:  # the batch's variances have had their n/(n - 1) from the built-in
             std_b = ((std_b * factor if m == 1 else std_b) + self.eps_v).sqrt()
-            std_f = (factor * (std_f - self.eps_f).clamp(min=0) + self.eps_v).sqrt()
         self.batch_mean, self.batch_std, self.feature_mean, self.feature_std = mean_b, std_b, mean_f, std_f
         self.samples.fill_(m)
+
+    def _of_features(self, factor: float, mean: Tensor, spread: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation from sums over `count` batches, of each slot or of all."""
+        mean, spread = mean / count, spread / count
+        if self.paper:
+            return mean, factor * spread
+        return mean, (factor * (spread - self.eps_f).clamp(min=0) + self.eps_v).sqrt()
+
+    def of_features(self, kind: str) -> tuple[Tensor, Tensor]:
+        """Mean and deviation, (slots, *positions), or (1, *positions) for all slots together."""
+        if kind == "slot":
+            return self.feature_mean, self.feature_std
+        return self.pooled_mean, self.pooled_std
 
     def _save_to_state_dict(self, *args: Any) -> None:
         held = [torch.stack(pair) for pair in self.held]

@@ -15,7 +15,9 @@ A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `a
 one of blocks, which `activations` it knows. `mode_dependent` says whether training and evaluation compute different
 functions: true, false, or the name of the option that makes it so.
 `groups: OPTION` names the option that must divide the features. `state: {OPTION: VALUE}` holds the options without
-which it cannot stand inside a time loop. Further facts there drive the contract:
+which it cannot stand inside a time loop. `variants: [WORD, ...]` are the further ways of
+evaluation that `eval.variants` may ask for; an option with `identity: false` concerns evaluation alone. Further facts
+there drive the contract:
 `recentres`, `rescales` (a shift, a positive factor on all data changes nothing), `own_shift`, `mode_dependent`,
 `reads_mask`, `single_batch: OPTION`, `detaches` (something takes no part in the gradient on purpose).
 """
@@ -67,6 +69,8 @@ class Choice:
     maths: int
     file: str = ""
     before: Mapping[str, Any] = field(default_factory=dict)  # options that came later: their value of the time before
+    evaluation: tuple[str, ...] = ()  # options that leave training as it is
+    variants: tuple[str, ...] = ()  # words of the inference variants that can be asked for
 
 
 def lookup(config: Mapping[str, Any], path: str) -> Any:
@@ -209,7 +213,20 @@ def _resolve(
         maths=declares["maths"],
         file=declares.get("file", ""),
         before=schema.came_later(declares),
+        evaluation=schema.outside_identity(declares),
+        variants=tuple(declares.get("variants") or ()),
     )
+
+
+def refuse_evaluation(asked: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
+    """NormbenchError for a way of evaluation that none of the chosen normalizers has."""
+    names = ", ".join(sorted({choice.name for choice in choices.values()})) or "none"
+    known = sorted({word for choice in choices.values() for word in choice.variants})
+    for variant in asked["variants"]:
+        if variant not in known:
+            raise unknown(f"eval.variants: '{variant}' is no way of evaluating norm={names}.", variant, known)
+    if asked["populations"] and not any("populations" in choice.options for choice in choices.values()):
+        raise NormbenchError(f"eval.populations={asked['populations']}: norm={names} has no populations to choose.")
 
 
 def _refusal(site: Site, declares: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from normbench.config.identity import RunSpec
+from normbench.config.identity import RunSpec, covers
 from normbench.errors import NormbenchError
 from normbench.runs import pack, store
 from normbench.runs.record import RunRecord
@@ -47,7 +47,8 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
     for spec in specs:
         run_id = spec.id
         run = published.get(run_id)
-        if run is not None and (run.epochs >= spec.epochs or run.status == "diverged"):
+        long_enough = run is not None and (run.epochs >= spec.epochs or run.status == "diverged")
+        if run is not None and long_enough and covers(run.config, spec.config, spec.config_dir):
             found.records[run_id] = relabel(run, spec)
         elif run_id in found.stored:
             _from_store(found, spec, run_id)

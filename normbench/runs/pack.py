@@ -97,9 +97,13 @@ def _checked(run: RunRecord) -> RunRecord:
 
 
 def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[RunRecord]:
-    """Both together, one per id: n never falls; a longer run takes the place of a shorter one, fresh labels of old."""
+    """Both together, one per id: n never falls; a longer run takes the place of a shorter one, fresh labels of old.
+
+    Of two of the same length the one with more evaluations stays.
+    """
     merged: dict[str, RunRecord] = {}
     for run in [*published, *fresh]:
-        if run.id not in merged or run.epochs >= merged[run.id].epochs:
+        old = merged.get(run.id)
+        if old is None or (run.epochs, len(run.records)) >= (old.epochs, len(old.records)):
             merged[run.id] = run
     return list(merged.values())

@@ -24,7 +24,7 @@ from typing import IO, Any
 import yaml
 
 from normbench.config.compose import stored_form
-from normbench.config.identity import RunSpec
+from normbench.config.identity import RunSpec, covers
 from normbench.errors import NormbenchError
 from normbench.runs import files
 from normbench.runs.record import RunRecord, whole
@@ -110,10 +110,12 @@ class RunDirectory:
         files.write_json(self.path / "status.json", {"schema": SCHEMA, "status": status, **fields})
 
     def set_aside_finished(self, goes_on: bool) -> None:
-        """Before a longer run: the finished shorter one stays readable until that is done.
+        """Before a longer run, or one with more evaluations: the finished one stays readable until that is done.
 
         `goes_on`: the longer run adds to the curve of the shorter one, of which a copy is kept.
         """
+        if (self.path / "config.yaml").exists():
+            files.write_whole(self.path / "shorter.config.yaml", (self.path / "config.yaml").read_bytes())
         if goes_on:
             files.write_whole(self.path / "shorter.curve.jsonl", self.curve.read_bytes())
             os.replace(self.path / "status.json", self.path / "shorter.status.json")
@@ -124,7 +126,7 @@ class RunDirectory:
         files.sync_folder(self.path)
 
     def drop_aside(self) -> None:
-        for name in ("status.json", "curve.jsonl"):
+        for name in ("status.json", "curve.jsonl", "config.yaml"):
             (self.path / f"shorter.{name}").unlink(missing_ok=True)
 
 
@@ -243,14 +245,15 @@ def curve_sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path, prefix: str = "") -> dict[str, Any]:
     """A run's config.yaml: labels and configuration."""
+    name = f"{prefix}config.yaml"
     try:
-        content = yaml.safe_load((path / "config.yaml").read_text())
+        content = yaml.safe_load((path / name).read_text())
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Damaged(f"config.yaml cannot be read: {error}") from None
+        raise Damaged(f"{name} cannot be read: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
-        raise Damaged("config.yaml has no configuration")
+        raise Damaged(f"{name} has no configuration")
     return content
 
 
@@ -264,9 +267,14 @@ def read_environment(path: Path) -> dict[str, Any]:
     return content
 
 
-def finished(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
-    """Status and curve of the run at `path` if it is done (or diverged) and at least `epochs` long."""
+def finished(path: Path, epochs: int, asked: RunSpec | None = None) -> tuple[dict[str, Any], Path] | None:
+    """Status and curve of the run at `path` if it is done (or diverged) and at least `epochs` long.
+
+    With `asked`, only if it has the evaluations of that spec as well.
+    """
     for prefix in ("", "shorter."):
+        if asked is not None and not has_evaluations(path, asked, prefix):
+            continue
         try:
             status = read_status(path, prefix)
         except Damaged:
@@ -274,7 +282,15 @@ def finished(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
         enough = status.get("epochs", 0) >= epochs or status["status"] == "diverged"
         if status["status"] in FINISHED and enough:
             return status, path / f"{prefix}curve.jsonl"
-    return _passed(path, epochs)
+    return _passed(path, epochs) if asked is None or has_evaluations(path, asked) else None
+
+
+def has_evaluations(path: Path, spec: RunSpec, prefix: str = "") -> bool:
+    """Whether the configuration at `path` asked for every evaluation that `spec` does."""
+    try:
+        return covers(read_config(path, prefix)["config"], spec.config, spec.config_dir)
+    except Damaged:
+        return False
 
 
 def _passed(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
@@ -292,9 +308,9 @@ def _passed(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
 def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
     """The finished run under the labels of `spec`, its curve cut to the epochs asked for; None if not finished.
 
-    Raises Damaged.
+    A run that lacks an evaluation which the spec asks for is not that one. Raises Damaged.
     """
-    return _record(stored, spec.epochs, spec.labels(), stored_form(spec.config))
+    return _record(stored, spec.epochs, spec.labels(), stored_form(spec.config), spec)
 
 
 def as_filed(stored: Stored) -> RunRecord | None:
@@ -310,13 +326,18 @@ def as_filed(stored: Stored) -> RunRecord | None:
     return _record(stored, int(stored.status["epochs"]), {**labels, "axes": content["axes"]}, content["config"])
 
 
-def _record(stored: Stored, epochs: int, labels: Mapping[str, Any], config: Mapping[str, Any]) -> RunRecord | None:
+def _record(
+    stored: Stored, epochs: int, labels: Mapping[str, Any], config: Mapping[str, Any], asked: RunSpec | None = None
+) -> RunRecord | None:
     if stored.reason:
         raise Damaged(stored.reason)
-    found = finished(stored.path, epochs)
+    found = finished(stored.path, epochs, asked)
     if found is None:
         return None
     status, curve = found
+    if asked is not None:  # it may have more evaluations than are asked for here
+        had = read_config(stored.path, curve.name.removesuffix("curve.jsonl"))["config"]
+        config = {**config, "eval": had.get("eval", config["eval"])}
     records = read_curve(curve)  # names the bad line where there is one
     if "curve_sha256" in status and curve_sha256(curve) != status["curve_sha256"]:
         raise Damaged(f"{curve.name} does not have the hash that status.json recorded")

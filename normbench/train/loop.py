@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import normbench
 from normbench import data as datasets
-from normbench.config.identity import RunSpec
+from normbench.config.identity import RunSpec, covers, widened
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.base import normalizers
@@ -27,7 +27,7 @@ from normbench.rnn.cells import Cell
 from normbench.runs import files, store
 from normbench.streams import stream
 from normbench.train import checkpoint, optim, probes
-from normbench.train.evaluate import Record, evaluate
+from normbench.train.evaluate import Record, evaluate, validation_nll
 
 Event = dict[str, Any]
 
@@ -41,6 +41,7 @@ class Progress:
     step: int = 0  # updates in all
     loss_sum: float = 0.0  # of the epoch's examples so far
     sums: dict[str, float] = field(default_factory=dict)  # the same of further metrics
+    lowest: float = math.inf  # validation NLL of an epoch
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
     seconds: float = 0.0
 
@@ -66,9 +67,10 @@ def train(
     """
     torch.set_num_threads(1)  # one process per core; two threads on a busy core stall each other
     with run.writing():
-        already = store.finished(run.path, spec.epochs)
+        already = store.finished(run.path, spec.epochs, spec)
         if already is not None:
             return str(already[0]["status"])
+        spec = _with_evaluations(spec, run)
         try:
             if spec.config["model"]["declares"].get("probe"):
                 return _compute(spec, run)
@@ -77,6 +79,18 @@ def train(
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             return _disk_full(spec, run, error)
+
+
+def _with_evaluations(spec: RunSpec, run: store.RunDirectory) -> RunSpec:
+    """Where what is there was trained without an evaluation that is asked for now: with both, and from the start."""
+    try:
+        old = store.read_config(run.path)["config"]
+    except store.Damaged:
+        return spec
+    if covers(old, spec.config, spec.config_dir):
+        return spec
+    checkpoint.clear(run.path / "checkpoint")
+    return widened(spec, old)
 
 
 def _disk_full(spec: RunSpec, run: store.RunDirectory, error: OSError) -> str:
@@ -128,7 +142,7 @@ def _train(
             if progress.step == 0 and curve.tell() == 0:
                 first = torch.from_numpy(stream(seed, "order", 1).permutation(len(train_split.targets)))[:batch_size]
                 models.start_from_data(model, train_split.inputs[first], train_split.targets[first])
-                log(0, evaluate(model, data, 0, seed, batch_size, mode_dependent))
+                log(0, evaluate(model, data, 0, seed, batch_size, mode_dependent, config["eval"]))
             while progress.epoch <= epochs:
                 clock = time.monotonic()
                 shuffle = progress.epoch if config["train"]["reshuffle"] else 1
@@ -163,7 +177,10 @@ def _train(
                 }
                 running = {"split": "train", "mode": "running", **means}
                 trained = time.monotonic() - clock
-                log(progress.epoch, [running, *evaluate(model, data, progress.epoch, seed, batch_size, mode_dependent)])
+                usual = (model, data, progress.epoch, seed, batch_size, mode_dependent, config["eval"])
+                records = evaluate(*usual, lowest=progress.lowest)
+                progress.lowest = min(progress.lowest, validation_nll(records))
+                log(progress.epoch, [running, *records])
                 timing.write(
                     files.line(
                         {

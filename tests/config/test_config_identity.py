@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from normbench import schema
 from normbench.config import compose, identity, plan
+from normbench.runs import pack
 
 # Published results are found by these. An id that changes here makes them unfindable: raise a `maths` number only for
 # a deliberate change of the training maths, and then publish anew.
@@ -250,3 +252,15 @@ def test_ids_hold_in_another_process_and_folder(tmp_path: Any) -> None:
     environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "5"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == GOLDEN["ln"], done.stderr
+
+
+def test_every_published_configuration_gives_the_id_it_is_published_under() -> None:
+    results = Path(__file__).resolve().parents[2] / "results"
+    seen = set()
+    for path in sorted(results.glob(f"*/*/*/{pack.NAME}")):
+        for run in pack.read(path):
+            key = path, run.arm, run.control, json.dumps(dict(run.axes))
+            if key not in seen:  # seeds differ in nothing else
+                seen.add(key)
+                assert identity.run_id(compose.restore(run.config)) == run.id, (path, run.arm, run.seed)
+    assert len(seen) > 50

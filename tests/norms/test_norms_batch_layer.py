@@ -158,7 +158,7 @@ def test_moments_that_wait_to_be_added_up_are_part_of_the_state(
 
 def test_further_configurations_are_evaluated_where_asked_for() -> None:
     module = make("batch_layer", FLAT, defaults("batch_layer") | {"also_configurations": ["FFFF", "TTTT"]})
-    assert base.variants(module) == ["FFFF", "TTTT"] and set(CONFIGURATIONS) == set(module.possible)
+    assert base.variants(module) == ["FFFF", "TTTT"] and set(CONFIGURATIONS) < set(module.possible)
     assert base.variants(make("batch_layer", FLAT, defaults("batch_layer"))) == []
 
 

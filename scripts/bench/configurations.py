@@ -1,0 +1,58 @@
+"""BLN's 16 configurations of statistics on LeNet-5: all in one stacked pass, against one configuration alone.
+
+Both are full passes over the same made-up images, as an evaluation makes them; that the stacked pass gives what 16
+passes give is checked in the tests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import torch
+from harness import Row, main, row
+
+from normbench.config.plan import train_specs
+from normbench.data import Split
+from normbench.models import base as models
+from normbench.norms.base import normalizers
+from normbench.norms.batch_layer import CONFIGURATIONS
+from normbench.train.evaluate import several
+
+BATCH, IMAGES = 25, 2000
+GOAL = 4.5
+
+
+def trained() -> tuple[models.Model, Split]:
+    """The network after a few batches, so that it has populations; and images to evaluate."""
+    (spec,) = train_specs(["model=lenet5", "norm=batch_layer", f"train.batch_size={BATCH}"], False)
+    model = models.build(spec.config, spec.sites()).train()
+    draws = torch.Generator().manual_seed(0)
+    split = Split(torch.randn(IMAGES, 32, 32, 3, generator=draws), torch.randint(0, 10, (IMAGES,), generator=draws))
+    for norm in normalizers(model):
+        norm.begin_epoch()
+    for index in torch.arange(8 * BATCH).split(BATCH):
+        model(split.inputs[index], split.targets[index])
+    for norm in normalizers(model):
+        norm.end_epoch()
+    return model, split
+
+
+def rows(rounds: int) -> Iterator[Row]:
+    model, split = trained()
+
+    def seconds(names: list[str]) -> float:
+        start = time.perf_counter()
+        several(model, split, names, BATCH)
+        return time.perf_counter() - start
+
+    for case, letters in (("16 stacked / FFFF", "FFFF"), ("16 stacked / TTFF", "TTFF")):
+        seconds(list(CONFIGURATIONS)), seconds([letters])  # warm
+        pairs = [(seconds(list(CONFIGURATIONS)), seconds([letters])) for _ in range(rounds)]
+        ours, reference = zip(*pairs, strict=True)
+        yield row(case, ours, reference, IMAGES // BATCH, GOAL)
+
+
+if __name__ == "__main__":
+    title = "Evaluation of BLN's 16 configurations in one pass / of one configuration (LeNet-5, batches of 25)"
+    main(__doc__, "configurations", title, 15, rows)

@@ -1,0 +1,177 @@
+"""What `eval` asks for: which records there are, several ways in one pass, and runs that lack an evaluation."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from safetensors.torch import load_file
+
+from normbench import data as datasets
+from normbench.config import identity
+from normbench.config.plan import train_specs
+from normbench.data import Split
+from normbench.errors import NormbenchError
+from normbench.models import base as models
+from normbench.norms.base import inference, normalizers
+from normbench.norms.batch_layer import CONFIGURATIONS
+from normbench.runs import store
+from normbench.runs.find import find
+from normbench.train import evaluate
+
+BLN = ("norm=batch_layer", "norm.configuration=FFFF")
+
+
+def trained(m: int, *words: str, batches: int = 4) -> models.Model:
+    """BLN's LeNet-5 in float64 after an epoch of a few batches, in training mode for populations of another pass."""
+    (spec,) = train_specs(["model=lenet5", "data=coloured_digits", f"train.batch_size={m}", *words], False)
+    model = models.build(spec.config, spec.sites()).double().train()
+    draws = torch.Generator().manual_seed(1)
+    for norm in normalizers(model):
+        norm.begin_epoch()
+    for _ in range(batches):
+        model(torch.randn(m, 32, 32, 3, generator=draws).double(), torch.zeros(m, dtype=torch.int64))
+    for norm in normalizers(model):
+        norm.end_epoch()
+    return model
+
+
+@pytest.mark.parametrize(
+    ("m", "words"),
+    [(5, ()), (5, ("norm.mode=paper",)), (1, ()), (5, ("norm.affine=false",)), (5, ("norm.sites=[conv]",))],
+)
+def test_ways_in_one_pass_are_those_passes_one_by_one(m: int, words: tuple[str, ...]) -> None:
+    """Also with other populations, with a last batch that is smaller, and where m = 1 gives NaN."""
+    model = trained(m, *BLN, *words)
+    draws = torch.Generator().manual_seed(2)
+    split = Split(torch.randn(13, 32, 32, 3, generator=draws).double(), torch.randint(0, 10, (13,), generator=draws))
+    names = ["", *CONFIGURATIONS, *(f"{letters} populations=pooled" for letters in CONFIGURATIONS)]
+    together = evaluate.several(model, split, names, m)
+    alone = [evaluate.several(model, split, [name], m)[0] for name in names]
+    assert all(norm.stack is None for norm in normalizers(model))
+    for name, a, b in zip(names, together, alone, strict=True):
+        assert a["nll"] == pytest.approx(b["nll"], rel=1e-12, abs=1e-12, nan_ok=True), name
+        assert a["error"] == b["error"], name
+    if m == 1:
+        missing = {name for name, result in zip(names, together, strict=True) if math.isnan(result["nll"])}
+        assert missing == {name for name in names if name[1:2] == "T"}, (
+            "0 times infinity: no deviation of a batch of one"
+        )
+    else:
+        assert len({result["nll"] for result in together}) > 16
+
+
+def curve(folder: Path) -> list[dict]:
+    return [json.loads(text) for text in (folder / "curve.jsonl").read_text().splitlines()]
+
+
+def test_what_is_asked_for_is_recorded_and_nothing_else_moves(tmp_path: Path) -> None:
+    asked = ("eval.variants=[TTFF,FFFF]", "eval.splits=[valid,test]", "eval.populations=[pooled,recalibrated]")
+    words = (*BLN, "train.epochs=3", "optim.lr=0.3")  # of a size at which the second epoch is not the best
+    tiny.train(tmp_path / "plain", *words)
+    tiny.train(tmp_path / "asked", *words, *asked, "eval.reshuffles=2")
+    plain, full = curve(tmp_path / "plain"), curve(tmp_path / "asked")
+    assert [r for r in full if "variant" not in r] == plain
+    ours, theirs = (load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("plain", "asked"))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours if ".recalibrated." not in name)
+    losses = [r["nll"] for r in plain if r["split"] == "valid" and r["epoch"]]
+    best = {epoch for epoch, nll in enumerate(losses, 1) if nll < min(losses[: epoch - 1], default=math.inf)}
+    assert 1 in best and best != {1, 2, 3}
+    for epoch, split in itertools.product(range(4), ("valid", "test")):
+        names = [r["variant"] for r in full if r["epoch"] == epoch and r["split"] == split and "variant" in r]
+        # TTFF takes nothing from features, so that slots and all together are the same; FFFF takes nothing at all
+        ways = ["TTFF", "FFFF"] + ["TTFF populations=recalibrated"] * (epoch in best)
+        shuffled = [f"{way} shuffle={k}".strip() for k in (1, 2) for way in ["", *ways]] if epoch in best else []
+        assert names == ways + shuffled, (epoch, split)
+    of = {(r["epoch"], r["split"], r.get("variant")): r["nll"] for r in full if r["mode"] == "eval"}
+    for epoch in range(1, 4):
+        assert of[epoch, "test", "FFFF"] == pytest.approx(of[epoch, "test", None], rel=1e-5)
+    assert of[1, "test", "shuffle=1"] != of[1, "test", "shuffle=2"], "statistics of other batches"
+
+
+def test_batch_statistics_go_by_batches_of_the_training_size() -> None:
+    spec = tiny.spec("norm=batch", "eval.variants=['eval_stats=batch']", "train.batch_size=7")
+    model, data = models.build(spec.config, spec.sites()), datasets.load(spec.config["data"])
+    split = Split(data.splits["test"].inputs[:20], data.splits["test"].targets[:20])
+    (found,) = evaluate.several(model, split, ["eval_stats=batch"], 7)
+    with torch.no_grad(), inference(model, "eval_stats=batch"):
+        parts = [model.evaluate(split.inputs[i : i + 7], split.targets[i : i + 7])["nll"] for i in (0, 7, 14)]
+        whole = model.evaluate(split.inputs, split.targets)["nll"].mean().item()
+    assert found["nll"] == pytest.approx(torch.cat(parts).mean().item(), rel=1e-6) and abs(found["nll"] - whole) > 1e-4
+
+
+def test_evaluations_are_no_part_of_what_a_run_is() -> None:
+    plain = tiny.spec(*BLN)
+    for word in ("eval.variants=[TTFF]", "eval.reshuffles=5", "norm.configuration=TTTT", "norm.populations=pooled"):
+        assert tiny.spec(*BLN, word).id == plain.id, word
+    assert tiny.spec(*BLN, "norm.eps_w=1e-3").id != plain.id
+    probes = [train_specs(["model=properties", *BLN, f"norm.configuration={c}"], False)[0].id for c in ("TTTT", "FFFF")]
+    assert probes[0] != probes[1], "a probe computes with it"
+
+
+def test_a_run_without_an_evaluation_is_not_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    """It is repeated, with what it had: whoever asked for that finds it as before."""
+    root = tmp_path / "runs"
+    first, second = tiny.spec(*BLN, "eval.variants=[TTFF]"), tiny.spec(*BLN, "eval.variants=[FFFT]")
+    from normbench.train import loop
+
+    loop.train(first, store.directory(root, first))
+    assert first.id in find([first], tmp_path).records
+    found = find([second], tmp_path)
+    assert not found.records and found.state(second) == "missing"
+    loop.train(second, store.directory(root, second))
+    for spec, variant in ((first, "TTFF"), (second, "FFFT")):
+        record = find([spec], tmp_path).records[spec.id]
+        assert {variant} <= {r["variant"] for r in record.records if "variant" in r}
+        assert not (store.directory(root, spec).path / "shorter.config.yaml").exists()
+    other = tiny.spec("norm=batch_layer", "norm.configuration=TTTT")  # another usual evaluation of the same training
+    assert other.id == first.id and not find([other], tmp_path).records
+
+
+def test_an_unfinished_run_without_an_evaluation_begins_anew(tmp_path: Path) -> None:
+    words = ("train.checkpoint_seconds=0", *BLN)
+    assert tiny.train(tmp_path / "run", *words, stopping=tiny.after(8)) == "interrupted"
+    tiny.train(tmp_path / "run", *words, "eval.variants=[TTFF]")
+    tiny.train(tmp_path / "straight", *words, "eval.variants=[TTFF]")
+    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "straight")
+
+
+def test_the_lowest_validation_loss_outlives_an_interruption(tmp_path: Path) -> None:
+    words = ("train.checkpoint_seconds=0", "optim.lr=0.3", "train.epochs=3", *BLN, "eval.reshuffles=1")
+    assert tiny.train(tmp_path / "run", *words, stopping=tiny.after(9)) == "interrupted"
+    tiny.train(tmp_path / "run", *words)
+    tiny.train(tmp_path / "straight", *words)
+    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "straight")
+
+
+def test_a_repeated_run_keeps_the_longer_length() -> None:
+    stored = {
+        "train": {"epochs": 9},
+        "eval": {"variants": ["TTFF"], "populations": [], "splits": ["test"], "reshuffles": 3},
+    }
+    spec = identity.widened(tiny.spec(*BLN, "eval.variants=[FFFT]", "eval.splits=[valid]"), stored)
+    asked = {"variants": ["FFFT", "TTFF"], "populations": [], "splits": ["valid", "test"], "reshuffles": 3}
+    assert spec.config["eval"] == asked and spec.epochs == 9 and spec.id == replace(spec).id
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*BLN, "eval.variants=[TTFG]"), "eval.variants: 'TTFG' is no way of evaluating norm=batch_layer."),
+        (("norm=layer", "eval.variants=[TTFF]"), "eval.variants: 'TTFF' is no way of evaluating norm=layer."),
+        (("norm=batch", "eval.populations=[pooled]"), "norm=batch has no populations to choose."),
+        ((*BLN, "eval.splits=[tset]"), "eval.splits=tset is not possible."),
+        ((*BLN, "eval.reshuffles=-1"), "eval.reshuffles=-1 is too small"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_said_before_anything_runs(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(NormbenchError) as caught:
+        tiny.spec(*words)
+    assert said in str(caught.value)
