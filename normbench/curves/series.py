@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from normbench.curves.statistics import Interval, t_interval
 from normbench.runs.record import RunRecord
@@ -59,6 +61,68 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
 def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None) -> float | None:
     """The value at the last epoch the run was asked for; None where it is not logged (diverged, not evaluated)."""
     return dict(series(run, split, mode, metric, variant)).get(run.epochs)
+
+
+def area(points: Series, log: bool) -> float | None:
+    """Mean over the epochs from 1 on, with `log` the geometric one; None without any. NaN where one is not finite."""
+    values = [value for epoch, value in points if epoch >= 1]
+    if not values or not all(math.isfinite(value) for value in values):
+        return math.nan if values else None
+    mean = math.fsum(log_floored(value) if log else value for value in values) / len(values)
+    return math.exp(mean) if log else mean
+
+
+def best_epoch(run: RunRecord, variant: str | None = None) -> int | None:
+    """The epoch from 1 on with the lowest finite validation NLL, the first of equal ones; None without any."""
+    points = [(v, epoch) for epoch, v in series(run, "valid", "eval", "nll", variant) if epoch and math.isfinite(v)]
+    return int(min(points)[1]) if points else None
+
+
+def ways(run: RunRecord) -> list[str]:
+    """The inference variants that this run was evaluated in, without those of other populations or orders."""
+    found = dict.fromkeys(v for record in run.records if (v := record.get("variant")))
+    return [variant for variant in found if "populations=" not in variant and "shuffle=" not in variant]
+
+
+def in_orders(run: RunRecord, split: str, metric: str, variant: str = "") -> list[float]:
+    """The metric with the examples in further orders, at the lowest validation NLL."""
+    epoch, last = best_epoch(run), re.compile(rf"{re.escape(variant)} ?shuffle=\d+")
+    return [
+        float(record[metric])
+        for record in run.records
+        if record["epoch"] == epoch and record["split"] == split and last.fullmatch(record.get("variant", ""))
+    ]
+
+
+def at_epoch(
+    run: RunRecord, split: str, metric: str, when: str | int, variant: str | None = None, mode: str = "eval"
+) -> float | None:
+    """A metric at an epoch, None where it is not logged.
+
+    when: a number; `last`; `best`, where the usual evaluation has its lowest validation NLL; `own`, where this variant has it.
+    variant: one of `ways`; patterns (`TT**|FF**`), for the mean over those that match; or `best by SPLIT`, `worst by
+    SPLIT`: the one with the lowest (highest finite) NLL there, each at its epoch.
+    """
+
+    def value(way: str | None, of: tuple[str, str, str]) -> float | None:
+        known = {"last": run.epochs, "own": best_epoch(run, way), "best": best_epoch(run)}
+        epoch = when if isinstance(when, int) else known[when]
+        return dict(series(run, *of, way)).get(epoch) if epoch is not None else None
+
+    where = split, mode, metric
+    if variant is None or variant in ways(run):
+        return value(variant, where)
+    if " by " in variant:
+        rank, by = variant.split(" by ")
+        losses = {way: loss for way in ways(run) if (loss := value(way, (by, "eval", "nll"))) is not None}
+        finite = {way: loss for way, loss in losses.items() if math.isfinite(loss)}
+        if not finite:
+            return None
+        return value((min if rank == "best" else max)(finite, key=finite.__getitem__), where)
+    matching = [way for way in ways(run) if any(fnmatchcase(way, pattern) for pattern in variant.split("|"))]
+    values = [value(way, where) for way in matching]
+    known = [v for v in values if v is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def time_to_level(points: Series, level: float, log: bool = True) -> Reached | Censored:

@@ -117,6 +117,13 @@ def seeds_needed(effect: float, sd: float, level: float = 0.95, power: float = P
     return counts[found] if found < len(counts) else None
 
 
+def kendall(first: Sequence[float], second: Sequence[float]) -> float:
+    """Kendall's tau-b between two rankings of the same things; NaN where one of them has no order."""
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(first, second).statistic)
+
+
 def sign_test(above: int, below: int) -> float:
     """Two-sided p of the exact sign test, min(1, 2·P(X ≤ min)), X ~ Binomial(above + below, 1/2); ties do not count."""
     n = above + below

@@ -8,6 +8,11 @@ margin), `order` (ranks of several cells), `exact` (computed numbers, no seeds).
     equivalence  contrast, scale, within: the margin in the part's unit
     order        scale, order: [{arm: bln}, {arm: bn}, {arm: ln}], smallest first
     exact        value, at_most or at_least; cell: {arm: ...} when not every run is meant
+
+Endpoints are `final` (last epoch), `time_to_level`, `area` (mean over the epochs, geometric for losses), `chosen` (at
+`epoch`: a number, `last`, `best` for the lowest validation NLL of the usual evaluation, `own` for that of the variant itself),
+`value`. With `chosen` a cell may name the inference `variant`, several by patterns (`TT**|FF**`: their mean), or `best
+by valid`.
 """
 
 from __future__ import annotations
@@ -31,7 +36,8 @@ Cell = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One number per run: `time_to_level` in epochs, `final` in the metric's unit, `value` as a probe computed it.
+    """One number per run: `time_to_level` in epochs, `final`, `area` and `chosen` in the metric's unit, `value` as a
+    probe computed it.
 
     An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
     """
@@ -44,6 +50,7 @@ class Endpoint:
     level: float | None = None
     better: str = "lower"
     key: str = ""
+    epoch: str | int = ""
 
     def __str__(self) -> str:
         if self.kind == "value":
@@ -51,6 +58,12 @@ class Endpoint:
         metric = "NLL" if self.metric == "nll" else self.metric
         mode = {"eval": "evaluation mode", "train": "training mode", "running": "running mean"}[self.mode]
         where = f"{mode}, {self.variant}" if self.variant else mode
+        if self.kind == "area":
+            mean = "geometric mean" if self.metric in LOSSES else "mean"
+            return f"{self.split} {metric}, {mean} over epochs ({where})"
+        if self.kind == "chosen":
+            when = {"best": "lowest validation NLL", "own": "its own lowest validation NLL", "last": "the last epoch"}
+            return f"{self.split} {metric} at {when.get(str(self.epoch), f'epoch {self.epoch}')} ({where})"
         if self.kind == "final":
             return f"final {self.split} {metric} ({where})"
         return f"epochs to {self.split} {metric} {self.level:g} ({where})"
@@ -199,6 +212,8 @@ _BOUNDS = ("value", "at_most", "at_least")
 _ENDPOINT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant",)),
     "final": (("kind", "split", "mode", "metric"), ("variant", "better")),
+    "area": (("kind", "split", "mode", "metric"), ("variant", "better")),
+    "chosen": (("kind", "split", "mode", "metric", "epoch"), ("variant", "better")),
     "value": (("kind", "key"), ()),
 }
 
@@ -259,7 +274,14 @@ def _endpoint(data: Any, part: str) -> Endpoint:
         variant=_text(data, "variant", where) if "variant" in data else None,
         level=_number(data, "level", where) if "level" in data else None,
         better=_choice(data, "better", ("lower", "higher"), where) if "better" in data else "lower",
+        epoch=_epoch(data, where) if "epoch" in data else "",
     )
+
+
+def _epoch(data: Mapping[str, Any], where: str) -> str | int:
+    if type(data["epoch"]) is int and data["epoch"] >= 0:
+        return int(data["epoch"])
+    return _choice(data, "epoch", ("best", "own", "last"), where)
 
 
 def _contrast(data: Mapping[str, Any], where: str) -> tuple[tuple[float, Cell], ...]:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from normbench.papers.panels import Panel
-from normbench.papers.style import WIDTH, pyplot, save
+from normbench.papers.style import REFERENCE, WIDTH, pyplot, save
 from normbench.papers.text import visible
+
+DASHES = {"solid": "-", "dash": "--", "dot": ":"}
 
 
 def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
@@ -40,6 +42,10 @@ def plain(text: str) -> str:
 
 
 def _draw(axis: Any, panel: Panel) -> None:
+    for reference in panel.references if panel.lines else ():
+        x, y = [epoch for epoch, _ in reference.points], [value for _, value in reference.points]
+        look = {"color": REFERENCE, "lw": WIDTH["reference"], "zorder": 1}
+        axis.plot(x, y, DASHES[reference.dash], label=plain(reference.name), **look)
     for line in panel.lines:
         look = line.look
         style, width = ("-", WIDTH["paper"]) if look.in_paper else ("--", WIDTH["extra"])

@@ -50,12 +50,22 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """A curve that is known as numbers alone, the paper's or its authors' own: one run, no interval."""
+
+    name: str
+    points: Series
+    dash: str = "solid"  # solid | dash | dot: references are all grey
+
+
+@dataclass(frozen=True)
 class Panel:
-    """One pair of axes: `quantity`, in the column called `column`."""
+    """One pair of axes: `quantity`, in the column called `column`; `references` lie under the lines."""
 
     column: str
     quantity: Quantity
     lines: Sequence[Line]
+    references: Sequence[Reference] = ()
 
     def count(self) -> str:
         """`n = 5`, and the arms that lost runs; empty where nothing was run."""

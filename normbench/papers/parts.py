@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from normbench.curves.series import Reached, final, log_floored, series, time_to_level
+from normbench.curves.series import Reached, area, at_epoch, final, log_floored, series, time_to_level
 from normbench.curves.statistics import (
     Estimate,
     Interval,
@@ -86,20 +86,26 @@ def evaluate(part: Part, runs: Sequence[RunRecord], level: float) -> PartResult:
     result = PartResult(
         part.id, part.kind, str(part.endpoint), part.unit, level,
         expect=part.expect, paper=part.paper, within=part.within,
-        n=len(seeds), seeds=tuple(seeds), runs=tuple(cell[seed].id for cell in cells for seed in seeds),
+        n=len(seeds), seeds=tuple(seeds), runs=tuple(dict.fromkeys(cell[seed].id for cell in cells for seed in seeds)),
     )  # fmt: skip
     empty = [cell_text(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
     if empty:
         return replace(result, outcome="not run", reason=f"no runs: {'; '.join(empty)}")
     if not seeds:
         return replace(result, reason="no seed has a run in every cell")
-    logged = {run.id: _outcome(part.endpoint, run) for seed in seeds for run in (cell[seed] for cell in cells)}
-    lacking = sorted(run for run, outcome in logged.items() if outcome is None)
+    rows: list[list[_Outcome]] = []  # one per seed, one outcome per cell
+    lacking = set()
+    for seed in seeds:
+        rows.append([])
+        for (_, cell), found in zip(part.contrast, cells, strict=True):
+            outcome = _outcome(part.endpoint, found[seed], cell.get("variant", part.endpoint.variant))
+            if outcome is None:
+                lacking.add(found[seed].id)
+            else:
+                rows[-1].append(outcome)
     if lacking:
-        reason = f"no record of {part.endpoint} in {', '.join(lacking)}"
+        reason = f"no record of {part.endpoint} in {', '.join(sorted(lacking))}"
         return replace(result, outcome="not decidable here", reason=reason)
-    known = {run: outcome for run, outcome in logged.items() if outcome}
-    rows = [[known[cell[seed].id] for cell in cells] for seed in seeds]  # one row per seed, one outcome per cell
     flat = [outcome for row in rows for outcome in row]
     result = replace(
         result,
@@ -267,7 +273,7 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
     return found
 
 
-def _outcome(endpoint: Endpoint, run: RunRecord) -> _Outcome | None:
+def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcome | None:
     """The endpoint of one run; None where a run that did not diverge has no record of it."""
     lost = run.status == "diverged"
     if endpoint.kind == "value":
@@ -275,12 +281,18 @@ def _outcome(endpoint: Endpoint, run: RunRecord) -> _Outcome | None:
         if len(found) != 1:
             return None
         return _Outcome(found[0]) if math.isfinite(found[0]) else _Outcome(None, diverged=True)
-    if endpoint.kind == "final":
-        value = final(run, endpoint.split, endpoint.mode, endpoint.metric, endpoint.variant)
+    if endpoint.kind in ("final", "area", "chosen"):
+        where = endpoint.split, endpoint.mode, endpoint.metric
+        if endpoint.kind == "chosen":
+            value = at_epoch(run, endpoint.split, endpoint.metric, endpoint.epoch, variant, endpoint.mode)
+        elif endpoint.kind == "area":
+            value = area(series(run, *where, variant), log=endpoint.metric in LOSSES)
+        else:
+            value = final(run, *where, variant)
         if lost or (value is not None and not math.isfinite(value)):
             return _Outcome(None, diverged=True)
         return None if value is None else _Outcome(value)
-    points = series(run, endpoint.split, endpoint.mode, endpoint.metric, endpoint.variant)
+    points = series(run, endpoint.split, endpoint.mode, endpoint.metric, variant)
     if not points:
         return _Outcome(None, diverged=True) if lost else None
     assert endpoint.level is not None

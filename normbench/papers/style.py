@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-COLOURS = {"none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b", "weight": "#b8860b"}
+COLOURS = {"none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b", "weight": "#b8860b", "batch_layer": "#2a9d8f"}
 EXTRA_COLOURS = ("#7a5195", "#2a9d8f", "#b8860b", "#8c564b", "#4c72b0", "#6b8e23")  # arms of one's own
 ON_DARK = {  # the same hues where the page is dark
     "#555555": "#b4b4b4",
+    "#a0a0a0": "#808080",
     "#1f6fb4": "#5aa9e6",
     "#d1495b": "#f2788a",
     "#7a5195": "#b58bd0",
@@ -17,7 +18,8 @@ ON_DARK = {  # the same hues where the page is dark
     "#4c72b0": "#86a6dc",
     "#6b8e23": "#a4c45a",
 }
-WIDTH = {"paper": 1.8, "extra": 1.1}
+REFERENCE = "#a0a0a0"
+WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 0.9}
 
 
 def on_dark(colour: str) -> str:

@@ -91,6 +91,16 @@ def final_entry(
     return Entry(group, row, quantity, unit, estimate.n, mean, interval, paper, diverged=lost)
 
 
+def estimate_entry(
+    values: Sequence[float | None], group: str, row: str, quantity: str, unit: str = "", paper: str = ""
+) -> Entry:
+    """Mean and interval of one number per run; None and what is not finite count as diverged."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    estimate = t_interval(known)
+    lost = len(values) - len(known)
+    return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
+
+
 def value_entry(runs: Sequence[RunRecord], group: str, row: str, quantity: str, key: str, unit: str = "") -> Entry:
     """What a probe computed under `key`, over its seeds."""
     found = [float(record[key]) for run in runs for record in run.records if key in record]

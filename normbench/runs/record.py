@@ -58,5 +58,12 @@ class RunRecord:
         )
 
     def matches(self, cell: Mapping[str, Any]) -> bool:
-        """Whether this run lies in `cell`, e.g. `{"arm": "ln", "train.batch_size": 128}`."""
-        return all((self.arm if key == "arm" else self.axes.get(key)) == value for key, value in cell.items())
+        """Whether this run lies in `cell`, e.g. `{"arm": "ln", "train.batch_size": 128}`.
+
+        A `variant` there says which of its evaluations is meant, and places no run.
+        """
+        return all(
+            (self.arm if key == "arm" else self.axes.get(key)) == value
+            for key, value in cell.items()
+            if key != "variant"
+        )

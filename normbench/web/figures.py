@@ -10,17 +10,18 @@ import html
 import math
 from typing import Any
 
-from normbench.papers.panels import Line, Panel
-from normbench.papers.style import on_dark
+from normbench.papers.panels import Line, Panel, Reference
+from normbench.papers.style import REFERENCE, on_dark
 from normbench.papers.text import visible
 
 Figure = dict[str, Any]
-ROLES = ("band", "seed", "mean")
+ROLES = ("reference", "band", "seed", "mean")
 
 
 def figure(panel: Panel) -> Figure:
     """One panel: per arm its mean, the 95 % interval, and each seed (hidden until asked for)."""
     data = [trace for line in panel.lines for trace in _traces(line)]
+    data += [_reference(reference) for reference in panel.references if panel.lines]
     data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later ones lie on top
     axis: dict[str, Any] = {"title": {"text": label(panel.quantity.name)}, "zeroline": False, "exponentformat": "power"}
     if panel.quantity.log:
@@ -48,6 +49,19 @@ def figure(panel: Panel) -> Figure:
 def label(text: str) -> str:
     """Text that Plotly shows as it is: it reads names as a small HTML of its own."""
     return html.escape(visible(text), quote=False)
+
+
+def _reference(reference: Reference) -> dict[str, Any]:
+    return {
+        "x": [epoch for epoch, _ in reference.points],
+        "y": [value for _, value in reference.points],
+        "name": label(reference.name),
+        "type": "scatter",
+        "mode": "lines",
+        "line": {"width": 1, "dash": reference.dash},
+        "hovertemplate": "%{y:.3~g}",
+        "meta": {"arm": reference.name, "role": "reference", "light": REFERENCE, "dark": on_dark(REFERENCE)},
+    }
 
 
 def _traces(line: Line) -> list[dict[str, Any]]:

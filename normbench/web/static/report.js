@@ -40,7 +40,7 @@
         ...trace,
         line: { ...trace.line, color: trace.meta[shade] },
         ...(trace.fill ? { fillcolor: trace.meta[shade] } : {}),
-        visible: want.arms.has(arm) && (role === "mean" || want[role]),
+        visible: role === "reference" || (want.arms.has(arm) && (role === "mean" || want[role])),
       };
     });
     const layout = themed(figure.layout);

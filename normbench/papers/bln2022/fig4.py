@@ -1,0 +1,100 @@
+"""BLN Fig. 4: loss and error of LeNet-5 on CIFAR-10 against epochs, batch 25 left, batch 1 right."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from normbench.curves.series import at_epoch, in_orders
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Look, Panel, Quantity, Reference
+from normbench.papers.panels import panels as all_panels
+from normbench.papers.style import COLOURS
+from normbench.papers.table import Entry, estimate_entry, final_entry
+from normbench.runs.record import RunRecord
+
+ARMS = {
+    "bln": Look("BLN", COLOURS["batch_layer"]),
+    "bn": Look("BatchNorm", COLOURS["batch"]),
+    "ln": Look("LayerNorm", COLOURS["layer"]),
+    "none": Look("no normalization (ours)", COLOURS["none"], in_paper=False),
+}
+TABLE_ONLY = ("bln-before", "bn-before", "ln-before", "bn-conv", "ln-all", "bn-gain", "ln-gain")
+BATCHES = (25, 1)
+# the paper draws accuracies; errors are what runs log
+QUANTITIES = {
+    "train_loss": Quantity("Training loss (running mean)", "train", "running", "nll"),
+    "train_acc": Quantity("Training error (running mean)", "train", "running", "error"),
+    "val_loss": Quantity("Validation loss", "valid", "eval", "nll", log=True),
+}
+DASHES = {"bln": "solid", "bn": "dash", "ln": "dot"}
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """Training loss and error as in the paper, and the validation loss; below ours the authors' logs."""
+    columns = {f"batch size {batch}": {"train.batch_size": batch} for batch in BATCHES}
+    shown = [run for run in runs if run.arm not in TABLE_ONLY]
+    drawn = all_panels(shown, ARMS, columns, list(QUANTITIES.values()))
+    keys = {quantity: key for key, quantity in QUANTITIES.items()}
+    own_data = all(run.fidelity in ("paper", "reduced") for run in runs)
+    return [
+        replace(panel, references=_logs(artifact, keys[panel.quantity], columns[panel.column]["train.batch_size"]))
+        if own_data
+        else panel
+        for panel in drawn
+    ]
+
+
+def _logs(artifact: Artifact, key: str, batch: int) -> list[Reference]:
+    """The authors' histories of one quantity; accuracies as errors."""
+    found = []
+    for arm, dash in DASHES.items():
+        values = artifact.reference["histories"][arm][batch][key]
+        values = [1 - value for value in values] if key.endswith("_acc") else values
+        points = [(float(epoch), float(value)) for epoch, value in enumerate(values, 1)]
+        found.append(Reference(f"authors' log, {ARMS[arm].name}", points, dash))
+    return found
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Final training error; test error and NLL at the lowest validation loss, by what the configuration is chosen."""
+    entries = []
+    for batch in BATCHES:
+        group = f"batch {batch}"
+        for arm in (*ARMS, *TABLE_ONLY):
+            cell = [run for run in runs if not run.control and run.matches({"arm": arm, "train.batch_size": batch})]
+            entries.append(
+                final_entry(
+                    cell, group, arm, "training error, last epoch", ("train", "running", "error"), 100, "%",
+                    _accuracy(artifact.reference["train_accuracy"], arm, batch),
+                )
+            )  # fmt: skip
+            logged = artifact.reference["test"].get(arm, {}).get(batch)
+            for name, variant in (("usual", None), ("by validation", "best by valid"), ("by test", "best by test")):
+                # what has one way alone is the same however it is chosen
+                chosen = [at_epoch(run, "test", "error", "best", variant if _has_ways(run) else None) for run in cell]
+                paper = "" if name != "by test" else f"accuracy {logged[1]} (log)" if logged else "–"
+                values = [None if value is None else 100 * value for value in chosen]
+                entries.append(estimate_entry(values, group, arm, f"test error, {name}", "%", paper))
+            losses = [at_epoch(run, "test", "nll", "best") for run in cell]
+            entries.append(estimate_entry(losses, group, arm, "test NLL, usual"))
+            orders = [in_orders(run, "test", "error") for run in cell]
+            spread = [100 * statistics.stdev(values) for values in orders if len(values) > 1]
+            entries.append(_spread(spread, group, arm))
+    return entries
+
+
+def _has_ways(run: RunRecord) -> bool:
+    return run.arm.startswith("bln")
+
+
+def _spread(spread: Sequence[float], group: str, arm: str) -> Entry:
+    entry = estimate_entry(spread, group, arm, "its deviation over orders of the test set", "points")
+    # statistics of the evaluation batch depend on its composition; of other arms nothing does
+    return entry if spread else replace(entry, n=1, shown="–")
+
+
+def _accuracy(known: dict[str, dict[int, float]], arm: str, batch: int) -> str:
+    value = known.get(arm, {}).get(batch)
+    return f"accuracy {value}" if value is not None else "–"
