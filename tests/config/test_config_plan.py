@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import tiny
+import yaml
 
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
@@ -287,6 +288,7 @@ def test_a_shipped_name_cannot_be_taken(own: Path) -> None:
 def test_the_arms_of_bln_fig4() -> None:
     specs = {(s.arm, s.axes["train.batch_size"]): s for s in plan.artifact_specs("bln2022/fig4", "paper", 1)}
     assert {s.config["data"]["name"] for s in specs.values()} == {"cifar10"} and len(specs) == 22
+    assert not any(s.config["train"]["reshuffle"] for s in specs.values())
     assert {(s.steps, s.epochs) for (_, batch), s in specs.items() if batch == 25} == {(15 * 360, 15)}
     for (arm, batch), spec in specs.items():
         for path, choice in spec.sites().items():
@@ -301,3 +303,13 @@ def test_the_arms_of_bln_fig4() -> None:
     table = plan.artifact_specs("bln2022/table1", "paper", 1)
     assert [s.steps for s in table] == [15 * 360, 15 * 1800] and table[0].id == specs["bln", 25].id
     assert {s.config["data"]["name"] for s in plan.artifact_specs("bln2022/fig4", "smoke", 1)} == {"coloured_digits"}
+
+
+@pytest.mark.parametrize("model", compose.choices("model"))
+def test_a_model_is_trained_with_what_it_sets(model: str) -> None:
+    """The root's values come first and overwrite none of a model's."""
+    said = yaml.safe_load(compose.choice_path("model", model).read_text())
+    if said["model"]["declares"].get("probe"):
+        pytest.skip("a probe trains nothing")
+    (spec,) = plan.train_specs([f"model={model}"], multirun=False)
+    assert {key: spec.config["train"][key] for key in said["train"]} == said["train"]
