@@ -119,7 +119,8 @@ class Subject:
     def refuses_single(self, axes: Axes, options: Options) -> bool:
         """Whether one value per feature, in a batch of one at this layout, is refused."""
         single = self.facts.get("single_batch")
-        one_value = "space" not in axes and ("time" not in axes or options.get("stats") == "per_step")
+        one_position = "space" not in axes or options.get("positions") == "separate"
+        one_value = one_position and ("time" not in axes or options.get("stats") == "per_step")
         return bool(single) and one_value and not options[str(single)]
 
     def masks(self, axes: Axes, batch: int, seed: int) -> list[Tensor | None]:

@@ -99,7 +99,8 @@ def at_epoch(
 ) -> float | None:
     """A metric at an epoch, None where it is not logged.
 
-    when: a number; `last`; `best`, where the usual evaluation has its lowest validation NLL; `own`, where this variant has it.
+    when: a number; `last`; `best`, where the usual evaluation has its lowest validation NLL; `own`, where this variant
+        has it.
     variant: one of `ways`; patterns (`TT**|FF**`), for the mean over those that match; or `best by SPLIT`, `worst by
     SPLIT`: the one with the lowest (highest finite) NLL there, each at its epoch.
     """

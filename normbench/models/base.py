@@ -28,6 +28,9 @@ class Model(nn.Module):
     def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         raise NotImplementedError
 
+    def rescale(self, inputs: Tensor) -> None:
+        """What the model itself changes of its initial weights on the run's first minibatch: here nothing."""
+
 
 class Sites:
     """The sites of a model with the normalizers chosen for them, as a model's constructor reads them."""
@@ -85,7 +88,8 @@ def _orthogonal(draw: np.random.Generator, rows: int, columns: int) -> np.ndarra
 
 @torch.no_grad()
 def start_from_data(model: Model, inputs: Tensor, targets: Tensor) -> None:
-    """Data-dependent initialization, where a normalizer has one: a pass over the run's first minibatch."""
-    if pending(model):
-        with starting(model):
+    """Data-dependent initialization, where a normalizer or the model has one, from the run's first minibatch."""
+    with starting(model):
+        if pending(model):
             model(inputs, targets)
+        model.rescale(inputs)

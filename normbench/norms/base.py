@@ -387,6 +387,11 @@ def gain_and_bias(
     return gain, nn.Parameter(torch.zeros(tuple(shape))) if affine and bias else None
 
 
+def fixed_factor(scale: str, site: Site) -> float:
+    """The factor before gain and shift: 1, or 1/sqrt(d) for `inverse_root_d` (BLN 2022, eq. 16)."""
+    return {"one": 1.0, "inverse_root_d": site.features**-0.5}[scale]
+
+
 def affine(y: Tensor, gain: Tensor | None, bias: Tensor | None, axis: int) -> Tensor:
     """gain * y + bias with one of each per index of `axis`; either may be None."""
     shape = [-1 if i == axis % y.dim() else 1 for i in range(y.dim())]

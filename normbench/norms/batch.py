@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.errors import NormbenchError
-from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
+from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.sites import Site
 
 
@@ -37,6 +38,9 @@ class BatchNorm(Normalizer):
             itself (Cooijmans et al. 2016), with running averages for `t_max` steps; the last serves later ones.
         use_mask: `per_step` leaves padding out. A step with one valid value gives `bias`, one without any too.
         single_running: what `allow_single` permits also enters the running averages, with variance 0 (as Keras).
+        positions: where the site has space. `pooled`: all positions together; `separate`: statistics and running
+            averages for each, over the batch alone, as BLN's batch half; gain and shift stay per feature.
+        scale: `inverse_root_d` divides by the root of the number of features before gain and shift, as BLN does.
 
     Shapes: x in the site's layout with the batch first, mask (batch, time), True where valid.
     Not the same as `nn.BatchNorm1d` for one value per feature, and for `unbiased_norm`, which PyTorch lacks.
@@ -69,6 +73,8 @@ class BatchNorm(Normalizer):
         use_mask: bool = False,
         also_eval_stats: Sequence[str] = (),
         single_running: bool = False,
+        positions: str = "pooled",
+        scale: str = "one",
     ) -> None:
         super().__init__(site)
         self.eps, self.allow_single, self.single_running = eps, allow_single, single_running
@@ -82,15 +88,20 @@ class BatchNorm(Normalizer):
         self.possible = tuple(list(self.ways)[1:])
         self.per_step = stats == "per_step" and "time" in site.axes
         self.masked = stats == "sequence" or (self.per_step and use_mask)
-        rows = [len(self.momenta), t_max] if self.per_step else [len(self.momenta)]
+        self.factor = fixed_factor(scale, site)
+        # axes whose places have statistics of their own: channels beside the features
+        self.apart = [i for i, axis in enumerate(site.axes) if axis == ("time" if self.per_step else "space")]
+        if not self.per_step and positions == "pooled":
+            self.apart = []
+        places = t_max if self.per_step else math.prod(site.space) if self.apart else 1
+        rows = [len(self.momenta), places] if self.apart else [len(self.momenta)]
         self.register_buffer("running_mean", torch.zeros(*rows, site.features))
         self.register_buffer("running_var", torch.ones(*rows, site.features))
         if self.gathers:
-            steps = t_max if self.per_step else 1
-            self.register_buffer("pass_mean", torch.zeros(steps, site.features))
-            self.register_buffer("pass_var", torch.ones(steps, site.features))
+            self.register_buffer("pass_mean", torch.zeros(places, site.features))
+            self.register_buffer("pass_var", torch.ones(places, site.features))
             self.register_buffer(
-                "pass_batches", torch.zeros(steps, 1, dtype=torch.int64)
+                "pass_batches", torch.zeros(places, 1, dtype=torch.int64)
             )  # that had values at this step
         # F.batch_norm with momentum 1 writes the batch's own moments here, for every running average to share
         self.register_buffer("batch_mean", torch.zeros(site.features), persistent=False)
@@ -98,12 +109,15 @@ class BatchNorm(Normalizer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         axis = self.site.feature_axis
-        if self.per_step:  # each step's features are channels of their own
-            at, to = [axis, self.site.axes.index("time")], [1, 2]
+        if self.apart:  # the features of each step, or position, are channels of their own
+            at = [axis, *self.apart]
+            to = list(range(1, len(at) + 1))
             y = x.movedim(at, to)
-            steps = y.shape[2]
+            shape = y.shape[1 : to[-1] + 1]
+            steps = shape[1:].numel()
             valid = None if mask is None else mask[:, None, :].expand(y.shape[:3]).flatten(1, 2)
-            return self._channels(y.flatten(1, 2), range(steps), valid).unflatten(1, (-1, steps)).movedim(to, at)
+            y = self._channels(y.flatten(1, to[-1]), range(steps), valid)
+            return y.unflatten(1, shape).movedim(to, at)
         x = x.movedim(axis, 1) if axis != 1 else x
         y = self._channels(x, range(1), None if mask is None else mask[:, None])
         return y.movedim(1, axis) if axis != 1 else y
@@ -138,10 +152,14 @@ class BatchNorm(Normalizer):
         return F.batch_norm(x, mean, variance, gain, bias, eps=self.eps)
 
     def _each(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
-        """Gain and bias for every channel: steps share them."""
+        """Gain, with the fixed factor, and bias for every channel: steps share them."""
+        gain: Tensor | None = self.gain
+        bias: Tensor | None = self.bias
+        if self.factor != 1:
+            gain = (torch.ones_like(self.batch_mean) if gain is None else gain) * self.factor
         if steps == 1:
-            return self.gain, self.bias
-        gain, bias = (p if p is None else p.repeat_interleave(steps) for p in (self.gain, self.bias))
+            return gain, bias
+        gain, bias = (p if p is None else p.repeat_interleave(steps) for p in (gain, bias))
         return gain, bias
 
     def _by_batch(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
@@ -189,7 +207,7 @@ class BatchNorm(Normalizer):
         if not self.unbiased_running:
             variance = variance * ((count - 1) / count)
         place = slice(None)
-        if self.per_step or self.gathering:
+        if self.apart or self.gathering:
             rows = len(self.pass_mean) if self.gathering else self.running_mean.shape[1]
             known = len(range(rows)[steps.start : steps.stop])
             mean, variance = (moment.view(-1, len(steps)).T[:known] for moment in (mean, variance))

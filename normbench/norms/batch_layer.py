@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Hashable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.norms.base import Normalizer, affine, gain_and_bias, normalizer
+from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.populations import Populations
 from normbench.norms.sites import Site
 
@@ -46,6 +45,7 @@ class BatchLayerNorm(Normalizer):
         configuration: the letters of an evaluation; also_configurations: further ones in every evaluation. All 16 can
             be asked for as variants `TTFF`, with other populations as `TTFF populations=pooled`.
         eps_w, eps_v: of the weights and of the roots; eps_v 0 is the mode's own (code 1e-3, paper 1e-4).
+        scale: `one` leaves the 1/sqrt(d) out, which neither batch nor layer normalization has.
         safe_m1: leaves out m/(m - 1) at m = 1, where the code makes NaN of every configuration with a T deviation.
 
     Shapes: x in the site's layout; every position in space and time has statistics of its own.
@@ -70,9 +70,10 @@ class BatchLayerNorm(Normalizer):
         bias: bool = True,
         gain_init: float = 1.0,
         also_populations: Sequence[str] = (),
+        scale: str = "inverse_root_d",
     ) -> None:
         super().__init__(site)
-        self.paper = mode == "paper"
+        self.paper, self.factor = mode == "paper", fixed_factor(scale, site)
         pass_alone = populations == "recalibrated"
         self.gathers = pass_alone or "recalibrated" in also_populations
         # of each way of evaluation: its letters and its populations
@@ -103,8 +104,7 @@ class BatchLayerNorm(Normalizer):
         return self._by_batch(x) if self.training else self._by_population(x)
 
     def _weights(self, m: int) -> tuple[float, float]:
-        root = math.sqrt(self.site.features)
-        return (1 - (1 / m + self.eps_w)) / root, (1 / m - self.eps_w) / root
+        return (1 - (1 / m + self.eps_w)) * self.factor, (1 / m - self.eps_w) * self.factor
 
     def _by_batch(self, x: Tensor) -> Tensor:
         populations = self.recalibrated if self.gathering else self.trained if self.track else None

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.norms.base import Normalizer, gain_and_bias, normalizer
+from normbench.norms.base import Normalizer, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.sites import Site
 
 
@@ -19,6 +19,7 @@ class LayerNorm(Normalizer):
             with a gain and a shift per element (as `nn.LayerNorm([C, H, W])`).
         eps, eps_mode: `in` the root (authors' Theano code), or `out`: std + eps (authors' Torch 7 code).
         affine, bias, gain_init: gain g and shift b; `bias=False` leaves the gain alone.
+        scale: `inverse_root_d` divides by the root of the number of features before gain and shift, as BLN does.
 
     Shapes: x in the site's layout; the same in training and evaluation. The variance is biased.
     Not the same as: eq. 3 of the paper for tiny variances (it has no eps); `nn.GroupNorm(1, C)`, whose gain is per
@@ -35,9 +36,11 @@ class LayerNorm(Normalizer):
         affine: bool = True,
         bias: bool = True,
         gain_init: float = 1.0,
+        scale: str = "one",
     ) -> None:
         super().__init__(site)
         self.eps, self.eps_mode = eps, eps_mode
+        self.factor = fixed_factor(scale, site)
         whole = normalized_axes == "all"
         axes = [i for i, axis in enumerate(site.axes) if axis == "feature" or (whole and axis == "space")]
         sizes = {site.feature_axis: site.features} | dict(
@@ -54,12 +57,18 @@ class LayerNorm(Normalizer):
         if moved:
             x = x.movedim(self.axes, last)
         if self.eps_mode == "in":
-            y = F.layer_norm(x, self.shape, self.gain, self.bias, self.eps)
+            y = F.layer_norm(x, self.shape, self._gain(x), self.bias, self.eps)
         else:
             centred = x - x.mean(last, keepdim=True)
             variance = centred.square().mean(last, keepdim=True)
             # the clamp changes no value; without it the root's gradient at zero variance is infinite
             y = centred / (variance.clamp(min=torch.finfo(x.dtype).tiny).sqrt() + self.eps)
-            y = y if self.gain is None else y * self.gain
+            gain = self._gain(x)
+            y = y if gain is None else y * gain
             y = y if self.bias is None else y + self.bias
         return y.movedim(last, self.axes) if moved else y
+
+    def _gain(self, x: Tensor) -> Tensor | None:
+        if self.factor == 1:
+            return self.gain
+        return (x.new_ones(self.shape) if self.gain is None else self.gain) * self.factor

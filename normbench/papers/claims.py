@@ -10,9 +10,9 @@ margin), `order` (ranks of several cells), `exact` (computed numbers, no seeds).
     exact        value, at_most or at_least; cell: {arm: ...} when not every run is meant
 
 Endpoints are `final` (last epoch), `time_to_level`, `area` (mean over the epochs, geometric for losses), `chosen` (at
-`epoch`: a number, `last`, `best` for the lowest validation NLL of the usual evaluation, `own` for that of the variant itself),
-`value`. With `chosen` a cell may name the inference `variant`, several by patterns (`TT**|FF**`: their mean), or `best
-by valid`.
+`epoch`: a number, `last`, `best` for the lowest validation NLL of the usual evaluation, `own` for that of the variant
+itself), `value`. With `chosen` a cell may name the inference `variant`, several by patterns (`TT**|FF**`: their mean),
+or `best by valid`.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def plain(text: str) -> str:
 def _draw(axis: Any, panel: Panel) -> None:
     for reference in panel.references if panel.lines else ():
         x, y = [epoch for epoch, _ in reference.points], [value for _, value in reference.points]
-        look = {"color": REFERENCE, "lw": WIDTH["reference"], "zorder": 1}
-        axis.plot(x, y, DASHES[reference.dash], label=plain(reference.name), **look)
+        grey: dict[str, Any] = {"color": REFERENCE, "lw": WIDTH["reference"], "zorder": 1}
+        axis.plot(x, y, DASHES[reference.dash], label=plain(reference.name), **grey)
     for line in panel.lines:
         look = line.look
         style, width = ("-", WIDTH["paper"]) if look.in_paper else ("--", WIDTH["extra"])

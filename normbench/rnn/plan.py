@@ -72,7 +72,7 @@ def _kind(norm: Normalizer | None) -> tuple[int, float] | None:
     if norm is None or isinstance(norm, WeightNormalizer):  # whose matrix is made before the loop
         return NONE, 0.0
     watched = norm._forward_hooks or norm._forward_pre_hooks  # somebody wants to see each step pass
-    if type(norm) is LayerNorm and norm.eps_mode == "in" and not watched:
+    if type(norm) is LayerNorm and norm.eps_mode == "in" and norm.factor == 1 and not watched:
         return LAYER, norm.eps
     if type(norm) is RMSNorm and norm.eps_mode == "in" and norm.used == norm.site.features and not watched:
         return RMS, norm.eps

@@ -335,3 +335,44 @@ def over_channels(x: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor) -> t
     """tf.keras.layers.LayerNormalization: over the last axis, position by position."""
     centred = x - x.mean(-1, keepdim=True)
     return centred / (centred.square().mean(-1, keepdim=True) + 1e-3).sqrt() * gain + shift
+
+
+def test_lenet5_rescaled_at_the_start_has_the_summed_inputs_of_a_normalized_one() -> None:
+    """`start=unit`: what each layer reads has root mean square 1; `scale` divides by the root of the width."""
+    for start, power in (("unit", 0.0), ("inverse_root_d", -0.5)):
+        spec = small("lenet5", f"model.start={start}")
+        network, drawn = built(spec), built(small("lenet5"))
+        inputs, targets = batches(spec, 1)[0]
+        models.start_from_data(network, inputs, targets)
+        with torch.no_grad():
+            outputs = list(network.layers(inputs))
+        layers = [*network.conv, *network.dense]
+        before = [*(layer.linear for layer in [*drawn.conv, *drawn.dense][1:]), drawn.logits]
+        after = [*(layer.linear for layer in layers[1:]), network.logits]
+        for h, old, new in zip(outputs, before, after, strict=False):
+            factor = h.shape[1] ** power / h.square().mean().sqrt()
+            torch.testing.assert_close(new.weight, factor * old.weight)
+    plain, scaled = (built(small("lenet5", f"model.scale={s}")) for s in ("one", "inverse_root_d"))
+    one, other = (next(network.layers(inputs)) for network in (plain, scaled))
+    torch.testing.assert_close(other, one / 6**0.5)
+    with pytest.raises(NormbenchError, match="without normalization"):
+        built(small("lenet5", "model.start=unit", "norm=layer"))
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_batch_layer_is_other_normalizers_with_its_factor(batch: int) -> None:
+    """At m = 1 LN/sqrt(d) but for 1e-4; at m the weighted sum of BN per position and LN, over sqrt(d)."""
+    x = 2 * torch.randn(batch, 6, 16, 16, generator=torch.Generator().manual_seed(0)) + 1
+    words = {
+        "bln": ("norm=batch_layer",),
+        "bn": ("norm=batch", "norm.positions=separate", "norm.allow_single=true", "norm.eps=1e-3"),
+        "ln": ("norm=layer", "norm.eps=1e-3"),
+    }
+    y = {
+        arm: built(small("lenet5", *own, "norm.scale=inverse_root_d")).train().conv[0].norm(x).detach()
+        for arm, own in words.items()
+    }
+    weight_b, weight_f = 1 - (1 / batch + 1e-4), 1 / batch - 1e-4
+    torch.testing.assert_close(y["bln"], weight_b * y["bn"] + weight_f * y["ln"], rtol=1e-5, atol=1e-6)
+    without = built(small("lenet5", "norm=batch_layer", "norm.scale=one")).train().conv[0].norm(x)
+    torch.testing.assert_close(without, 6**0.5 * y["bln"], rtol=1e-5, atol=1e-5)

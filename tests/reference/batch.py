@@ -1,4 +1,4 @@
-"""11.2 and 11.15: moments over all but the feature axis, or each time step's, of all or of the valid positions."""
+"""11.2 and 11.15: moments over all but the feature axis, or each step's or position's; of all or of the valid ones."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Reference(Base):
         self.passed: dict[Index, list[tuple[float, float]]] = {}  # means and variances of each batch of a pass
         self.gathering = False
         self.time = axes.index("time") if "time" in axes and options["stats"] == "per_step" else None
+        self.apart = self.only("space") if options["positions"] == "separate" and self.time is None else []
 
     def begin_pass(self) -> None:
         self.passed, self.gathering = {}, True
@@ -40,7 +41,8 @@ class Reference(Base):
             way = variant.removeprefix("eval_stats=") if variant.startswith("eval_stats=") else "running"
         together: dict[Index, list[Index]] = {}
         for i in every(x.shape):
-            together.setdefault((i[self.feature], 0 if self.time is None else i[self.time]), []).append(i)
+            place = tuple(i[axis] for axis in self.apart) or (0 if self.time is None else i[self.time])
+            together.setdefault((i[self.feature], place), []).append(i)
         for (c, t), indices in together.items():
             if training or way == "batch":
                 values = [float(x[i]) for i in indices if self.counts(i, mask)]
@@ -55,11 +57,12 @@ class Reference(Base):
                 if training and track:
                     self._update(c, t, mu, unbiased if self.options["unbiased_running"] else biased)
             elif way == "per_step_pass":
-                last = max((step for feature, step in self.passed if feature == c), default=0)
-                moments = self.passed.get((c, min(t, last)), [(0.0, 1.0)])
+                last = max((step for feature, step in self.passed if feature == c), default=t if self.apart else 0)
+                moments = self.passed.get((c, t if self.apart else min(t, last)), [(0.0, 1.0)])
                 mu, var = mean([m for m, _ in moments]), mean([v for _, v in moments])
             else:
-                row, at = self.running.get(variant, self.running[""]), (c, min(t, self.options["t_max"] - 1))
+                row = self.running.get(variant, self.running[""])
+                at = (c, t if self.apart else min(t, self.options["t_max"] - 1))
                 mu, var = row["mean"].get(at, 0.0), row["var"].get(at, 1.0)
             for i in indices:
                 y[i] = self.affine(i, (x[i] - mu) / math.sqrt(var + self.options["eps"]))
@@ -73,7 +76,7 @@ class Reference(Base):
         return bool(mask[index[0], index[self.axes.index("time")]])
 
     def _update(self, c: int, t: int, mu: float, var: float) -> None:
-        if t >= self.options["t_max"]:
+        if not self.apart and t >= self.options["t_max"]:
             return
         if self.gathering:
             self.passed.setdefault((c, t), []).append((mu, var))

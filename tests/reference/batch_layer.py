@@ -96,7 +96,7 @@ class Reference(Base):
                 for i, value in zip(indices, values, strict=True):
                     terms[term][i] = (value - mu) / std
         w_b, w_f = 1 - (1 / m + self.options["eps_w"]), 1 / m - self.options["eps_w"]
-        y = (w_b * terms["B"] + w_f * terms["F"]) / math.sqrt(self.d)
+        y = w_b * terms["B"] + w_f * terms["F"]
         for i in np.ndindex(*y.shape):
             y[i] = self.affine(i, y[i])
         return y

@@ -30,6 +30,7 @@ class Base:
     def __init__(self, axes: tuple[str, ...], sizes: Index, options: Mapping[str, Any]) -> None:
         self.axes, self.options = axes, options
         self.feature = axes.index("feature")
+        self.scale = 1 / math.sqrt(sizes[self.feature]) if options.get("scale") == "inverse_root_d" else 1.0
         self.affine_axes = [i for i, axis in enumerate(axes) if axis in self.affine_over]
         self.affine_shape = tuple(sizes[i] for i in self.affine_axes)
         self.gain = np.full(self.affine_shape, options.get("gain_init", 1.0))
@@ -59,7 +60,8 @@ class Base:
         """As the normalizer's."""
 
     def affine(self, index: Index, value: float) -> float:
-        """Gain and shift of one value, as far as the options have them."""
+        """The fixed factor, gain and shift of one value, as far as the options have them."""
+        value *= self.scale
         if not self.options.get("affine"):
             return value
         at = tuple(index[axis] for axis in self.affine_axes)
