@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -109,6 +110,7 @@ def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
         request.only,
         request.controls,
         request.config_dir,
+        limited=request.seeds is None,  # who names a number means it
     )
 
 
@@ -155,18 +157,23 @@ def _header(
     own = [] if request.fidelity == "paper" else artifact.deviations.get(request.fidelity, [])
     stamp = len([*artifact.deviations.get("paper", []), *own])
     axes = {key: {spec.axes[key] for spec in specs} for key in specs[0].axes}
-    factors = [places.plural(len({spec.arm for spec in specs}), "arm")]
-    factors += [places.plural(len(values), key.rsplit(".", 1)[-1].replace("_", " ")) for key, values in axes.items()]
-    factors.append(places.plural(len({spec.seed for spec in specs}), "seed"))
+    counted = [(len({spec.arm for spec in specs}), "arm")]
+    counted += [(len(values), key.rsplit(".", 1)[-1].replace("_", " ")) for key, values in axes.items()]
+    counted.append((len({spec.seed for spec in specs}), "seed"))
     if request.controls:
-        factors.append(places.plural(len({spec.control for spec in specs}), "setting"))
+        counted.append((len({spec.control for spec in specs}), "setting"))
+    factors = [places.plural(*factor) for factor in counted]
+    all_of_them = math.prod(n for n, _ in counted) == len(specs)  # limits leave some out
     _say(console, f"\n{artifact.title} · {request.fidelity}")
     _say(console, f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
     estimate = _estimate(missing, found, request)
     failed = sum(found.state(s) == "failed" for s in specs)
     counts = f"{len(found.records)} done, {len(missing)} to run" if missing else f"{len(found.records)} done"
     failures = f", {failed} failed (--retry-failed tries again)" if failed and not request.retry_failed else ""
-    _say(console, f"  {len(specs)} runs = {' × '.join(factors)} · {counts}{failures}{estimate}\n")
+    _say(
+        console,
+        f"  {len(specs)} runs {'=' if all_of_them else 'of'} {' × '.join(factors)} · {counts}{failures}{estimate}\n",
+    )
     for damaged in found.damaged:
         _say(console, f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
     for note in found.notes:

@@ -152,7 +152,7 @@ def widened(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
     return replace(spec, config={**spec.config, "eval": both, "train": {**spec.config["train"], "epochs": epochs}})
 
 
-EVALUATIONS = ("variants", "populations", "splits")
+EVALUATIONS = ("variants", "populations", "splits", "reshuffled")
 
 
 def _asked(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from normbench.norms import sites
 
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 LABELS = compose.LABELS
-EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "controls", "fidelities"}
+EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "controls", "fidelities", "limits"}
 ADHOC = "adhoc"
 
 
@@ -33,7 +33,25 @@ def experiment(name: str, extra: Path | None = None) -> compose.Config:
     for fidelity in node["fidelities"]:
         if fidelity not in FIDELITIES:
             raise unknown(f"experiment {name}: '{fidelity}' is not a fidelity.", fidelity, FIDELITIES)
-    return {"axes": {}, "conditions": [], "controls": {}, "base": [], **node}
+    node = {"axes": {}, "conditions": [], "controls": {}, "base": [], "limits": [], **node}
+    _check_limits(name, node)
+    return node
+
+
+def _check_limits(name: str, node: compose.Config) -> None:
+    """`limits: [{when: {arm: ..., control: ..., AXIS: ...}, at_most: N}]`, in words where it is anything else."""
+    known = {"arm": [*node["arms"]], "control": ["", *node["controls"]], **node["axes"]}
+    limits: list[Any] = node["limits"] if isinstance(node["limits"], list) else [None]
+    for limit in limits:
+        whole = isinstance(limit, dict) and limit.keys() == {"when", "at_most"} and isinstance(limit["when"], dict)
+        if not whole or type(limit["at_most"]) is not int or limit["at_most"] < 0:
+            raise NormbenchError(f"experiment {name}: limits must be a list of {{when: {{KEY: VALUE}}, at_most: N}}.")
+        for key, wanted in limit["when"].items():
+            if key not in known:
+                raise unknown(f"experiment {name}: limits: '{key}' is not a key.", key, sorted(known))
+            for value in wanted if isinstance(wanted, list) else [wanted]:
+                if value not in known[key]:
+                    raise unknown(f"experiment {name}: limits: no {key}={value}.", str(value), map(str, known[key]))
 
 
 def artifact_specs(
@@ -43,31 +61,44 @@ def artifact_specs(
     only: Sequence[str] = (),
     controls: bool = False,
     extra: Path | None = None,
+    limited: bool = True,
 ) -> list[RunSpec]:
     """All runs of an experiment at one fidelity: axes, then seeds, then arms, so that arms are paired early.
 
-    `only`: arms (`ln`) and values of axes (`train.batch_size=128`); of each kind, all where none is named.
+    `only`: arms (`ln`) and values of axes (`train.batch_size=128`); of each kind, all where none is named. `limited`:
+    no more seeds than the experiment's `limits` allow; cells that have 0 there do not exist.
     """
     node = experiment(name, extra)
     if seeds < 1:
         raise NormbenchError(f"--seeds {seeds} must be at least 1.")
     if fidelity not in node["fidelities"]:
         raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
-    axes = [[f"{key}={value}" for value in values] for key, values in node["axes"].items()]
+    axes = [[(key, value) for value in values] for key, values in node["axes"].items()]
     for word in only:
-        known = [*node["arms"], *(value for axis in axes for value in axis)]
+        known = [*node["arms"], *(_word(place) for axis in axes for place in axis)]
         if word not in known:
             raise unknown(f"--only {word}: {name} has no such {'value' if '=' in word else 'arm'}.", word, known)
     arms = [arm for arm in node["arms"] if arm in only] or list(node["arms"])
-    axes = [[value for value in axis if value in only] or axis for axis in axes]
+    axes = [[place for place in axis if _word(place) in only] or axis for axis in axes]
     settings = ["", *(node["controls"] if controls else [])]
     return [
-        experiment_spec(name, arm, fidelity, [*cell, f"seed={seed}"], control, extra)
+        experiment_spec(name, arm, fidelity, [*map(_word, cell), f"seed={seed}"], control, extra)
         for control in settings
         for cell in product(*axes)
         for seed in range(1, seeds + 1)
         for arm in arms
+        if seed <= _limit(node, {"arm": arm, "control": control, **dict(cell)}, seeds, limited)
     ]
+
+
+def _word(place: tuple[str, Any]) -> str:
+    return f"{place[0]}={place[1]}"
+
+
+def _limit(node: compose.Config, cell: Mapping[str, Any], seeds: int, limited: bool) -> int:
+    """Seeds of a cell."""
+    found = [limit["at_most"] for limit in node["limits"] if all(_fits(cell[k], v) for k, v in limit["when"].items())]
+    return min([seeds, *(most for most in found if limited or most == 0)])
 
 
 def experiment_spec(
@@ -100,11 +131,11 @@ def experiment_spec(
 
 
 def _holds(when: Mapping[str, Any], arm: str, config: compose.Config) -> bool:
-    def fits(key: str, wanted: Any) -> bool:
-        value = arm if key == "arm" else sites.lookup(config, key)
-        return value in wanted if isinstance(wanted, list) else value == wanted
+    return all(_fits(arm if key == "arm" else sites.lookup(config, key), wanted) for key, wanted in when.items())
 
-    return all(fits(key, wanted) for key, wanted in when.items())
+
+def _fits(value: Any, wanted: Any) -> bool:
+    return value in wanted if isinstance(wanted, list) else bool(value == wanted)
 
 
 def _matters(override: Override, config: compose.Config) -> bool:

@@ -78,10 +78,10 @@ def best_epoch(run: RunRecord, variant: str | None = None) -> int | None:
     return int(min(points)[1]) if points else None
 
 
-def ways(run: RunRecord) -> list[str]:
-    """The inference variants that this run was evaluated in, without those of other populations or orders."""
+def ways(run: RunRecord, others: bool = False) -> list[str]:
+    """The inference variants that this run was evaluated in, `others` with other populations too, in one order."""
     found = dict.fromkeys(v for record in run.records if (v := record.get("variant")))
-    return [variant for variant in found if "populations=" not in variant and "shuffle=" not in variant]
+    return [v for v in found if (others or "populations=" not in v) and "shuffle=" not in v]
 
 
 def in_orders(run: RunRecord, split: str, metric: str, variant: str = "") -> list[float]:
@@ -101,8 +101,8 @@ def at_epoch(
 
     when: a number; `last`; `best`, where the usual evaluation has its lowest validation NLL; `own`, where this variant
         has it.
-    variant: one of `ways`; patterns (`TT**|FF**`), for the mean over those that match; or `best by SPLIT`, `worst by
-    SPLIT`: the one with the lowest (highest finite) NLL there, each at its epoch.
+    variant: one of `ways`; patterns (`TT**|FF**`, `TF** populations=recalibrated`), for the mean over those that match;
+        or `best by SPLIT`, `worst by SPLIT`: the one with the lowest (highest finite) NLL there, each at its epoch.
     """
 
     def value(way: str | None, of: tuple[str, str, str]) -> float | None:
@@ -120,7 +120,8 @@ def at_epoch(
         if not finite:
             return None
         return value((min if rank == "best" else max)(finite, key=finite.__getitem__), where)
-    matching = [way for way in ways(run) if any(fnmatchcase(way, pattern) for pattern in variant.split("|"))]
+    among = ways(run, others="populations=" in variant)
+    matching = [way for way in among if any(fnmatchcase(way, pattern) for pattern in variant.split("|"))]
     values = [value(way, where) for way in matching]
     known = [v for v in values if v is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None

@@ -222,9 +222,10 @@ def refuse_evaluation(asked: Mapping[str, Any], choices: Mapping[str, Choice]) -
     """NormbenchError for a way of evaluation that none of the chosen normalizers has."""
     names = ", ".join(sorted({choice.name for choice in choices.values()})) or "none"
     known = sorted({word for choice in choices.values() for word in choice.variants})
-    for variant in asked["variants"]:
-        if variant not in known:
-            raise unknown(f"eval.variants: '{variant}' is no way of evaluating norm={names}.", variant, known)
+    for key in ("variants", "reshuffled"):
+        for variant in asked[key]:
+            if variant not in known:
+                raise unknown(f"eval.{key}: '{variant}' is no way of evaluating norm={names}.", variant, known)
     if asked["populations"] and not any("populations" in choice.options for choice in choices.values()):
         raise NormbenchError(f"eval.populations={asked['populations']}: norm={names} has no populations to choose.")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import math
+import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from normbench.curves.series import Censored, log_floored, time_to_level
 from normbench.curves.series import final as final_value
@@ -99,6 +100,13 @@ def estimate_entry(
     estimate = t_interval(known)
     lost = len(values) - len(known)
     return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
+
+
+def spread_entry(orders: Sequence[Sequence[float]], group: str, row: str, quantity: str, unit: str = "") -> Entry:
+    """Standard deviation over the orders of one run, averaged over runs; a dash where there are none."""
+    spread = [statistics.stdev(values) for values in orders if len(values) > 1]
+    entry = estimate_entry(spread, group, row, quantity, unit)
+    return entry if spread else replace(entry, n=1, shown="–")
 
 
 def value_entry(runs: Sequence[RunRecord], group: str, row: str, quantity: str, key: str, unit: str = "") -> Entry:

@@ -17,7 +17,7 @@ from normbench.train import populations
 
 CHUNK = 1000  # examples at once in evaluation mode; part of the maths, for it decides the rounding
 STACK_ROWS = 1200  # rows at once where several ways are stacked: their activations stay in the cache
-USUAL: Mapping[str, Any] = {"variants": (), "splits": ("test",), "populations": (), "reshuffles": 0}
+USUAL: Mapping[str, Any] = {"variants": (), "splits": ("test",), "populations": (), "reshuffles": 0, "reshuffled": ()}
 Record = dict[str, Any]
 
 
@@ -39,7 +39,8 @@ def evaluate(
     with statistics of a pass over the training batches get one before all else.
 
     asked: the configuration's `eval`: further variants on its splits; and where the validation NLL is below `lowest`,
-    so far the lowest, those with other populations, and all in further orders of the examples (`shuffle=K`).
+    so far the lowest, those with other populations, and on test splits some in further orders of the examples
+    (`shuffle=K`).
     """
     populations.gather(model, data.splits["train"], epoch, seed, batch_size)
     records = []
@@ -91,10 +92,11 @@ def _further(
         wanted = [variant for variant in [*names, *others] if (name, variant) not in made]
         for variant, result in zip(wanted, several(model, split, wanted, batch_size), strict=True):
             yield {"split": name, "mode": "eval", "variant": variant} | result
-        for shuffle in range(1, asked["reshuffles"] + 1 if best else 1):
+        again = name.startswith("test") and best
+        for shuffle in range(1, asked["reshuffles"] + 1 if again else 1):
             order = torch.from_numpy(stream(seed, f"evaluation order {name}", shuffle).permutation(len(split.targets)))
             shuffled = Split(split.inputs[order], split.targets[order])
-            wanted = ["", *names, *others]
+            wanted = ["", *asked["reshuffled"]]
             for variant, result in zip(wanted, several(model, shuffled, wanted, batch_size), strict=True):
                 words = f"{variant} shuffle={shuffle}".strip()
                 yield {"split": name, "mode": "eval", "variant": words} | result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -285,24 +286,65 @@ def test_a_shipped_name_cannot_be_taken(own: Path) -> None:
         tiny.spec("norm=layer", config_dir=own)
 
 
-def test_the_arms_of_bln_fig4() -> None:
-    specs = {(s.arm, s.axes["train.batch_size"]): s for s in plan.artifact_specs("bln2022/fig4", "paper", 1)}
-    assert {s.config["data"]["name"] for s in specs.values()} == {"cifar10"} and len(specs) == 22
+def test_the_arms_of_bln_part_by_part() -> None:
+    specs = {(s.arm, s.axes["train.batch_size"]): s for s in plan.artifact_specs("bln2022/ablation", "paper", 1)}
+    assert {s.config["data"]["name"] for s in specs.values()} == {"cifar10"} and len(specs) == 19 + 7
     assert not any(s.config["train"]["reshuffle"] for s in specs.values())
     assert {(s.steps, s.epochs) for (_, batch), s in specs.items() if batch == 25} == {(15 * 360, 15)}
     for (arm, batch), spec in specs.items():
+        scaled = arm.endswith("-scaled") or arm in ("bln", "bln-before")
         for path, choice in spec.sites().items():
             assert path.startswith("summed.") == arm.endswith("-before"), arm
+            assert (choice.options["scale"] == "inverse_root_d") == scaled, arm
             if choice.name == "batch":  # as tf.keras
                 single = batch == 1 and arm != "bn-conv"
                 assert choice.options["unbiased_running"] == ("conv" in path)
                 assert choice.options["allow_single"] == choice.options["single_running"] == single
+                assert (choice.options["positions"] == "separate") == arm.startswith("bn-pos")
             if arm.endswith("-gain"):
                 features = {"conv.0": 6, "conv.1": 16, "dense.0": 120, "dense.1": 84}[path]
                 assert choice.options["gain_init"] == pytest.approx(features**-0.5)
-    table = plan.artifact_specs("bln2022/table1", "paper", 1)
-    assert [s.steps for s in table] == [15 * 360, 15 * 1800] and table[0].id == specs["bln", 25].id
+    fig4 = {(s.arm, s.axes["train.batch_size"]): s for s in plan.artifact_specs("bln2022/fig4", "paper", 1)}
+    assert len(fig4) == 8 and all(specs[cell].id == spec.id for cell, spec in fig4.items())
+    table = {(s.arm, s.axes["data.fraction"]): s for s in plan.artifact_specs("bln2022/table1", "paper", 1)}
+    assert {(fraction, s.steps) for (_, fraction), s in table.items()} == {(0.2, 15 * 360), (1.0, 15 * 1800)}
+    for arm in ("bln", "bn", "ln"):
+        assert table[arm, 0.2].id == fig4[arm, 25].id
+        asked = [spec.config["eval"] for spec in (table[arm, 0.2], fig4[arm, 25], specs[arm, 25])]
+        assert asked[0] == asked[1] == asked[2], "else one would repeat the other's runs"
     assert {s.config["data"]["name"] for s in plan.artifact_specs("bln2022/fig4", "smoke", 1)} == {"coloured_digits"}
+
+
+def test_limits_leave_cells_out_and_hold_their_seeds() -> None:
+    def counts(**words: bool) -> Counter[tuple[str, int, str]]:
+        specs = plan.artifact_specs("bln2022/ablation", "paper", 6, **words)
+        return Counter((s.arm, s.axes["train.batch_size"], s.control) for s in specs)
+
+    found = counts(controls=True)
+    assert found["bn", 25, ""] == 6 and found["bn", 1, ""] == 5 and found["bn", 25, "lr-low"] == 5
+    assert not found["bn-pos", 1, ""] and not found["none", 25, "lr-low"] and not found["bn", 1, "lr-high"]
+    more = counts(limited=False)
+    assert more["bn", 1, ""] == 6 and not more["bn-pos", 1, ""], "a cell that is not there stays so"
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ("[{when: {arm: ours}}]", "limits must be a list of"),
+        ("{when: {arm: ours}, at_most: 1}", "limits must be a list of"),
+        ("[{when: {arm: ours}, at_most: -1}]", "limits must be a list of"),
+        ("[{when: {arm: theirs}, at_most: 1}]", "no arm=theirs. Choose from: ours."),
+        ("[{when: {amr: ours}, at_most: 1}]", "'amr' is not a key. Did you mean 'arm'?"),
+    ],
+)
+def test_wrong_limits_are_refused(tmp_path: Path, limits: str, said: str) -> None:
+    path = tmp_path / "conf" / "experiment" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    rest = "title: Mine\nbase: [model=mnist_mlp]\narms: {ours: [norm=none]}\nfidelities: {paper: {set: []}}\n"
+    path.write_text(f"{rest}limits: {limits}\n")
+    with pytest.raises(NormbenchError) as caught:
+        plan.artifact_specs("mine", "paper", 1, extra=tmp_path / "conf")
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("model", compose.choices("model"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity, Reference
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry
+from normbench.papers.table import Entry, estimate_entry, final_entry, spread_entry
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -20,7 +19,6 @@ ARMS = {
     "ln": Look("LayerNorm", COLOURS["layer"]),
     "none": Look("no normalization (ours)", COLOURS["none"], in_paper=False),
 }
-TABLE_ONLY = ("bln-before", "bn-before", "ln-before", "bn-conv", "ln-all", "bn-gain", "ln-gain")
 BATCHES = (25, 1)
 # the paper draws accuracies; errors are what runs log
 QUANTITIES = {
@@ -34,8 +32,7 @@ DASHES = {"bln": "solid", "bn": "dash", "ln": "dot"}
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """Training loss and error as in the paper, and the validation loss; below ours the authors' logs."""
     columns = {f"batch size {batch}": {"train.batch_size": batch} for batch in BATCHES}
-    shown = [run for run in runs if run.arm not in TABLE_ONLY]
-    drawn = all_panels(shown, ARMS, columns, list(QUANTITIES.values()))
+    drawn = all_panels(runs, ARMS, columns, list(QUANTITIES.values()))
     keys = {quantity: key for key, quantity in QUANTITIES.items()}
     own_data = all(run.fidelity in ("paper", "reduced") for run in runs)
     return [
@@ -62,7 +59,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     entries = []
     for batch in BATCHES:
         group = f"batch {batch}"
-        for arm in (*ARMS, *TABLE_ONLY):
+        for arm in ARMS:
             cell = [run for run in runs if not run.control and run.matches({"arm": arm, "train.batch_size": batch})]
             entries.append(
                 final_entry(
@@ -79,20 +76,16 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 entries.append(estimate_entry(values, group, arm, f"test error, {name}", "%", paper))
             losses = [at_epoch(run, "test", "nll", "best") for run in cell]
             entries.append(estimate_entry(losses, group, arm, "test NLL, usual"))
-            orders = [in_orders(run, "test", "error") for run in cell]
-            spread = [100 * statistics.stdev(values) for values in orders if len(values) > 1]
-            entries.append(_spread(spread, group, arm))
+            # statistics of the evaluation batch depend on its composition; of other arms nothing does
+            orders = [
+                [100 * error for error in in_orders(run, "test", "error")] if arm == "bln" else [] for run in cell
+            ]
+            entries.append(spread_entry(orders, group, arm, "its deviation over orders of the test set", "points"))
     return entries
 
 
 def _has_ways(run: RunRecord) -> bool:
-    return run.arm.startswith("bln")
-
-
-def _spread(spread: Sequence[float], group: str, arm: str) -> Entry:
-    entry = estimate_entry(spread, group, arm, "its deviation over orders of the test set", "points")
-    # statistics of the evaluation batch depend on its composition; of other arms nothing does
-    return entry if spread else replace(entry, n=1, shown="–")
+    return run.arm == "bln"
 
 
 def _accuracy(known: dict[str, dict[int, float]], arm: str, batch: int) -> str:

@@ -1,0 +1,90 @@
+"""BLN part by part: training loss of LeNet-5 on CIFAR-10 in groups of arms, each group with BLN beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from normbench.curves.series import area, at_epoch, in_orders, series
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Look, Panel, Quantity
+from normbench.papers.panels import panels as all_panels
+from normbench.papers.style import COLOURS, EXTRA_COLOURS
+from normbench.papers.table import Entry, estimate_entry, final_entry, spread_entry
+from normbench.runs.record import RunRecord
+
+BLN, BN, LN, NONE = (COLOURS[name] for name in ("batch_layer", "batch", "layer", "none"))
+OTHER = [colour for colour in EXTRA_COLOURS if colour not in COLOURS.values()]
+
+
+def _ours(name: str, colour: str) -> Look:
+    return Look(name, colour, in_paper=False)
+
+
+ARMS = {
+    "bln": Look("BLN", BLN),
+    "bn": Look("BatchNorm", BN),
+    "ln": Look("LayerNorm", LN),
+    "none": _ours("no normalization", NONE),
+    "bn-scaled": _ours("BN / √d", OTHER[0]),
+    "bn-pos": _ours("BN per position", OTHER[1]),
+    "bn-pos-scaled": _ours("BN per position / √d", OTHER[2]),
+    "bln-unscaled": _ours("BLN · √d", OTHER[3]),
+    "bn-gain": _ours("BN, gain from 1/√d", BN),
+    "ln-scaled": _ours("LN / √d", OTHER[0]),
+    "ln-gain": _ours("LN, gain from 1/√d", LN),
+    "ln-all": _ours("LN over C·H·W", OTHER[1]),
+    "none-scaled": _ours("none / √d", OTHER[2]),
+    "none-unit": _ours("none, weights at BN's scale", OTHER[3]),
+    "none-small": _ours("none, weights at BLN's scale", NONE),
+    "bln-before": _ours("BLN before tanh", BLN),
+    "bn-before": _ours("BN before tanh", BN),
+    "ln-before": _ours("LN before tanh", LN),
+    "bn-conv": _ours("BN after convolutions only", BN),
+}
+# title of a column of panels: batch size and arms
+COLUMNS = {
+    "batch 25 · BN": (25, ("bln", "bn", "bn-scaled", "bn-pos", "bn-pos-scaled", "bln-unscaled", "bn-gain")),
+    "batch 25 · LN": (25, ("bln", "ln", "ln-scaled", "ln-gain", "ln-all")),
+    "batch 25 · no normalization": (25, ("bln", "none", "none-scaled", "none-unit", "none-small")),
+    "batch 25 · after and before tanh": (25, ("bln", "bn", "ln", "bln-before", "bn-before", "ln-before")),
+    "batch 1": (1, ("bln", "bn", "ln", "none", "ln-scaled", "none-scaled", "bn-conv")),
+}
+LOSS = Quantity("Training loss (running mean)", "train", "running", "nll", log=True)
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """A column per question; nothing of it is in the paper but BLN, BN and LN."""
+    drawn = []
+    for title, (batch, arms) in COLUMNS.items():
+        column = {title: {"train.batch_size": batch}}
+        drawn += all_panels([run for run in runs if run.arm in arms], ARMS, column, [LOSS])
+    return drawn
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Mean training loss, last training error, test error and NLL at the lowest validation loss."""
+    entries = []
+    for batch in (25, 1):
+        group = f"batch {batch}"
+        for arm in ARMS:
+            cell = [run for run in runs if not run.control and run.matches({"arm": arm, "train.batch_size": batch})]
+            if batch == 1 and arm not in COLUMNS["batch 1"][1]:
+                continue
+            areas = [area(series(run, "train", "running", "nll"), log=True) for run in cell]
+            errors = [at_epoch(run, "test", "error", "best") for run in cell]
+            losses = [at_epoch(run, "test", "nll", "best") for run in cell]
+            entries += [
+                estimate_entry(areas, group, arm, "training NLL, geometric mean over epochs"),
+                final_entry(cell, group, arm, "training error, last epoch", ("train", "running", "error"), 100, "%"),
+                estimate_entry([v and 100 * v for v in errors], group, arm, "test error", "%"),
+                estimate_entry(losses, group, arm, "test NLL"),
+            ]
+            if arm.startswith("bn") and batch > 1:  # the rest have nothing of the evaluation batch, or stand in Fig. 4
+                way = "eval_stats=batch"
+                own = [at_epoch(run, "test", "nll", "best", way) for run in cell]
+                orders = [in_orders(run, "test", "nll", way) for run in cell]
+                entries += [
+                    estimate_entry(own, group, arm, "test NLL, statistics of the evaluation batch"),
+                    spread_entry(orders, group, arm, "its deviation over orders of the test set"),
+                ]
+    return entries
