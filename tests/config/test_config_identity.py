@@ -262,5 +262,7 @@ def test_every_published_configuration_gives_the_id_it_is_published_under() -> N
             key = path, run.arm, run.control, json.dumps(dict(run.axes))
             if key not in seen:  # seeds differ in nothing else
                 seen.add(key)
-                assert identity.run_id(compose.restore(run.config)) == run.id, (path, run.arm, run.seed)
+                today = compose.restore(run.config)
+                assert identity.run_id(today) == run.id, (path, run.arm, run.seed)
+                assert identity.covers(run.config, today), "it would be repeated"
     assert len(seen) > 50
