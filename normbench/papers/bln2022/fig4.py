@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from normbench.curves.series import at_epoch, in_orders
 from normbench.papers.claims import Artifact
@@ -46,11 +47,13 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def _logs(artifact: Artifact, key: str, batch: int) -> list[Reference]:
     """The authors' histories of one quantity; accuracies as errors."""
     found = []
-    for arm, dash in DASHES.items():
-        values = artifact.reference["histories"][arm][batch][key]
-        values = [1 - value for value in values] if key.endswith("_acc") else values
-        points = [(float(epoch), float(value)) for epoch, value in enumerate(values, 1)]
-        found.append(Reference(f"authors' log, {ARMS[arm].name}", points, dash))
+    for source, name in (("histories", "authors' log"), ("earlier_histories", "authors' earlier log")):
+        for arm, dash in DASHES.items():
+            values = artifact.reference[source][arm].get(batch, {}).get(key, [])
+            values = [1 - value for value in values] if key.endswith("_acc") else values
+            points = [(float(epoch), float(value)) for epoch, value in enumerate(values, 1)]
+            if points:
+                found.append(Reference(f"{name}, {ARMS[arm].name}", points, dash))
     return found
 
 
@@ -64,7 +67,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             entries.append(
                 final_entry(
                     cell, group, arm, "training error, last epoch", ("train", "running", "error"), 100, "%",
-                    _accuracy(artifact.reference["train_accuracy"], arm, batch),
+                    _accuracy(artifact.reference, arm, batch),
                 )
             )  # fmt: skip
             logged = artifact.reference["test"].get(arm, {}).get(batch)
@@ -88,6 +91,10 @@ def _has_ways(run: RunRecord) -> bool:
     return run.arm == "bln"
 
 
-def _accuracy(known: dict[str, dict[int, float]], arm: str, batch: int) -> str:
-    value = known.get(arm, {}).get(batch)
-    return f"accuracy {value}" if value is not None else "–"
+def _accuracy(reference: Mapping[str, Any], arm: str, batch: int) -> str:
+    """The paper's, and that of the authors' earlier run."""
+    value = reference["train_accuracy"].get(arm, {}).get(batch)
+    earlier = reference["earlier_histories"].get(arm, {}).get(batch)
+    if value is None:
+        return "–"
+    return f"accuracy {value}" + (f" (earlier log {earlier['train_acc'][-1]:.2f})" if earlier else "")
