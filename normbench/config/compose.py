@@ -6,6 +6,7 @@ it is used, so a typo in a group, a choice or a key becomes one line with the ne
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -215,8 +216,8 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
             if key not in words and did_you_mean(key, words):
                 raise unknown(f"{key} is not an option.", key, words)
         raise NormbenchError("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
-    config = _compose_groups(tuple(sorted(selection.items())), extra).copy()
-    OmegaConf.set_struct(config, False)
+    choices = tuple(sorted(selection.items()))
+    config = copy.deepcopy(_plain_groups(choices, extra))  # OmegaConf's own copy takes ten times as long
     known = _known_keys(config, selection, extra)
     for override in overrides:
         key = override.key_or_group
@@ -224,15 +225,24 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
             continue
         if key not in known:
             raise unknown(f"{key} is not an option.", key, sorted(known.union(GROUPS, LABELS)))
-        OmegaConf.update(config, key, override.value(), merge=False)
+        *path, last = key.split(".")
+        node = config
+        for name in path:
+            node = node[name]
+        node[last] = override.value()
+    norm = selection.get("norm", config["norm"]["name"])
+    _place_file(config["norm"], choice_path("norm", norm, extra))
+    return checked(config)
+
+
+@functools.cache
+def _plain_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Config:
     try:
-        plain = OmegaConf.to_container(config, resolve=True)
+        plain = OmegaConf.to_container(_compose_groups(selection, extra), resolve=True)
     except OmegaConfBaseException as error:
         raise NormbenchError(f"configuration: {error}") from None
     assert isinstance(plain, dict)
-    norm = selection.get("norm", plain["norm"]["name"])
-    _place_file(plain["norm"], choice_path("norm", norm, extra))
-    return checked({str(key): value for key, value in plain.items()})
+    return {str(key): value for key, value in plain.items()}
 
 
 def command_choice(group: str, name: str | None, extra: Path | None = None) -> Config:
@@ -244,16 +254,16 @@ def command_choice(group: str, name: str | None, extra: Path | None = None) -> C
     return {str(key): value for key, value in node.items()}
 
 
-def _known_keys(config: Any, selection: Mapping[str, str], extra: Path | None) -> set[str]:
-    known = set(config.declares.options)
+def _known_keys(config: Config, selection: Mapping[str, str], extra: Path | None) -> set[str]:
+    known = set(config["declares"]["options"])
     for group in GROUPS:
         node = config.get(group)
-        if node is None or "name" not in node or selection.get(group, node.name) != node.name:
+        if node is None or "name" not in node or selection.get(group, node["name"]) != node["name"]:
             place = choice_path(group, selection[group], extra) if group in selection else f"conf/{group}"
             raise NormbenchError(f"{place} must say name: {selection.get(group, '...')}, as its file is called.")
-        facts = declaration(group, node.name, extra)
+        facts = declaration(group, node["name"], extra)
         if group == "data":
-            _refuse_unread(node.name, facts, extra)
+            _refuse_unread(node["name"], facts, extra)
         known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
     _refuse_unfit(config, extra)
     return known
@@ -268,9 +278,9 @@ def _refuse_unread(name: str, facts: Mapping[str, Any], extra: Path | None) -> N
     schema.check_declaration(str(choice_path("data", name, extra)), facts, READ)
 
 
-def _refuse_unfit(config: Any, extra: Path | None) -> None:
+def _refuse_unfit(config: Config, extra: Path | None) -> None:
     """Images or sequences for a model of vectors, and the other way round."""
-    model, data = config.model.name, config.data.name
+    model, data = config["model"]["name"], config["data"]["name"]
     wanted, given = declaration("model", model, extra).get("reads"), declaration("data", data, extra).get("shape")
     if wanted != given:
         reads, has = (f"inputs of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))

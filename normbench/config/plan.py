@@ -33,6 +33,9 @@ def experiment(name: str, extra: Path | None = None) -> compose.Config:
     for fidelity in node["fidelities"]:
         if fidelity not in FIDELITIES:
             raise unknown(f"experiment {name}: '{fidelity}' is not a fidelity.", fidelity, FIDELITIES)
+        most = node["fidelities"][fidelity].get("at_most", 1)
+        if type(most) is not int or most < 1:
+            raise NormbenchError(f"experiment {name}: {fidelity}: at_most={most} is no number of seeds.")
     node = {"axes": {}, "conditions": [], "controls": {}, "base": [], "limits": [], **node}
     _check_limits(name, node)
     return node
@@ -87,7 +90,7 @@ def artifact_specs(
         for cell in product(*axes)
         for seed in range(1, seeds + 1)
         for arm in arms
-        if seed <= _limit(node, {"arm": arm, "control": control, **dict(cell)}, seeds, limited)
+        if seed <= _limit(node, fidelity, {"arm": arm, "control": control, **dict(cell)}, seeds, limited)
     ]
 
 
@@ -95,10 +98,11 @@ def _word(place: tuple[str, Any]) -> str:
     return f"{place[0]}={place[1]}"
 
 
-def _limit(node: compose.Config, cell: Mapping[str, Any], seeds: int, limited: bool) -> int:
+def _limit(node: compose.Config, fidelity: str, cell: Mapping[str, Any], seeds: int, limited: bool) -> int:
     """Seeds of a cell."""
     found = [limit["at_most"] for limit in node["limits"] if all(_fits(cell[k], v) for k, v in limit["when"].items())]
-    return min([seeds, *(most for most in found if limited or most == 0)])
+    own = node["fidelities"][fidelity].get("at_most", seeds)
+    return min([seeds, *(most for most in found if limited or most == 0), *([own] if limited else [])])
 
 
 def experiment_spec(

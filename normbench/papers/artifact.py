@@ -66,3 +66,9 @@ def highest_fidelity(artifact: claims.Artifact) -> str:
 
 def drawing(name: str) -> Drawing:
     return cast(Drawing, importlib.import_module(f"normbench.papers.{name.replace('/', '.')}"))
+
+
+def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
+    """Paragraphs that say what the numbers mean, where the module has an `explanation(artifact, runs)`."""
+    explain = getattr(drawing(artifact.id), "explanation", None)
+    return list(explain(artifact, runs)) if explain else []

@@ -14,6 +14,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import draw, table, verdicts
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Panel
+from normbench.papers.table import Entry
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -70,7 +71,7 @@ def publish(
         drawing = artifacts.drawing(artifact.id)
         contents = {
             "figure.svg": _figure(drawing.panels(artifact, runs)),
-            "table.md": _page(artifact, fidelity, table.markdown(drawing.table(artifact, runs)), judged).encode(),
+            "table.md": _page(artifact, fidelity, drawing.table(artifact, runs), judged, runs).encode(),
             "table.csv": table.as_csv(drawing.table(artifact, runs)).encode(),
             "verdicts.json": (json.dumps(judged, indent=1, ensure_ascii=False) + "\n").encode(),
             pack.NAME: pack.dump(runs) if runs != packed else None,  # last: the others follow from it
@@ -94,15 +95,19 @@ def _figure(panels: Sequence[Panel]) -> bytes | None:
     return image.getvalue()
 
 
-def _page(artifact: Artifact, fidelity: str, tables: str, judged: dict[str, Any]) -> str:
-    """table.md: the numbers, the verdicts, the deviations and the command."""
+def _page(
+    artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: dict[str, Any], runs: Sequence[RunRecord]
+) -> str:
+    """table.md: what they mean where that is said, the numbers, the verdicts, the deviations and the command."""
+    words = "".join(f"{table.escape(text)}\n\n" for text in artifacts.explanation(artifact, runs))
     e = table.escape
     rows = "\n".join(
         f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(c['evidence'])} |" for c in judged["claims"]
     )
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
     return (
-        f"# {artifact.title} · {fidelity}\n\n{artifact.locator}. Means with 95 % intervals over seeds.\n\n{tables}\n"
+        f"# {artifact.title} · {fidelity}\n\n{artifact.locator}. Means with 95 % intervals over seeds.\n\n"
+        f"{words}{table.markdown(entries)}\n"
         f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n\n"
         f"Expected to be wrong by chance: {judged['expected_wrong']:g} of these verdicts.\n\n"
         f"Choices and deviations:\n\n{deviations}\n\nCommand: `{judged['command']}`\n"

@@ -234,6 +234,7 @@ def _page(entry: Published, found: Sequence[Published], pages: Mapping[int, str]
         "meaning": FIDELITY_MEANING[entry.fidelity],
         "others": [(p.fidelity, pages[id(p)]) for p in found if p.name == entry.name],
         "claims": claims,
+        "words": artifacts.explanation(entry.artifact, entry.runs) if entry.artifact else [],
         "columns": len(dict.fromkeys(panel.column for panel in panels)),
         "panels": [
             {"title": panel.column, "quantity": panel.quantity.name, "count": panel.count(),
