@@ -48,7 +48,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 row = f"{place}. {way}"
                 entries.append(estimate_entry(values[way], name, row, column, paper=paper))
                 if when == "best":
-                    shown = str(ranks[way]) if way in ranks else ""
+                    shown = str(ranks[way]) if way in ranks else "–"
                     entries.append(Entry(name, row, f"rank by {column}", "", len(cells[size]), shown=shown))
     for size, name in SIZES.items():
         entries += _summary(artifact, cells[size], size, name)
@@ -80,11 +80,13 @@ def _summary(artifact: Artifact, runs: Sequence[RunRecord], size: float, column:
         ("deviation of their mean over seeds", spread),
         ("Kendall's tau between seeds, mean over pairs", statistics.fmean(between) if between else None),
     ):
-        shown = "" if value is None else f"{value:.3g}"
+        shown = "–" if value is None else f"{value:.3g}"
         entries.append(Entry(group, row, column, "", len(means), value, shown=shown))
     order = sorted(found, key=found.__getitem__) if (found := _groups(_mean_grid(grids))) else []
     told = ", ".join(artifact.reference["group_order"][size])
-    entries.append(Entry(group, f"groups, best first (paper: {told})", column, "", len(grids), shown=", ".join(order)))
+    entries.append(
+        Entry(group, "groups, best first", column, "", len(grids), shown=", ".join(order) or "–", paper=told)
+    )
     return entries
 
 
