@@ -7,7 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normbench.curves.series import Censored, Point, Reached, Series, aggregate, final, series, time_to_level
+from normbench.curves.series import (
+    Censored,
+    Point,
+    Reached,
+    Series,
+    aggregate,
+    area,
+    at_epoch,
+    best_epoch,
+    final,
+    in_orders,
+    series,
+    time_to_level,
+    ways,
+)
 from normbench.runs.record import RunRecord
 
 
@@ -130,3 +144,44 @@ def test_diverged_runs_are_counted_from_the_epoch_on_that_they_lack() -> None:
 def test_a_run_that_was_not_evaluated_at_an_epoch_is_not_called_diverged() -> None:
     runs = [make_run([record(0, 2.0), record(2, 1.0)], 0), make_run([record(1, 2.0), record(2, 0.5)], 1)]
     assert [(p.n, p.diverged) for p in aggregate(runs, "train", "eval", "nll")] == [(1, 0), (1, 0), (2, 0)]
+
+
+def test_the_area_is_a_mean_over_epochs_of_training() -> None:
+    points: Series = [(0, 99.0), (1, 1.0), (2, 4.0)]
+    assert area(points, log=False) == 2.5
+    assert area(points, log=True) == pytest.approx(2.0)
+    assert area([(0, 1.0)], log=True) is None
+    assert math.isnan(area([(0, 1.0), (1, math.nan)], log=True) or 0.0)
+
+
+def several_ways() -> RunRecord:
+    """Validation says epoch 2; TTFF alone says epoch 3."""
+    records = []
+    for epoch, (usual, way, other) in enumerate([(9.0, 9.0, 9.0), (2.0, 3.0, 5.0), (1.0, 2.0, 6.0), (1.5, 1.0, 7.0)]):
+        for split, shift in (("valid", 0.0), ("test", 0.5)):
+            records.append(record(epoch, usual + shift, split=split))
+            records.append(record(epoch, way + shift, split=split, variant="TTFF"))
+            records.append(record(epoch, other - shift, split=split, variant="TTTT"))
+            records.append(record(epoch, "NaN", split=split, variant="FTTT"))
+    records += [record(2, 0.1 * k, split="test", variant=f"TTFF shuffle={k}") for k in (1, 2)]
+    records += [record(2, 0.7, split="test", variant="shuffle=1"), record(1, 0.9, split="test", variant="shuffle=1")]
+    records += [record(2, 0.3, split="test", variant="TTFF populations=recalibrated")]
+    return make_run(records, epochs=3)
+
+
+def test_ways_of_evaluation_at_the_chosen_epoch() -> None:
+    run = several_ways()
+    assert ways(run) == ["TTFF", "TTTT", "FTTT"]
+    assert (best_epoch(run), best_epoch(run, "TTFF"), best_epoch(run, "FTTT")) == (2, 3, None)
+
+    def test_nll(when: str | int, variant: str | None = None) -> float | None:
+        return at_epoch(run, "test", "nll", when, variant)
+
+    assert (test_nll("best"), test_nll("last"), test_nll(1)) == (1.5, 2.0, 2.5)
+    assert (test_nll("best", "TTFF"), test_nll("own", "TTFF")) == (2.5, 1.5)
+    assert test_nll("best", "TT**") == (2.5 + 5.5) / 2 and test_nll("best", "TTF*|TTT*") == (2.5 + 5.5) / 2
+    assert math.isnan(test_nll("best", "**T*") or 0.0), "one of them is no number"
+    assert (test_nll("best", "best by valid"), test_nll("best", "worst by valid")) == (2.5, 5.5)
+    assert test_nll("best", "TT** populations=recalibrated") == 0.3
+    assert test_nll("best", "FFFF") is None and test_nll(7) is None
+    assert in_orders(run, "test", "nll", "TTFF") == [0.1, 0.2] and in_orders(run, "test", "nll") == [0.7]

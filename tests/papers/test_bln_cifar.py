@@ -1,0 +1,103 @@
+"""Tables and words of the CIFAR-10 artifacts, from runs that are made up so that the answers are known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+
+from normbench.config import plan
+from normbench.curves.statistics import kendall
+from normbench.papers import artifact as artifacts
+from normbench.papers import table
+from normbench.runs.record import RunRecord
+
+GRID = ["".join(letters) for letters in itertools.product("TF", repeat=4)]
+# training loss of every epoch: the factor 1/sqrt(d) makes it 10 % less, statistics per position change nothing
+LOSS = {"bln": 0.9, "bn": 1.0, "bn-scaled": 0.9, "bn-pos": 1.0, "bn-pos-scaled": 0.9}
+
+
+def lag(variant: str) -> float:
+    """Of the four groups FT has the lowest loss, then FF, TT, TF; within one as in GRID."""
+    if variant not in GRID:
+        return 0.5
+    return GRID.index(variant) / 1000 + 0.1 * ("FT", "FF", "TT", "TF").index(variant[:2])
+
+
+def runs(name: str, seeds: int) -> list[RunRecord]:
+    made = []
+    for spec in plan.artifact_specs(f"bln2022/{name}", "paper", seeds):
+        records: list[dict[str, Any]] = []
+        asked = spec.config["eval"]
+        for epoch in range(4):
+            place, nll = {"epoch": epoch, "step": epoch}, LOSS.get(spec.arm, 1.2)
+            if epoch:
+                records.append({**place, "split": "train", "mode": "running", "nll": nll, "error": 0.5 - epoch / 100})
+            for split in ("train", "valid", "test"):
+                usual = {"nll": 2.0 + (epoch - 2) ** 2, "error": 0.6}
+                records.append({**place, "split": split, "mode": "eval", **usual})
+                for variant in asked["variants"] if split != "train" else []:
+                    worse = lag(variant)
+                    value = usual["nll"] + worse + spec.seed / 10
+                    ours = {"variant": variant, "nll": value, "error": 0.6 + worse / 10}
+                    records.append({**place, "split": split, "mode": "eval", **ours})
+        for variant, k in itertools.product(["", *asked["reshuffled"]], range(1, 1 + asked["reshuffles"])):
+            shuffled = {"variant": f"{variant} shuffle={k}".strip(), "nll": 2.0 + k, "error": 0.5 + k / 100}
+            records.append({"epoch": 2, "step": 2, "split": "test", "mode": "eval", **shuffled})
+        # as long as was planned: the last evaluation stands for the rest
+        records += [{**r, "epoch": spec.epochs} for r in records if r["epoch"] == 3]
+        labels = spec.labels()
+        made.append(
+            RunRecord(spec.id, status="done", seed=spec.seed, epochs=spec.epochs, records=records, config={}, **labels)
+        )
+    return made
+
+
+@pytest.mark.parametrize("name", ["fig4", "table1", "ablation"])
+@pytest.mark.parametrize("seeds", [0, 1, 2])
+def test_every_table_can_be_drawn(name: str, seeds: int) -> None:
+    artifact = artifacts.load(f"bln2022/{name}")
+    found = runs(name, seeds) if seeds else []
+    entries = artifacts.drawing(artifact.id).table(artifact, found)
+    text = table.markdown(entries)
+    assert table.as_csv(entries).count("\n") == len(entries) + 1
+    assert ("not run" in text) == (not found) and "nan" not in text
+    panels = artifacts.drawing(artifact.id).panels(artifact, found)
+    assert (name == "table1") == (not panels)
+
+
+def test_table_1_says_its_order() -> None:
+    artifact = artifacts.load("bln2022/table1")
+    entries = {
+        (e.group, e.row, e.quantity): e for e in artifacts.drawing(artifact.id).table(artifact, runs("table1", 3))
+    }
+    best = entries["A: 20 %", "10. FTFF", "test NLL"]
+    assert best.mean == pytest.approx(2.0 + 0.011 + 0.2) and best.n == 3, "of seeds 1 to 3"
+    assert entries["A: 20 %", "10. FTFF", "rank by test NLL"].shown == "4", "after FTTT, FTTF, FTFT"
+    groups = entries["contrasts and orders", "groups, best first", "A: 20 %"]
+    assert (groups.shown, groups.paper) == ("FT, FF, TT, TF", "TT, FF, FT, TF")
+    effect = entries["contrasts and orders", "test NLL, E_B = T less F", "A: 20 %"].mean
+    assert effect == pytest.approx(0.2 - 0.008), "groups TT, TF are 0.2 behind FT, FF on the mean, and first in GRID"
+    tau = entries["contrasts and orders", "Kendall's tau with the paper, 4 groups", "A: 20 %"].mean
+    assert tau == pytest.approx(kendall([1, 2, 3, 4], [3, 2, 1, 4]))
+    assert entries["contrasts and orders", "Kendall's tau between seeds, mean over pairs", "B: whole"].mean == 1
+
+
+def test_the_orders_of_a_test_set_have_a_deviation() -> None:
+    artifact = artifacts.load("bln2022/fig4")
+    entries = {(e.group, e.row, e.quantity): e for e in artifacts.drawing(artifact.id).table(artifact, runs("fig4", 2))}
+    quantity = "its deviation over orders of the test set"
+    assert entries["batch 25", "bln", quantity].mean == pytest.approx(math.sqrt(2.5)), "1 to 5 points"
+    assert entries["batch 25", "ln", quantity].text() == entries["batch 1", "bln", quantity].text() == "–"
+    assert entries["batch 25", "bln", "test error, by validation"].mean == pytest.approx(60.08), "FTTT"
+
+
+def test_words_say_what_explains_it() -> None:
+    artifact = artifacts.load("bln2022/ablation")
+    words = "\n".join(artifacts.explanation(artifact, runs("ablation", 3)))
+    tenth = "\N{MINUS SIGN}10.0 % [\N{MINUS SIGN}10.0, \N{MINUS SIGN}10.0], n = 3"
+    assert f"BLN against BN: {tenth}." in words and f"BN with the factor against BN: {tenth}." in words
+    assert "BN per position against BN: +0.0 % [+0.0, +0.0], n = 3." in words
+    assert artifacts.explanation(artifact, []) == [] == artifacts.explanation(artifacts.load("bln2022/fig4"), [])
