@@ -46,6 +46,8 @@ class BatchLayerNorm(Normalizer):
             be asked for as variants `TTFF`, with other populations as `TTFF populations=pooled`.
         eps_w, eps_v: of the weights and of the roots; eps_v 0 is the mode's own (code 1e-3, paper 1e-4).
         scale: `one` leaves the 1/sqrt(d) out, which neither batch nor layer normalization has.
+        adopt, adopt_after: after so many epochs training itself goes on with the chosen statistics (Algorithm 2, step
+            13): those of the population are of the last finished epoch, and no gradient goes through them.
         safe_m1: leaves out m/(m - 1) at m = 1, where the code makes NaN of every configuration with a T deviation.
 
     Shapes: x in the site's layout; every position in space and time has statistics of its own.
@@ -54,6 +56,7 @@ class BatchLayerNorm(Normalizer):
     """
 
     stacks = True
+    epochs: Tensor | None
 
     def __init__(
         self,
@@ -71,6 +74,8 @@ class BatchLayerNorm(Normalizer):
         gain_init: float = 1.0,
         also_populations: Sequence[str] = (),
         scale: str = "inverse_root_d",
+        adopt: str = "none",
+        adopt_after: int = 1,
     ) -> None:
         super().__init__(site)
         self.paper, self.factor = mode == "paper", fixed_factor(scale, site)
@@ -90,8 +95,10 @@ class BatchLayerNorm(Normalizer):
         self.eps_w, self.eps_v = eps_w, eps_v or EPS_V[mode]
         self.eps_f = GUARD if self.paper else self.eps_v
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
+        self.adopt, self.adopt_after = adopt, adopt_after
+        self.register_buffer("epochs", None if adopt == "none" else torch.zeros((), dtype=torch.int64))
         how = (self.paper, self.eps_v, self.eps_f, safe_m1)
-        self.trained = None if pass_alone else Populations(site, *how)
+        self.trained = None if pass_alone and adopt == "none" else Populations(site, *how)
         self.recalibrated = Populations(site, *how)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -101,7 +108,22 @@ class BatchLayerNorm(Normalizer):
         return self._last(x)
 
     def _last(self, x: Tensor) -> Tensor:
-        return self._by_batch(x) if self.training else self._by_population(x)
+        if not self.training:
+            return self._by_population(x)
+        if self.epochs is None or self.epochs < self.adopt_after:
+            return self._by_batch(x)
+        with torch.no_grad():
+            self._by_batch(x)  # for the statistics that it keeps
+        return self._by_choice(x)
+
+    def _by_choice(self, x: Tensor) -> Tensor:
+        """A training batch with the statistics that were adopted."""
+        p, kind = self.trained, "pooled" if self.ways[""][1] == "pooled" else "slot"
+        assert p is not None
+        p.refuse_other_sizes(p.feature_mean, x.shape[1:-1])
+        by_batch, by_feature = self._terms(x[None], *self._weights(len(x)))
+        z = by_batch(self.adopt[:2], kind, p) + by_feature(self.adopt[2:], kind, p)
+        return affine(z[0], self.gain, self.bias, -1)
 
     def _weights(self, m: int) -> tuple[float, float]:
         return (1 - (1 / m + self.eps_w)) * self.factor, (1 / m - self.eps_w) * self.factor
@@ -138,6 +160,8 @@ class BatchLayerNorm(Normalizer):
     def end_epoch(self) -> None:
         if self.trained is not None:
             self.trained.finish()
+        if self.epochs is not None:
+            self.epochs += 1
 
     def begin_pass(self) -> None:
         self.recalibrated.begin()

@@ -288,11 +288,11 @@ def test_a_shipped_name_cannot_be_taken(own: Path) -> None:
 
 def test_the_arms_of_bln_part_by_part() -> None:
     specs = {(s.arm, s.axes["train.batch_size"]): s for s in plan.artifact_specs("bln2022/ablation", "paper", 1)}
-    assert {s.config["data"]["name"] for s in specs.values()} == {"cifar10"} and len(specs) == 19 + 7
+    assert {s.config["data"]["name"] for s in specs.values()} == {"cifar10"} and len(specs) == 20 + 7
     assert not any(s.config["train"]["reshuffle"] for s in specs.values())
     assert {(s.steps, s.epochs) for (_, batch), s in specs.items() if batch == 25} == {(15 * 360, 15)}
     for (arm, batch), spec in specs.items():
-        scaled = arm.endswith("-scaled") or arm in ("bln", "bln-before")
+        scaled = arm.endswith("-scaled") or arm in ("bln", "bln-before", "bln-adopted")
         for path, choice in spec.sites().items():
             assert path.startswith("summed.") == arm.endswith("-before"), arm
             assert (choice.options["scale"] == "inverse_root_d") == scaled, arm

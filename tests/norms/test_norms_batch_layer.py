@@ -211,3 +211,35 @@ def test_another_length_is_refused_in_words() -> None:
     for mode in (True, False):
         with pytest.raises(NormbenchError, match=r"positions of shape .* Pad or cut to one length"):
             module.train(mode)(draw(sizes(TIME, time=2)))
+
+
+@pytest.mark.parametrize("axes", [FLAT, LAST])
+def test_training_goes_on_with_the_statistics_that_were_adopted(axes: tuple[str, ...]) -> None:
+    """Algorithm 2, step 13: from the second epoch on as evaluation has it, populations as constants, and still kept."""
+    module, plain = trained(4, axes, adopt="TTFF"), trained(4, axes)
+    x = draw(sizes(axes, 4), seed=9)
+    for tensor, other in zip(module.trained.buffers(), plain.trained.buffers(), strict=True):
+        torch.testing.assert_close(tensor, other)
+    with base.inference(plain, "TTFF"):
+        expected = plain(x)
+    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    for each in (module, plain):
+        each.train().begin_epoch()
+    y = module(mine)
+    torch.testing.assert_close(y, expected)
+    plain(x)
+    with base.inference(plain, "TTFF"):
+        plain(theirs).square().sum().backward()
+    y.square().sum().backward()
+    torch.testing.assert_close(mine.grad, theirs.grad)
+    for each in (module, plain):
+        each.end_epoch()
+    torch.testing.assert_close(module.trained.batch_mean, plain.trained.batch_mean)
+    assert not torch.allclose(trained(4, axes, adopt="TTFF", adopt_after=2).train()(x), expected), "not yet"
+
+
+def test_how_many_epochs_there_were_is_state() -> None:
+    module = trained(4, adopt="TTFF", adopt_after=2)
+    copy = make("batch_layer", FLAT, defaults("batch_layer") | {"adopt": "TTFF", "adopt_after": 2}, seed=None)
+    copy.load_state_dict(module.state_dict())
+    assert int(copy.epochs) == 1

@@ -25,13 +25,14 @@ class Reference(Base):
         self.paper = options["mode"] == "paper"
         self.eps_v = options["eps_v"] or (1e-4 if self.paper else 1e-3)
         self.trained, self.recalibrated = Population(), Population()
-        self.into = self.trained
+        self.into, self.epochs = self.trained, 0
 
     def begin_epoch(self) -> None:
         self.trained.seen.clear()
 
     def end_epoch(self) -> None:
         self.finish(self.trained, self.options["populations"] == "pooled")
+        self.epochs += 1
 
     def begin_pass(self) -> None:
         self.into = self.recalibrated
@@ -68,7 +69,10 @@ class Reference(Base):
         if training:
             if track:
                 self.into.largest = max(self.into.largest, len(x))
-            return self.batch(x, "FFFF", len(x), self.into, track)
+            y = self.batch(x, "FFFF", len(x), self.into, track)
+            if self.options["adopt"] == "none" or self.epochs < self.options["adopt_after"]:
+                return y
+            return self.batch(x, self.options["adopt"], len(x), self.trained, False)
         letters, kind = self.options["configuration"], self.options["populations"]
         for word in variant.split():  # letters, `populations=KIND`, or both
             letters, kind = (letters, word[len("populations=") :]) if "=" in word else (word, kind)

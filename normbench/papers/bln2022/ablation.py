@@ -41,6 +41,7 @@ ARMS = {
     "bln-before": _ours("BLN before tanh", BLN),
     "bn-before": _ours("BN before tanh", BN),
     "ln-before": _ours("LN before tanh", LN),
+    "bln-adopted": _ours("BLN, from epoch 4 trained as TTFF", OTHER[0]),
     "bn-conv": _ours("BN after convolutions only", BN),
 }
 # title of a column of panels: batch size and arms
@@ -49,6 +50,7 @@ COLUMNS = {
     "batch 25 · LN": (25, ("bln", "ln", "ln-scaled", "ln-gain", "ln-all")),
     "batch 25 · no normalization": (25, ("bln", "none", "none-scaled", "none-unit", "none-small")),
     "batch 25 · after and before tanh": (25, ("bln", "bn", "ln", "bln-before", "bn-before", "ln-before")),
+    "batch 25 · statistics of the population in training": (25, ("bln", "bln-adopted")),
     "batch 1": (1, ("bln", "bn", "ln", "none", "ln-scaled", "none-scaled", "bn-conv")),
 }
 LOSS = Quantity("Training loss (running mean)", "train", "running", "nll", log=True)
