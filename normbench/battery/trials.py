@@ -74,6 +74,7 @@ def trials(
         if word not in known:
             raise NormbenchError(f"--only {word}: choose from {', '.join(known)}.")
     found, left_out = [], []
+    seen: dict[tuple[str, ...], str] = {}  # runs, and the experiment that has them
     for experiment in known:
         if only and experiment not in only:
             continue
@@ -87,6 +88,11 @@ def trials(
             trial = Trial(experiment, node["title"], axes)
             for norm in contestants(name):
                 _enter(trial, norm, [*words, *(f"{key}={value}" for key, value in axes.items())], seeds, config_dir)
+            ids = tuple(spec.id for specs in trial.specs.values() for spec in specs)
+            if ids and ids in seen:
+                left_out.append(f"{experiment} at {trial.where} would be the runs of {seen[ids]} once more: left out")
+                continue
+            seen[ids] = experiment
             found.append(trial)
     return found, left_out
 

@@ -140,3 +140,10 @@ def test_what_a_time_loop_asks_of_a_normalizer_is_given_and_told() -> None:
     assert all(set(trial.specs) == {"rms", "none", "batch", "layer"} and not trial.refused for trial in recall)
     (online,) = (trial for trial in found if trial.experiment == "ln2016/online")
     assert not online.changed and "one value per feature" in online.refused["batch"] and "batch" not in online.specs
+
+
+def test_runs_that_two_experiments_share_are_one_trial() -> None:
+    named = ["bln2022/fig4", "bln2022/ablation"]
+    found, left_out = trials.trials("rms", "smoke", 1, named, None)
+    assert len(found) == 2 and len({trial.experiment for trial in found}) == 1
+    assert len(left_out) == 2 and all("once more: left out" in line for line in left_out)
