@@ -84,7 +84,7 @@ class Panel:
             means = [p.mean for line in self.lines for p in line.points if p.mean is not None]
             return min(means) / 3, max(means) * 2
         late = [p.mean for line in self.lines for p in line.points[len(line.points) // 10 :] if p.mean is not None]
-        return min(late) * 0.9, max(late) * 1.05
+        return min(late) - 0.1 * abs(min(late)), max(late) + 0.05 * abs(max(late))
 
 
 def panels(

@@ -4,24 +4,48 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from normbench.curves.series import at_epoch
-from normbench.curves.statistics import kendall
+from normbench.curves.series import Point, Series, at_epoch
+from normbench.curves.statistics import kendall, t_interval
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Panel
+from normbench.papers.panels import Line, Look, Panel, Quantity, Reference
+from normbench.papers.style import COLOURS
 from normbench.papers.table import Entry, estimate_entry
 from normbench.runs.record import RunRecord
 
 SIZES = {0.2: "A: 20 %", 1.0: "B: whole"}
 FLAGS = {"T***": "E_B", "*T**": "Std_B", "**T*": "E_F", "***T": "Std_F"}
-Losses = dict[str, float]
+LOSS = Quantity("Test NLL less the mean of the 16", "test", "eval", "nll", x="Place in the paper's Table 1")
+ARM = Look("BLN", COLOURS["batch_layer"])
+Losses = Mapping[str, float]
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """A table alone."""
-    return []
+    """Loss of the 16 in the paper's order, less their mean: where the order is the paper's, the line rises."""
+    drawn = []
+    for size, name in SIZES.items():
+        told = artifact.reference["test_loss"][size]
+        cell = [run for run in runs if not run.control and run.matches({"arm": "bln", "data.fraction": size})]
+        seeds = [(run.seed, run.id, _in_order(_losses(run), list(told))) for run in cell]
+        curves = [dict(curve) for _, _, curve in seeds if curve]
+        points = []
+        for place in range(1, 17) if curves else ():
+            found = t_interval([curve[place] for curve in curves])
+            points.append(Point(place, found.mean, found.interval, found.n, 0))
+        lines = [Line("bln", ARM, points, seeds, len(seeds) - len(curves))] if points else []
+        theirs = Reference("authors' log", _in_order(told, list(told)))
+        drawn.append(Panel(name, LOSS, lines, [theirs] if all(run.fidelity != "smoke" for run in cell) else []))
+    return drawn
+
+
+def _in_order(grid: Losses, order: Sequence[str]) -> Series:
+    """(place, loss less the mean of the 16); nothing of a grid with gaps."""
+    if not _whole(grid):
+        return []
+    mean = statistics.fmean(grid.values())
+    return [(float(place), grid[way] - mean) for place, way in enumerate(order, 1)]
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
