@@ -69,11 +69,12 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             ranks = _ranks({way: _mean(found) for way, found in values.items()})
             for place, way in enumerate(order, 1):
                 paper = f"{artifact.reference['test_loss'][size][way]:.5f} (log)" if column == "test NLL" else ""
-                row = f"{place}. {way}"
-                entries.append(estimate_entry(values[way], name, row, column, paper=paper))
+                entries.append(estimate_entry(values[way], name, way, column, paper=paper))
                 if when == "best":
                     shown = str(ranks[way]) if way in ranks else "–"
-                    entries.append(Entry(name, row, f"rank by {column}", "", len(cells[size]), shown=shown))
+                    told = str(place) if column == "test NLL" else ""
+                    rank = Entry(name, way, f"rank by {column}", "", len(cells[size]), shown=shown, paper=told)
+                    entries.append(rank)
     for size, name in SIZES.items():
         entries += _summary(artifact, cells[size], size, name)
     return entries + _between(cells)
