@@ -82,7 +82,8 @@ class Panel:
         """
         if self.quantity.log:
             means = [p.mean for line in self.lines for p in line.points if p.mean is not None]
-            return min(means) / 3, max(means) * 2
+            room = max(1.1, (max(means) / min(means)) ** 0.15)
+            return min(means) / min(3.0, room), max(means) * min(2.0, room)
         late = [p.mean for line in self.lines for p in line.points[len(line.points) // 10 :] if p.mean is not None]
         return min(late) - 0.1 * abs(min(late)), max(late) + 0.05 * abs(max(late))
 

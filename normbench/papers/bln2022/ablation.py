@@ -15,7 +15,7 @@ from normbench.papers.table import Entry, estimate_entry, final_entry, spread_en
 from normbench.runs.record import RunRecord
 
 BLN, BN, LN, NONE = (COLOURS[name] for name in ("batch_layer", "batch", "layer", "none"))
-OTHER = [colour for colour in EXTRA_COLOURS if colour not in COLOURS.values()]
+OTHER = [EXTRA_COLOURS[i] for i in (0, 2, 3, 5)]  # told apart in every column
 
 
 def _ours(name: str, colour: str) -> Look:
@@ -37,7 +37,7 @@ ARMS = {
     "ln-all": _ours("LN over C·H·W", OTHER[1]),
     "none-scaled": _ours("none / √d", OTHER[2]),
     "none-unit": _ours("none, weights at BN's scale", OTHER[3]),
-    "none-small": _ours("none, weights at BLN's scale", NONE),
+    "none-small": _ours("none, weights at BLN's scale", OTHER[0]),
     "bln-before": _ours("BLN before tanh", BLN),
     "bn-before": _ours("BN before tanh", BN),
     "ln-before": _ours("LN before tanh", LN),

@@ -47,13 +47,13 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def _logs(artifact: Artifact, key: str, batch: int) -> list[Reference]:
     """The authors' histories of one quantity; accuracies as errors."""
     found = []
-    for source, name in (("histories", "authors' log"), ("earlier_histories", "authors' earlier log")):
+    for source in ("histories", "earlier_histories"):
         for arm, dash in DASHES.items():
             values = artifact.reference[source][arm].get(batch, {}).get(key, [])
             values = [1 - value for value in values] if key.endswith("_acc") else values
             points = [(float(epoch), float(value)) for epoch, value in enumerate(values, 1)]
             if points:
-                found.append(Reference(f"{name}, {ARMS[arm].name}", points, dash))
+                found.append(Reference(f"authors' logs, {ARMS[arm].name}", points, dash))
     return found
 
 
