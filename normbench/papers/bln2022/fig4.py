@@ -67,14 +67,14 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             entries.append(
                 final_entry(
                     cell, group, arm, "training error, last epoch", ("train", "running", "error"), 100, "%",
-                    _accuracy(artifact.reference, arm, batch),
+                    _told(artifact.reference, arm, batch),
                 )
             )  # fmt: skip
             logged = artifact.reference["test"].get(arm, {}).get(batch)
             for name, variant in (("usual", None), ("by validation", "best by valid"), ("by test", "best by test")):
                 # what has one way alone is the same however it is chosen
                 chosen = [at_epoch(run, "test", "error", "best", variant if _has_ways(run) else None) for run in cell]
-                paper = "" if name != "by test" else f"accuracy {logged[1]} (log)" if logged else "–"
+                paper = "" if name != "by test" else f"{100 * (1 - logged[1]):.1f} (log)" if logged else "–"
                 values = [None if value is None else 100 * value for value in chosen]
                 entries.append(estimate_entry(values, group, arm, f"test error, {name}", "%", paper))
             losses = [at_epoch(run, "test", "nll", "best") for run in cell]
@@ -91,10 +91,12 @@ def _has_ways(run: RunRecord) -> bool:
     return run.arm == "bln"
 
 
-def _accuracy(reference: Mapping[str, Any], arm: str, batch: int) -> str:
-    """The paper's, and that of the authors' earlier run."""
+def _told(reference: Mapping[str, Any], arm: str, batch: int) -> str:
+    """The paper's error, in per cent, and that of the authors' earlier run."""
     value = reference["train_accuracy"].get(arm, {}).get(batch)
     earlier = reference["earlier_histories"].get(arm, {}).get(batch)
     if value is None:
         return "–"
-    return f"accuracy {value}" + (f" (earlier log {earlier['train_acc'][-1]:.2f})" if earlier else "")
+    return f"{100 * (1 - value):.0f}" + (
+        f" (earlier log {100 * (1 - earlier['train_acc'][-1]):.0f})" if earlier else ""
+    )
