@@ -320,3 +320,22 @@ def test_every_part_for_testing_is_evaluated_in_every_way(tmp_path: Path) -> Non
     for part in ("test", "test 2x", "test 4x"):
         assert found.count((part, "")) == 1 and found.count((part, "eval_stats=batch")) == 1
     assert found.count(("valid", "")) == 1
+
+
+@pytest.mark.parametrize("reshuffle", [True, False])
+def test_epochs_have_orders_of_their_own_or_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reshuffle: bool
+) -> None:
+    seen: list[torch.Tensor] = []
+    forward = MnistMLP.forward
+
+    def watched(self: MnistMLP, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        seen.append(inputs)
+        return forward(self, inputs, targets)
+
+    monkeypatch.setattr(MnistMLP, "forward", watched)
+    tiny.train(tmp_path / "run", f"train.reshuffle={str(reshuffle).lower()}")
+    steps = len(seen) // 2
+    assert steps == 6
+    same = [torch.equal(a, b) for a, b in zip(seen[:steps], seen[steps:], strict=True)]
+    assert not any(same) if reshuffle else all(same)
