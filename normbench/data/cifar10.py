@@ -4,50 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from normbench.data import Dataset, check, content, files, images
+from normbench.data import Dataset, check, content, drawn, files, images, kept
+from normbench.data.kept import Arrays
 from normbench.errors import NormbenchError
-from normbench.streams import stream
 
-Arrays = dict[str, np.ndarray]
 PARTS = ("train", "test")
 
 
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """CIFAR-10 from the parquet files below `root`; NormbenchError when one is missing or damaged.
 
-    Of the training images, in an order that the seed draws, the first `held_out` are for validation and the rest for
-    training; both use a `fraction` of theirs, its first ones, so that a smaller fraction is part of a larger one. The
-    test images are all used, in an order that the seed draws as well. Every value is standardized by the mean and
-    deviation of all training images, or with `scaler=train` of those trained on. `copy` tells a copy with approximate
-    images from the official set.
+    Parts as `drawn.parts`. Every value is standardized by the mean and deviation of all training images, or with
+    `scaler=train` of those trained on. `copy` tells a copy with approximate images from the official set.
     """
     check(config, root)
-    arrays, notes = _kept(config, root)
+    # The files' sums in the name keep two copies apart.
+    sums = [files.digest(root / name, "sha256") for name in files.declared(config)]
+    target = files.cache("cifar10") / f"{content.checksum([sums, config['declares']['sources']['batches']])[:32]}.npz"
+    arrays, notes = kept.arrays(target, lambda: _decoded(config, root), "CIFAR-10 is decoded anew for every process.")
     copy = _copy(config, arrays)
-    held, fraction = int(config["held_out"]), float(config["fraction"])
-    rows = stream(seed, "subset").permutation(len(arrays["train_labels"]))
-    valid, train = (part[: round(len(part) * fraction)] for part in (rows[:held], rows[held:]))
-    if not len(valid) or not len(train):
-        raise NormbenchError(
-            f"data.held_out={held} and data.fraction={fraction:g} are out of range: of {len(rows)} training images, "
-            f"some must stay to train on and some to validate with."
-        )
-    pixels, labels = arrays["train_images"], arrays["train_labels"]
-    by = images.moments(pixels if config["scaler"] == "all" else pixels[train])
-    test = stream(seed, "test order").permutation(len(arrays["test_labels"]))
+    pixels, labels, test_labels = (arrays[name] for name in ("train_images", "train_labels", "test_labels"))
+    rows = drawn.parts(config, len(labels), len(test_labels), seed, "images")
+    by = images.moments(pixels if config["scaler"] == "all" else pixels[rows["train"]])
     splits = {
-        "train": images.standardized(pixels, labels, train, by),
-        "valid": images.standardized(pixels, labels, valid, by),
-        "test": images.standardized(arrays["test_images"], arrays["test_labels"], test, by),
+        "train": images.standardized(pixels, labels, rows["train"], by),
+        "valid": images.standardized(pixels, labels, rows["valid"], by),
+        "test": images.standardized(arrays["test_images"], test_labels, rows["test"], by),
     }
     facts = config["declares"]
     notes = (*notes, *copy["deviations"])
@@ -67,34 +55,6 @@ def _copy(config: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
     elif found != official:
         deviations.append("CIFAR-10: the images are not those of the official archive, or in another order")
     return {"sha256": content.checksum(found), "deviations": deviations}
-
-
-def _kept(config: Mapping[str, Any], root: Path) -> tuple[Arrays, tuple[str, ...]]:
-    """The decoded set, from the cache where it is kept there; else decoded, and kept if that is possible."""
-    # The files' sums in the name keep two copies apart.
-    sums = [files.digest(root / name, "sha256") for name in files.declared(config)]
-    target = files.cache("cifar10") / f"{content.checksum([sums, config['declares']['sources']['batches']])[:32]}.npz"
-    try:
-        # numpy checks the CRC-32 of every array as it reads.
-        with np.load(target, allow_pickle=False) as kept:
-            return dict(kept), ()
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
-        pass  # not there yet, or damaged
-    arrays = _decoded(config, root)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # A private name, then a rename: processes that do this at once all end with a whole file.
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-        try:
-            with os.fdopen(handle, "wb") as out:
-                np.savez(out, **arrays)  # type: ignore[arg-type]
-            os.replace(temporary, target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    except OSError as error:
-        trouble = f"{target.parent} cannot be used ({error.strerror or error})"
-        return arrays, (f"{trouble}; CIFAR-10 is decoded anew for every process.",)
-    return arrays, ()
 
 
 def _decoded(config: Mapping[str, Any], root: Path) -> Arrays:

@@ -1,0 +1,40 @@
+"""What was made of a set's files, kept as arrays in the cache, so that a process need not make it again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+
+def arrays(target: Path, make: Callable[[], Arrays], trouble: str) -> tuple[Arrays, tuple[str, ...]]:
+    """The arrays kept at `target`; else those that `make` gives, which are kept if that is possible.
+
+    With them a line for the user where it is not: why, and `trouble`, what follows from it.
+    """
+    try:
+        # numpy checks the CRC-32 of every array as it reads.
+        with np.load(target, allow_pickle=False) as kept:
+            return dict(kept), ()
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+        pass  # not there yet, or damaged
+    made = make()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # A private name, then a rename: processes that do this at once all end with a whole file.
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+        try:
+            with os.fdopen(handle, "wb") as out:
+                np.savez(out, **made)  # type: ignore[arg-type]
+            os.replace(temporary, target)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError as error:
+        return made, (f"{target.parent} cannot be used ({error.strerror or error}); {trouble}",)
+    return made, ()
