@@ -41,8 +41,8 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
     "logger": {"title": str},
 }
 READ = {"classes": int, "features": int, "train_size": dict}  # what a data set declares once models read it
-# ... and `shape: [height, width, channels]`, or `[time, features]`, where inputs are images or sequences; a model of
-# those declares the one that it `reads`
+# ... and `shape: [height, width, channels]`, `[time, features]` or `[time, word]`, where inputs are images, sequences
+# or numbers of words; a model of those declares the one that it `reads`
 Config = dict[str, Any]
 
 

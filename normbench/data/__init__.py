@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """A part: inputs (N, features), (N, height, width, channels) or (N, time, features) float32, targets (N,) int64."""
+    """A part: inputs (N, features), (N, height, width, channels) or (N, time, features) float32, targets (N,) int64.
+
+    Of words, inputs are their numbers, (N, time) int64.
+    """
 
     inputs: Tensor
     targets: Tensor

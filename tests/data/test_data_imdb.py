@@ -1,0 +1,186 @@
+"""IMDB as models read it: Keras' splitting, ranks and padding, parts, the cache, damage; and (marked `data`) itself."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from normbench import data
+from normbench.config import compose
+from normbench.data import imdb
+from normbench.errors import NormbenchError
+
+TRAIN = ["The film, the FILM: the best!<br />It's great", "so bad\tthe worst film", "bad bad bad", "it's so so"]
+TEST = ["An unseen best film", "Worst of the worst"]
+# by hand: the 4, bad 4, film 3, so 3, it's 2, then best, br, great, worst in the order of their appearance
+RANKS = {"the": 1, "bad": 2, "film": 3, "so": 4, "it's": 5, "best": 6, "br": 7, "great": 8, "worst": 9}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def config(root: Path) -> dict[str, Any]:
+    return write(root, {"train": TRAIN, "test": TEST})
+
+
+def write(root: Path, texts: dict[str, list[str]]) -> dict[str, Any]:
+    """The parquet files below `root`, negative reviews first, and the configuration that declares them."""
+    config, sums = compose.choice("data", "imdb"), {}
+    for part, reviews in texts.items():
+        path = root / "imdb" / "plain_text" / f"{part}-00000-of-00001.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        labels = [int(place >= len(reviews) / 2) for place in range(len(reviews))]
+        pq.write_table(pa.table({"text": reviews, "label": labels}), path)
+        sums[path.relative_to(root).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+    sizes = {part: len(reviews) for part, reviews in texts.items()}
+    declares = config["declares"] | {"files": sums, "content": {}, "sizes": sizes}
+    return config | {"declares": declares, "held_out": 1, "fraction": 1.0, "length": 6, "words": 12}
+
+
+# -- as Keras
+
+
+def test_a_text_is_split_as_by_keras_tokenizer() -> None:
+    assert imdb.split(TRAIN[0]) == ["the", "film", "the", "film", "the", "best", "br", "it's", "great"]
+    assert imdb.split('(a_b) "c"-d/e\n\tf #1') == ["a", "b", "c", "d", "e", "f", "1"]
+    assert imdb.split("one\x85two\xa0three") == ["one\x85two\xa0three"]  # no blanks for it
+    assert imdb.split("...") == []
+
+
+def test_ranks_go_by_frequency_then_appearance() -> None:
+    assert imdb.ranks(map(imdb.split, TRAIN)) == RANKS
+
+
+def test_numbers_are_those_of_load_data_and_pad_sequences() -> None:
+    encoded = imdb.encode(["the", "great", "worst", "unseen", "bad"], RANKS, 12, 8)
+    assert encoded.tolist() == [0, 0, 0, 1, 4, 11, 2, 5] and encoded.dtype == np.int32
+    assert imdb.encode(["the"] * 5, RANKS, 12, 6).tolist() == [1, 4, 4, 4, 4, 4]
+    assert imdb.encode(["bad", *["the"] * 6], RANKS, 12, 6).tolist() == [4] * 6  # the start falls off
+    assert imdb.encode([], RANKS, 12, 3).tolist() == [0, 0, 1]
+
+
+# -- parts
+
+
+def test_parts_and_what_is_in_them(config: dict[str, Any], root: Path) -> None:
+    loaded = data.load(config, root, seed=1)
+    assert (loaded.name, loaded.classes, loaded.features, loaded.notes) == ("imdb", 2, 1, ())
+    assert loaded.copy["deviations"] == list(imdb.DEVIATIONS)
+    assert {part: tuple(split.inputs.shape) for part, split in loaded.splits.items()} == {
+        "train": (3, 6),
+        "valid": (1, 6),
+        "test": (2, 6),
+    }
+    assert all(split.inputs.dtype == split.targets.dtype == torch.int64 for split in loaded.splits.values())
+    both = [row for part in ("train", "valid") for row in numbered(loaded.splits[part])]
+    wanted = [imdb.encode(imdb.split(text), RANKS, 12, 6).tolist() for text in TRAIN]
+    assert sorted(both) == sorted(zip(wanted, [0, 0, 1, 1], strict=True))
+    test = [([0, 0, 0, 1, 9, 6], 0), ([0, 0, 1, 2, 4, 2], 1)]
+    assert sorted(numbered(loaded.splits["test"])) == sorted(test)
+
+
+def numbered(split: data.Split) -> list[tuple[list[int], int]]:
+    return list(zip(split.inputs.tolist(), split.targets.tolist(), strict=True))
+
+
+def test_the_seed_draws_the_parts_and_a_fraction_is_part_of_the_whole(root: Path) -> None:
+    texts = [f"word{place} and" for place in range(40)]
+    config = write(root, {"train": texts, "test": texts}) | {"held_out": 10, "words": 100}
+    whole, again, other = (data.load(config, root, seed=seed).splits for seed in (1, 1, 2))
+    part = data.load(config | {"fraction": 0.2}, root, seed=1).splits
+    assert {name: len(split.targets) for name, split in part.items()} == {"train": 6, "valid": 2, "test": 40}
+    for name, split in part.items():
+        assert torch.equal(split.inputs, whole[name].inputs[: len(split.targets)])
+        assert torch.equal(whole[name].inputs, again[name].inputs)
+        assert not torch.equal(whole[name].inputs, other[name].inputs)
+    with pytest.raises(NormbenchError, match=r"fraction=0.01 are out of range: of 40 training reviews"):
+        data.load(config | {"fraction": 0.01}, root)
+
+
+# -- the cache
+
+
+def test_the_cache_is_kept_for_these_files_and_options(
+    config: dict[str, Any], root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = data.load(config, root).splits["train"].inputs
+    longer = data.load(config | {"length": 7}, root).splits["train"].inputs
+    assert torch.equal(longer[:, 1:], first) and len(list((cache.parent / "imdb").iterdir())) == 2
+    monkeypatch.setattr(imdb, "encode", None)  # whoever encodes again fails
+    assert torch.equal(data.load(config, root).splits["train"].inputs, first)
+    for changed in ({"words": 13}, {"declares": config["declares"] | {"maths": 99}}):
+        with pytest.raises(TypeError):
+            data.load(config | changed, root)
+
+
+def test_unwritable_cache(config: dict[str, Any], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "blocked").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
+    (note,) = data.load(config, root).notes
+    assert "blocked/normbench/imdb cannot be used (Not a directory); IMDB is encoded anew" in note
+
+
+# -- damage
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda t: t.drop_columns(["label"]), "has the declared checksum, but not the columns text, label"),
+        (lambda t: t.slice(0, 1), "IMDB's test files hold 1 reviews of classes [0] instead of 2 of classes [0, 1]"),
+        (lambda t: t.set_column(1, "label", pa.array([1, 2])), "of classes [1, 2] instead of"),
+    ],
+)
+def test_right_checksum_wrong_content(config: dict[str, Any], root: Path, make: Any, line: str) -> None:
+    name = "imdb/plain_text/test-00000-of-00001.parquet"
+    pq.write_table(make(pq.read_table(root / name)), root / name)
+    config["declares"]["files"][name] = hashlib.sha256((root / name).read_bytes()).hexdigest()
+    with pytest.raises(NormbenchError) as caught:
+        data.load(config, root)
+    assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_missing(config: dict[str, Any], root: Path) -> None:
+    (root / "imdb" / "plain_text" / "train-00000-of-00001.parquet").unlink()
+    with pytest.raises(NormbenchError, match=r"^IMDB is not in .*normbench data get imdb \(85 MB\)"):
+        data.load(config, root)
+
+
+# -- the real set
+
+
+@pytest.mark.data
+def test_real_imdb() -> None:
+    loaded = data.load(compose.choice("data", "imdb"), seed=1)
+    assert {part: tuple(split.inputs.shape) for part, split in loaded.splits.items()} == {
+        "train": (4000, 80),
+        "valid": (1000, 80),
+        "test": (25000, 80),
+    }
+    assert loaded.splits["test"].targets.bincount().tolist() == [12500, 12500]
+    inputs = loaded.splits["train"].inputs
+    assert inputs.min() == 0 and 19000 < inputs.max() < 20000
+
+
+@pytest.mark.data
+def test_real_ranks_are_those_of_keras() -> None:
+    """Chollet, Deep Learning with Python, 6.1: 88 582 words; the first words of Keras' first review, x_train[0]."""
+    name = next(path for path in compose.declaration("data", "imdb")["files"] if "train" in path)
+    texts = pq.read_table(data.root() / name)["text"].to_pylist()
+    rank = imdb.ranks(map(imdb.split, texts))
+    assert len(rank) == 88582 and list(rank)[:7] == ["the", "and", "a", "of", "to", "is", "br"]
+    began = "this film was just brilliant casting location scenery story direction everyone's really suited"
+    kerass = [14, 22, 16, 43, 530, 973, 1622, 1385, 65, 458, 4468, 66, 3941]
+    ours = [rank[word] + imdb.FIRST for word in began.split()]
+    assert ours == pytest.approx(kerass, rel=5e-3)
+    assert sum(a == b for a, b in zip(ours, kerass, strict=True)) >= 10
