@@ -62,6 +62,8 @@ def _madvise() -> Callable[[int, int, int], object] | None:
 def matmul(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """a (n, k) times b (k, m); perhaps into `out`, but it is the result that counts."""
     if a.dtype == torch.float32 and 2 * a.numel() * b.shape[1] >= SMALL and onednn():
+        if not (b.is_contiguous() or b.t().is_contiguous()):
+            b = b.contiguous()  # for other strides oneDNN has only its reference: a thousand times as long
         result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
         return result
     return torch.mm(a, b) if out is None else torch.mm(a, b, out=out)

@@ -12,7 +12,7 @@ import torch
 from cases import draw, gradients, lengths, make, near
 
 from normbench.errors import NormbenchError
-from normbench.rnn import aten, engine, kernel, stepwise
+from normbench.rnn import aten, engine, kernel, product, stepwise
 from normbench.rnn.plan import plan
 from normbench.rnn.product import Product, empty, matmul, tall
 
@@ -109,6 +109,24 @@ def test_dropout_is_the_plain_loop(path: str, kind: str, per_gate: bool) -> None
         wanted = gradients(layer, x, mask=lengths(3, 6), rng=np.random.default_rng(5))
     with engine.using(path):
         near(gradients(layer, x, mask=lengths(3, 6), rng=np.random.default_rng(5)), wanted)
+
+
+def test_onednn_gets_operands_without_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate's part of a gradient has the other gates' between its rows; oneDNN's reference for that never ends."""
+    handed = []
+
+    def recorded(a: torch.Tensor, b: torch.Tensor, *_: object) -> torch.Tensor:
+        handed.append(b)
+        return a @ b.t()
+
+    monkeypatch.setattr(product, "onednn", lambda: True)
+    monkeypatch.setattr(product, "SMALL", 0)
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", recorded, raising=False)
+    x, d, drop = (draw(*shape).float() for shape in ((6, 3, 5), (6, 3, 8), (4, 3, 5)))
+    found = Product(draw(8, 5).float(), drop).to_weight(d, x)
+    wanted = [d[..., 2 * g : 2 * g + 2].flatten(0, 1).T @ (x * drop[g]).flatten(0, 1) for g in range(4)]
+    torch.testing.assert_close(found, torch.cat(wanted))
+    assert len(handed) == 4 and all(b.is_contiguous() or b.t().is_contiguous() for b in handed)
 
 
 def fed_back(layer: Any, x: torch.Tensor, mask: torch.Tensor | None, **keywords: Any) -> dict[str, torch.Tensor]:
