@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -24,12 +25,30 @@ class Model(nn.Module):
     """
 
     tally: Mapping[str, Tensor] = MappingProxyType({})
+    at: tuple[int, int] | None = None  # the seed, and the number of the update that is being computed
+
+    def draws(self, purpose: str) -> np.random.Generator | None:
+        """What an update draws dropout or noise from, keyed by (seed, purpose, update): the same for all arms.
+
+        None outside of one: passes that evaluate, or gather statistics, draw nothing.
+        """
+        return None if self.at is None else stream(self.at[0], purpose, self.at[1])
 
     def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         raise NotImplementedError
 
     def rescale(self, inputs: Tensor) -> None:
         """What the model itself changes of its initial weights on the run's first minibatch: here nothing."""
+
+
+@contextmanager
+def update(model: Model, seed: int, number: int) -> Iterator[None]:
+    """The pass inside computes the update of this number, counted from 0 over the whole run."""
+    model.at = (seed, number)
+    try:
+        yield
+    finally:
+        model.at = None
 
 
 class Sites:
@@ -57,12 +76,14 @@ def initialize(model: nn.Module, scheme: str, seed: int) -> None:
     """Weights W (out, in) ~ U(-b, b), biases 0; a normalizer's own parameters stay as it made them.
 
     `glorot_uniform`: b = sqrt(6 / (in + out)) (Glorot and Bengio 2010, eq. 16); `he_uniform`: b = sqrt(6 / in) (He et
-    al. 2015, eq. 10). Of a convolution, in and out are times the kernel's size. `glorot_orthogonal`: convolutions as
-    `glorot_uniform`, matrices orthogonal (Saxe et al. 2014), of the QR decomposition of a normal one, as Keras.
+    al. 2015, eq. 10). Of a convolution, in and out are times the kernel's size. `glorot_orthogonal`: matrices of dense
+    layers orthogonal (Saxe et al. 2014), of the QR decomposition of a normal one, as Keras; all else `glorot_uniform`,
+    a recurrent layer's gates as one matrix.
     Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. Weight normalizers then
     begin from the weights just drawn.
     """
     skip = own_parameters(model)
+    dense = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     for name, parameter in model.named_parameters():
         if name in skip:
             continue
@@ -70,7 +91,7 @@ def initialize(model: nn.Module, scheme: str, seed: int) -> None:
             parameter.zero_()
             continue
         draw = stream(seed, "init", name)
-        if scheme == "glorot_orthogonal" and parameter.dim() == 2:
+        if scheme == "glorot_orthogonal" and name in dense:
             parameter.copy_(torch.from_numpy(_orthogonal(draw, *parameter.shape)))
             continue
         fan_out, fan_in = parameter[:, 0].numel(), parameter[0].numel()

@@ -153,11 +153,14 @@ class Cell(Weighted):
                 if isinstance(norm, WeightNormalizer):
                     norm.start(weight[rows])
 
-    def once(self, batch: int, rng: np.random.Generator | None = None) -> Once:
-        """Weights and dropout masks for one pass over a batch of sequences; `rng` draws input masks, then states'."""
+    def once(self, batch: int, rng: np.random.Generator | None = None, drop: bool = True) -> Once:
+        """Weights and dropout masks for one pass over a batch of sequences; `rng` draws input masks, then states'.
+
+        `drop`: false for a pass in training mode that drops nothing.
+        """
         drops: list[Tensor | None] = []
         for p, features in ((self.input_dropout, self.input_size), (self.state_dropout, self.hidden_size)):
-            if p == 0 or not self.training:
+            if p == 0 or not self.training or not drop:
                 drops.append(None)
                 continue
             if rng is None:

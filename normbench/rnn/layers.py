@@ -62,8 +62,12 @@ class Recurrent(nn.Module):
         mask: Tensor | None = None,
         state: Tensor | State | None = None,
         rng: np.random.Generator | None = None,
+        drop: bool = True,
     ) -> tuple[Tensor, Tensor | State]:
-        """rng draws the dropout masks, in training where there is dropout: cell by cell in the order of `cells`."""
+        """rng draws the dropout masks, in training where there is dropout: cell by cell in the order of `cells`.
+
+        `drop`: false for a pass in training mode that drops nothing.
+        """
         self._check(x, mask)
         batch = len(x)
         begin = self._split(state, batch)
@@ -77,7 +81,7 @@ class Recurrent(nn.Module):
                 first = cell.initial(batch) if begin is None else begin[len(last)]
                 turned = y.flip(0) if way else y
                 turned_mask = rows if rows is None or not way else rows.flip(0)
-                out, end = unroll(cell, turned, turned_mask, first, cell.once(batch, rng))
+                out, end = unroll(cell, turned, turned_mask, first, cell.once(batch, rng, drop))
                 ways.append(out.flip(0) if way else out)
                 last.append(end)
             y = ways[0] if len(ways) == 1 else torch.cat(ways, -1)

@@ -152,7 +152,8 @@ def _train(
                     for norm in normalizers(model):
                         norm.begin_epoch()
                 for index in order.split(batch_size)[progress.batch :]:
-                    loss = model(train_split.inputs[index], train_split.targets[index])
+                    with models.update(model, seed, progress.step):
+                        loss = model(train_split.inputs[index], train_split.targets[index])
                     value = loss.item()
                     if not math.isfinite(value):  # before the update: the weights stay as they were
                         raise Stop("diverged", f"train NLL is {value} at step {progress.step + 1}")

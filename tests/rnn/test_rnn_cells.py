@@ -173,6 +173,7 @@ def test_dropout_is_one_mask_per_gate_for_all_steps(kind: str) -> None:
     torch.testing.assert_close(y, plain(x)[0])
     assert not torch.equal(layer.eval()(x)[0], y)
     torch.testing.assert_close(layer(x)[0], layer(x, rng=np.random.default_rng(2))[0])
+    assert torch.equal(layer.train()(x, drop=False)[0], layer.eval()(x)[0])
 
 
 def test_shared_dropout_drops_the_same_for_all_gates() -> None:
@@ -181,7 +182,7 @@ def test_shared_dropout_drops_the_same_for_all_gates() -> None:
     assert once.input_drop is None and once.state_drop.shape == (1, 2, 4)
     wide = make("lstm", 5, 4, state_dropout=0.5)
     wide.load_state_dict(layer.state_dict())
-    wide.cells[0].once = lambda batch, rng: type(once)(
+    wide.cells[0].once = lambda batch, rng, drop: type(once)(
         wide.cells[0].weight_ih, wide.cells[0].weight_hh, None, once.state_drop.repeat(4, 1, 1)
     )
     x = draw(2, 5, 5)
