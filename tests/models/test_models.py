@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 
 import pytest
 import tiny
 import torch
 import torch.nn.functional as F
+from reference import keras_lstm
 
 from normbench import data as datasets
 from normbench.config import compose
@@ -17,6 +20,7 @@ from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms import sites
 from normbench.norms.base import Normalizer, WeightNormalizer, own_parameters
+from normbench.streams import stream
 from normbench.train import optim
 
 # A model's smallest form on embedded data; a new model needs its line here.
@@ -24,12 +28,17 @@ SMALL = {
     "mnist_mlp": ("data=digits", "model.hidden_sizes=[8,6]", "train.batch_size=100"),
     "lenet5": ("data=coloured_digits", "train.batch_size=20"),
     "recall_lstm": ("data.length=6", "model.hidden_size=8", "train.batch_size=50"),
+    "imdb_rnn": (
+        *("data=made_reviews", "data.length=12", "model.embedding_size=8", "model.hidden_size=8"),
+        *("model.last_hidden_size=6", "model.dense_size=6", "train.batch_size=50"),
+    ),
 }
 # With which it learns a batch by heart in a moment.
 LEARNING = {
     "mnist_mlp": ("model.hidden_sizes=[32]", "optim.lr=0.02"),
     "lenet5": ("optim.lr=0.005",),
     "recall_lstm": ("model.hidden_size=32", "optim.lr=0.05"),
+    "imdb_rnn": ("model.hidden_size=16", "model.last_hidden_size=16", "model.dense_size=16", "optim.lr=0.02"),
 }
 NORMS = compose.choices("norm")
 MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]
@@ -75,6 +84,18 @@ GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("recall_lstm", "spectral"): (2.095433235168457, 2.087501287460327, 2.085463047027588),
     ("recall_lstm", "streaming"): (2.1448724269866943, 2.1178269386291504, 2.105098247528076),
     ("recall_lstm", "weight"): (2.10634183883667, 2.0942249298095703, 2.0899100303649902),
+    ("imdb_rnn", "ada"): (1.2420176267623901, 0.8783900737762451, 0.7593457698822021),
+    ("imdb_rnn", "batch"): (0.9049233198165894, 0.7112376689910889, 0.6754571795463562),
+    ("imdb_rnn", "batch_layer"): (0.7456070780754089, 0.7059780359268188, 0.6613472104072571),
+    ("imdb_rnn", "batch_renorm"): (0.9081141948699951, 0.7242183089256287, 0.671836793422699),
+    ("imdb_rnn", "ghost_batch"): (0.9049233198165894, 0.7112376689910889, 0.6754571795463562),
+    ("imdb_rnn", "group"): (0.8046395778656006, 0.851736307144165, 0.7178341746330261),
+    ("imdb_rnn", "layer"): (0.8363609313964844, 0.7411044239997864, 0.696748673915863),
+    ("imdb_rnn", "none"): (0.6934234499931335, 0.6937305331230164, 0.6893550157546997),
+    ("imdb_rnn", "rms"): (0.8047324419021606, 0.7135001420974731, 0.6655347347259521),
+    ("imdb_rnn", "spectral"): (0.6934234499931335, 0.6937248110771179, 0.6892662048339844),
+    ("imdb_rnn", "streaming"): (0.9048426747322083, 0.7003376483917236, 0.6832253932952881),
+    ("imdb_rnn", "weight"): (0.6934234499931335, 0.6937500834465027, 0.6893421411514282),
 }
 
 
@@ -232,7 +253,8 @@ def test_twenty_steps_give_the_losses_of_before(model: str, norm: str) -> None:
     losses = []
     for step in range(20):
         inputs, targets = batches(spec, 10)[step % 10]
-        loss = network(inputs, targets)
+        with models.update(network, 1, step):
+            loss = network(inputs, targets)
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
@@ -376,3 +398,112 @@ def test_batch_layer_is_other_normalizers_with_its_factor(batch: int) -> None:
     torch.testing.assert_close(y["bln"], weight_b * y["bn"] + weight_f * y["ln"], rtol=1e-5, atol=1e-6)
     without = built(small("lenet5", "norm=batch_layer", "norm.scale=one")).train().conv[0].norm(x)
     torch.testing.assert_close(without, 6**0.5 * y["bln"], rtol=1e-5, atol=1e-5)
+
+
+# -- the RNN of BLN 2022, section 4.2
+
+
+@pytest.mark.parametrize(("norm", "count"), [("none", 10620161 - 448), ("batch", 10620161), ("batch_layer", 10620161)])
+def test_imdb_rnn_has_the_size_that_the_authors_print(norm: str, count: int) -> None:
+    (spec,) = train_specs(["model=imdb_rnn", f"norm={norm}"], False)
+    with torch.device("meta"):
+        module = importlib.import_module("normbench.models.imdb_rnn")
+        network = module.build(spec.config, models.Sites(spec.config, spec.sites()))
+    assert sum(p.numel() for p in network.parameters()) == count
+    layers = {"embedding": 10240000, "lstm.0": 328192, "lstm.1": 49408, "dense.linear": 2080, "logit": 33}
+    for name, size in layers.items():
+        assert sum(p.numel() for p in network.get_submodule(name).parameters()) == size
+
+
+def test_batch_layer_in_the_rnn_keeps_as_many_numbers_as_the_authors_print() -> None:
+    """24 738, 308 and 180 at m = 25, with gain and bias, and two scalars where ours has one and a count per slot."""
+    words = ("data.length=80", "model.hidden_size=128", "model.last_hidden_size=64", "model.dense_size=32")
+    spec = small("imdb_rnn", *words, "norm=batch_layer", "train.batch_size=25")
+    network = built(spec).train()
+    reviews = datasets.load(spec.config["data"]).splits["train"]
+    network(reviews.inputs[:25], reviews.targets[:25])
+    found = []
+    for norm in (network.norms["0"], network.norms["1"], network.dense.norm):
+        norm.end_epoch()
+        sizes = {name: tensor.numel() for name, tensor in norm.state_dict().items()}
+        moments = sum(sizes[f"trained.{of}_{moment}"] for of in ("batch", "feature") for moment in ("mean", "std"))
+        found.append(sizes["gain"] + sizes["bias"] + moments + 2)
+    assert found == [24738, 308, 180]
+
+
+@pytest.mark.parametrize("per_gate", [True, False])
+@pytest.mark.parametrize("updating", [True, False])
+def test_imdb_rnn_is_the_network_of_section_4_2(per_gate: bool, updating: bool) -> None:
+    """Against tf.keras' layers written down step by step, by copied weights, with the masks of the third update."""
+    spec = small("imdb_rnn", "norm=layer", "norm.eps=1e-3", f"model.per_gate={str(per_gate).lower()}")
+    network = built(spec).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.linspace(-0.2, 0.3, parameter.numel(), dtype=torch.float64))
+    p = {name: parameter.detach() for name, parameter in network.named_parameters()}
+    inputs, targets = batches(spec, 1)[0]
+    draw = stream(1, "dropout", 2)
+    h = p["embedding.weight"][inputs]
+    for place in ("0", "1"):
+        cell, units = f"lstm.{place}.cells.0", p[f"lstm.{place}.cells.0.weight_hh"].shape[1]
+        rows = [k * units + i for k in (1, 0, 3, 2) for i in range(units)]  # ours are f, i, o, g
+        bias = p[f"{cell}.bias"].clone()
+        bias[:units] += 1  # unit_forget_bias
+        masks = []
+        for features in (h.shape[2], units):
+            drawn = draw.random((4 if per_gate else 1, len(inputs), features), dtype="float32") >= 0.2
+            drawn = drawn / 0.8 if updating else drawn + 1.0 - drawn
+            masks.append([drawn[k if per_gate else 0] for k in (1, 0, 3, 2)])
+        weights = (p[f"{cell}.weight_ih"][rows].T, p[f"{cell}.weight_hh"][rows].T, bias[rows])
+        h = torch.from_numpy(keras_lstm.lstm(h.numpy(), *(w.numpy() for w in weights), *masks))
+        h = over_channels(h if place == "0" else h[:, -1], p[f"norms.{place}.gain"], p[f"norms.{place}.bias"])
+    h = torch.tanh(h @ p["dense.linear.weight"].T + p["dense.linear.bias"])
+    h = over_channels(h, p["dense.norm.gain"], p["dense.norm.bias"])
+    s = (h @ p["logit.weight"].T + p["logit.bias"])[:, 0]
+    wanted = torch.where(targets > 0, F.softplus(-s), F.softplus(s)).mean()
+    with models.update(network, 1, 2) if updating else contextlib.nullcontext():
+        loss = network(inputs, targets)
+    torch.testing.assert_close(loss.detach(), wanted, rtol=1e-6 if updating else 1e-10, atol=0)  # masks are float32
+    positive = targets > 0
+    assert network.tally["error"] == ((s > 0) != positive).sum()
+    assert network.tally["error_published"] == ((s > 0.5) != positive).sum()
+
+
+def test_imdb_rnn_drops_in_updates_alone_and_all_arms_drop_the_same() -> None:
+    inputs, targets = batches(small("imdb_rnn"), 1)[0]
+    masks = {}
+    for norm in ("none", "batch_layer"):
+        network = built(small("imdb_rnn", f"norm={norm}")).train()
+        seen = masks[norm] = []
+        for layer in network.lstm:
+            once = layer.cells[0].once
+            layer.cells[0].once = lambda *a, once=once, seen=seen: seen.append(once(*a)) or seen[-1]
+        for update in (0, 1, 0):
+            with models.update(network, 1, update):
+                network(inputs, targets)
+        assert torch.equal(seen[0].input_drop, seen[4].input_drop)
+        assert not torch.equal(seen[0].input_drop, seen[2].input_drop)
+        network(inputs, targets)
+        network.evaluate(inputs, targets)
+        assert all(once.input_drop is None and once.state_drop is None for once in seen[6:])
+    for one, other in zip(masks["none"][:6], masks["batch_layer"][:6], strict=True):
+        assert torch.equal(one.input_drop, other.input_drop) and torch.equal(one.state_drop, other.state_drop)
+
+
+def test_imdb_rnn_is_drawn_as_keras_draws() -> None:
+    """Glorot uniform for the embedding and all four gates together, orthogonal dense layers, zero biases."""
+    network = built(small("imdb_rnn", "model.hidden_size=40", "model.embedding_size=30"))
+    p = dict(network.named_parameters())
+    limits = {
+        "embedding.weight": (64, 30),
+        "lstm.0.cells.0.weight_ih": (30, 160),
+        "lstm.0.cells.0.weight_hh": (40, 160),
+    }
+    for name, sizes in limits.items():
+        bound = (6 / sum(sizes)) ** 0.5
+        assert 0.98 * bound < p[name].abs().max() <= bound
+    for name in ("dense.linear.weight", "logit.weight"):
+        torch.testing.assert_close(p[name] @ p[name].T, torch.eye(len(p[name])), rtol=0, atol=1e-5)
+    assert not any(p[name].any() for name in p if name.endswith("bias"))
+    assert all(layer.cells[0].forget_bias == 1 for layer in network.lstm)

@@ -376,10 +376,10 @@ def test_declared_layers_are_the_built_models(name: str):
             )
         )
     data = spec.config["data"]["declares"]
-    shape = [
-        spec.config["data"]["length"] if size == "time" else size for size in data.get("shape", [data["features"]])
-    ]
-    inputs = torch.zeros(2, *shape)
+    declared_shape = data.get("shape", [data["features"]])
+    words = "word" in declared_shape
+    sizes = [spec.config["data"]["length"] if size == "time" else size for size in declared_shape if size != "word"]
+    inputs = torch.zeros(2, *sizes, dtype=torch.int64 if words else None)
     model.evaluate(inputs, torch.zeros(2, dtype=torch.int64))
     assert seen == {layer: (facts["input"], facts["output"]) for layer, facts in declared.items()}
     for layer, facts in declared.items():
