@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import tiny
 
+from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.runs import store
 from normbench.runs.store import RunDirectory
@@ -90,6 +91,20 @@ def test_interrupted_at_one_step(step: int, tmp_path: Path, calm: Calm) -> None:
     assert status(tmp_path / "run")["step"] == step
     assert tiny.train(tmp_path / "run", *ARMS["batch"]) == "done"
     assert tiny.result(tmp_path / "run") == calm(*ARMS["batch"])
+
+
+def test_dropout_is_that_of_the_update_whenever_it_is_computed(tmp_path: Path) -> None:
+    sizes = [f"model.{name}=4" for name in ("embedding_size", "hidden_size", "last_hidden_size", "dense_size")]
+    words = ["model=imdb_rnn", "data=made_reviews", "data.fraction=0.2", *sizes, "train.epochs=2", "norm=batch_layer"]
+    (given,), (other,) = (train_specs([*words, *more], False) for more in ((), ("seed=2",)))
+    calm, stopped = tmp_path / "calm", tmp_path / "stopped"
+    assert loop.train(given, RunDirectory(calm)) == "done"
+    for calls in (3, 7):  # of 8 updates an epoch
+        assert loop.train(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
+    assert loop.train(given, RunDirectory(stopped)) == "done"
+    assert tiny.result(stopped) == tiny.result(calm)
+    assert loop.train(other, RunDirectory(tmp_path / "other")) == "done"
+    assert tiny.result(tmp_path / "other") != tiny.result(calm)
 
 
 def test_what_was_written_after_the_checkpoint_is_written_anew(tmp_path: Path, calm: Calm) -> None:
