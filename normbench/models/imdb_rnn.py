@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from normbench.models.base import Model, Sites
 from normbench.norms.base import NormedLinear
 from normbench.norms.base import build as build_norm
+from normbench.rnn.embedding import Embedding
 from normbench.rnn.layers import LSTM
 
 PUBLISHED = 0.5  # tf.keras' BinaryAccuracy has this threshold for probabilities; the authors hand it logits
@@ -39,7 +40,7 @@ class ImdbRNN(Model):
         **dropped: Any,
     ) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(words, embedding_size)
+        self.embedding = Embedding(words, embedding_size)
         inputs = (embedding_size, hidden_sizes[0])
         self.lstm = nn.ModuleList(
             LSTM(i, h, path=f"lstm.{place}", forget_bias=1.0, **dropped)
