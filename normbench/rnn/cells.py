@@ -34,6 +34,16 @@ class Once:
     input_drop: Tensor | None = None
     state_drop: Tensor | None = None
 
+    def folded(self) -> Once:
+        """Of a single sequence, the masks as part of the weights: W (m * x) = (W * m) x."""
+        (weight_ih, input_drop), (weight_hh, state_drop) = (
+            (weight, drop)
+            if drop is None or drop.shape[1] > 1
+            else (weight * drop.expand(-1, len(weight) // len(drop), -1).flatten(0, 1), None)
+            for weight, drop in ((self.weight_ih, self.input_drop), (self.weight_hh, self.state_drop))
+        )
+        return Once(weight_ih, weight_hh, input_drop, state_drop)
+
 
 class Cell(Weighted):
     """What the cells share: W_x x and W_h h with their normalizers and biases, dropout, the initial state.

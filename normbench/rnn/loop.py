@@ -14,7 +14,7 @@ def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, once: Once)
     """Outputs (T, B, H) and the last state of a cell over x (T, B, I); mask (T, B), true where x is valid."""
     run, way = engine.current(), plan(cell)
     if run is not None and way is not None and x.dtype == cell.weight_hh.dtype:
-        return fused.sequence(cell, way, run, x, mask, state, once)
+        return fused.sequence(cell, way, run, x, mask, state, once.folded())
     return plain(cell, cell.summed(x, once), mask, state, once)
 
 
@@ -39,7 +39,7 @@ class Steps:
     def __init__(self, cell: Cell, once: Once) -> None:
         self.cell, self.once, self.t = cell, once, 0
         run, way = engine.current(), plan(cell)
-        self.fast = None if run is None or way is None else stepwise.Steps(cell, way, run, once)
+        self.fast = None if run is None or way is None else stepwise.Steps(cell, way, run, once.folded())
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None = None) -> State:
         """The state after x_t (B, I), its output first; rows where the mask (B,) is false keep theirs."""

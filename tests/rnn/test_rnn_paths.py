@@ -100,15 +100,16 @@ def test_every_shape_is_the_plain_loop(path: str, kind: str, batch: int, steps: 
 @pytest.mark.parametrize("path", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("per_gate", [False, True])
-def test_dropout_is_the_plain_loop(path: str, kind: str, per_gate: bool) -> None:
+@pytest.mark.parametrize("batch", [3, 1])
+def test_dropout_is_the_plain_loop(path: str, kind: str, per_gate: bool, batch: int) -> None:
     layer = make(
         kind, 5, 4, dict.fromkeys(NORMS[kind], "layer"), input_dropout=0.3, state_dropout=0.4, per_gate=per_gate
     )
-    x = draw(3, 6, 5)
+    x, mask = draw(batch, 6, 5), lengths(batch, 6)
     with engine.using("loop"):
-        wanted = gradients(layer, x, mask=lengths(3, 6), rng=np.random.default_rng(5))
+        wanted = gradients(layer, x, mask=mask, rng=np.random.default_rng(5))
     with engine.using(path):
-        near(gradients(layer, x, mask=lengths(3, 6), rng=np.random.default_rng(5)), wanted)
+        near(gradients(layer, x, mask=mask, rng=np.random.default_rng(5)), wanted)
 
 
 def test_onednn_gets_operands_without_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +156,10 @@ def test_steps_with_feedback_are_the_plain_loop(
 ) -> None:
     """Over several chunks of steps, with gradients from the first half of them."""
     monkeypatch.setattr(stepwise, "CHUNK", 3)
-    for options in [*rows(kind), {"input_dropout": 0.3, "state_dropout": 0.3}]:
+    dropped = {"input_dropout": 0.3, "state_dropout": 0.3}
+    for batch, options in [*((3, options) for options in rows(kind)), (3, dropped), (1, dropped)]:
         layer = make(kind, 5 + 4, 4, **options)
-        x, mask = draw(3, 10, 5), lengths(3, 10) if masked else None
+        x, mask = draw(batch, 10, 5), lengths(batch, 10) if masked else None
         rng = {"rng": np.random.default_rng(3)} if "input_dropout" in options else {}
         with engine.using("loop"):
             wanted = fed_back(layer, x, mask, **rng)
