@@ -107,6 +107,28 @@ def test_recurrent_rows_compare_the_same_work(rnn):
     assert rnn.feedback("small", 5, 2, 3, 4, 1.0, 2).ratio > 0
 
 
+@pytest.fixture
+def imdb(bench):
+    import imdb
+
+    yield imdb
+    sys.modules.pop("imdb")
+
+
+IMDB = ("data=made_reviews", "model.embedding_size=6", "model.hidden_size=5", "model.last_hidden_size=4")
+
+
+@pytest.mark.parametrize("batch", [3, 1])
+@pytest.mark.parametrize("per_gate", [True, False])
+def test_the_loop_over_words_is_our_network(imdb, batch: int, per_gate: bool, monkeypatch: pytest.MonkeyPatch):
+    rows = list(imdb.compare(batch, per_gate, 2, *IMDB))
+    assert [row.rounds for row in rows] == [2, 2] if per_gate else [2]
+    real = imdb.Loop.copy
+    monkeypatch.setattr(imdb.Loop, "copy", lambda self, ours: [real(self, ours), self.cells[1].bias_ih.data.add_(1)])
+    with pytest.raises(SystemExit, match="compute different things"):
+        list(imdb.compare(batch, per_gate, 2, *IMDB))
+
+
 def test_published_benchmarks_are_whole():
     published = sorted((SCRIPTS.parents[1] / "results" / "bench").glob("*.json"))
     for path in published:
