@@ -315,6 +315,36 @@ def test_the_arms_of_bln_part_by_part() -> None:
     assert {s.config["data"]["name"] for s in plan.artifact_specs("bln2022/fig4", "smoke", 1)} == {"coloured_digits"}
 
 
+def test_the_experiments_of_blns_rnn_are_the_authors_settings() -> None:
+    specs = {
+        (arm, batch): plan.experiment_spec("bln2022/fig6", arm, "paper", [f"train.batch_size={batch}", "seed=1"])
+        for arm in plan.experiment("bln2022/fig6")["arms"]
+        for batch in (25, 1)
+        if (arm, batch) != ("bn-pos-scaled", 1)
+    }
+    for (arm, batch), spec in specs.items():
+        assert spec.steps == 10 * 4000 // batch and spec.config["optim"] | {"declares": {}} == {
+            **{"name": "keras_adam", "lr": 3e-3, "betas": [0.9, 0.999], "eps": 1e-8},
+            "declares": {},
+        }
+        choices = spec.sites()
+        assert set(choices) == (set() if arm == "none" else {"lstm.0", "lstm.1", "dense"})
+        for choice in choices.values():
+            if choice.name != "batch_layer":
+                assert choice.options["eps"] == 1e-3
+                assert (choice.options["scale"] == "inverse_root_d") == arm.endswith("-scaled")
+            if choice.name == "batch":
+                assert not choice.options["unbiased_running"] and choice.options["momentum"] == 0.01
+                assert choice.options["single_running"] == (batch == 1)
+    for arm in ("bln", "bn", "ln"):
+        part, whole = (
+            plan.experiment_spec("bln2022/table2", arm, "paper", [f"data.fraction={fraction}", "seed=1"])
+            for fraction in (0.2, 1.0)
+        )
+        assert part.id == specs[arm, 25].id and part.config["eval"] == specs[arm, 25].config["eval"]
+        assert (whole.steps, whole.config["optim"]["eps"]) == (10 * 800, 1e-7)
+
+
 def test_limits_leave_cells_out_and_hold_their_seeds() -> None:
     def counts(**words: bool) -> Counter[tuple[str, int, str]]:
         specs = plan.artifact_specs("bln2022/ablation", "paper", 6, **words)
