@@ -117,11 +117,16 @@ class Product:
         """The gradient of x from that of the product, of one step or of all."""
         if self.drop is None:
             return tall(d.flatten(0, 1), self.weight).view(*d.shape[:2], -1) if d.dim() == 3 else matmul(d, self.weight)
-        parts = [
-            matmul(rows.flatten(0, -2), weight).view(*d.shape[:-1], -1)
-            for rows, weight in zip(d.chunk(len(self.parts), -1), self.parts, strict=True)
-        ]
-        return functools.reduce(torch.add, [part * mask for part, mask in zip(parts, self.drop, strict=True)])
+        if d.dim() == 2 and 2 * d.numel() * self.weight.shape[1] < SMALL and len(self.parts) > 1:
+            by_gate = d.view(len(d), len(self.parts), -1).transpose(0, 1)
+            weights = self.weight.view(len(self.parts), -1, self.weight.shape[1])
+            return torch.bmm(by_gate, weights).mul_(self.drop).sum(0)
+        total: Tensor | None = None
+        for rows, weight, mask in zip(d.chunk(len(self.parts), -1), self.parts, self.drop, strict=True):
+            part = tall(rows.flatten(0, -2).contiguous(), weight).view(*d.shape[:-1], -1)
+            total = part.mul_(mask) if total is None else total.addcmul_(part, mask)
+        assert total is not None
+        return total
 
     def to_weight(self, d: Tensor, x: Tensor) -> Tensor:
         """The gradient of W, summed over all rows (T, B, ...) of both."""
