@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from normbench.curves.series import area, at_epoch, in_orders, series
+from normbench.curves.series import area, at_epoch, series
 from normbench.curves.statistics import t_interval
+from normbench.papers.bln2022.histories import cell_of, of_evaluation_batches
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry, spread_entry
+from normbench.papers.table import Entry, estimate_entry, final_entry
 from normbench.runs.record import RunRecord
 
 BLN, BN, LN, NONE = (COLOURS[name] for name in ("batch_layer", "batch", "layer", "none"))
@@ -68,7 +69,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """In plain words what of BLN changes its training, each number from pairs of runs with the same seed."""
     loss = {
-        (batch, arm): {run.seed: value for run in _cell(runs, arm, batch) if (value := _loss(run)) is not None}
+        (batch, arm): {run.seed: value for run in cell_of(runs, arm, batch) if (value := _loss(run)) is not None}
         for batch in (25, 1)
         for arm in ARMS
     }
@@ -107,10 +108,6 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def _cell(runs: Sequence[RunRecord], arm: str, batch: int) -> list[RunRecord]:
-    return [run for run in runs if not run.control and run.matches({"arm": arm, "train.batch_size": batch})]
-
-
 def _loss(run: RunRecord) -> float | None:
     value = area(series(run, "train", "running", "nll"), log=True)
     return value if value is not None and 0 < value < math.inf else None
@@ -126,7 +123,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     for batch in (25, 1):
         group = f"batch {batch}"
         for arm in ARMS:
-            cell = _cell(runs, arm, batch)
+            cell = cell_of(runs, arm, batch)
             if batch == 1 and arm not in COLUMNS["batch 1"][1]:
                 continue
             areas = [area(series(run, "train", "running", "nll"), log=True) for run in cell]
@@ -138,12 +135,4 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 estimate_entry([v and 100 * v for v in errors], group, arm, "test error", "%"),
                 estimate_entry(losses, group, arm, "test NLL"),
             ]
-    for arm in (arm for arm in ARMS if arm.startswith("bn")):  # the rest have nothing of it, or stand in Fig. 4
-        cell, way, group = _cell(runs, arm, 25), "eval_stats=batch", "batch 25, statistics of the evaluation batch"
-        own = [at_epoch(run, "test", "nll", "best", way) for run in cell]
-        orders = [in_orders(run, "test", "nll", way) for run in cell]
-        entries += [
-            estimate_entry(own, group, arm, "test NLL"),
-            spread_entry(orders, group, arm, "its deviation over orders of the test set"),
-        ]
-    return entries
+    return entries + of_evaluation_batches(runs, [arm for arm in ARMS if arm.startswith("bn")])

@@ -1,102 +1,24 @@
-"""BLN Fig. 4: loss and error of LeNet-5 on CIFAR-10 against epochs, batch 25 left, batch 1 right."""
+"""BLN Fig. 4: loss and error of LeNet-5 on CIFAR-10 against epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
-from normbench.curves.series import at_epoch, in_orders
+from normbench.papers.bln2022 import histories
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity, Reference
-from normbench.papers.panels import panels as all_panels
+from normbench.papers.panels import Look, Panel
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry, spread_entry
+from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
-ARMS = {
-    "bln": Look("BLN", COLOURS["batch_layer"]),
-    "bn": Look("BatchNorm", COLOURS["batch"]),
-    "ln": Look("LayerNorm", COLOURS["layer"]),
-    "none": Look("no normalization (ours)", COLOURS["none"], in_paper=False),
-}
-BATCHES = (25, 1)
-# the paper draws accuracies; errors are what runs log
-QUANTITIES = {
-    "train_loss": Quantity("Training loss (running mean)", "train", "running", "nll"),
-    "train_acc": Quantity("Training error (running mean)", "train", "running", "error"),
-    "val_loss": Quantity("Validation loss", "valid", "eval", "nll", log=True),
-}
-DASHES = {"bln": "solid", "bn": "dash", "ln": "dot"}
+ARMS = histories.ARMS | {"none": Look("no normalization (ours)", COLOURS["none"], in_paper=False)}
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """Training loss and error as in the paper, and the validation loss; below ours the authors' logs."""
-    columns = {f"batch size {batch}": {"train.batch_size": batch} for batch in BATCHES}
-    drawn = all_panels(runs, ARMS, columns, list(QUANTITIES.values()))
-    keys = {quantity: key for key, quantity in QUANTITIES.items()}
-    own_data = all(run.fidelity in ("paper", "reduced") for run in runs)
-    return [
-        replace(panel, references=_logs(artifact, keys[panel.quantity], columns[panel.column]["train.batch_size"]))
-        if own_data
-        else panel
-        for panel in drawn
-    ]
-
-
-def _logs(artifact: Artifact, key: str, batch: int) -> list[Reference]:
-    """The authors' histories of one quantity; accuracies as errors."""
-    found = []
-    for source in ("histories", "earlier_histories"):
-        for arm, dash in DASHES.items():
-            values = artifact.reference[source][arm].get(batch, {}).get(key, [])
-            values = [1 - value for value in values] if key.endswith("_acc") else values
-            points = [(float(epoch), float(value)) for epoch, value in enumerate(values, 1)]
-            if points:
-                found.append(Reference(f"authors' logs, {ARMS[arm].name}", points, dash))
-    return found
+    return histories.panels(artifact, runs, ARMS)
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Final training error; test error and NLL at the lowest validation loss, by what the configuration is chosen."""
-    entries = []
-    for batch in BATCHES:
-        group = f"batch {batch}"
-        for arm in ARMS:
-            cell = [run for run in runs if not run.control and run.matches({"arm": arm, "train.batch_size": batch})]
-            entries.append(
-                final_entry(
-                    cell, group, arm, "training error, last epoch", ("train", "running", "error"), 100, "%",
-                    _told(artifact.reference, arm, batch),
-                )
-            )  # fmt: skip
-            logged = artifact.reference["test"].get(arm, {}).get(batch)
-            for name, variant in (("usual", None), ("by validation", "best by valid"), ("by test", "best by test")):
-                # what has one way alone is the same however it is chosen
-                chosen = [at_epoch(run, "test", "error", "best", variant if _has_ways(run) else None) for run in cell]
-                paper = "" if name != "by test" else f"{100 * (1 - logged[1]):.1f} (log)" if logged else "–"
-                values = [None if value is None else 100 * value for value in chosen]
-                entries.append(estimate_entry(values, group, arm, f"test error, {name}", "%", paper))
-            losses = [at_epoch(run, "test", "nll", "best") for run in cell]
-            entries.append(estimate_entry(losses, group, arm, "test NLL, usual"))
-            # statistics of the evaluation batch depend on its composition; of other arms nothing does
-            orders = [
-                [100 * error for error in in_orders(run, "test", "error")] if arm == "bln" else [] for run in cell
-            ]
-            entries.append(spread_entry(orders, group, arm, "its deviation over orders of the test set", "points"))
-    return entries
-
-
-def _has_ways(run: RunRecord) -> bool:
-    return run.arm == "bln"
-
-
-def _told(reference: Mapping[str, Any], arm: str, batch: int) -> str:
-    """The paper's error, in per cent, and that of the authors' earlier run."""
-    value = reference["train_accuracy"].get(arm, {}).get(batch)
-    earlier = reference["earlier_histories"].get(arm, {}).get(batch)
-    if value is None:
-        return "–"
-    return f"{100 * (1 - value):.0f}" + (
-        f" (earlier log {100 * (1 - earlier['train_acc'][-1]):.0f})" if earlier else ""
-    )
+    return histories.table(artifact, runs, ARMS)

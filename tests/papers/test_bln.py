@@ -1,4 +1,4 @@
-"""Tables and words of the CIFAR-10 artifacts, from runs that are made up so that the answers are known."""
+"""Tables, figures and words of the BLN artifacts, from runs that are made up so that the answers are known."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ def runs(name: str, seeds: int) -> list[RunRecord]:
         for variant, k in itertools.product(["", *asked["reshuffled"]], range(1, 1 + asked["reshuffles"])):
             shuffled = {"variant": f"{variant} shuffle={k}".strip(), "nll": 2.0 + k, "error": 0.5 + k / 100}
             records.append({"epoch": 2, "step": 2, "split": "test", "mode": "eval", **shuffled})
+        # the RNN counts errors at two thresholds
+        records = [{**r, "error_published": r["error"] + 0.1} if "error" in r else r for r in records]
         # as long as was planned: the last evaluation stands for the rest
         records += [{**r, "epoch": spec.epochs} for r in records if r["epoch"] == 3]
         labels = spec.labels()
@@ -55,7 +57,7 @@ def runs(name: str, seeds: int) -> list[RunRecord]:
     return made
 
 
-@pytest.mark.parametrize("name", ["fig4", "table1", "ablation"])
+@pytest.mark.parametrize("name", ["fig4", "table1", "ablation", "fig6", "table2"])
 @pytest.mark.parametrize("seeds", [0, 1, 2])
 def test_every_table_can_be_drawn(name: str, seeds: int) -> None:
     artifact = artifacts.load(f"bln2022/{name}")
@@ -103,6 +105,35 @@ def test_the_orders_of_a_test_set_have_a_deviation() -> None:
     assert entries["batch 25", "bln", quantity].mean == pytest.approx(math.sqrt(2.5)), "1 to 5 points"
     assert entries["batch 25", "ln", quantity].text() == entries["batch 1", "bln", quantity].text() == "–"
     assert entries["batch 25", "bln", "test error, by validation"].mean == pytest.approx(60.08), "FTTT"
+
+
+def test_fig_6_counts_errors_at_the_authors_threshold_and_at_the_proper_one() -> None:
+    artifact = artifacts.load("bln2022/fig6")
+    found = runs("fig6", 2)
+    entries = {(e.group, e.row, e.quantity): e for e in artifacts.drawing(artifact.id).table(artifact, found)}
+    of = {(row, q): e for (group, row, q), e in entries.items() if group == "batch 25"}
+    assert of["bn", "test error, usual"].mean == pytest.approx(70)
+    assert of["bn", "test error, logits above 0, usual"].mean == pytest.approx(60)
+    assert of["bln", "test error, by test"].paper == "22.9 (log)" and of["none", "test error, by test"].paper == "–"
+    trained = of["bln", "training error, last epoch"]
+    assert trained.mean == pytest.approx(57) and trained.paper == "0 (log) (earlier log 4) (earlier log 2)"
+    assert ("batch 1", "bn-pos-scaled") not in {key[:2] for key in entries}, "its output would be its shift"
+
+
+def test_logs_of_the_authors_lie_below_ours() -> None:
+    for name, counts in (("fig4", {25: 6, 1: 3}), ("fig6", {25: 9, 1: 6})):
+        artifact = artifacts.load(f"bln2022/{name}")
+        for panel in artifacts.drawing(artifact.id).panels(artifact, runs(name, 1)):
+            batch = int(panel.column.removeprefix("batch size "))
+            assert len(panel.references) == counts[batch], panel.quantity.name
+            # one value an epoch; as errors where they logged accuracies
+            for reference in panel.references:
+                assert [x for x, _ in reference.points] == list(range(1, len(reference.points) + 1))
+    panels = {
+        (p.column, p.quantity.metric, p.quantity.split): p for p in artifacts.drawing(artifact.id).panels(artifact, [])
+    }
+    errors = panels["batch size 25", "error_published", "train"].references[0]
+    assert errors.name == "authors' logs, BLN" and errors.points[-1] == (10.0, pytest.approx(1 - 0.9973))
 
 
 def test_words_say_what_explains_it() -> None:

@@ -1,0 +1,179 @@
+"""BLN Tables 1 and 2: the 16 configurations of statistics in the paper's order, and what can be said of that order."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from normbench.curves.series import Point, Series, at_epoch
+from normbench.curves.statistics import kendall, t_interval
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Line, Look, Panel, Quantity, Reference
+from normbench.papers.style import COLOURS
+from normbench.papers.table import Entry, estimate_entry
+from normbench.runs.record import RunRecord
+
+SIZES = {0.2: "A: 20 %", 1.0: "B: whole"}
+FLAGS = {"T***": "E_B", "*T**": "Std_B", "**T*": "E_F", "***T": "Std_F"}
+LOSS = Quantity("Test NLL less the mean of the 16", "test", "eval", "nll", x="Place in the paper's table")
+ARM = Look("BLN", COLOURS["batch_layer"])
+Losses = Mapping[str, float]
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """Loss of the 16 in the paper's order, less their mean: where the order is the paper's, the line rises."""
+    drawn = []
+    for size, name in SIZES.items():
+        told = artifact.reference["test_loss"][size]
+        cell = [run for run in runs if not run.control and run.matches({"arm": "bln", "data.fraction": size})]
+        seeds = [(run.seed, run.id, _in_order(_losses(run), list(told))) for run in cell]
+        curves = [dict(curve) for _, _, curve in seeds if curve]
+        points = []
+        for place in range(1, 17) if curves else ():
+            found = t_interval([curve[place] for curve in curves])
+            points.append(Point(place, found.mean, found.interval, found.n, 0))
+        lines = [Line("bln", ARM, points, seeds, len(seeds) - len(curves))] if points else []
+        theirs = Reference("authors' log", _in_order(told, list(told)))
+        drawn.append(Panel(name, LOSS, lines, [theirs] if all(run.fidelity != "smoke" for run in cell) else []))
+    return drawn
+
+
+def _in_order(grid: Losses, order: Sequence[str]) -> Series:
+    """(place, loss less the mean of the 16); nothing of a grid with gaps."""
+    if not _whole(grid):
+        return []
+    mean = statistics.fmean(grid.values())
+    return [(float(place), grid[way] - mean) for place, way in enumerate(order, 1)]
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -> list[Entry]:
+    """Test and validation loss of each configuration; then contrasts, orders and the price of choosing on the test set.
+
+    Ranks are of the means over seeds. Everything is at the lowest validation loss under FFFF, as published, but for
+    the columns that say otherwise. `error` is the metric behind the paper's accuracy.
+    """
+    entries: list[Entry] = []
+    cells = {size: [r for r in runs if r.matches({"arm": "bln", "data.fraction": size})] for size in SIZES}
+    for size, name in SIZES.items():
+        order = list(artifact.reference["test_loss"][size])
+        columns = {
+            "test NLL": ("test", "best"),
+            "validation NLL": ("valid", "best"),
+            "test NLL, each at its own epoch": ("test", "own"),
+            "test NLL, last epoch": ("test", "last"),
+        }
+        for column, (split, when) in columns.items():
+            values = {way: [at_epoch(run, split, "nll", when, way) for run in cells[size]] for way in order}
+            ranks = _ranks({way: _mean(found) for way, found in values.items()})
+            for place, way in enumerate(order, 1):
+                paper = f"{artifact.reference['test_loss'][size][way]:.5f} (log)" if column == "test NLL" else ""
+                entries.append(estimate_entry(values[way], name, way, column, paper=paper))
+                if when == "best":
+                    shown = str(ranks[way]) if way in ranks else "–"
+                    told = str(place) if column == "test NLL" else ""
+                    rank = Entry(name, way, f"rank by {column}", "", len(cells[size]), shown=shown, paper=told)
+                    entries.append(rank)
+    for size, name in SIZES.items():
+        entries += _summary(artifact, cells[size], size, name, error)
+    return entries + _between(cells)
+
+
+def _summary(artifact: Artifact, runs: Sequence[RunRecord], size: float, column: str, error: str) -> list[Entry]:
+    group, paper = "contrasts and orders", artifact.reference["test_loss"][size]
+    grids = [_losses(run) for run in runs]
+    numbers: dict[str, list[float | None]] = {
+        f"test NLL, {flag} = T less F": [
+            _less(run, pattern, pattern.replace("T", "F")) for run in runs
+        ]
+        for pattern, flag in FLAGS.items()
+    }  # fmt: skip
+    numbers |= {
+        "deviation of the 16 test NLL": [statistics.pstdev(grid.values()) if _whole(grid) else None for grid in grids],
+        "Kendall's tau with the paper, 16": [_tau(grid, paper) for grid in grids],
+        "Kendall's tau with the paper, 4 groups": [_tau(_groups(grid), _groups(paper)) for grid in grids],
+        "test accuracy, chosen on test less on validation, points": [
+            _inflation(run, error) for run in runs
+        ],
+    }  # fmt: skip
+    entries = [estimate_entry(values, group, row, column) for row, values in numbers.items()]
+    means = [statistics.fmean(grid.values()) for grid in grids if _whole(grid)]
+    spread = statistics.stdev(means) if len(means) > 1 else None
+    between = [tau for a, b in combinations(grids, 2) if (tau := _tau(a, b)) is not None]
+    for row, value in (
+        ("deviation of their mean over seeds", spread),
+        ("Kendall's tau between seeds, mean over pairs", statistics.fmean(between) if between else None),
+    ):
+        shown = "–" if value is None else f"{value:.3g}"
+        entries.append(Entry(group, row, column, "", len(means), value, shown=shown))
+    order = sorted(found, key=found.__getitem__) if (found := _groups(_mean_grid(grids))) else []
+    told = ", ".join(artifact.reference["group_order"][size])
+    entries.append(
+        Entry(group, "groups, best first", column, "", len(grids), shown=", ".join(order) or "–", paper=told)
+    )
+    return entries
+
+
+def _between(cells: dict[float, list[RunRecord]]) -> list[Entry]:
+    """Kendall's tau between the two sizes, of the same seeds."""
+    by_seed = {size: {run.seed: _losses(run) for run in runs} for size, runs in cells.items()}
+    small, large = by_seed.values()
+    taus = [_tau(small[seed], large[seed]) for seed in small if seed in large]
+    return [estimate_entry(taus, "between the sizes", "Kendall's tau of the 16 test NLL, same seed", "A with B")]
+
+
+def _losses(run: RunRecord) -> Losses:
+    """Test NLL of the 16."""
+    found = {way: at_epoch(run, "test", "nll", "best", way) for way in _ways()}
+    return {way: value for way, value in found.items() if value is not None}
+
+
+def _ways() -> list[str]:
+    return [a + b + c + d for a in "TF" for b in "TF" for c in "TF" for d in "TF"]
+
+
+def _whole(grid: Losses) -> bool:
+    return len(grid) == 16 and all(map(math.isfinite, grid.values()))
+
+
+def _tau(a: Losses, b: Losses) -> float | None:
+    both = [way for way in a if way in b]
+    if len(both) < 2 or not all(math.isfinite(grid[way]) for way in both for grid in (a, b)):
+        return None
+    return kendall([a[way] for way in both], [b[way] for way in both])
+
+
+def _groups(grid: Losses) -> Losses:
+    """Mean of the four configurations with the same statistics of the batch."""
+    if len(grid) < 16:
+        return {}
+    return {
+        pair: statistics.fmean(v for way, v in grid.items() if way.startswith(pair))
+        for pair in ("TT", "TF", "FT", "FF")
+    }
+
+
+def _mean_grid(grids: Sequence[Losses]) -> Losses:
+    whole = [grid for grid in grids if _whole(grid)]
+    return {way: statistics.fmean(grid[way] for grid in whole) for way in _ways()} if whole else {}
+
+
+def _less(run: RunRecord, first: str, second: str) -> float | None:
+    a, b = (at_epoch(run, "test", "nll", "best", pattern) for pattern in (first, second))
+    return None if a is None or b is None else a - b
+
+
+def _inflation(run: RunRecord, error: str) -> float | None:
+    on_test, on_valid = (at_epoch(run, "test", error, "best", f"best by {split}") for split in ("test", "valid"))
+    return None if on_test is None or on_valid is None else 100 * (on_valid - on_test)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
+
+
+def _ranks(means: dict[str, float | None]) -> dict[str, int]:
+    known = {way: mean for way, mean in means.items() if mean is not None}
+    return {way: rank for rank, way in enumerate(sorted(known, key=known.__getitem__), 1)}

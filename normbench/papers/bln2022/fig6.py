@@ -1,0 +1,39 @@
+"""BLN Fig. 6: loss and error of an RNN on IMDB against epochs; and what in BLN makes the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from normbench.curves.series import at_epoch
+from normbench.papers.bln2022 import histories
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Look, Panel
+from normbench.papers.style import COLOURS, EXTRA_COLOURS
+from normbench.papers.table import Entry, estimate_entry
+from normbench.runs.record import RunRecord
+
+ARMS = histories.ARMS | {
+    "none": Look("no normalization (ours)", COLOURS["none"], in_paper=False),
+    "ln-scaled": Look("LN / √d (ours)", EXTRA_COLOURS[0], in_paper=False),
+    "bn-pos-scaled": Look("BN per word's place / √d (ours)", EXTRA_COLOURS[3], in_paper=False),
+}
+PUBLISHED = "error_published"  # accuracy as the authors count it: logits above one half
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """Training loss and error as in the paper, and the validation loss; below ours the authors' logs."""
+    return histories.panels(artifact, runs, ARMS, PUBLISHED)
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """As Fig. 4's, with the authors' threshold; the error with the proper one; BN evaluated as it is trained."""
+    entries = histories.table(artifact, runs, ARMS, PUBLISHED)
+    for batch in histories.BATCHES:
+        for arm in ARMS:
+            cell = histories.cell_of(runs, arm, batch)
+            errors = [at_epoch(run, "test", "error", "best") for run in cell]
+            percents = [None if error is None else 100 * error for error in errors]
+            entries.append(estimate_entry(percents, f"batch {batch}", arm, "test error, logits above 0, usual", "%"))
+    # one value for each feature and place at batch 1: nothing to normalize, and no run
+    entries = [entry for entry in entries if (entry.group, entry.row) != ("batch 1", "bn-pos-scaled")]
+    return entries + histories.of_evaluation_batches(runs, ["bn", "bn-pos-scaled"])

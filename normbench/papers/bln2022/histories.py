@@ -1,0 +1,131 @@
+"""BLN Figs. 4 and 6: loss and error against epochs, batch 25 left, batch 1 right, and the authors' own logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from normbench.curves.series import at_epoch, in_orders
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Look, Panel, Quantity, Reference
+from normbench.papers.panels import panels as all_panels
+from normbench.papers.style import COLOURS
+from normbench.papers.table import Entry, estimate_entry, final_entry, spread_entry
+from normbench.runs.record import RunRecord
+
+ARMS = {  # the paper's
+    "bln": Look("BLN", COLOURS["batch_layer"]),
+    "bn": Look("BatchNorm", COLOURS["batch"]),
+    "ln": Look("LayerNorm", COLOURS["layer"]),
+}
+BATCHES = (25, 1)
+DASHES = {"bln": "solid", "bn": "dash", "ln": "dot"}
+
+
+def quantities(error: str) -> dict[str, Quantity]:
+    """By the authors' names. The paper draws accuracies; errors are what runs log."""
+    return {
+        "train_loss": Quantity("Training loss (running mean)", "train", "running", "nll"),
+        "train_acc": Quantity("Training error (running mean)", "train", "running", error),
+        "val_loss": Quantity("Validation loss", "valid", "eval", "nll", log=True),
+    }
+
+
+def panels(
+    artifact: Artifact, runs: Sequence[RunRecord], looks: Mapping[str, Look], error: str = "error"
+) -> list[Panel]:
+    """Training loss and error as in the paper, and the validation loss; below ours the authors' logs.
+
+    `error` is the metric behind the paper's accuracy.
+    """
+    columns = {f"batch size {batch}": {"train.batch_size": batch} for batch in BATCHES}
+    rows = quantities(error)
+    drawn = all_panels(runs, looks, columns, list(rows.values()))
+    keys = {quantity: key for key, quantity in rows.items()}
+    own_data = all(run.fidelity in ("paper", "reduced") for run in runs)
+    return [
+        replace(panel, references=_logs(artifact, keys[panel.quantity], columns[panel.column]["train.batch_size"]))
+        if own_data
+        else panel
+        for panel in drawn
+    ]
+
+
+def _logs(artifact: Artifact, key: str, batch: int) -> list[Reference]:
+    """The authors' histories of one quantity, published and earlier ones; accuracies as errors."""
+    found = []
+    for source in (name for name in artifact.reference if name.endswith("histories")):
+        for arm, dash in DASHES.items():
+            values = artifact.reference[source].get(arm, {}).get(batch, {}).get(key, [])
+            values = [1 - value for value in values] if key.endswith("_acc") else values
+            points = [(float(epoch), float(value)) for epoch, value in enumerate(values, 1)]
+            if points:
+                found.append(Reference(f"authors' logs, {ARMS[arm].name}", points, dash))
+    return found
+
+
+def table(
+    artifact: Artifact, runs: Sequence[RunRecord], looks: Mapping[str, Look], error: str = "error"
+) -> list[Entry]:
+    """Final training error; test error and NLL at the lowest validation loss, by what the configuration is chosen."""
+    entries = []
+    for batch in BATCHES:
+        group = f"batch {batch}"
+        for arm in looks:
+            cell = cell_of(runs, arm, batch)
+            entries.append(
+                final_entry(
+                    cell, group, arm, "training error, last epoch", ("train", "running", error), 100, "%",
+                    _told(artifact.reference, arm, batch),
+                )
+            )  # fmt: skip
+            logged = artifact.reference["test"].get(arm, {}).get(batch)
+            for name, variant in (("usual", None), ("by validation", "best by valid"), ("by test", "best by test")):
+                # what has one way alone is the same however it is chosen
+                chosen = [at_epoch(run, "test", error, "best", variant if _has_ways(run) else None) for run in cell]
+                paper = "" if name != "by test" else f"{100 * (1 - logged[1]):.1f} (log)" if logged else "–"
+                values = [None if value is None else 100 * value for value in chosen]
+                entries.append(estimate_entry(values, group, arm, f"test error, {name}", "%", paper))
+            losses = [at_epoch(run, "test", "nll", "best") for run in cell]
+            entries.append(estimate_entry(losses, group, arm, "test NLL, usual"))
+            # statistics of the evaluation batch depend on its composition; of other arms nothing does
+            orders = [[100 * value for value in in_orders(run, "test", error)] if arm == "bln" else [] for run in cell]
+            entries.append(spread_entry(orders, group, arm, "its deviation over orders of the test set", "points"))
+    return entries
+
+
+def of_evaluation_batches(runs: Sequence[RunRecord], arms: Sequence[str]) -> list[Entry]:
+    """BN evaluated with statistics of batches of 25, as in training; the rest have nothing of it, or more (BLN)."""
+    entries, way, group = [], "eval_stats=batch", "batch 25, statistics of the evaluation batch"
+    for arm in arms:
+        cell = cell_of(runs, arm, 25)
+        own = [at_epoch(run, "test", "nll", "best", way) for run in cell]
+        orders = [in_orders(run, "test", "nll", way) for run in cell]
+        entries += [
+            estimate_entry(own, group, arm, "test NLL"),
+            spread_entry(orders, group, arm, "its deviation over orders of the test set"),
+        ]
+    return entries
+
+
+def cell_of(runs: Sequence[RunRecord], arm: str, batch: int) -> list[RunRecord]:
+    """At the paper's learning rate."""
+    return [run for run in runs if not run.control and run.matches({"arm": arm, "train.batch_size": batch})]
+
+
+def _has_ways(run: RunRecord) -> bool:
+    return run.arm == "bln"
+
+
+def _told(reference: Mapping[str, Any], arm: str, batch: int) -> str:
+    """The paper's error in per cent, or that of the authors' log where the text has none; and of earlier logs."""
+    in_text = reference.get("train_accuracy", {}).get(arm, {}).get(batch)
+    logs = {name: reference[name].get(arm, {}).get(batch) for name in reference if name.endswith("histories")}
+    known = {name: f"{100 * (1 - log['train_acc'][-1]):.0f}" for name, log in logs.items() if log}
+    published = known.pop("histories", None)
+    if in_text is not None:
+        published = f"{100 * (1 - in_text):.0f}"
+    elif published is not None:
+        published += " (log)"
+    return "–" if published is None else published + "".join(f" (earlier log {value})" for value in known.values())
