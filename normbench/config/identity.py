@@ -136,7 +136,7 @@ def covers(stored: Mapping[str, Any], config: compose.Config, extra: Path | None
     further = any(asked[key] for key in EVALUATIONS if key != "splits") or asked["reshuffles"]
     if further and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
         return False
-    if asked["reshuffles"] > had["reshuffles"]:
+    if asked["reshuffles"] > had["reshuffles"] or (asked["test"], had["test"]) == ("each", "lowest"):
         return False
     usual = _usual(config, extra)
     if not any(usual.values()):
@@ -152,6 +152,7 @@ def widened(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
     had, asked = _asked(stored), spec.config["eval"]
     both: dict[str, Any] = {key: [*asked[key], *(v for v in had[key] if v not in asked[key])] for key in EVALUATIONS}
     both["reshuffles"] = max(asked["reshuffles"], had["reshuffles"])
+    both["test"] = min(asked["test"], had["test"])  # each, then lowest
     epochs = max(spec.epochs, stored["train"]["epochs"])
     return replace(spec, config={**spec.config, "eval": both, "train": {**spec.config["train"], "epochs": epochs}})
 
@@ -161,7 +162,7 @@ EVALUATIONS = ("variants", "populations", "splits", "reshuffled")
 
 def _asked(stored: Mapping[str, Any]) -> dict[str, Any]:
     """What a stored configuration says of evaluation; runs from before it could be said had no further ones."""
-    return {**dict.fromkeys(EVALUATIONS, ()), "reshuffles": 0, **stored.get("eval", {})}
+    return {**dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, **stored.get("eval", {})}
 
 
 def _usual(config: compose.Config, extra: Path | None) -> dict[str, Any]:

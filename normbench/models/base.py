@@ -37,6 +37,13 @@ class Model(nn.Module):
     def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         raise NotImplementedError
 
+    def prepare(self, inputs: Tensor) -> Tensor:
+        """What the layers before the first normalizer make of the inputs, which the model then takes in their place.
+
+        Here the inputs themselves. An evaluation of many passes computes it once, for all examples of a split.
+        """
+        return inputs
+
     def rescale(self, inputs: Tensor) -> None:
         """What the model itself changes of its initial weights on the run's first minibatch: here nothing."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,8 +18,11 @@ from normbench.train import populations
 
 CHUNK = 1000  # examples at once in evaluation mode; part of the maths, for it decides the rounding
 STACK_ROWS = 1200  # rows at once where several ways are stacked: their activations stay in the cache
-USUAL: Mapping[str, Any] = {"variants": (), "splits": ("test",), "populations": (), "reshuffles": 0, "reshuffled": ()}
+USUAL: Mapping[str, Any] = {
+    "variants": (), "splits": ("test",), "test": "each", "populations": (), "reshuffles": 0, "reshuffled": ()
+}  # fmt: skip
 Record = dict[str, Any]
+Lowest = Mapping[str, float]  # validation NLL of an epoch by variant; "" is the usual one
 
 
 def evaluate(
@@ -29,7 +33,8 @@ def evaluate(
     batch_size: int,
     mode_dependent: bool,
     asked: Mapping[str, Any] = USUAL,
-    lowest: float = -math.inf,
+    lowest: Lowest | None = None,
+    last: bool = False,
 ) -> list[Record]:
     """Metrics of every split in evaluation mode, and of the training split in training mode.
 
@@ -39,67 +44,96 @@ def evaluate(
     with statistics of a pass over the training batches get one before all else.
 
     asked: the configuration's `eval`: further variants on its splits; and where the validation NLL is below `lowest`,
-    so far the lowest, those with other populations, and on test splits some in further orders of the examples
-    (`shuffle=K`).
+    those with other populations, and on test splits some in further orders of the examples (`shuffle=K`). With `test:
+    lowest` test splits wait for an epoch at which the validation NLL of any way that is asked for is below its lowest
+    so far, and for the `last`.
+    lowest: by variant, of all epochs so far; None before training, when nothing is best.
     """
-    populations.gather(model, data.splits["train"], epoch, seed, batch_size)
+
+    @functools.cache
+    def split(name: str) -> Split:
+        return _prepared(model, data.splits[name])
+
+    def own_variants(names: Sequence[str]) -> list[Record]:
+        ways = [(variant, name) for variant in variants(model) for name in names]
+        return [_in(name, _pass(model, split(name), way, batch_size), variant=way) for way, name in ways]
+
+    populations.gather(model, split("train"), epoch, seed, batch_size)
+    tests = [name for name in data.splits if name.startswith("test")]
+    each = asked["test"] == "each" or lowest is None or last
     records = []
-    with torch.no_grad(), inference(model):
-        for name in data.splits:
-            mode = "both" if name == "train" and not mode_dependent else "eval"
-            split = data.splits[name]
-            chunks = _chunks(len(split.targets), _chunk(model, [""], batch_size))
-            records.append({"split": name, "mode": mode} | full_pass(model, split, chunks))
+    for name in data.splits if each else [name for name in data.splits if name not in tests]:
+        mode = "both" if name == "train" and not mode_dependent else "eval"
+        records.append(_in(name, _pass(model, split(name), "", batch_size), mode))
     if mode_dependent:
-        split = data.splits["train"]
-        order = torch.from_numpy(stream(seed, "training-mode pass", epoch).permutation(len(split.targets)))
+        examples = split("train")
+        order = torch.from_numpy(stream(seed, "training-mode pass", epoch).permutation(len(examples.targets)))
         with torch.no_grad(), training_without_tracking(model):
-            result = full_pass(model, split, order.split(batch_size))
-        records.append({"split": "train", "mode": "train"} | result)
-    for variant in variants(model):
-        for name in (name for name in data.splits if name.startswith("test")):
-            split = data.splits[name]
-            with torch.no_grad(), inference(model, variant):
-                result = full_pass(model, split, _chunks(len(split.targets), _chunk(model, [variant], batch_size)))
-            records.append({"split": name, "mode": "eval", "variant": variant} | result)
-    return [*records, *_further(model, data, epoch, seed, batch_size, asked, validation_nll(records) < lowest, records)]
+            records.append(_in("train", full_pass(model, examples, order.split(batch_size)), "train"))
+    if each:
+        records += own_variants(tests)
+    best = lowest is not None and validation_nll(records) < lowest.get("", math.inf)
+    others = _others(model, ["", *asked["variants"]], asked["populations"]) if best else []
+    if others:
+        populations.gather(model, split("train"), epoch, seed, batch_size, others)
+
+    def further(name: str) -> None:
+        made = {record.get("variant") for record in records if record["split"] == name}
+        wanted = [variant for variant in [*asked["variants"], *others] if variant not in made]
+        found = several(model, split(name), wanted, batch_size)
+        records.extend(_in(name, result, variant=way) for way, result in zip(wanted, found, strict=True))
+        if best and name in tests:
+            records.extend(_in_other_orders(model, name, split(name), seed, batch_size, asked))
+
+    for name in asked["splits"]:
+        if name not in tests or each:
+            further(name)
+    if not each and any(nll < (lowest or {}).get(way, math.inf) for way, nll in validation(records).items()):
+        records += [_in(name, _pass(model, split(name), "", batch_size)) for name in tests]
+        records += own_variants(tests)
+        for name in (name for name in asked["splits"] if name in tests):
+            further(name)
+    return records
+
+
+def validation(records: Sequence[Record]) -> dict[str, float]:
+    """NLL of the validation split by variant, "" for the usual one; infinite where it is no number."""
+    found = {r.get("variant", ""): float(r["nll"]) for r in records if r["split"] == "valid"}
+    return {variant: math.inf if math.isnan(nll) else nll for variant, nll in found.items()}
 
 
 def validation_nll(records: Sequence[Record]) -> float:
-    """The usual one; infinite where it is no number."""
-    value = next(r["nll"] for r in records if r["split"] == "valid" and "variant" not in r)
-    return math.inf if math.isnan(value) else float(value)
+    """The usual one."""
+    return validation(records)[""]
 
 
-def _further(
-    model: Model,
-    data: Dataset,
-    epoch: int,
-    seed: int,
-    batch_size: int,
-    asked: Mapping[str, Any],
-    best: bool,
-    records: Sequence[Record],
+def _in(split: str, result: Mapping[str, float], mode: str = "eval", variant: str = "") -> Record:
+    return {"split": split, "mode": mode} | ({"variant": variant} if variant else {}) | dict(result)
+
+
+def _prepared(model: Model, split: Split) -> Split:
+    """With what the model makes of the inputs before its first normalizer: once for all passes of an evaluation."""
+    if type(model).prepare is Model.prepare:
+        return split
+    with torch.no_grad(), inference(model):
+        return Split(torch.cat([model.prepare(part) for part in split.inputs.split(CHUNK)]), split.targets)
+
+
+def _pass(model: Model, split: Split, variant: str, batch_size: int) -> dict[str, float]:
+    chunks = _chunks(len(split.targets), _chunk(model, [variant], batch_size))
+    with torch.no_grad(), inference(model, variant):
+        return full_pass(model, split, chunks)
+
+
+def _in_other_orders(
+    model: Model, name: str, split: Split, seed: int, batch_size: int, asked: Mapping[str, Any]
 ) -> Iterator[Record]:
-    """What the configuration asks for beside the usual evaluation, each record once."""
-    names = list(asked["variants"])
-    others = _others(model, ["", *names], asked["populations"]) if best else []
-    if others:
-        populations.gather(model, data.splits["train"], epoch, seed, batch_size, others)
-    made = {(record["split"], record.get("variant")) for record in records}
-    for name in asked["splits"]:
-        split = data.splits[name]
-        wanted = [variant for variant in [*names, *others] if (name, variant) not in made]
-        for variant, result in zip(wanted, several(model, split, wanted, batch_size), strict=True):
-            yield {"split": name, "mode": "eval", "variant": variant} | result
-        again = name.startswith("test") and best
-        for shuffle in range(1, asked["reshuffles"] + 1 if again else 1):
-            order = torch.from_numpy(stream(seed, f"evaluation order {name}", shuffle).permutation(len(split.targets)))
-            shuffled = Split(split.inputs[order], split.targets[order])
-            wanted = ["", *asked["reshuffled"]]
-            for variant, result in zip(wanted, several(model, shuffled, wanted, batch_size), strict=True):
-                words = f"{variant} shuffle={shuffle}".strip()
-                yield {"split": name, "mode": "eval", "variant": words} | result
+    for shuffle in range(1, asked["reshuffles"] + 1):
+        order = torch.from_numpy(stream(seed, f"evaluation order {name}", shuffle).permutation(len(split.targets)))
+        shuffled = Split(split.inputs[order], split.targets[order])
+        wanted = ["", *asked["reshuffled"]]
+        for way, result in zip(wanted, several(model, shuffled, wanted, batch_size), strict=True):
+            yield _in(name, result, variant=f"{way} shuffle={shuffle}".strip())
 
 
 def _others(model: Model, names: Sequence[str], kinds: Sequence[str]) -> list[str]:
@@ -129,11 +163,7 @@ def several(model: Model, split: Split, names: Sequence[str], batch_size: int) -
         return []
     count = len(split.targets)
     if len(names) == 1 or not all(norm.stacks for norm in normalizers(model)):
-        results = []
-        for name in names:
-            with torch.no_grad(), inference(model, name):
-                results.append(full_pass(model, split, _chunks(count, _chunk(model, [name], batch_size))))
-        return results
+        return [_pass(model, split, name, batch_size) for name in names]
     sums: list[dict[str, list[float]]] = [{} for _ in names]
     size = _whole_batches(STACK_ROWS // len(names), batch_size)
     with torch.no_grad(), stacked(model, names) as stack:

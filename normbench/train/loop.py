@@ -27,7 +27,7 @@ from normbench.rnn.cells import Cell
 from normbench.runs import files, store
 from normbench.streams import stream
 from normbench.train import checkpoint, optim, probes
-from normbench.train.evaluate import Record, evaluate, validation_nll
+from normbench.train.evaluate import Record, evaluate, validation
 
 Event = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Progress:
     step: int = 0  # updates in all
     loss_sum: float = 0.0  # of the epoch's examples so far
     sums: dict[str, float] = field(default_factory=dict)  # the same of further metrics
-    lowest: float = math.inf  # validation NLL of an epoch
+    lowest: dict[str, float] = field(default_factory=dict)  # validation NLL of an epoch, by the way of evaluating
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
     seconds: float = 0.0
 
@@ -179,8 +179,9 @@ def _train(
                 running = {"split": "train", "mode": "running", **means}
                 trained = time.monotonic() - clock
                 usual = (model, data, progress.epoch, seed, batch_size, mode_dependent, config["eval"])
-                records = evaluate(*usual, lowest=progress.lowest)
-                progress.lowest = min(progress.lowest, validation_nll(records))
+                records = evaluate(*usual, progress.lowest, last=progress.epoch == epochs)
+                for way, nll in validation(records).items():
+                    progress.lowest[way] = min(progress.lowest.get(way, math.inf), nll)
                 log(progress.epoch, [running, *records])
                 timing.write(
                     files.line(

@@ -431,6 +431,20 @@ def test_batch_layer_in_the_rnn_keeps_as_many_numbers_as_the_authors_print() -> 
     assert found == [24738, 308, 180]
 
 
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("training", [True, False])
+def test_what_a_model_prepares_stands_for_its_inputs(model: str, training: bool) -> None:
+    """An evaluation of many passes, in either mode, computes it once."""
+    spec = small(model, *usual(model, "batch"))
+    network = built(spec).train(training)
+    (inputs, targets), _ = batches(spec, 2)
+    with torch.no_grad():
+        prepared = network.prepare(inputs)
+        ours, theirs = (network.evaluate(x, targets) for x in (prepared, inputs))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert torch.is_floating_point(prepared) and len(prepared) == len(inputs)
+
+
 @pytest.mark.parametrize("per_gate", [True, False])
 @pytest.mark.parametrize("updating", [True, False])
 def test_imdb_rnn_is_the_network_of_section_4_2(per_gate: bool, updating: bool) -> None:

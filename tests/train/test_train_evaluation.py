@@ -152,6 +152,39 @@ def test_the_lowest_validation_loss_outlives_an_interruption(tmp_path: Path) -> 
     assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "straight")
 
 
+def test_test_splits_can_wait_for_the_lowest_validation_loss(tmp_path: Path) -> None:
+    """Of any way that is asked for; the last epoch is tested in any case. What is recorded has the same numbers."""
+    asked = ("eval.variants=[TTTT,TTFF]", "eval.splits=[valid,test]", "eval.populations=[recalibrated]")
+    words = (*BLN, "train.epochs=4", "optim.lr=0.3", *asked, "eval.reshuffles=1")
+    tiny.train(tmp_path / "each", *words)
+    tiny.train(tmp_path / "lowest", *words, "eval.test=lowest")
+    each, waiting = curve(tmp_path / "each"), curve(tmp_path / "lowest")
+    lowest: dict[str | None, float] = {}
+    by_way: dict[str | None, set[int]] = {}
+    for r in (r for r in each if r["split"] == "valid" and r["epoch"]):
+        if r["nll"] < lowest.get(way := r.get("variant"), math.inf):
+            lowest[way] = r["nll"]
+            by_way.setdefault(way, set()).add(r["epoch"])
+    tested = {0, 4}.union(*by_way.values())
+    assert 3 not in tested and by_way[None] != by_way["TTTT"], by_way
+    kept = [r for r in each if r["split"] != "test" or r["epoch"] in tested]
+    by_text = [sorted(json.dumps(r) for r in records) for records in (kept, waiting)]
+    assert by_text[0] == by_text[1] and len(kept) < len(each)
+    assert tiny.train(
+        tmp_path / "run", "train.checkpoint_seconds=0", *words, "eval.test=lowest", stopping=tiny.after(9)
+    )
+    tiny.train(tmp_path / "run", *words, "eval.test=lowest")
+    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "lowest")
+
+
+def test_a_run_tested_less_often_is_not_one_tested_at_every_epoch() -> None:
+    each, lowest = tiny.spec(*BLN).config, tiny.spec(*BLN, "eval.test=lowest").config
+    assert identity.covers(each, lowest) and identity.covers(lowest, lowest) and not identity.covers(lowest, each)
+    before = {key: value for key, value in each["eval"].items() if key != "test"}  # a run from when it was always so
+    assert identity.covers({**each, "eval": before}, each)
+    assert identity.widened(tiny.spec(*BLN), lowest).config["eval"]["test"] == "each"
+
+
 def test_a_repeated_run_keeps_the_longer_length() -> None:
     stored = {
         "train": {"epochs": 9},
@@ -159,7 +192,7 @@ def test_a_repeated_run_keeps_the_longer_length() -> None:
     }
     spec = identity.widened(tiny.spec(*BLN, "eval.variants=[FFFT]", "eval.splits=[valid]"), stored)
     asked = {"variants": ["FFFT", "TTFF"], "populations": [], "splits": ["valid", "test"], "reshuffles": 3}
-    asked["reshuffled"] = ["TTFF"]
+    asked |= {"reshuffled": ["TTFF"], "test": "each"}
     assert spec.config["eval"] == asked and spec.epochs == 9 and spec.id == replace(spec).id
 
 
