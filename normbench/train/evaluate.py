@@ -17,6 +17,7 @@ from normbench.streams import stream
 from normbench.train import populations
 
 CHUNK = 1000  # examples at once in evaluation mode; part of the maths, for it decides the rounding
+PREPARED = 250  # the same where a model prepares its inputs
 STACK_ROWS = 1200  # rows at once where several ways are stacked: their activations stay in the cache
 USUAL: Mapping[str, Any] = {
     "variants": (), "splits": ("test",), "test": "each", "populations": (), "reshuffles": 0, "reshuffled": ()
@@ -115,8 +116,13 @@ def _prepared(model: Model, split: Split) -> Split:
     """With what the model makes of the inputs before its first normalizer: once for all passes of an evaluation."""
     if type(model).prepare is Model.prepare:
         return split
+    count, prepared = len(split.targets), None
     with torch.no_grad(), inference(model):
-        return Split(torch.cat([model.prepare(part) for part in split.inputs.split(CHUNK)]), split.targets)
+        for index in _chunks(count, PREPARED):
+            part = model.prepare(split.inputs[index])
+            prepared = part.new_empty(count, *part.shape[1:]) if prepared is None else prepared
+            prepared[index] = part
+    return Split(split.inputs if prepared is None else prepared, split.targets)
 
 
 def _pass(model: Model, split: Split, variant: str, batch_size: int) -> dict[str, float]:
