@@ -142,4 +142,7 @@ def test_words_say_what_explains_it() -> None:
     tenth = "\N{MINUS SIGN}10.0 % [\N{MINUS SIGN}10.0, \N{MINUS SIGN}10.0], n = 3"
     assert f"BLN against BN: {tenth}." in words and f"BN with the factor against BN: {tenth}." in words
     assert "BN per position against BN: +0.0 % [+0.0, +0.0], n = 3." in words
-    assert artifacts.explanation(artifact, []) == [] == artifacts.explanation(artifacts.load("bln2022/fig4"), [])
+    rnn = artifacts.load("bln2022/fig6")
+    assert f"BLN against BN: {tenth};" in "\n".join(artifacts.explanation(rnn, runs("fig6", 3)))
+    for name in ("ablation", "fig6", "fig4"):
+        assert artifacts.explanation(artifacts.load(f"bln2022/{name}"), []) == []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from normbench.curves.series import area, at_epoch, series
-from normbench.curves.statistics import t_interval
-from normbench.papers.bln2022.histories import cell_of, of_evaluation_batches
+from normbench.papers.bln2022.histories import Changes, cell_of, of_evaluation_batches
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
@@ -68,27 +66,11 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """In plain words what of BLN changes its training, each number from pairs of runs with the same seed."""
-    loss = {
-        (batch, arm): {run.seed: value for run in cell_of(runs, arm, batch) if (value := _loss(run)) is not None}
-        for batch in (25, 1)
-        for arm in ARMS
-    }
-
-    def change(batch: int, arm: str, base: str) -> str:
-        """How much higher or lower the mean training loss of one arm is than that of another."""
-        a, b = loss[batch, arm], loss[batch, base]
-        pairs = [math.log(a[seed] / b[seed]) for seed in sorted(a) if seed in b]
-        found = t_interval(pairs)
-        if found.mean is None:
-            return "(not run)"
-        interval = "" if found.interval is None else f" [{', '.join(_percent(x) for x in found.interval)}]"
-        return f"{_percent(found.mean)} %{interval}, n = {found.n}"
-
-    if not any(loss.values()):
+    change = Changes(runs)
+    if not change.known:
         return []
     return [
-        "Compared is the training loss of 15 epochs (geometric mean over the epochs), in per cent with a 95 % interval "
-        "over seeds; negative is better. Learning rates are the authors'.",
+        Changes.INTRODUCTION,
         f"Batch 25. BLN against BN: {change(25, 'bln', 'bn')}. BLN is nearly BN with statistics of its own for every "
         "position, divided by √d: 96 % of it at this batch size, beside 4 % of LN. "
         f"BN with the factor against BN: {change(25, 'bn-scaled', 'bn')}. BN per position against BN: "
@@ -106,15 +88,6 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         f"and that with the factor alone: {change(1, 'none-scaled', 'none')}. BN after the convolutions only, against "
         f"none: {change(1, 'bn-conv', 'none')}.",
     ]
-
-
-def _loss(run: RunRecord) -> float | None:
-    value = area(series(run, "train", "running", "nll"), log=True)
-    return value if value is not None and 0 < value < math.inf else None
-
-
-def _percent(log_ratio: float) -> str:
-    return f"{100 * math.expm1(log_ratio):+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:

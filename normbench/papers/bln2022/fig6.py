@@ -25,6 +25,23 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     return histories.panels(artifact, runs, ARMS, PUBLISHED)
 
 
+def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+    """In plain words what of BLN changes its training, each number from pairs of runs with the same seed."""
+    change = histories.Changes(runs)
+    if not change.known:
+        return []
+    return [
+        change.INTRODUCTION,
+        f"Batch 25. BLN against BN: {change(25, 'bln', 'bn')}; against LN: {change(25, 'bln', 'ln')}; against no "
+        f"normalization: {change(25, 'bln', 'none')}. BN with statistics for each word's place and the factor 1/√d, "
+        f"which is 96 % of BLN at this batch size, against BN: {change(25, 'bn-pos-scaled', 'bn')}; BLN against it: "
+        f"{change(25, 'bln', 'bn-pos-scaled')}. LN with the factor against LN: {change(25, 'ln-scaled', 'ln')}; BLN "
+        f"against it: {change(25, 'bln', 'ln-scaled')}.",
+        f"Batch 1, where BLN is 0.9999 LN / √d by construction. BLN against LN: {change(1, 'bln', 'ln')}; LN with the "
+        f"factor against LN: {change(1, 'ln-scaled', 'ln')}; BLN against no normalization: {change(1, 'bln', 'none')}.",
+    ]
+
+
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """As Fig. 4's, with the authors' threshold; the error with the proper one; BN evaluated as it is trained."""
     entries = histories.table(artifact, runs, ARMS, PUBLISHED)
