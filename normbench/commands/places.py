@@ -36,5 +36,5 @@ def duration(value: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith(("s", "x")) else f"{noun}s"
     return f"{count} {noun if count == 1 else many}"
