@@ -121,7 +121,8 @@ def at_epoch(
             return None
         return value((min if rank == "best" else max)(finite, key=finite.__getitem__), where)
     among = ways(run, others="populations=" in variant)
-    matching = [way for way in among if any(fnmatchcase(way, pattern) for pattern in variant.split("|"))]
+    patterns = [pattern.replace("*", "?") for pattern in variant.split("|")]  # one letter each
+    matching = [way for way in among if any(fnmatchcase(way, pattern) for pattern in patterns)]
     values = [value(way, where) for way in matching]
     known = [v for v in values if v is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None

@@ -265,6 +265,8 @@ def _resume(
         )
     if found is not None:
         saved, tensors, notes = found
+        if isinstance(saved.get("lowest"), float):  # from when only the usual way was remembered
+            saved["lowest"] = {"": saved["lowest"]}
         progress = Progress(**saved)
         model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
         optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})

@@ -1,5 +1,6 @@
 """Records into series, end points and mean curves."""
 
+import itertools
 import math
 from typing import Any
 
@@ -169,6 +170,17 @@ def several_ways() -> RunRecord:
     return make_run(records, epochs=3)
 
 
+def test_a_star_in_a_pattern_is_one_letter() -> None:
+    """`*T**` is T in the second place, not anywhere."""
+    names = ["".join(letters) for letters in itertools.product("TF", repeat=4)]
+    records = [record(1, 2.0**place, split="test", variant=name) for place, name in enumerate(names)]
+    run = make_run([record(1, 1.0, split="valid"), *records], epochs=1)
+    for place, letter in itertools.product(range(4), "TF"):
+        pattern = "*" * place + letter + "*" * (3 - place)
+        wanted = [2.0**k for k, name in enumerate(names) if name[place] == letter]
+        assert len(wanted) == 8 and at_epoch(run, "test", "nll", "best", pattern) == sum(wanted) / 8, pattern
+
+
 def test_ways_of_evaluation_at_the_chosen_epoch() -> None:
     run = several_ways()
     assert ways(run) == ["TTFF", "TTTT", "FTTT"]
@@ -180,7 +192,7 @@ def test_ways_of_evaluation_at_the_chosen_epoch() -> None:
     assert (test_nll("best"), test_nll("last"), test_nll(1)) == (1.5, 2.0, 2.5)
     assert (test_nll("best", "TTFF"), test_nll("own", "TTFF")) == (2.5, 1.5)
     assert test_nll("best", "TT**") == (2.5 + 5.5) / 2 and test_nll("best", "TTF*|TTT*") == (2.5 + 5.5) / 2
-    assert math.isnan(test_nll("best", "**T*") or 0.0), "one of them is no number"
+    assert math.isnan(test_nll("best", "*T**") or 0.0), "one of them is no number"
     assert (test_nll("best", "best by valid"), test_nll("best", "worst by valid")) == (2.5, 5.5)
     assert test_nll("best", "TT** populations=recalibrated") == 0.3
     assert test_nll("best", "FFFF") is None and test_nll(7) is None

@@ -152,6 +152,20 @@ def test_the_lowest_validation_loss_outlives_an_interruption(tmp_path: Path) -> 
     assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "straight")
 
 
+def test_a_checkpoint_that_knows_the_usual_lowest_loss_alone_goes_on(tmp_path: Path) -> None:
+    """Of a version before test splits could wait: a number then, of runs that are tested at every epoch."""
+    words = ("train.checkpoint_seconds=0", "optim.lr=0.3", "train.epochs=3", *BLN, "eval.reshuffles=1")
+    assert tiny.train(tmp_path / "run", *words, stopping=tiny.after(9)) == "interrupted"
+    for path in (tmp_path / "run" / "checkpoint").glob("*.json"):
+        head = json.loads(path.read_text())
+        head["progress"]["lowest"] = head["progress"]["lowest"].get("", math.inf)
+        del head["progress_sha256"]
+        path.write_text(json.dumps(head))
+    tiny.train(tmp_path / "run", *words)
+    tiny.train(tmp_path / "straight", *words)
+    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "straight")
+
+
 def test_test_splits_can_wait_for_the_lowest_validation_loss(tmp_path: Path) -> None:
     """Of any way that is asked for; the last epoch is tested in any case. What is recorded has the same numbers."""
     asked = ("eval.variants=[TTTT,TTFF]", "eval.splits=[valid,test]", "eval.populations=[recalibrated]")
