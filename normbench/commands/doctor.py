@@ -121,7 +121,7 @@ def _threads(results: Path) -> Iterator[Finding]:
         yield Finding("threads", "note", f"the machine is busy (load {load:.1f}): timings are not those of an idle one")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     state = "good" if memory > LITTLE_MEMORY * usable else "note"
-    yield Finding("threads", state, f"{memory / 1e9:.0f} GB of memory; a run takes 0.6 GB")
+    yield Finding("threads", state, f"{memory / 1e9:.0f} GB of memory; a run takes 0.6 GB, of BLN's RNN up to 3")
 
 
 def _compiler(results: Path) -> Iterator[Finding]:

@@ -136,7 +136,10 @@ def covers(stored: Mapping[str, Any], config: compose.Config, extra: Path | None
     further = any(asked[key] for key in EVALUATIONS if key != "splits") or asked["reshuffles"]
     if further and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
         return False
-    if asked["reshuffles"] > had["reshuffles"] or (asked["test"], had["test"]) == ("each", "lowest"):
+    if asked["reshuffles"] > had["reshuffles"]:
+        return False
+    # the last epoch is tested in any case, and another length has another last epoch
+    if had["test"] != "each" and (asked["test"] == "each" or _epochs(stored) != _epochs(config)):
         return False
     usual = _usual(config, extra)
     if not any(usual.values()):
@@ -152,9 +155,14 @@ def widened(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
     had, asked = _asked(stored), spec.config["eval"]
     both: dict[str, Any] = {key: [*asked[key], *(v for v in had[key] if v not in asked[key])] for key in EVALUATIONS}
     both["reshuffles"] = max(asked["reshuffles"], had["reshuffles"])
-    both["test"] = min(asked["test"], had["test"])  # each, then lowest
-    epochs = max(spec.epochs, stored["train"]["epochs"])
+    epochs = max(spec.epochs, _epochs(stored))
+    same = asked["test"] == had["test"] and spec.epochs == _epochs(stored)
+    both["test"] = asked["test"] if same else "each"
     return replace(spec, config={**spec.config, "eval": both, "train": {**spec.config["train"], "epochs": epochs}})
+
+
+def _epochs(config: Mapping[str, Any]) -> int:
+    return int(config["train"]["epochs"])
 
 
 EVALUATIONS = ("variants", "populations", "splits", "reshuffled")

@@ -125,8 +125,8 @@ def _prepared(model: Model, split: Split) -> Split:
     return Split(split.inputs if prepared is None else prepared, split.targets)
 
 
-def _pass(model: Model, split: Split, variant: str, batch_size: int) -> dict[str, float]:
-    chunks = _chunks(len(split.targets), _chunk(model, [variant], batch_size))
+def _pass(model: Model, split: Split, variant: str, batch_size: int, order: Tensor | None = None) -> dict[str, float]:
+    chunks = _chunks(len(split.targets), _chunk(model, [variant], batch_size), order)
     with torch.no_grad(), inference(model, variant):
         return full_pass(model, split, chunks)
 
@@ -136,9 +136,8 @@ def _in_other_orders(
 ) -> Iterator[Record]:
     for shuffle in range(1, asked["reshuffles"] + 1):
         order = torch.from_numpy(stream(seed, f"evaluation order {name}", shuffle).permutation(len(split.targets)))
-        shuffled = Split(split.inputs[order], split.targets[order])
         wanted = ["", *asked["reshuffled"]]
-        for way, result in zip(wanted, several(model, shuffled, wanted, batch_size), strict=True):
+        for way, result in zip(wanted, several(model, split, wanted, batch_size, order), strict=True):
             yield _in(name, result, variant=f"{way} shuffle={shuffle}".strip())
 
 
@@ -160,20 +159,23 @@ def _others(model: Model, names: Sequence[str], kinds: Sequence[str]) -> list[st
     return found
 
 
-def several(model: Model, split: Split, names: Sequence[str], batch_size: int) -> list[dict[str, float]]:
+def several(
+    model: Model, split: Split, names: Sequence[str], batch_size: int, order: Tensor | None = None
+) -> list[dict[str, float]]:
     """A full pass in each of the variants; stacked into one where every normalizer can be.
 
-    The same numbers but for the rounding: layers before the first normalizer are computed once.
+    The same numbers but for the rounding: layers before the first normalizer are computed once. `order` is that of
+    the examples, without one their own.
     """
     if not names:
         return []
     count = len(split.targets)
     if len(names) == 1 or not all(norm.stacks for norm in normalizers(model)):
-        return [_pass(model, split, name, batch_size) for name in names]
+        return [_pass(model, split, name, batch_size, order) for name in names]
     sums: list[dict[str, list[float]]] = [{} for _ in names]
     size = _whole_batches(STACK_ROWS // len(names), batch_size)
     with torch.no_grad(), stacked(model, names) as stack:
-        for index in _chunks(count, size):
+        for index in _chunks(count, size, order):
             inputs, targets = split.inputs[index], split.targets[index]
             stack.examples = len(targets)
             for name, values in model.evaluate(inputs, targets.repeat(len(names))).items():
@@ -218,5 +220,7 @@ def _whole_batches(size: int, batch_size: int) -> int:
     return max(1, size // batch_size) * batch_size
 
 
-def _chunks(count: int, size: int) -> Iterator[slice]:
-    return (slice(start, start + size) for start in range(0, count, size))
+def _chunks(count: int, size: int, order: Tensor | None = None) -> Iterator[slice | Tensor]:
+    for start in range(0, count, size):
+        part = slice(start, start + size)
+        yield part if order is None else order[part]

@@ -23,6 +23,7 @@ from normbench.norms.base import inference, normalizers
 from normbench.norms.batch_layer import CONFIGURATIONS
 from normbench.runs import store
 from normbench.runs.find import find
+from normbench.runs.record import whole
 from normbench.train import evaluate
 
 BLN = ("norm=batch_layer", "norm.configuration=FFFF")
@@ -197,6 +198,36 @@ def test_a_run_tested_less_often_is_not_one_tested_at_every_epoch() -> None:
     before = {key: value for key, value in each["eval"].items() if key != "test"}  # a run from when it was always so
     assert identity.covers({**each, "eval": before}, each)
     assert identity.widened(tiny.spec(*BLN), lowest).config["eval"]["test"] == "each"
+    # the last epoch of another length is not tested for being the last
+    spec = tiny.spec(*BLN, "eval.test=lowest", "train.epochs=9")
+    assert not identity.covers(spec.config, lowest) and not identity.covers(lowest, spec.config)
+    assert identity.covers({**spec.config, "eval": each["eval"]}, lowest)
+    both = identity.widened(spec, lowest)
+    assert (both.config["eval"]["test"], both.epochs) == ("each", 9)
+
+
+def test_a_shorter_request_has_its_last_epoch_tested(tmp_path: Path) -> None:
+    from normbench.train import loop
+
+    words = (*BLN, "optim.lr=0.3", "eval.test=lowest")
+    root = tmp_path / "runs"
+    long, short = (tiny.spec(*words, f"train.epochs={epochs}") for epochs in (6, 3))
+    assert long.id == short.id
+    loop.train(long, store.directory(root, long))
+    assert long.id in find([long], tmp_path).records and short.id not in find([short], tmp_path).records
+    loop.train(short, store.directory(root, short))
+    for spec in (long, short):
+        tested = {r["epoch"] for r in find([spec], tmp_path).records[spec.id].records if r["split"] == "test"}
+        assert tested == set(range(spec.epochs + 1))
+
+
+def test_an_epoch_without_tests_is_whole() -> None:
+    def records(epoch: int, *splits: str) -> list[dict]:
+        return [{"epoch": epoch, "split": split, "mode": "eval", "nll": 1.0} for split in splits]
+
+    before = records(0, "train", "valid", "test")
+    assert whole([*before, *records(1, "train", "train", "valid")], 1)
+    assert not whole([*before, *records(1, "train", "valid")], 1)
 
 
 def test_a_repeated_run_keeps_the_longer_length() -> None:

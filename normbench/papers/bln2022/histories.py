@@ -116,11 +116,12 @@ class Changes:
 
     INTRODUCTION = (
         "Compared is the training loss (geometric mean over the epochs), in per cent with a 95 % interval over seeds; "
-        "negative is better. Learning rates are the authors'."
+        "negative is better, and diverged runs are left out. Learning rates are the authors'."
     )
 
     def __init__(self, runs: Sequence[RunRecord]) -> None:
-        own = [(run, area(series(run, "train", "running", "nll"), log=True)) for run in runs if not run.control]
+        done = [run for run in runs if not run.control and run.status == "done"]
+        own = [(run, area(series(run, "train", "running", "nll"), log=True)) for run in done]
         self.known = [(run, value) for run, value in own if value is not None and 0 < value < math.inf]
 
     def __call__(self, batch: int, arm: str, base: str) -> str:
