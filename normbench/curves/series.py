@@ -101,8 +101,9 @@ def at_epoch(
 
     when: a number; `last`; `best`, where the usual evaluation has its lowest validation NLL; `own`, where this variant
         has it.
-    variant: one of `ways`; patterns (`TT**|FF**`, `TF** populations=recalibrated`), for the mean over those that match;
-        or `best by SPLIT`, `worst by SPLIT`: the one with the lowest (highest finite) NLL there, each at its epoch.
+    variant: one of `ways`; patterns (`TT**|FF**`, `TF** populations=recalibrated`), for the mean over those that match,
+        a star being one letter; or `best by SPLIT`, `worst by SPLIT`: the one with the lowest (highest finite) NLL
+        there, each at its epoch.
     """
 
     def value(way: str | None, of: tuple[str, str, str]) -> float | None:

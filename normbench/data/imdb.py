@@ -21,7 +21,7 @@ BLANKS = str.maketrans(FILTERED, " " * len(FILTERED))
 PADDING, START, UNKNOWN, FIRST = 0, 1, 2, 3  # imdb.load_data: a word of rank r is FIRST + r
 DEVIATIONS = (
     "IMDB: word ranks are counted anew in the training reviews, words of equal frequency in the order of their first "
-    "appearance; some differ from those in Keras' imdb.npz",
+    "appearance; some may differ from those in Keras' imdb.npz",
 )
 
 

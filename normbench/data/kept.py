@@ -31,7 +31,7 @@ def arrays(target: Path, make: Callable[[], Arrays], trouble: str) -> tuple[Arra
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
         try:
             with os.fdopen(handle, "wb") as out:
-                np.savez(out, **made)  # type: ignore[arg-type]
+                np.savez(out, **made)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
             os.replace(temporary, target)
         finally:
             Path(temporary).unlink(missing_ok=True)

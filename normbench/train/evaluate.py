@@ -73,7 +73,7 @@ def evaluate(
             records.append(_in("train", full_pass(model, examples, order.split(batch_size)), "train"))
     if each:
         records += own_variants(tests)
-    best = lowest is not None and validation_nll(records) < lowest.get("", math.inf)
+    best = lowest is not None and validation(records)[""] < lowest.get("", math.inf)
     others = _others(model, ["", *asked["variants"]], asked["populations"]) if best else []
     if others:
         populations.gather(model, split("train"), epoch, seed, batch_size, others)
@@ -101,11 +101,6 @@ def validation(records: Sequence[Record]) -> dict[str, float]:
     """NLL of the validation split by variant, "" for the usual one; infinite where it is no number."""
     found = {r.get("variant", ""): float(r["nll"]) for r in records if r["split"] == "valid"}
     return {variant: math.inf if math.isnan(nll) else nll for variant, nll in found.items()}
-
-
-def validation_nll(records: Sequence[Record]) -> float:
-    """The usual one."""
-    return validation(records)[""]
 
 
 def _in(split: str, result: Mapping[str, float], mode: str = "eval", variant: str = "") -> Record:

@@ -70,14 +70,14 @@ class Loop(nn.Module):
 
     def shared(self, cell: nn.LSTMCell, once: Once, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         h, c = state
-        new: tuple[Tensor, Tensor] = cell(x * once.input_drop[0], (h * once.state_drop[0], c))  # type: ignore[index]
+        new: tuple[Tensor, Tensor] = cell(x * once.input_drop[0], (h * once.state_drop[0], c))  # type: ignore[index]  # drawn here
         return new
 
     def gatewise(self, cell: nn.LSTMCell, once: Once, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         h, c = state
         parts = zip(cell.weight_ih.chunk(4), cell.weight_hh.chunk(4), cell.bias_ih.chunk(4), TORCH_ORDER, strict=True)
         i, f, g, o = (
-            F.linear(x * once.input_drop[k], w, b) + F.linear(h * once.state_drop[k], u)  # type: ignore[index]
+            F.linear(x * once.input_drop[k], w, b) + F.linear(h * once.state_drop[k], u)  # type: ignore[index]  # drawn here
             for w, u, b, k in parts
         )
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()

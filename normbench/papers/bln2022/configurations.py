@@ -27,7 +27,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     drawn = []
     for size, name in SIZES.items():
         told = artifact.reference["test_loss"][size]
-        cell = [run for run in runs if not run.control and run.matches({"arm": "bln", "data.fraction": size})]
+        cell = _cell(runs, size)
         seeds = [(run.seed, run.id, _in_order(_losses(run), list(told))) for run in cell]
         curves = [dict(curve) for _, _, curve in seeds if curve]
         points = []
@@ -55,7 +55,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -
     the columns that say otherwise. `error` is the metric behind the paper's accuracy.
     """
     entries: list[Entry] = []
-    cells = {size: [r for r in runs if r.matches({"arm": "bln", "data.fraction": size})] for size in SIZES}
+    cells = {size: _cell(runs, size) for size in SIZES}
     for size, name in SIZES.items():
         order = list(artifact.reference["test_loss"][size])
         columns = {
@@ -131,6 +131,10 @@ def _between(cells: dict[float, list[RunRecord]]) -> list[Entry]:
             shown="–" if mean is None else f"{mean:.3g}",
         )
     ]
+
+
+def _cell(runs: Sequence[RunRecord], size: float) -> list[RunRecord]:
+    return [run for run in runs if not run.control and run.matches({"arm": "bln", "data.fraction": size})]
 
 
 def _losses(run: RunRecord) -> Losses:
