@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import importlib
-
 import pytest
 import tiny
 import torch
-import torch.nn.functional as F
-from reference import keras_lstm
+from smallest import LEARNING, MODELS, NORMS, SMALL, able, batches, built, small, usual
 
-from normbench import data as datasets
-from normbench.config import compose
-from normbench.config.identity import RunSpec
-from normbench.config.plan import train_specs
-from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms import sites
 from normbench.norms.base import Normalizer, WeightNormalizer, own_parameters
-from normbench.streams import stream
 from normbench.train import optim
-
-# A model's smallest form on embedded data; a new model needs its line here.
-SMALL = {
-    "mnist_mlp": ("data=digits", "model.hidden_sizes=[8,6]", "train.batch_size=100"),
-    "lenet5": ("data=coloured_digits", "train.batch_size=20"),
-    "recall_lstm": ("data.length=6", "model.hidden_size=8", "train.batch_size=50"),
-    "imdb_rnn": (
-        *("data=made_reviews", "data.length=12", "model.embedding_size=8", "model.hidden_size=8"),
-        *("model.last_hidden_size=6", "model.dense_size=6", "train.batch_size=50"),
-    ),
-}
-# With which it learns a batch by heart in a moment.
-LEARNING = {
-    "mnist_mlp": ("model.hidden_sizes=[32]", "optim.lr=0.02"),
-    "lenet5": ("optim.lr=0.005",),
-    "recall_lstm": ("model.hidden_size=32", "optim.lr=0.05"),
-    "imdb_rnn": ("model.hidden_size=16", "model.last_hidden_size=16", "model.dense_size=16", "optim.lr=0.02"),
-}
-NORMS = compose.choices("norm")
-MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]
 
 # Losses of steps 1, 10 and 20 on the digits; per model, normalizer at its usual sites with default options.
 GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
@@ -97,52 +66,6 @@ GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("imdb_rnn", "streaming"): (0.9048426747322083, 0.7003376483917236, 0.6832253932952881),
     ("imdb_rnn", "weight"): (0.6934234499931335, 0.6937500834465027, 0.6893421411514282),
 }
-
-
-def small(model: str, *words: str) -> RunSpec:
-    (spec,) = train_specs([f"model={model}", *SMALL[model], *words], False)
-    return spec
-
-
-def built(spec: RunSpec) -> models.Model:
-    return models.build(spec.config, spec.sites())
-
-
-def batches(spec: RunSpec, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows in the set's own order, which does not depend on any generator."""
-    split = training_part(spec.config["model"]["name"])
-    size = spec.config["train"]["batch_size"]
-    return [(split.inputs[i : i + size], split.targets[i : i + size]) for i in range(0, count * size, size)][:count]
-
-
-@functools.cache
-def training_part(model: str) -> datasets.Split:
-    return datasets.load(small(model).config["data"]).splits["train"]
-
-
-@functools.cache
-def usual(model: str, norm: str) -> tuple[str, ...]:
-    """The words for a normalizer at the default sites; at all that it can serve, where those include others."""
-    try:
-        small(model, f"norm={norm}")
-    except NormbenchError:
-        return f"norm={norm}", f"norm.sites=[{','.join(able(model, norm))}]"
-    return (f"norm={norm}",)
-
-
-@functools.cache
-def able(model: str, norm: str) -> list[str]:
-    """Sites of the model that the normalizer can serve."""
-    found = []
-    for path in sites.declared(small(model).config):
-        try:
-            small(model, f"norm={norm}", f"norm.sites=[{path}]")
-        except NormbenchError:
-            continue
-        found.append(path)
-    return found
-
-
 PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if able(m, n)]
 
 
@@ -222,29 +145,6 @@ def test_arms_share_their_initial_draws(model: str) -> None:
         assert parameter.dim() < 2 or not torch.equal(parameter, other[name]), name
 
 
-def test_draws_are_uniform_within_their_bound_and_biases_zero() -> None:
-    for scheme, bound in (("glorot_uniform", (6 / (64 + 400)) ** 0.5), ("he_uniform", (6 / 64) ** 0.5)):
-        network = built(small("mnist_mlp", "model.hidden_sizes=[400]", f"model.init={scheme}"))
-        weight = network.hidden[0].linear.weight
-        assert 0.99 * bound < weight.abs().max() <= bound
-        assert abs(weight.mean()) < 0.01 * bound
-        torch.testing.assert_close(weight.std(), torch.tensor(bound / 3**0.5), rtol=0.02, atol=0)
-        assert not network.hidden[0].linear.bias.any()
-
-
-@pytest.mark.parametrize(
-    ("arm", "count"),
-    [
-        ("none", 784 * 1000 + 1000 + 1000 * 1000 + 1000 + 1000 * 10 + 10),
-        ("bn", 784 * 1000 + 2000 + 1000 * 1000 + 2000 + 1000 * 10 + 10),
-        ("ln-all", 784 * 1000 + 2000 + 1000 * 1000 + 2000 + 1000 * 10 + 20),
-    ],
-)
-def test_the_papers_network_has_the_papers_size(arm: str, count: int) -> None:
-    (spec,) = train_specs(["experiment=ln2016/fig6", f"arm={arm}"], False)
-    assert sum(p.numel() for p in built(spec).parameters()) == count
-
-
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_twenty_steps_give_the_losses_of_before(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm))
@@ -286,151 +186,6 @@ def test_the_tiny_run_is_a_model_of_the_battery() -> None:
     assert tiny.spec().steps == 12
 
 
-def test_convolutions_are_drawn_within_their_bound_and_matrices_orthogonal() -> None:
-    for scheme, bounds in (("glorot_orthogonal", (0.163, 0.104)), ("he_uniform", (0.283, 0.200))):
-        network = built(small("lenet5", f"model.init={scheme}"))
-        for layer, bound in zip(network.conv, bounds, strict=True):
-            assert 0.98 * bound < layer.linear.weight.abs().max() < bound + 5e-4
-            assert not layer.linear.bias.any()
-    network = built(small("lenet5"))
-    for linear in (network.dense[0].linear, network.dense[1].linear, network.logits):
-        torch.testing.assert_close(linear.weight @ linear.weight.T, torch.eye(linear.out_features), rtol=0, atol=1e-5)
-        assert abs(linear.weight.sum()) < 0.2 * linear.weight.numel() ** 0.5  # signs of columns are drawn, too
-
-
-@pytest.mark.parametrize(("norm", "count"), [("none", 83578 - 452), ("batch", 83578), ("batch_layer", 83578)])
-def test_lenet5_has_the_size_that_the_authors_print(norm: str, count: int) -> None:
-    assert sum(p.numel() for p in built(small("lenet5", f"norm={norm}")).parameters()) == count
-
-
-def test_batch_layer_keeps_as_many_numbers_as_the_authors_print() -> None:
-    """The first one has 15 886: with gain and bias, and two scalars where ours has one and a count per slot."""
-    spec = small("lenet5", "norm=batch_layer", "train.batch_size=25")
-    network = built(spec).train()
-    network(*batches(spec, 1)[0])
-    for norm in network.modules():
-        if isinstance(norm, Normalizer):
-            norm.end_epoch()
-    found = {name: tensor.numel() for name, tensor in network.conv[0].norm.state_dict().items()}
-    accumulators = sum(found[f"trained.{of}_{moment}"] for of in ("batch", "feature") for moment in ("mean", "std"))
-    assert found["gain"] + found["bias"] + accumulators + 2 == 15886
-
-
-@pytest.mark.parametrize("placed", ["after", "before"])
-def test_lenet5_is_the_network_of_section_4_1(placed: str) -> None:
-    """Against the layers written down one by one, with the axes of the authors' code, by copied weights."""
-    words = {"after": (), "before": ("norm.sites=[summed]",)}[placed]
-    spec = small("lenet5", "norm=layer", "norm.eps=1e-3", *words)
-    network = built(spec).double()
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            if name in own_parameters(network):
-                parameter.add_(torch.linspace(-0.2, 0.3, parameter.numel(), dtype=torch.float64))
-    p = dict(network.named_parameters())
-    inputs, targets = batches(spec, 1)[0]
-    site = "norm" if placed == "after" else "before"
-
-    def layer(h: torch.Tensor, name: str, pooled: bool) -> torch.Tensor:
-        """h (B, height, width, channels) or (B, features), as Keras has it."""
-        weight, bias = p[f"{name}.linear.weight"], p[f"{name}.linear.bias"]
-        if pooled:
-            h = F.pad(h, (0, 0, 2, 2, 2, 2)) if name == "conv.0" else h
-            patches = h.unfold(1, 5, 1).unfold(2, 5, 1)  # (B, height, width, channels, 5, 5)
-            z = torch.einsum("bhwcij,ocij->bhwo", patches, weight) + bias
-        else:
-            z = h @ weight.T + bias
-        normalized = functools.partial(over_channels, gain=p[f"{name}.{site}.gain"], shift=p[f"{name}.{site}.bias"])
-        h = torch.tanh(normalized(z) if placed == "before" else z)
-        if pooled:
-            h = h.unflatten(2, (-1, 2)).unflatten(1, (-1, 2)).mean((2, 4))
-        return normalized(h) if placed == "after" else h
-
-    h = layer(layer(inputs.double(), "conv.0", True), "conv.1", True)
-    h = layer(layer(h.reshape(len(h), 576), "dense.0", False), "dense.1", False)
-    logits = h @ p["logits.weight"].T + p["logits.bias"]
-    torch.testing.assert_close(network.predict(inputs.double()), logits, rtol=1e-10, atol=1e-12)
-    loss = (logits.logsumexp(1) - logits.gather(1, targets[:, None])[:, 0]).mean()
-    torch.testing.assert_close(network(inputs.double(), targets), loss, rtol=1e-10, atol=0)
-
-
-def over_channels(x: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
-    """tf.keras.layers.LayerNormalization: over the last axis, position by position."""
-    centred = x - x.mean(-1, keepdim=True)
-    return centred / (centred.square().mean(-1, keepdim=True) + 1e-3).sqrt() * gain + shift
-
-
-def test_lenet5_rescaled_at_the_start_has_the_summed_inputs_of_a_normalized_one() -> None:
-    """`start=unit`: what each layer reads has root mean square 1; `scale` divides by the root of the width."""
-    for start, power in (("unit", 0.0), ("inverse_root_d", -0.5)):
-        spec = small("lenet5", f"model.start={start}")
-        network, drawn = built(spec), built(small("lenet5"))
-        inputs, targets = batches(spec, 1)[0]
-        models.start_from_data(network, inputs, targets)
-        with torch.no_grad():
-            outputs = list(network.layers(inputs))
-        layers = [*network.conv, *network.dense]
-        before = [*(layer.linear for layer in [*drawn.conv, *drawn.dense][1:]), drawn.logits]
-        after = [*(layer.linear for layer in layers[1:]), network.logits]
-        for h, old, new in zip(outputs, before, after, strict=False):
-            factor = h.shape[1] ** power / h.square().mean().sqrt()
-            torch.testing.assert_close(new.weight, factor * old.weight)
-    plain, scaled = (built(small("lenet5", f"model.scale={s}")) for s in ("one", "inverse_root_d"))
-    one, other = (next(network.layers(inputs)) for network in (plain, scaled))
-    torch.testing.assert_close(other, one / 6**0.5)
-    with pytest.raises(NormbenchError, match="without normalization"):
-        built(small("lenet5", "model.start=unit", "norm=layer"))
-
-
-@pytest.mark.parametrize("batch", [1, 5])
-def test_batch_layer_is_other_normalizers_with_its_factor(batch: int) -> None:
-    """At m = 1 LN/sqrt(d) but for 1e-4; at m the weighted sum of BN per position and LN, over sqrt(d)."""
-    x = 2 * torch.randn(batch, 6, 16, 16, generator=torch.Generator().manual_seed(0)) + 1
-    words = {
-        "bln": ("norm=batch_layer",),
-        "bn": ("norm=batch", "norm.positions=separate", "norm.allow_single=true", "norm.eps=1e-3"),
-        "ln": ("norm=layer", "norm.eps=1e-3"),
-    }
-    y = {
-        arm: built(small("lenet5", *own, "norm.scale=inverse_root_d")).train().conv[0].norm(x).detach()
-        for arm, own in words.items()
-    }
-    weight_b, weight_f = 1 - (1 / batch + 1e-4), 1 / batch - 1e-4
-    torch.testing.assert_close(y["bln"], weight_b * y["bn"] + weight_f * y["ln"], rtol=1e-5, atol=1e-6)
-    without = built(small("lenet5", "norm=batch_layer", "norm.scale=one")).train().conv[0].norm(x)
-    torch.testing.assert_close(without, 6**0.5 * y["bln"], rtol=1e-5, atol=1e-5)
-
-
-# -- the RNN of BLN 2022, section 4.2
-
-
-@pytest.mark.parametrize(("norm", "count"), [("none", 10620161 - 448), ("batch", 10620161), ("batch_layer", 10620161)])
-def test_imdb_rnn_has_the_size_that_the_authors_print(norm: str, count: int) -> None:
-    (spec,) = train_specs(["model=imdb_rnn", f"norm={norm}"], False)
-    with torch.device("meta"):
-        module = importlib.import_module("normbench.models.imdb_rnn")
-        network = module.build(spec.config, models.Sites(spec.config, spec.sites()))
-    assert sum(p.numel() for p in network.parameters()) == count
-    layers = {"embedding": 10240000, "lstm.0": 328192, "lstm.1": 49408, "dense.linear": 2080, "logit": 33}
-    for name, size in layers.items():
-        assert sum(p.numel() for p in network.get_submodule(name).parameters()) == size
-
-
-def test_batch_layer_in_the_rnn_keeps_as_many_numbers_as_the_authors_print() -> None:
-    """24 738, 308 and 180 at m = 25, with gain and bias, and two scalars where ours has one and a count per slot."""
-    words = ("data.length=80", "model.hidden_size=128", "model.last_hidden_size=64", "model.dense_size=32")
-    spec = small("imdb_rnn", *words, "norm=batch_layer", "train.batch_size=25")
-    network = built(spec).train()
-    reviews = datasets.load(spec.config["data"]).splits["train"]
-    network(reviews.inputs[:25], reviews.targets[:25])
-    found = []
-    for norm in (network.norms["0"], network.norms["1"], network.dense.norm):
-        norm.end_epoch()
-        sizes = {name: tensor.numel() for name, tensor in norm.state_dict().items()}
-        moments = sum(sizes[f"trained.{of}_{moment}"] for of in ("batch", "feature") for moment in ("mean", "std"))
-        found.append(sizes["gain"] + sizes["bias"] + moments + 2)
-    assert found == [24738, 308, 180]
-
-
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("training", [True, False])
 def test_what_a_model_prepares_stands_for_its_inputs(model: str, training: bool) -> None:
@@ -443,81 +198,3 @@ def test_what_a_model_prepares_stands_for_its_inputs(model: str, training: bool)
         ours, theirs = (network.evaluate(x, targets) for x in (prepared, inputs))
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert torch.is_floating_point(prepared) and len(prepared) == len(inputs)
-
-
-@pytest.mark.parametrize("per_gate", [True, False])
-@pytest.mark.parametrize("updating", [True, False])
-def test_imdb_rnn_is_the_network_of_section_4_2(per_gate: bool, updating: bool) -> None:
-    """Against tf.keras' layers written down step by step, by copied weights, with the masks of the third update."""
-    spec = small("imdb_rnn", "norm=layer", "norm.eps=1e-3", f"model.per_gate={str(per_gate).lower()}")
-    network = built(spec).double()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.linspace(-0.2, 0.3, parameter.numel(), dtype=torch.float64))
-    p = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    inputs, targets = batches(spec, 1)[0]
-    draw = stream(1, "dropout", 2)
-    h = p["embedding.weight"][inputs]
-    for place in ("0", "1"):
-        cell, units = f"lstm.{place}.cells.0", p[f"lstm.{place}.cells.0.weight_hh"].shape[1]
-        rows = [k * units + i for k in (1, 0, 3, 2) for i in range(units)]  # ours are f, i, o, g
-        bias = p[f"{cell}.bias"].clone()
-        bias[:units] += 1  # unit_forget_bias
-        masks = []
-        for features in (h.shape[2], units):
-            drawn = draw.random((4 if per_gate else 1, len(inputs), features), dtype="float32") >= 0.2
-            drawn = drawn / 0.8 if updating else drawn + 1.0 - drawn
-            masks.append([drawn[k if per_gate else 0] for k in (1, 0, 3, 2)])
-        weights = (p[f"{cell}.weight_ih"][rows].T, p[f"{cell}.weight_hh"][rows].T, bias[rows])
-        h = torch.from_numpy(keras_lstm.lstm(h.numpy(), *(w.numpy() for w in weights), *masks))
-        h = over_channels(h if place == "0" else h[:, -1], p[f"norms.{place}.gain"], p[f"norms.{place}.bias"])
-    h = torch.tanh(h @ p["dense.linear.weight"].T + p["dense.linear.bias"])
-    h = over_channels(h, p["dense.norm.gain"], p["dense.norm.bias"])
-    s = (h @ p["logit.weight"].T + p["logit.bias"])[:, 0]
-    wanted = torch.where(targets > 0, F.softplus(-s), F.softplus(s)).mean()
-    with models.update(network, 1, 2) if updating else contextlib.nullcontext():
-        loss = network(inputs, targets)
-    torch.testing.assert_close(loss.detach(), wanted, rtol=1e-6 if updating else 1e-10, atol=0)  # masks are float32
-    positive = targets > 0
-    assert network.tally["error"] == ((s > 0) != positive).sum()
-    assert network.tally["error_published"] == ((s > 0.5) != positive).sum()
-
-
-def test_imdb_rnn_drops_in_updates_alone_and_all_arms_drop_the_same() -> None:
-    inputs, targets = batches(small("imdb_rnn"), 1)[0]
-    masks = {}
-    for norm in ("none", "batch_layer"):
-        network = built(small("imdb_rnn", f"norm={norm}")).train()
-        seen = masks[norm] = []
-        for layer in network.lstm:
-            once = layer.cells[0].once
-            layer.cells[0].once = lambda *a, once=once, seen=seen: seen.append(once(*a)) or seen[-1]
-        for update in (0, 1, 0):
-            with models.update(network, 1, update):
-                network(inputs, targets)
-        assert torch.equal(seen[0].input_drop, seen[4].input_drop)
-        assert not torch.equal(seen[0].input_drop, seen[2].input_drop)
-        network(inputs, targets)
-        network.evaluate(inputs, targets)
-        assert all(once.input_drop is None and once.state_drop is None for once in seen[6:])
-    for one, other in zip(masks["none"][:6], masks["batch_layer"][:6], strict=True):
-        assert torch.equal(one.input_drop, other.input_drop) and torch.equal(one.state_drop, other.state_drop)
-
-
-def test_imdb_rnn_is_drawn_as_keras_draws() -> None:
-    """Glorot uniform for the embedding and all four gates together, orthogonal dense layers, zero biases."""
-    network = built(small("imdb_rnn", "model.hidden_size=40", "model.embedding_size=30"))
-    p = dict(network.named_parameters())
-    limits = {
-        "embedding.weight": (64, 30),
-        "lstm.0.cells.0.weight_ih": (30, 160),
-        "lstm.0.cells.0.weight_hh": (40, 160),
-    }
-    for name, sizes in limits.items():
-        bound = (6 / sum(sizes)) ** 0.5
-        assert 0.98 * bound < p[name].abs().max() <= bound
-    for name in ("dense.linear.weight", "logit.weight"):
-        torch.testing.assert_close(p[name] @ p[name].T, torch.eye(len(p[name])), rtol=0, atol=1e-5)
-    assert not any(p[name].any() for name in p if name.endswith("bias"))
-    assert all(layer.cells[0].forget_bias == 1 for layer in network.lstm)

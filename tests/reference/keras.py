@@ -1,13 +1,14 @@
-"""tf.keras' LSTM with `implementation=1`, gate by gate and step by step, in its own order and layout of weights.
+"""tf.keras' layers of BLN 2022: layer normalization, and the LSTM with `implementation=1`, gate by gate, step by step.
 
-As keras.layers.LSTMCell.call: kernel (in, 4 units), recurrent_kernel (units, 4 units), bias (4 units) in the order i,
-f, c, o; dropout masks already divided by 1 - p, one for each gate in that order. Nothing here is shared with the
-package.
+The LSTM is keras.layers.LSTMCell.call, in its own order and layout of weights: kernel (in, 4 units), recurrent_kernel
+(units, 4 units), bias (4 units) in the order i, f, c, o; dropout masks already divided by 1 - p, one for each gate in
+that order. Nothing here is shared with the package.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 Array = np.ndarray
 GATES = ("i", "f", "c", "o")
@@ -32,3 +33,9 @@ def lstm(x: Array, kernel: Array, recurrent: Array, bias: Array, drop_x: list[Ar
         h = sigmoid(z["o"]) * np.tanh(c)
         outputs.append(h)
     return np.stack(outputs, 1)
+
+
+def layer_normalization(x: torch.Tensor, gain: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """tf.keras.layers.LayerNormalization: over the last axis, position by position."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + 1e-3).sqrt() * gain + shift

@@ -1,0 +1,79 @@
+"""Every model's smallest form on embedded data, and short ways to build it and to feed it."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from normbench import data as datasets
+from normbench.config import compose
+from normbench.config.identity import RunSpec
+from normbench.config.plan import train_specs
+from normbench.errors import NormbenchError
+from normbench.models import base as models
+from normbench.norms import sites
+
+# A model's smallest form on embedded data; a new model needs its line here.
+SMALL = {
+    "mnist_mlp": ("data=digits", "model.hidden_sizes=[8,6]", "train.batch_size=100"),
+    "lenet5": ("data=coloured_digits", "train.batch_size=20"),
+    "recall_lstm": ("data.length=6", "model.hidden_size=8", "train.batch_size=50"),
+    "imdb_rnn": (
+        *("data=made_reviews", "data.length=12", "model.embedding_size=8", "model.hidden_size=8"),
+        *("model.last_hidden_size=6", "model.dense_size=6", "train.batch_size=50"),
+    ),
+}
+# With which it learns a batch by heart in a moment.
+LEARNING = {
+    "mnist_mlp": ("model.hidden_sizes=[32]", "optim.lr=0.02"),
+    "lenet5": ("optim.lr=0.005",),
+    "recall_lstm": ("model.hidden_size=32", "optim.lr=0.05"),
+    "imdb_rnn": ("model.hidden_size=16", "model.last_hidden_size=16", "model.dense_size=16", "optim.lr=0.02"),
+}
+NORMS = compose.choices("norm")
+MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]
+
+
+def small(model: str, *words: str) -> RunSpec:
+    (spec,) = train_specs([f"model={model}", *SMALL[model], *words], False)
+    return spec
+
+
+def built(spec: RunSpec) -> models.Model:
+    return models.build(spec.config, spec.sites())
+
+
+def batches(spec: RunSpec, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Rows in the set's own order, which does not depend on any generator."""
+    split = training_part(spec.config["model"]["name"])
+    size = spec.config["train"]["batch_size"]
+    return [(split.inputs[i : i + size], split.targets[i : i + size]) for i in range(0, count * size, size)][:count]
+
+
+@functools.cache
+def training_part(model: str) -> datasets.Split:
+    return datasets.load(small(model).config["data"]).splits["train"]
+
+
+@functools.cache
+def usual(model: str, norm: str) -> tuple[str, ...]:
+    """The words for a normalizer at the default sites; at all that it can serve, where those include others."""
+    try:
+        small(model, f"norm={norm}")
+    except NormbenchError:
+        return f"norm={norm}", f"norm.sites=[{','.join(able(model, norm))}]"
+    return (f"norm={norm}",)
+
+
+@functools.cache
+def able(model: str, norm: str) -> list[str]:
+    """Sites of the model that the normalizer can serve."""
+    found = []
+    for path in sites.declared(small(model).config):
+        try:
+            small(model, f"norm={norm}", f"norm.sites=[{path}]")
+        except NormbenchError:
+            continue
+        found.append(path)
+    return found
