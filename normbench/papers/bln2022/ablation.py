@@ -67,7 +67,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """In plain words what of BLN changes its training, each number from pairs of runs with the same seed."""
     change = Changes(runs)
-    if not change.known:
+    if not change.log_loss:
         return []
     return [
         Changes.INTRODUCTION,
@@ -87,6 +87,16 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         f"factor against LN: {change(1, 'ln-scaled', 'ln')}; BLN against no normalization: {change(1, 'bln', 'none')}, "
         f"and that with the factor alone: {change(1, 'none-scaled', 'none')}. BN after the convolutions only, against "
         f"none: {change(1, 'bn-conv', 'none')}.",
+        f"Place, batch 25. Normalizing after tanh against before it: BLN {change(25, 'bln', 'bln-before')}, BN "
+        f"{change(25, 'bn', 'bn-before')}, LN {change(25, 'ln', 'ln-before')}. In test error, at the lowest validation "
+        f"loss: BLN {change.in_test_error(25, 'bln', 'bln-before')}, BN {change.in_test_error(25, 'bn', 'bn-before')}, "
+        f"LN {change.in_test_error(25, 'ln', 'ln-before')}.",
+        f"A lower training loss is not a lower test error. At batch 25, in test error: BLN against BN "
+        f"{change.in_test_error(25, 'bln', 'bn')}, against no normalization {change.in_test_error(25, 'bln', 'none')}; "
+        f"the factor without normalization against none {change.in_test_error(25, 'none-scaled', 'none')}, BLN against "
+        f"that {change.in_test_error(25, 'bln', 'none-scaled')}. Training goes on with the statistics of the "
+        f"population (TTFF, Algorithm 2's step 13) against FFFF throughout: loss {change(25, 'bln-adopted', 'bln')}, "
+        f"test error {change.in_test_error(25, 'bln-adopted', 'bln')}.",
     ]
 
 

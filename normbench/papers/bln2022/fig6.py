@@ -28,7 +28,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """In plain words what of BLN changes its training, each number from pairs of runs with the same seed."""
     change = histories.Changes(runs)
-    if not change.known:
+    if not change.log_loss:
         return []
     return [
         change.INTRODUCTION,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ ARMS = {  # the paper's
     "ln": Look("LayerNorm", COLOURS["layer"]),
 }
 BATCHES = (25, 1)
+Measure = Callable[[float], float]
 DASHES = {"bln": "solid", "bn": "dash", "ln": "dot"}
 
 
@@ -112,7 +113,7 @@ def of_evaluation_batches(runs: Sequence[RunRecord], arms: Sequence[str]) -> lis
 
 
 class Changes:
-    """How much higher or lower the mean training loss of one arm is than that of another, in words for a page."""
+    """How much higher or lower an arm is than another in training loss and in test error, in words for a page."""
 
     INTRODUCTION = (
         "Compared is the training loss (geometric mean over the epochs), in per cent with a 95 % interval over seeds; "
@@ -120,25 +121,36 @@ class Changes:
     )
 
     def __init__(self, runs: Sequence[RunRecord]) -> None:
-        done = [run for run in runs if not run.control and run.status == "done"]
-        own = [(run, area(series(run, "train", "running", "nll"), log=True)) for run in done]
-        self.known = [(run, value) for run, value in own if value is not None and 0 < value < math.inf]
+        self.done = [run for run in runs if not run.control and run.status == "done"]
+        areas = {run.id: area(series(run, "train", "running", "nll"), log=True) for run in self.done}
+        self.log_loss = {id: math.log(value) for id, value in areas.items() if value and 0 < value < math.inf}
+        errors = {run.id: at_epoch(run, "test", "error", "best") for run in self.done}
+        self.error = {id: value for id, value in errors.items() if value is not None}
 
     def __call__(self, batch: int, arm: str, base: str) -> str:
-        """`-12.3 % [-14.0, -10.6], n = 5`, of pairs with the same seed."""
+        """`-12.3 % [-14.0, -10.6], n = 5`, the loss of pairs with the same seed."""
+        return self._told(self.log_loss, batch, arm, base, "%", math.expm1)
+
+    def in_test_error(self, batch: int, arm: str, base: str) -> str:
+        """`-1.2 points [-1.4, -1.0], n = 5`, at each run's lowest validation loss."""
+        return self._told(self.error, batch, arm, base, "points")
+
+    def _told(
+        self, known: Mapping[str, float], batch: int, arm: str, base: str, unit: str, share: Measure = float
+    ) -> str:
         a, b = (
-            {run.seed: value for run, value in self.known if run.matches({"arm": name, "train.batch_size": batch})}
+            {run.seed: known[run.id] for run in cell_of(self.done, name, batch) if run.id in known}
             for name in (arm, base)
         )
-        found = t_interval([math.log(a[seed] / b[seed]) for seed in sorted(a) if seed in b])
+        found = t_interval([a[seed] - b[seed] for seed in sorted(a) if seed in b])
         if found.mean is None:
             return "(not run)"
-        interval = "" if found.interval is None else f" [{', '.join(_percent(x) for x in found.interval)}]"
-        return f"{_percent(found.mean)} %{interval}, n = {found.n}"
+        interval = "" if found.interval is None else f" [{', '.join(_hundredfold(share(x)) for x in found.interval)}]"
+        return f"{_hundredfold(share(found.mean))} {unit}{interval}, n = {found.n}"
 
 
-def _percent(log_ratio: float) -> str:
-    return f"{100 * math.expm1(log_ratio):+.1f}".replace("-", "\N{MINUS SIGN}")
+def _hundredfold(share: float) -> str:
+    return f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def cell_of(runs: Sequence[RunRecord], arm: str, batch: int) -> list[RunRecord]:
