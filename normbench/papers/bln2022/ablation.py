@@ -91,10 +91,10 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         f"{change(25, 'bn', 'bn-before')}, LN {change(25, 'ln', 'ln-before')}. In test error, at the lowest validation "
         f"loss: BLN {change.in_test_error(25, 'bln', 'bln-before')}, BN {change.in_test_error(25, 'bn', 'bn-before')}, "
         f"LN {change.in_test_error(25, 'ln', 'ln-before')}.",
-        f"A lower training loss is not a lower test error. At batch 25, in test error: BLN against BN "
+        "Test error beside training loss, batch 25, at the lowest validation loss. BLN against BN "
         f"{change.in_test_error(25, 'bln', 'bn')}, against no normalization {change.in_test_error(25, 'bln', 'none')}; "
         f"the factor without normalization against none {change.in_test_error(25, 'none-scaled', 'none')}, BLN against "
-        f"that {change.in_test_error(25, 'bln', 'none-scaled')}. Training goes on with the statistics of the "
+        f"that {change.in_test_error(25, 'bln', 'none-scaled')}. Trained on with the statistics of the "
         f"population (TTFF, Algorithm 2's step 13) against FFFF throughout: loss {change(25, 'bln-adopted', 'bln')}, "
         f"test error {change.in_test_error(25, 'bln-adopted', 'bln')}.",
     ]

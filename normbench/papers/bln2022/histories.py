@@ -22,7 +22,6 @@ ARMS = {  # the paper's
     "ln": Look("LayerNorm", COLOURS["layer"]),
 }
 BATCHES = (25, 1)
-Measure = Callable[[float], float]
 DASHES = {"bln": "solid", "bn": "dash", "ln": "dot"}
 
 
@@ -133,10 +132,10 @@ class Changes:
 
     def in_test_error(self, batch: int, arm: str, base: str) -> str:
         """`-1.2 points [-1.4, -1.0], n = 5`, at each run's lowest validation loss."""
-        return self._told(self.error, batch, arm, base, "points")
+        return self._told(self.error, batch, arm, base, "points", float)
 
     def _told(
-        self, known: Mapping[str, float], batch: int, arm: str, base: str, unit: str, share: Measure = float
+        self, known: Mapping[str, float], batch: int, arm: str, base: str, unit: str, share: Callable[[float], float]
     ) -> str:
         a, b = (
             {run.seed: known[run.id] for run in cell_of(self.done, name, batch) if run.id in known}
