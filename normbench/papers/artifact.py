@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Protocol, cast
 
 from normbench.config import plan
-from normbench.errors import unknown
+from normbench.errors import NormbenchError, unknown
 from normbench.papers import claims
 from normbench.papers.panels import Panel
+from normbench.papers.parts import MIN_SEEDS
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
@@ -55,7 +57,37 @@ def select(names: Sequence[str]) -> list[str]:
 
 
 def load(name: str) -> claims.Artifact:
-    return claims.load(HERE / f"{name}.yaml")
+    """The artifact, checked key by key and against its experiment: every verdict must be within reach of its runs."""
+    path = HERE / f"{name}.yaml"
+    artifact = claims.load(path)
+    _check_runs(artifact, path)
+    return artifact
+
+
+def _check_runs(artifact: claims.Artifact, path: Path) -> None:
+    """Refuse a part for which the experiment has too few runs, at the paper's setting or at a control that decides it.
+
+    An open claim that fails is contradicted by its controls alone: without their runs it never could be.
+    """
+    known = plan.experiment(artifact.experiment)["controls"]
+    planned = plan.planned_seeds(artifact.experiment, highest_fidelity(artifact), artifact.seeds)
+    for claim in artifact.claims:
+        where = f"{path}: claim {claim.id}"
+        for control in claim.controls:
+            if control not in known:
+                raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, list(known))
+        for part in (*claim.parts, *claim.reported):
+            decides = claim.open and part in claim.parts
+            least = 1 if part.kind == "exact" else MIN_SEEDS
+            for (_, cell), control in product(part.contrast, ["", *(claim.controls if decides else ())]):
+                place = {k: v for k, v in cell.items() if k != "variant"} | {"control": control}
+                seeds = min([n for there, n in planned if place.items() <= there.items()], default=0)
+                if seeds < least:
+                    raise NormbenchError(
+                        f"{where}: part '{part.id}': {artifact.experiment} plans {seeds} of the {least} seeds that "
+                        f"{claims.cell_text(cell)} needs{f' under the control {control}' if control else ''}. "
+                        "See the arms, axes and limits of the experiment."
+                    )
 
 
 def highest_fidelity(artifact: claims.Artifact) -> str:

@@ -352,7 +352,7 @@ def test_limits_leave_cells_out_and_hold_their_seeds() -> None:
 
     found = counts(controls=True)
     assert found["bn", 25, ""] == 6 and found["bn", 1, ""] == 5 and found["bn", 25, "lr-low"] == 5
-    assert not found["bn-pos", 1, ""] and not found["none", 25, "lr-low"] and not found["bn", 1, "lr-high"]
+    assert not found["bn-pos", 1, ""] and not found["none", 25, "lr-low"] and not found["bn-conv", 1, "lr-high"]
     more = counts(limited=False)
     assert more["bn", 1, ""] == 6 and not more["bn-pos", 1, ""], "a cell that is not there stays so"
 

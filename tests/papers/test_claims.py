@@ -1,6 +1,8 @@
 """Claims files: what loads, what is refused and where the message points."""
 
 import copy
+import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import normbench.papers
+from normbench.config import compose
 from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
 from normbench.papers.claims import cell_text, hash_claims, load
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
@@ -220,3 +224,51 @@ def test_cell_text() -> None:
     assert cell_text({"arm": "ln", "train.batch_size": 4}) == "arm ln at train.batch_size 4"
     assert cell_text({"arm": "ln"}) == "arm ln" and cell_text({"a": 1, "b": 2}) == "a 1, b 2"
     assert cell_text({}) == "any run"
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (
+            "[{when: {arm: none, train.batch_size: 1}, at_most: 4}]",
+            "claim C1: part 'p': mine plans 4 of the 5 seeds that arm none at train.batch_size 1 needs. See the arms",
+        ),
+        (
+            "[{when: {control: low, arm: ln}, at_most: 0}]",
+            "mine plans 0 of the 5 seeds that arm ln at train.batch_size 1 needs under the control low.",
+        ),
+        ("[]", None),
+        ("[{when: {train.batch_size: 2}, at_most: 0}]", None),
+    ],
+)
+def test_a_claim_that_the_planned_runs_cannot_decide_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: str, said: str | None
+) -> None:
+    node = """
+        title: t
+        arms: {none: [norm=none], ln: [norm=layer]}
+        axes: {train.batch_size: [1, 2]}
+        controls: {low: [optim.lr=1e-4]}
+        fidelities: {paper: {set: []}}
+        limits: """
+    where = tmp_path / "experiment.yaml"
+    where.write_text(f"{textwrap.dedent(node)}{limits}\n")
+    monkeypatch.setattr(compose, "choice", lambda *_: yaml.safe_load(where.read_text()))
+    pair = [[1, {"arm": "ln", "train.batch_size": 1}], [-1, {"arm": "none", "train.batch_size": 1}]]
+    opened = claim("direction", part(expect="negative", contrast=pair), open=["rate"], controls=["low"])
+    written(tmp_path, artifact(opened, experiment="mine"))
+    monkeypatch.setattr(artifacts, "HERE", tmp_path)
+    if said is None:
+        assert artifacts.load("fig").claims
+        return
+    with pytest.raises(NormbenchError, match=re.escape(said)):
+        artifacts.load("fig")
+
+
+def test_a_control_that_the_experiment_does_not_have_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, {**SOUND, "experiment": "ln2016/fig6", "claims": [{**SOUND["claims"][0], "controls": ["lr-lo"]}]})
+    monkeypatch.setattr(artifacts, "HERE", tmp_path)
+    with pytest.raises(NormbenchError, match=r"'lr-lo' is none of ln2016/fig6\. Did you mean 'lr-low'"):
+        artifacts.load("fig")
