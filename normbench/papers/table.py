@@ -47,10 +47,23 @@ class Entry:
             return f"{self.diverged} diverged"
         if self.interval is None:
             return f"{number(self.mean, abs(self.mean) / 50)} (n = {self.n}{lost})"
-        low, high = self.interval
-        step = (high - low) / 2
         count = f" (n = {self.n}{lost})" if lost or self.n < 5 else ""
-        return f"{number(self.mean, step)} [{number(low, step)}, {number(high, step)}]{count}"
+        mean, low, high = alike(self.mean, *self.interval)
+        return f"{mean} [{low}, {high}]{count}"
+
+
+def alike(mean: float, low: float, high: float) -> list[str]:
+    """A mean and its interval with the same decimals, two digits of the half width: 0.0014 [0.0004, 0.0025].
+
+    An interval that is not symmetric comes from a logarithmic scale; over tenfold, each end has two digits of its own.
+    """
+    values, step = (mean, low, high), (high - low) / 2
+    if abs(mean - (low + high) / 2) > step / 100 and high * low > 0 and not 0.1 <= high / low <= 10:
+        return [number(value, abs(value)) for value in values]
+    decimals = 1 - math.floor(math.log10(step)) if 0 < step < math.inf else 99
+    if decimals > 6 or max(map(abs, values)) >= 1e5:
+        return [number(value, step) for value in values]
+    return [f"{value:z.{max(0, decimals)}f}" for value in values]
 
 
 def number(value: float, uncertainty: float) -> str:

@@ -33,6 +33,25 @@ def test_number_has_two_digits_of_its_uncertainty(value, uncertainty, text):
     assert table.number(value, uncertainty) == text
 
 
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "text"),
+    [
+        (0.0014, 0.0004, 0.0025, "0.0014 [0.0004, 0.0025]"),
+        (2.2e-4, -3.6e-4, 8.0e-4, "0.00022 [-0.00036, 0.00080]"),
+        (0.46, 0.04, 0.88, "0.46 [0.04, 0.88]"),
+        (-8e-5, -1.6e-4, -4e-7, "-0.000080 [-0.000160, 0.000000]"),
+        (0.0, -0.04, 0.04, "0.000 [-0.040, 0.040]"),
+        (12345.6, 12000.4, 12690.8, "12346 [12000, 12691]"),
+        (3.2e-5, 1.1e-6, 9.3e-4, "3.2e-05 [1.1e-06, 9.3e-04]"),
+        (1.50e-7, 1.48e-7, 1.52e-7, "1.500e-07 [1.480e-07, 1.520e-07]"),
+        (2.0, 2.0, 2.0, "2 [2, 2]"),
+        (1.0, float("-inf"), float("inf"), "1 [-inf, inf]"),
+    ],
+)
+def test_an_interval_is_written_like_its_mean(mean: float, low: float, high: float, text: str):
+    assert table.Entry("g", "r", "q", "", 5, mean, (low, high)).text() == text
+
+
 def test_entries_count_what_is_missing_censored_or_diverged():
     where = ("train", "eval", "nll")
     runs = [_run(seed, [2.0, 0.1, 0.001]) for seed in (1, 2)]
