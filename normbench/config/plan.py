@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -72,28 +71,6 @@ def artifact_specs(
     `only`: arms (`ln`) and values of axes (`train.batch_size=128`); of each kind, all where none is named. `limited`:
     no more seeds than the experiment's `limits` allow; cells that have 0 there do not exist.
     """
-    return [
-        experiment_spec(name, arm, fidelity, [*map(_word, axes), f"seed={seed}"], control, extra)
-        for control, arm, axes, seed in _grid(name, fidelity, seeds, only, controls, extra, limited)
-    ]
-
-
-def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[str, Any], int]]:
-    """Every cell, with its arm, control setting ("" is the paper's) and axes, and the seeds that limits leave it."""
-    found = Counter(place[:3] for place in _grid(name, fidelity, seeds, controls=True))
-    return [({"arm": arm, "control": control, **dict(axes)}, n) for (control, arm, axes), n in found.items()]
-
-
-def _grid(
-    name: str,
-    fidelity: str,
-    seeds: int,
-    only: Sequence[str] = (),
-    controls: bool = False,
-    extra: Path | None = None,
-    limited: bool = True,
-) -> Iterator[tuple[str, str, tuple[tuple[str, Any], ...], int]]:
-    """(control, arm, values of the axes, seed) of all runs that there are, in order."""
     node = experiment(name, extra)
     if seeds < 1:
         raise NormbenchError(f"--seeds {seeds} must be at least 1.")
@@ -106,11 +83,24 @@ def _grid(
             raise unknown(f"--only {word}: {name} has no such {'value' if '=' in word else 'arm'}.", word, known)
     arms = [arm for arm in node["arms"] if arm in only] or list(node["arms"])
     axes = [[place for place in axis if _word(place) in only] or axis for axis in axes]
-    for control, cell in product(["", *(node["controls"] if controls else [])], product(*axes)):
-        most = {
-            arm: _limit(node, fidelity, {"arm": arm, "control": control, **dict(cell)}, seeds, limited) for arm in arms
-        }
-        yield from ((control, arm, cell, seed) for seed in range(1, seeds + 1) for arm in arms if seed <= most[arm])
+    settings = ["", *(node["controls"] if controls else [])]
+    return [
+        experiment_spec(name, arm, fidelity, [*map(_word, cell), f"seed={seed}"], control, extra)
+        for control in settings
+        for cell in product(*axes)
+        for seed in range(1, seeds + 1)
+        for arm in arms
+        if seed <= _limit(node, fidelity, {"arm": arm, "control": control, **dict(cell)}, seeds, limited)
+    ]
+
+
+def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[str, Any], int]]:
+    """Every cell, with its arm, control setting ("" is the paper's) and axes, and the seeds that limits leave it."""
+    node = experiment(name)
+    axes = product(*([(key, value) for value in values] for key, values in node["axes"].items()))
+    cells = product(["", *node["controls"]], axes, node["arms"])
+    places = [{"control": control, "arm": arm, **dict(values)} for control, values, arm in cells]
+    return [(place, _limit(node, fidelity, place, seeds, limited=True)) for place in places]
 
 
 def _word(place: tuple[str, Any]) -> str:
