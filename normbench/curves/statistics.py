@@ -132,7 +132,10 @@ def sign_test(above: int, below: int) -> float:
 
 
 def level_after_looks(looks: int) -> float:
-    """1 − 0.05/looks: seeds added after a look spend the 5 % again, shared equally (Bonferroni)."""
+    """1 − 0.05/looks (Bonferroni for so many looks): what seeds added after a look are judged at.
+
+    The looks before it had more of the 5 %; over all of them the chance of an error is a little above it.
+    """
     return 1 - 0.05 / looks
 
 

@@ -28,18 +28,23 @@ from normbench.errors import NormbenchError
 from normbench.papers.claims import LOSSES, Cell, Endpoint, Part, cell_text
 from normbench.runs.record import RunRecord
 
+_NOT_QUITE = "on the other side, but not at the {} that one of several parts needs to refute the claim"
 MIN_SEEDS = 5  # below it intervals are so wide, and spreads so uncertain, that no word is given
 
 
 @dataclass(frozen=True)
 class PartResult:
-    """What the runs say about one part; `outcome`: holds, weaker, fails, open, not run or not decidable here."""
+    """What the runs say about one part; `outcome`: holds, weaker, fails, open, not run or not decidable here.
+
+    `level` is that of the interval, and of a part that holds; `refuting` that at which it fails.
+    """
 
     id: str
     kind: str
     endpoint: str
     unit: str
     level: float | None
+    refuting: float | None = None
     outcome: str = "open"
     reason: str = ""
     effect: float | None = None
@@ -75,16 +80,17 @@ class _Outcome:
         return "diverged" if self.diverged else f"≥ {_show(self.after)}"
 
 
-def evaluate(part: Part, runs: Sequence[RunRecord], level: float) -> PartResult:
+def evaluate(part: Part, runs: Sequence[RunRecord], level: float, refuting: float | None = None) -> PartResult:
     """One part against the runs of one control setting, by a two-sided interval or test at `level`.
 
-    Only seeds with a run in every cell count. Raises NormbenchError when a cell has two runs of one seed.
+    It fails only where the interval or test at `refuting` (`level` unless given) lies on the other side. Only seeds
+    with a run in every cell count. Raises NormbenchError when a cell has two runs of one seed.
     """
     if part.kind == "exact":
         return _evaluate_exact(part, runs)
     cells, seeds = paired_runs(part, runs)
     result = PartResult(
-        part.id, part.kind, str(part.endpoint), part.unit, level,
+        part.id, part.kind, str(part.endpoint), part.unit, level, refuting or level,
         expect=part.expect, paper=part.paper, within=part.within,
         n=len(seeds), seeds=tuple(seeds), runs=tuple(dict.fromkeys(cell[seed].id for cell in cells for seed in seeds)),
     )  # fmt: skip
@@ -121,13 +127,21 @@ def evaluate(part: Part, runs: Sequence[RunRecord], level: float) -> PartResult:
     if any(outcome.value is None or (timed and outcome.value <= 0) for outcome in flat):
         return _by_order(part, result, rows)
     sides = [_sides(part, [outcome.value for outcome in row if outcome.value is not None]) for row in rows]
-    return _by_interval(part, result, [side[0] for side in sides], [side[1] for side in sides])
+    plus, minus = [side[0] for side in sides], [side[1] for side in sides]
+    judged = _by_interval(part, result, plus, minus, level)
+    if judged.outcome != "fails" or refuting in (None, level):
+        return judged
+    assert refuting is not None
+    if _by_interval(part, result, plus, minus, refuting).outcome == "fails":
+        return judged
+    return replace(judged, outcome="open", reason=f"{judged.reason}; {_NOT_QUITE.format(_percent(refuting))}")
 
 
-def _by_interval(part: Part, result: PartResult, plus: Sequence[float], minus: Sequence[float]) -> PartResult:
+def _by_interval(
+    part: Part, result: PartResult, plus: Sequence[float], minus: Sequence[float], level: float
+) -> PartResult:
     """Every run has a number: Student t on the paired effects."""
-    assert result.level is not None
-    level, effects = result.level, [a - b for a, b in zip(plus, minus, strict=True)]
+    effects = [a - b for a, b in zip(plus, minus, strict=True)]
     seen = paired(plus, minus, level)
     result = replace(
         result,
@@ -164,7 +178,7 @@ def _by_equivalence(
     part: Part, result: PartResult, seen: Estimate, effects: Sequence[float], measured: str
 ) -> PartResult:
     assert part.within is not None and seen.interval is not None
-    tost = f"{100 * (2 * seen.level - 1):.3g} % interval {_span(result.tost)} against ±{_show(part.within)}"
+    tost = f"{_percent(2 * seen.level - 1)} interval {_span(result.tost)} against ±{_show(part.within)}"
     if equivalent(effects, part.within, seen.level):
         return replace(result, outcome="holds", reason=f"{measured}; {tost}")
     if seen.interval[0] > part.within or seen.interval[1] < -part.within:
@@ -202,12 +216,14 @@ def _by_order(part: Part, result: PartResult, rows: Sequence[Sequence[_Outcome]]
     p = sign_test(above, below)
     result = replace(result, sign_test={"above": above, "below": below, "p": p})
     text = f"{counted}; sign test {above} above : {below} below, p = {_show(p)}, n = {result.n}"
-    assert result.level is not None
+    assert result.level is not None and result.refuting is not None
     alpha = 1 - result.level
     if p > alpha:
         fewest = next(n for n in count(1) if sign_test(n, 0) <= alpha)
         return replace(result, reason=f"{text}; order alone needs {fewest} pairs or more")
     if (part.expect == "positive") != (above > below):
+        if p > 1 - result.refuting:
+            return replace(result, reason=f"{text}; {_NOT_QUITE.format(_percent(result.refuting))}")
         return replace(result, outcome="fails", reason=text)
     if part.kind == "size":
         return replace(result, reason=f"{text}; a size needs a number from every run")
@@ -318,7 +334,11 @@ def _power(result: PartResult) -> str:
 def _wanted(seen: Estimate) -> str:
     assert seen.mean is not None and seen.sd is not None
     needed = seeds_needed(seen.mean, seen.sd, seen.level)
-    return f"; about {needed} seeds would decide" if needed else "; not even 1000 seeds would decide"
+    return f"; about {needed} seeds would show the effect seen" if needed else "; not even 1000 seeds would"
+
+
+def _percent(level: float) -> str:
+    return f"{100 * level:.3g} %"
 
 
 def _show(number: float | None) -> str:

@@ -105,10 +105,18 @@ def _page(
         f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(c['evidence'])} |" for c in judged["claims"]
     )
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
+    amended: dict[tuple[str, str], list[str]] = {}
+    for entry in judged["amendments"]:
+        amended.setdefault((entry["change"], entry["reason"]), []).append(entry["claim"])
+    amendments = "".join(
+        f"- {e(', '.join(ids))}: {e(change)}. Why: {e(why)}\n" for (change, why), ids in amended.items()
+    )
     return (
         f"# {artifact.title} · {fidelity}\n\n{artifact.locator}. Means with 95 % intervals over seeds.\n\n"
         f"{words}{table.markdown(entries)}\n"
         f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n\n"
         f"Expected to be wrong by chance: {judged['expected_wrong']:g} of these verdicts.\n\n"
-        f"Choices and deviations:\n\n{deviations}\n\nCommand: `{judged['command']}`\n"
+        f"Choices and deviations:\n\n{deviations}\n\n"
+        + (f"Claims amended after they were first written down:\n\n{amendments}\n" if amended else "")
+        + f"Command: `{judged['command']}`\n"
     )

@@ -1,7 +1,8 @@
 """From runs to verdicts: every claim of an artifact judged by the rules that were fixed before the runs.
 
 A claim holds when all its parts hold with their whole interval (intersection–union test, Berger 1982) and is
-contradicted when one part's whole interval lies on the other side.
+contradicted when one part's whole interval lies on the other side. As any one of k parts may be that one, its interval
+has the level 1 − 0.05/k there (Bonferroni), so that a true claim is contradicted by chance in 5 % of cases at most.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ def _judge_claim(
     pairs = [len(paired_runs(part, groups[""])[1]) for part in claim.parts if part.kind != "exact"]
     looks = _looks(max(pairs, default=0), artifact.seeds, looked)
     level = level_after_looks(looks)
-    parts = [evaluate(part, groups[""], level) for part in claim.parts]
+    refuting = 1 - (1 - level) / max(1, len(claim.parts))
+    parts = [evaluate(part, groups[""], level, refuting) for part in claim.parts]
     controls = {
-        name: [evaluate(part, groups[name], level) for part in claim.parts] if groups[name] else []
+        name: [evaluate(part, groups[name], level, refuting) for part in claim.parts] if groups[name] else []
         for name in claim.controls
     }
     verdict, deciding, evidence = _verdict(claim, parts, controls, fidelity)

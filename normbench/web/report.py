@@ -172,7 +172,7 @@ def _contents(found: Sequence[Published], pages: Mapping[int, str]) -> list[dict
             "paper": artifacts.PAPERS[paper],
             "entries": [
                 {
-                    "needs": "", "reason": "", "artifact": "", **entry,
+                    "needs": "", "reason": "", "artifact": "", "model": "", **entry,
                     "command": _command(entry["artifact"]) if "artifact" in entry else "",
                     "pages": [(p.fidelity, pages[id(p)]) for p in found if p.name == entry.get("artifact")],
                 }

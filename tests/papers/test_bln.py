@@ -117,7 +117,9 @@ def test_fig_6_counts_errors_at_the_authors_threshold_and_at_the_proper_one() ->
     assert of["bn", "test error, logits above 0, usual"].mean == pytest.approx(60)
     assert of["bln", "test error, by test"].paper == "22.9 (log)" and of["none", "test error, by test"].paper == "–"
     trained = of["bln", "training error, last epoch"]
-    assert trained.mean == pytest.approx(57) and trained.paper == "0 (log) (earlier log 4) (earlier log 2)"
+    assert trained.mean == pytest.approx(57) and trained.paper == (
+        "0.3 (log) (earlier log, 5 epochs: 3.8) (earlier log, 5 epochs: 2.4)"
+    )
     assert ("batch 1", "bn-pos-scaled") not in {key[:2] for key in entries}, "its output would be its shift"
 
 
@@ -144,6 +146,10 @@ def test_words_say_what_explains_it() -> None:
     assert f"BLN against BN: {tenth}." in words and f"BN with the factor against BN: {tenth}." in words
     assert "BN per position against BN: +0.0 % [+0.0, +0.0], n = 3." in words
     assert "BN +2.0 points [+2.0, +2.0], n = 3, LN +0.0 points" in words
+    less = "\N{MINUS SIGN}2.0 points [\N{MINUS SIGN}2.0, \N{MINUS SIGN}2.0], n = 3"
+    assert f"the same networks evaluated with TTFF {less}, and with TTFF of populations" in words
+    (errors,) = artifacts.explanation(artifacts.load("bln2022/fig4"), runs("fig4", 3))
+    assert errors.count("against BN +0.1 points [+0.1, +0.1], n = 3") == 2, "FTTT, at both epochs"
     rnn = artifacts.load("bln2022/fig6")
     assert f"BLN against BN: {tenth};" in "\n".join(artifacts.explanation(rnn, runs("fig6", 3)))
     for name in ("ablation", "fig6", "fig4"):

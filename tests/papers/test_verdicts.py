@@ -115,7 +115,7 @@ def test_an_inconclusive_one_says_what_was_seen_and_what_would_decide() -> None:
     claim = only(artifact(direction()), arms(-0.1))
     assert claim["evidence"] == (
         "final test error (evaluation mode): seen −0.12 points [−0.416, 0.176]; "
-        "n = 5 shows 0.402 with 80 % power; about 34 seeds would decide"
+        "n = 5 shows 0.402 with 80 % power; about 34 seeds would show the effect seen"
     )
     assert "not even 1000 seeds" in only(artifact(direction()), arms(0.021, spread=1.0))["evidence"]
 
@@ -215,6 +215,26 @@ def test_the_first_of_several_deciding_parts_is_shown_and_the_largest_n_counts_t
 
 def at_128(part: Part) -> Part:
     return replace(part, contrast=tuple((weight, {**cell, "b": 128}) for weight, cell in part.contrast))
+
+
+@pytest.mark.parametrize(
+    ("part", "runs"),
+    [
+        (direction(), arms(0.34)),  # p = 0.03
+        (direction(kind="equivalence", within=0.01, expect=None), arms(0.34)),
+        (direction(kind="size", paper=-0.35, expect=None), arms(0.34, spread=0.9)),
+        (direction(TIME), [*(timed_run("ln", s, None) for s in range(6)), *(timed_run("bn", s, 3) for s in range(6))]),
+    ],
+)
+def test_one_of_several_parts_refutes_at_a_level_that_counts_them(part: Part, runs: list[RunRecord]) -> None:
+    """Any of k parts may refute the claim: each at 5 %, a true one of 16 parts would be refuted half of the time."""
+    kind = part.kind
+    assert verdict(artifact(part, kind=kind), runs) == "contradicted"
+    found = only(artifact(*(replace(part, id=str(i)) for i in range(8)), kind=kind), runs)
+    assert found["verdict"] == "inconclusive" and found["parts"][0]["outcome"] == "open"
+    end = "on the other side, but not at the 99.4 % that one of several parts needs to refute the claim"
+    assert found["evidence"].endswith(end)
+    assert (found["parts"][0]["level"], found["parts"][0]["refuting"]) == (0.95, 0.99375)
 
 
 def test_reported_parts_never_decide() -> None:

@@ -79,7 +79,7 @@ def table(
             entries.append(
                 final_entry(
                     cell, group, arm, "training error, last epoch", ("train", "running", error), 100, "%",
-                    _told(artifact.reference, arm, batch),
+                    _published(artifact.reference, arm, batch),
                 )
             )  # fmt: skip
             logged = artifact.reference["test"].get(arm, {}).get(batch)
@@ -123,29 +123,38 @@ class Changes:
         self.done = [run for run in runs if not run.control and run.status == "done"]
         areas = {run.id: area(series(run, "train", "running", "nll"), log=True) for run in self.done}
         self.log_loss = {id: math.log(value) for id, value in areas.items() if value and 0 < value < math.inf}
-        errors = {run.id: at_epoch(run, "test", "error", "best") for run in self.done}
-        self.error = {id: value for id, value in errors.items() if value is not None}
 
     def __call__(self, batch: int, arm: str, base: str) -> str:
         """`-12.3 % [-14.0, -10.6], n = 5`, the loss of pairs with the same seed."""
-        return self._told(self.log_loss, batch, arm, base, "%", math.expm1)
+        a, b = ({run.seed: self.log_loss.get(run.id) for run in self._cell(name, batch)} for name in (arm, base))
+        return _told(a, b, "%", math.expm1)
 
-    def in_test_error(self, batch: int, arm: str, base: str) -> str:
-        """`-1.2 points [-1.4, -1.0], n = 5`, at each run's lowest validation loss."""
-        return self._told(self.error, batch, arm, base, "points", float)
-
-    def _told(
-        self, known: Mapping[str, float], batch: int, arm: str, base: str, unit: str, share: Callable[[float], float]
+    def in_test_error(
+        self, batch: int, arm: str, base: str, when: str = "best", way: str | None = None, base_way: str | None = None
     ) -> str:
+        """`-1.2 points [-1.4, -1.0], n = 5`, at each run's lowest validation loss or its `last` epoch.
+
+        The ways of evaluation are `at_epoch`'s, the usual ones unless given.
+        """
         a, b = (
-            {run.seed: known[run.id] for run in cell_of(self.done, name, batch) if run.id in known}
-            for name in (arm, base)
+            {run.seed: at_epoch(run, "test", "error", when, variant) for run in self._cell(name, batch)}
+            for name, variant in ((arm, way), (base, base_way))
         )
-        found = t_interval([a[seed] - b[seed] for seed in sorted(a) if seed in b])
-        if found.mean is None:
-            return "(not run)"
-        interval = "" if found.interval is None else f" [{', '.join(_hundredfold(share(x)) for x in found.interval)}]"
-        return f"{_hundredfold(share(found.mean))} {unit}{interval}, n = {found.n}"
+        return _told(a, b, "points", float)
+
+    def _cell(self, arm: str, batch: int) -> list[RunRecord]:
+        return cell_of(self.done, arm, batch)
+
+
+def _told(
+    a: Mapping[int, float | None], b: Mapping[int, float | None], unit: str, share: Callable[[float], float]
+) -> str:
+    pairs = [(a[seed], b.get(seed)) for seed in sorted(a)]
+    found = t_interval([x - y for x, y in pairs if x is not None and y is not None])
+    if found.mean is None:
+        return "(not run)"
+    interval = "" if found.interval is None else f" [{', '.join(_hundredfold(share(x)) for x in found.interval)}]"
+    return f"{_hundredfold(share(found.mean))} {unit}{interval}, n = {found.n}"
 
 
 def _hundredfold(share: float) -> str:
@@ -161,14 +170,22 @@ def _has_ways(run: RunRecord) -> bool:
     return run.arm == "bln"
 
 
-def _told(reference: Mapping[str, Any], arm: str, batch: int) -> str:
-    """The paper's error in per cent, or that of the authors' log where the text has none; and of earlier logs."""
+def _published(reference: Mapping[str, Any], arm: str, batch: int) -> str:
+    """The paper's error in per cent, or that of the authors' log where the text has none; and of earlier logs.
+
+    The paper's accuracies have two digits, those of the logs four. Earlier logs end at their own last epoch.
+    """
     in_text = reference.get("train_accuracy", {}).get(arm, {}).get(batch)
     logs = {name: reference[name].get(arm, {}).get(batch) for name in reference if name.endswith("histories")}
-    known = {name: f"{100 * (1 - log['train_acc'][-1]):.0f}" for name, log in logs.items() if log}
+    known = {name: f"{100 * (1 - log['train_acc'][-1]):.1f}" for name, log in logs.items() if log}
+    epochs = {name: len(log["train_acc"]) for name, log in logs.items() if log}
     published = known.pop("histories", None)
     if in_text is not None:
         published = f"{100 * (1 - in_text):.0f}"
     elif published is not None:
         published += " (log)"
-    return "–" if published is None else published + "".join(f" (earlier log {value})" for value in known.values())
+    return (
+        "–"
+        if published is None
+        else published + "".join(f" (earlier log, {epochs[name]} epochs: {value})" for name, value in known.items())
+    )
