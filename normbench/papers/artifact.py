@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from normbench.config import plan
 from normbench.errors import NormbenchError, unknown
@@ -70,7 +70,7 @@ def _check_runs(artifact: claims.Artifact, path: Path) -> None:
     An open claim that fails is contradicted by its controls alone: without their runs it never could be.
     """
     known = plan.experiment(artifact.experiment)["controls"]
-    planned = plan.planned_seeds(artifact.experiment, highest_fidelity(artifact), artifact.seeds)
+    cells = plan.planned_seeds(artifact.experiment, highest_fidelity(artifact), artifact.seeds)
     for claim in artifact.claims:
         where = f"{path}: claim {claim.id}"
         for control in claim.controls:
@@ -80,14 +80,24 @@ def _check_runs(artifact: claims.Artifact, path: Path) -> None:
             decides = claim.open and part in claim.parts
             least = 1 if part.kind == "exact" else MIN_SEEDS
             for (_, cell), control in product(part.contrast, ["", *(claim.controls if decides else ())]):
-                place = {k: v for k, v in cell.items() if k != "variant"} | {"control": control}
-                seeds = min([n for there, n in planned if place.items() <= there.items()], default=0)
+                seeds = _fewest(cells, cell, control)
                 if seeds < least:
                     raise NormbenchError(
                         f"{where}: part '{part.id}': {artifact.experiment} plans {seeds} of the {least} seeds that "
                         f"{claims.cell_text(cell)} needs{f' under the control {control}' if control else ''}. "
                         "See the arms, axes and limits of the experiment."
                     )
+
+
+def planned_seeds(artifact: claims.Artifact, fidelity: str) -> Callable[[claims.Part, str], int]:
+    """The n of a part under a control setting ("" is the paper's) that was fixed before its runs."""
+    cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
+    return lambda part, control: min(_fewest(cells, cell, control) for _, cell in part.contrast)
+
+
+def _fewest(cells: Sequence[tuple[Mapping[str, Any], int]], cell: claims.Cell, control: str) -> int:
+    place = {key: value for key, value in cell.items() if key != "variant"} | {"control": control}
+    return min([n for known, n in cells if place.items() <= known.items()], default=0)
 
 
 def highest_fidelity(artifact: claims.Artifact) -> str:

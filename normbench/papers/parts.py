@@ -80,14 +80,24 @@ class _Outcome:
         return "diverged" if self.diverged else f"≥ {_show(self.after)}"
 
 
-def evaluate(part: Part, runs: Sequence[RunRecord], level: float, refuting: float | None = None) -> PartResult:
+def evaluate(
+    part: Part, runs: Sequence[RunRecord], level: float, refuting: float | None = None, planned: int = MIN_SEEDS
+) -> PartResult:
     """One part against the runs of one control setting, by a two-sided interval or test at `level`.
 
-    It fails only where the interval or test at `refuting` (`level` unless given) lies on the other side. Only seeds
-    with a run in every cell count. Raises NormbenchError when a cell has two runs of one seed.
+    It fails only where the interval or test at `refuting` (`level` unless given) lies on the other side. Nothing is
+    decided below `planned` seeds: who may stop at any of several n finds an effect where there is none. Only seeds with
+    a run in every cell count. Raises NormbenchError when a cell has two runs of one seed.
     """
     if part.kind == "exact":
         return _evaluate_exact(part, runs)
+    result = _evaluate(part, runs, level, refuting)
+    if MIN_SEEDS <= result.n < planned and result.outcome in ("holds", "weaker", "fails"):
+        return replace(result, outcome="open", reason=f"{result.reason}; no verdict before the planned n = {planned}")
+    return result
+
+
+def _evaluate(part: Part, runs: Sequence[RunRecord], level: float, refuting: float | None) -> PartResult:
     cells, seeds = paired_runs(part, runs)
     result = PartResult(
         part.id, part.kind, str(part.endpoint), part.unit, level, refuting or level,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from normbench.curves.statistics import level_after_looks
 from normbench.errors import NormbenchError, unknown
-from normbench.papers.claims import FIDELITIES, Artifact, Claim
+from normbench.papers.claims import FIDELITIES, Artifact, Claim, Part
 from normbench.papers.parts import MIN_SEEDS, PartResult, evaluate, paired_runs
 from normbench.runs.record import RunRecord
 
@@ -23,9 +23,15 @@ DECIDED = ("reproduced", "weaker than claimed", "contradicted", "consistent", "i
 
 
 def judge(
-    artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, previous: Mapping[str, Any] | None = None
+    artifact: Artifact,
+    runs: Sequence[RunRecord],
+    fidelity: str,
+    previous: Mapping[str, Any] | None = None,
+    planned: Callable[[Part, str], int] = lambda part, control: MIN_SEEDS,
 ) -> dict[str, Any]:
     """The content of verdicts.json for runs of one fidelity; `previous`, the last such content, counts the looks.
+
+    `planned` is the n of a part under a control setting, fixed in advance, below which nothing is decided.
 
     `expected_wrong` = 0.05 × the number of statistical (not exact) claims with the verdict reproduced, weaker than
     claimed, contradicted, consistent or inconsistent: so many are expected to be wrong by chance. Numbers are rounded
@@ -38,7 +44,7 @@ def judge(
         if run.fidelity != fidelity:
             raise NormbenchError(f"run {run.id} has fidelity {run.fidelity} and cannot be judged with {fidelity} runs.")
     looked = _read_previous(previous, artifact.id, fidelity) if previous is not None else {}
-    claims = [_judge_claim(claim, artifact, runs, fidelity, looked.get(claim.id)) for claim in artifact.claims]
+    claims = [_judge_claim(claim, artifact, runs, fidelity, looked.get(claim.id), planned) for claim in artifact.claims]
     decided = [claim for claim in claims if claim["kind"] != "exact" and claim["verdict"].split(" (")[0] in DECIDED]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     content = {
@@ -67,18 +73,24 @@ def _of_copies(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _judge_claim(
-    claim: Claim, artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, looked: tuple[int, int] | None
+    claim: Claim,
+    artifact: Artifact,
+    runs: Sequence[RunRecord],
+    fidelity: str,
+    looked: tuple[int, int] | None,
+    planned: Callable[[Part, str], int],
 ) -> dict[str, Any]:
     groups = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
     pairs = [len(paired_runs(part, groups[""])[1]) for part in claim.parts if part.kind != "exact"]
     looks = _looks(max(pairs, default=0), artifact.seeds, looked)
     level = level_after_looks(looks)
     refuting = 1 - (1 - level) / max(1, len(claim.parts))
-    parts = [evaluate(part, groups[""], level, refuting) for part in claim.parts]
-    controls = {
-        name: [evaluate(part, groups[name], level, refuting) for part in claim.parts] if groups[name] else []
-        for name in claim.controls
-    }
+
+    def judged(control: str) -> list[PartResult]:
+        return [evaluate(part, groups[control], level, refuting, planned(part, control)) for part in claim.parts]
+
+    parts = judged("")
+    controls = {name: judged(name) if groups[name] else [] for name in claim.controls}
     verdict, deciding, evidence = _verdict(claim, parts, controls, fidelity)
     return {
         "id": claim.id,
@@ -98,7 +110,7 @@ def _judge_claim(
         "looks": looks,
         "runs": sorted({run for part in parts for run in part.runs}),
         "parts": [asdict(part) for part in parts],
-        "reported": [asdict(evaluate(part, groups[""], level)) for part in claim.reported],
+        "reported": [asdict(evaluate(part, groups[""], level, None, planned(part, ""))) for part in claim.reported],
         "controls": [{"name": name, "parts": [asdict(part) for part in found]} for name, found in controls.items()],
         "amendments": [entry for entry in artifact.amendments if entry["claim"] == claim.id],
     }

@@ -130,6 +130,19 @@ def test_no_word_below_five_seeds(n: int) -> None:
         assert (claim["interval"] is None) == (n == 1)
 
 
+def test_nothing_is_decided_before_the_planned_n() -> None:
+    """The n of a claim of ten seeds is ten: who looks at five, six, ... finds some effect at one of them."""
+    claim, planned = artifact(direction(), seeds=10), lambda part, control: 10
+    early = only(claim, arms(-1.0, n=9), planned=planned)
+    assert early["verdict"] == "inconclusive" and early["evidence"].endswith("no verdict before the planned n = 10")
+    assert verdict(claim, arms(-1.0, n=10), planned=planned) == "reproduced"
+    assert only(claim, arms(-1.0, n=4), planned=planned)["evidence"].count("no verdict") == 1
+    opened = artifact(direction(), open=["rate"], seeds=10)
+    runs = [*arms(1.0, n=10), *arms(1.0, n=5, control="lr-low"), *arms(1.0, n=5, control="lr-high")]
+    assert verdict(opened, runs, planned=lambda part, control: 5 if control else 10) == "contradicted"
+    assert verdict(opened, runs, planned=planned) == "inconclusive"
+
+
 def test_only_seeds_of_every_cell_count() -> None:
     runs = arms(-1.0, n=7)
     runs = [run for run in runs if not (run.arm == "ln" and run.seed == 2)]
