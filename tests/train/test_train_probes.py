@@ -111,6 +111,22 @@ def test_claims_of_the_probes_are_decided(name: str):
     assert drawing.table(artifact, [replace(run, control="") for run in runs])
 
 
+def test_words_on_the_dynamics_have_the_slopes_at_both_activations():
+    from normbench.runs.record import RunRecord
+
+    artifact = artifacts.load("ln2016/dynamics")
+    cell = "model.radius=1.5", "model.drive=first"
+    slopes = {("none", ""): 0.5, ("ln", ""): 0.25, ("none", "relu"): 2.0, ("ln", "relu"): 1.0}
+    runs = [
+        RunRecord(s.id, seed=s.seed, status="done", epochs=s.epochs,
+                  records=[{"magnitude_slope": slopes[s.arm, s.control] + s.seed / 10}], **s.labels())
+        for s in plan.artifact_specs(artifact.experiment, "paper", 2, [*cell, "none", "ln"], controls=True)
+    ]  # fmt: skip
+    (words,) = artifacts.explanation(artifact, runs)
+    means = [words.index(f"{mean} [") for mean in ("0.65", "0.40", "2.15", "1.15")]
+    assert means == sorted(means) and artifacts.explanation(artifact, []) == []
+
+
 @pytest.mark.parametrize("experiment", ["ln2016/table1", "ln2016/properties"])
 def test_every_normalizer_that_can_stand_there_has_a_row(experiment: str):
     from normbench.config import compose

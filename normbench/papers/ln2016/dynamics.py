@@ -35,6 +35,24 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     return all_panels(runs, ARMS, columns, QUANTITIES)
 
 
+def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+    """How large the slopes are that a part of LN-H1b compares: its sign alone would not tell."""
+
+    def slope(arm: str, control: str) -> str:
+        cell = {"arm": arm, "model.radius": 1.5, "model.drive": "first"}
+        found = [run for run in runs if run.control == control and run.matches(cell)]
+        return value_entry(found, "", "", "", "magnitude_slope").text()
+
+    if not runs:
+        return []
+    return [
+        "At radius 1.5 with an input at the first step alone the slope of log mean |a| per step is "
+        f"{slope('none', '')} without normalization and {slope('ln', '')} with LN under tanh, {slope('none', 'relu')} "
+        f"and {slope('ln', 'relu')} under ReLU. 0.02 a step is a factor of 7 over 100 steps; what LN-H1b asks there is "
+        "which of the two is closer to 0.",
+    ]
+
+
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Slopes of the logarithms, per step."""
     entries = []
