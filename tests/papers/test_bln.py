@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,9 +29,9 @@ def lag(variant: str) -> float:
     return GRID.index(variant) / 1000 + 0.1 * ("FT", "FF", "TT", "TF").index(variant[:2])
 
 
-def runs(name: str, seeds: int) -> list[RunRecord]:
+def runs(name: str, seeds: int, only: Sequence[str] = (), controls: bool = False) -> list[RunRecord]:
     made = []
-    for spec in plan.artifact_specs(f"bln2022/{name}", "paper", seeds):
+    for spec in plan.artifact_specs(f"bln2022/{name}", "paper", seeds, only, controls):
         records: list[dict[str, Any]] = []
         asked = spec.config["eval"]
         for epoch in range(4):
@@ -137,6 +139,36 @@ def test_logs_of_the_authors_lie_below_ours() -> None:
     }
     errors = panels["batch size 25", "error_published", "train"].references[0]
     assert errors.name == "authors' logs, BLN" and errors.points[-1] == (10.0, pytest.approx(1 - 0.9973))
+
+
+def test_each_arm_at_the_learning_rate_that_is_best_on_validation() -> None:
+    artifact = artifacts.load("bln2022/ablation")
+    made = runs("ablation", 2, ["bln", "bn", "bn-pos", "train.batch_size=25"], controls=True)
+    better = {("bln", "lr-high"): 0.9, ("bn", "lr-low"): math.nan}  # of the validation loss and the test error
+
+    def changed(run: RunRecord) -> RunRecord:
+        factor = better.get((run.arm, run.control), 1.0)
+        records = [
+            {**r, "nll": r["nll"] * factor, "error": r["error"] * factor} if r["split"] != "train" else r
+            for r in run.records
+        ]
+        return replace(run, records=records)
+
+    entries = artifacts.drawing(artifact.id).table(artifact, [changed(run) for run in made])
+    rates = {(e.row, e.quantity): e.text() for e in entries if "learning rates" in e.group}
+    assert {row for row, _ in rates} == {"bln", "bn"}, "the others have no runs at other rates"
+    assert rates["bln", "best on validation"] == "three times the rate"
+    assert rates["bln", "test error there"].startswith("54") and rates[
+        "bln", "test error, the authors' rate"
+    ].startswith("60")
+    assert rates["bn", "best on validation"] == "the authors' rate"
+    words = "\n".join(artifacts.explanation(artifact, made))
+    tenth = "\N{MINUS SIGN}10.0 % [\N{MINUS SIGN}10.0, \N{MINUS SIGN}10.0], n = 2"
+    assert f"BLN against BN: at a third of the rate loss {tenth}, test error +0.0 points" in words
+    assert "Against BN before tanh: at a third of the rate loss (not run)" in words
+    assert "Learning rate, batch 25." not in "\n".join(
+        artifacts.explanation(artifact, runs("ablation", 1, ["bln", "bn"]))
+    )
 
 
 def test_words_say_what_explains_it() -> None:

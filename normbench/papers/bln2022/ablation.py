@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from normbench.curves.series import area, at_epoch, series
-from normbench.papers.bln2022.histories import Changes, cell_of, of_evaluation_batches
+from normbench.papers.bln2022.histories import RATES, Changes, at_rates, cell_of, of_evaluation_batches
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
@@ -70,6 +70,14 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     if not change.log_loss:
         return []
 
+    rates = {name: Changes(runs, rate) for rate, name in RATES.items() if rate}
+
+    def at_other_rates(arm: str, base: str) -> str:
+        return "; ".join(
+            f"at {name} loss {there(25, arm, base)}, test error {there.in_test_error(25, arm, base)}"
+            for name, there in rates.items()
+        )
+
     def adopted(way: str) -> str:
         return change.in_test_error(25, "bln-adopted", "bln", base_way=way)
 
@@ -104,6 +112,16 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         f"test error {change.in_test_error(25, 'bln-adopted', 'bln')}; against the same networks evaluated with TTFF "
         f"{adopted('TTFF')}, and with TTFF of populations taken anew with the final weights "
         f"{adopted('TTFF populations=recalibrated')}.",
+        *(
+            [
+                f"Learning rate, batch 25. BLN against BN: {at_other_rates('bln', 'bn')}. Against LN: "
+                f"{at_other_rates('bln', 'ln')}. Against BN per position with the factor: "
+                f"{at_other_rates('bln', 'bn-pos-scaled')}. Against BN before tanh: "
+                f"{at_other_rates('bln', 'bn-before')}.",
+            ]
+            if any(there.log_loss for there in rates.values())
+            else []
+        ),
     ]
 
 
@@ -125,4 +143,5 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 estimate_entry([v and 100 * v for v in errors], group, arm, "test error", "%"),
                 estimate_entry(losses, group, arm, "test NLL"),
             ]
+    entries += at_rates(runs, list(ARMS), 25)
     return entries + of_evaluation_batches(runs, [arm for arm in ARMS if arm.startswith("bn")])

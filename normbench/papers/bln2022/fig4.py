@@ -38,4 +38,5 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Final training error; test error and NLL at the lowest validation loss, by what the configuration is chosen."""
-    return histories.table(artifact, runs, ARMS)
+    rates = [entry for batch in histories.BATCHES for entry in histories.at_rates(runs, list(ARMS), batch)]
+    return histories.table(artifact, runs, ARMS) + rates

@@ -53,4 +53,6 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             entries.append(estimate_entry(percents, f"batch {batch}", arm, "test error, logits above 0, usual", "%"))
     # one value for each feature and place at batch 1: nothing to normalize, and no run
     entries = [entry for entry in entries if (entry.group, entry.row) != ("batch 1", "bn-pos-scaled")]
+    for batch in histories.BATCHES:
+        entries += histories.at_rates(runs, list(ARMS), batch, PUBLISHED)
     return entries + histories.of_evaluation_batches(runs, ["bn", "bn-pos-scaled"])

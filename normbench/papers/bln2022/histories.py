@@ -22,6 +22,7 @@ ARMS = {  # the paper's
     "ln": Look("LayerNorm", COLOURS["layer"]),
 }
 BATCHES = (25, 1)
+RATES = {"lr-low": "a third of the rate", "": "the authors' rate", "lr-high": "three times the rate"}
 DASHES = {"bln": "solid", "bn": "dash", "ln": "dot"}
 
 
@@ -87,8 +88,7 @@ def table(
                 # what has one way alone is the same however it is chosen
                 chosen = [at_epoch(run, "test", error, "best", variant if _has_ways(run) else None) for run in cell]
                 paper = "" if name != "by test" else f"{100 * (1 - logged[1]):.1f} (log)" if logged else "–"
-                values = [None if value is None else 100 * value for value in chosen]
-                entries.append(estimate_entry(values, group, arm, f"test error, {name}", "%", paper))
+                entries.append(estimate_entry([*map(_hundred, chosen)], group, arm, f"test error, {name}", "%", paper))
             losses = [at_epoch(run, "test", "nll", "best") for run in cell]
             entries.append(estimate_entry(losses, group, arm, "test NLL, usual"))
             # statistics of the evaluation batch depend on its composition; of other arms nothing does
@@ -111,6 +111,45 @@ def of_evaluation_batches(runs: Sequence[RunRecord], arms: Sequence[str]) -> lis
     return entries
 
 
+def at_rates(runs: Sequence[RunRecord], arms: Sequence[str], batch: int, error: str = "error") -> list[Entry]:
+    """Each arm at the authors' learning rate, a third and three times of it, and at the one best on validation.
+
+    Of arms that have the controls, over the seeds that have all three; everything at the lowest validation loss.
+    """
+    entries, group = [], f"batch {batch}, learning rates (over seeds that have all three)"
+    for arm in arms:
+        cells = {rate: {run.seed: run for run in cell_of(runs, arm, batch, rate)} for rate in RATES}
+        if not all(cells.values()):
+            continue
+        seeds = sorted(set.intersection(*(set(cell) for cell in cells.values())))
+        losses = {
+            rate: [at_epoch(cell[seed], "valid", "nll", "best") for seed in seeds] for rate, cell in cells.items()
+        }
+        errors = {
+            rate: [_hundred(at_epoch(cell[seed], "test", error, "best")) for seed in seeds]
+            for rate, cell in cells.items()
+        }
+        for rate, name in RATES.items():
+            entries.append(estimate_entry(losses[rate], group, arm, f"validation NLL, {name}"))
+            entries.append(estimate_entry(errors[rate], group, arm, f"test error, {name}", "%"))
+        means = {rate: mean for rate, values in losses.items() if (mean := _finite_mean(values)) is not None}
+        best = min(means, key=means.__getitem__, default=None)
+        entries.append(
+            Entry(group, arm, "best on validation", "", len(seeds), shown="–" if best is None else RATES[best])
+        )
+        entries.append(estimate_entry([] if best is None else errors[best], group, arm, "test error there", "%"))
+    return entries
+
+
+def _hundred(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _finite_mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+
+
 class Changes:
     """How much higher or lower an arm is than another in training loss and in test error, in words for a page."""
 
@@ -119,8 +158,9 @@ class Changes:
         "negative is better, and diverged runs are left out. Learning rates are the authors'."
     )
 
-    def __init__(self, runs: Sequence[RunRecord]) -> None:
-        self.done = [run for run in runs if not run.control and run.status == "done"]
+    def __init__(self, runs: Sequence[RunRecord], rate: str = "") -> None:
+        self.rate = rate
+        self.done = [run for run in runs if run.control == rate and run.status == "done"]
         areas = {run.id: area(series(run, "train", "running", "nll"), log=True) for run in self.done}
         self.log_loss = {id: math.log(value) for id, value in areas.items() if value and 0 < value < math.inf}
 
@@ -143,7 +183,7 @@ class Changes:
         return _told(a, b, "points", float)
 
     def _cell(self, arm: str, batch: int) -> list[RunRecord]:
-        return cell_of(self.done, arm, batch)
+        return cell_of(self.done, arm, batch, self.rate)
 
 
 def _told(
@@ -161,9 +201,9 @@ def _hundredfold(share: float) -> str:
     return f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
-def cell_of(runs: Sequence[RunRecord], arm: str, batch: int) -> list[RunRecord]:
-    """At the paper's learning rate."""
-    return [run for run in runs if not run.control and run.matches({"arm": arm, "train.batch_size": batch})]
+def cell_of(runs: Sequence[RunRecord], arm: str, batch: int, rate: str = "") -> list[RunRecord]:
+    """At the authors' learning rate, or that of a control."""
+    return [run for run in runs if run.control == rate and run.matches({"arm": arm, "train.batch_size": batch})]
 
 
 def _has_ways(run: RunRecord) -> bool:
