@@ -110,7 +110,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         f"that {change.in_test_error(25, 'bln', 'none-scaled')}. Trained on with the statistics of the "
         f"population (TTFF, Algorithm 2's step 13) against FFFF throughout: loss {change(25, 'bln-adopted', 'bln')}, "
         f"test error {change.in_test_error(25, 'bln-adopted', 'bln')}; against the same networks evaluated with TTFF "
-        f"{adopted('TTFF')}, and with TTFF of populations taken anew with the final weights "
+        f"{adopted('TTFF')}, and with TTFF of populations taken anew with the weights that are evaluated "
         f"{adopted('TTFF populations=recalibrated')}.",
         *(
             [
