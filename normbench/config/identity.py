@@ -136,7 +136,7 @@ def covers(stored: Mapping[str, Any], config: compose.Config, extra: Path | None
     further = any(asked[key] for key in EVALUATIONS if key != "splits") or asked["reshuffles"]
     if further and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
         return False
-    if asked["reshuffles"] > had["reshuffles"]:
+    if asked["reshuffles"] > had["reshuffles"] or asked["blocks"] not in (0, had["blocks"]):
         return False
     # the last epoch is tested in any case, and another length has another last epoch
     if had["test"] != "each" and (asked["test"] == "each" or _epochs(stored) != _epochs(config)):
@@ -155,6 +155,7 @@ def widened(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
     had, asked = _asked(stored), spec.config["eval"]
     both: dict[str, Any] = {key: [*asked[key], *(v for v in had[key] if v not in asked[key])] for key in EVALUATIONS}
     both["reshuffles"] = max(asked["reshuffles"], had["reshuffles"])
+    both["blocks"] = asked["blocks"] or had["blocks"]
     epochs = max(spec.epochs, _epochs(stored))
     same = asked["test"] == had["test"] and spec.epochs == _epochs(stored)
     both["test"] = asked["test"] if same else "each"
@@ -170,7 +171,7 @@ EVALUATIONS = ("variants", "populations", "splits", "reshuffled")
 
 def _asked(stored: Mapping[str, Any]) -> dict[str, Any]:
     """What a stored configuration says of evaluation; runs from before it could be said had no further ones."""
-    return {**dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, **stored.get("eval", {})}
+    return {**dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "blocks": 0, **stored.get("eval", {})}
 
 
 def _usual(config: compose.Config, extra: Path | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from normbench.curves.statistics import Interval, t_interval
 from normbench.runs.record import RunRecord
 
 Series = list[tuple[float, float]]  # (epoch, value), epochs ascending; epoch 0 is the evaluation before training
+PART = re.compile(r"(shuffle|block)=\d+$")  # of the same way, on other orders or parts of the examples
 FLOOR = 1e-12  # logs of losses end here: below it a float32 loss is zero
 
 
@@ -81,16 +82,32 @@ def best_epoch(run: RunRecord, variant: str | None = None) -> int | None:
 def ways(run: RunRecord, others: bool = False) -> list[str]:
     """The inference variants that this run was evaluated in, `others` with other populations too, in one order."""
     found = dict.fromkeys(v for record in run.records if (v := record.get("variant")))
-    return [v for v in found if (others or "populations=" not in v) and "shuffle=" not in v]
+    return [v for v in found if (others or "populations=" not in v) and not PART.search(v)]
 
 
 def in_orders(run: RunRecord, split: str, metric: str, variant: str = "") -> list[float]:
     """The metric with the examples in further orders, at the lowest validation NLL."""
-    epoch, last = best_epoch(run), re.compile(rf"{re.escape(variant)} ?shuffle=\d+")
+    return _parts(run, split, metric, variant, "shuffle")
+
+
+def in_blocks(run: RunRecord, split: str, metric: str, variant: str | None = None) -> list[float]:
+    """The metric on parts of the examples, each by itself, at the lowest validation NLL; none where it is not logged.
+
+    variant: as in `at_epoch`, of one way only.
+    """
+    if variant is not None and variant not in ways(run):
+        if not variant.startswith(("best by ", "worst by ")):
+            return []
+        variant = _ranked(run, variant, "best")
+    return _parts(run, split, metric, variant or "", "block")
+
+
+def _parts(run: RunRecord, split: str, metric: str, variant: str, kind: str) -> list[float]:
+    epoch, part = best_epoch(run), re.compile(rf"{re.escape(variant)} ?{kind}=\d+")
     return [
         float(record[metric])
         for record in run.records
-        if record["epoch"] == epoch and record["split"] == split and last.fullmatch(record.get("variant", ""))
+        if record["epoch"] == epoch and record["split"] == split and part.fullmatch(record.get("variant", ""))
     ]
 
 
@@ -106,27 +123,32 @@ def at_epoch(
         there, each at its epoch.
     """
 
-    def value(way: str | None, of: tuple[str, str, str]) -> float | None:
-        known = {"last": run.epochs, "own": best_epoch(run, way), "best": best_epoch(run)}
-        epoch = when if isinstance(when, int) else known[when]
-        return dict(series(run, *of, way)).get(epoch) if epoch is not None else None
-
     where = split, mode, metric
     if variant is None or variant in ways(run):
-        return value(variant, where)
+        return _value(run, when, variant, where)
     if " by " in variant:
-        rank, by = variant.split(" by ")
-        losses = {way: loss for way in ways(run) if (loss := value(way, (by, "eval", "nll"))) is not None}
-        finite = {way: loss for way, loss in losses.items() if math.isfinite(loss)}
-        if not finite:
-            return None
-        return value((min if rank == "best" else max)(finite, key=finite.__getitem__), where)
+        ranked = _ranked(run, variant, when)
+        return None if ranked is None else _value(run, when, ranked, where)
     among = ways(run, others="populations=" in variant)
     patterns = [pattern.replace("*", "?") for pattern in variant.split("|")]  # one letter each
     matching = [way for way in among if any(fnmatchcase(way, pattern) for pattern in patterns)]
-    values = [value(way, where) for way in matching]
+    values = [_value(run, when, way, where) for way in matching]
     known = [v for v in values if v is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _value(run: RunRecord, when: str | int, way: str | None, of: tuple[str, str, str]) -> float | None:
+    known = {"last": run.epochs, "own": best_epoch(run, way), "best": best_epoch(run)}
+    epoch = when if isinstance(when, int) else known[when]
+    return dict(series(run, *of, way)).get(epoch) if epoch is not None else None
+
+
+def _ranked(run: RunRecord, rank: str, when: str | int) -> str | None:
+    """The way that `best by SPLIT` or `worst by SPLIT` names, None where none has a finite NLL there."""
+    first, by = rank.split(" by ")
+    losses = {way: loss for way in ways(run) if (loss := _value(run, when, way, (by, "eval", "nll"))) is not None}
+    finite = {way: loss for way, loss in losses.items() if math.isfinite(loss)}
+    return (min if first == "best" else max)(finite, key=finite.__getitem__) if finite else None
 
 
 def time_to_level(points: Series, level: float, log: bool = True) -> Reached | Censored:

@@ -69,6 +69,37 @@ def welch(first: Sequence[float], second: Sequence[float], level: float = 0.95) 
     return Estimate(mean, _around(mean, _t_quantile(freedom, level) * math.sqrt(part_1 + part_2)), level, None, n)
 
 
+def crossed(effects: Sequence[Sequence[float]], level: float = 0.95) -> Estimate:
+    """Interval of the mean over seeds (rows) and equal blocks of test examples (columns), both drawn at random.
+
+    Two-way random model without replication: Var(mean) = (MS_seeds + MS_blocks − MS_rest)/(n·K) with Satterthwaite's
+    degrees of freedom (Satterthwaite 1946; Searle, Casella, McCulloch 1992, ch. 4); never below that over seeds alone.
+    `sd` is that of one seed which would give the same interval. Raises ValueError below two rows or two columns, or
+    where they are not of one length.
+    """
+    n, k = len(effects), len(effects[0])
+    if n < 2 or k < 2 or any(len(row) != k for row in effects):
+        raise ValueError("crossed effects need two seeds and two blocks or more, the same of each")
+    rows = [math.fsum(row) / k for row in effects]
+    columns = [math.fsum(column) / n for column in zip(*effects, strict=True)]
+    mean = math.fsum(rows) / n
+    of_seeds = k * math.fsum((row - mean) ** 2 for row in rows) / (n - 1)
+    of_blocks = n * math.fsum((column - mean) ** 2 for column in columns) / (k - 1)
+    rest = math.fsum(
+        (value - row - column + mean) ** 2
+        for row, values in zip(rows, effects, strict=True)
+        for column, value in zip(columns, values, strict=True)
+    ) / ((n - 1) * (k - 1))
+    total, freedom = of_seeds + of_blocks - rest, float(n - 1)
+    if total > of_seeds:
+        parts = of_seeds**2 / (n - 1) + of_blocks**2 / (k - 1) + rest**2 / ((n - 1) * (k - 1))
+        freedom = total**2 / parts
+    else:
+        total = of_seeds
+    error = math.sqrt(total / (n * k))
+    return Estimate(mean, _around(mean, _t_quantile(freedom, level) * error), level, error * math.sqrt(n), n)
+
+
 def prediction_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
     """mean ± t(n−1)·s·√(1 + 1/n): holds one further run with probability `level` (Hahn, Meeker 1991)."""
     if len(values) < 2:

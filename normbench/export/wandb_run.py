@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import normbench
+from normbench.curves.series import PART
 from normbench.errors import NormbenchError
 from normbench.runs import files
 from normbench.runs.record import RunRecord
@@ -66,10 +67,13 @@ def group(run: RunRecord) -> str:
 
 
 def epochs(records: Sequence[Mapping[str, Any]], after: int) -> Iterator[dict[str, Any]]:
-    """One dictionary per epoch beyond `after`: `train/nll`, `train (training mode)/nll`, `test (momentum=0.01)/nll`."""
+    """One dictionary per epoch beyond `after`: `train/nll`, `train (training mode)/nll`, `test (momentum=0.01)/nll`.
+
+    Without the passes over other orders and parts of the examples, which only the lowest epochs have.
+    """
     merged: dict[int, dict[str, Any]] = {}
     for record in records:
-        if record["epoch"] <= after:
+        if record["epoch"] <= after or PART.search(record.get("variant", "")):
             continue
         variant = f" ({record['variant']})" if record.get("variant") else ""
         place = f"{record['split']}{PLACES.get(record['mode'], '')}{variant}"

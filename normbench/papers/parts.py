@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from normbench.curves.series import Reached, area, at_epoch, final, log_floored, series, time_to_level
+from normbench.curves.series import Reached, area, at_epoch, final, in_blocks, log_floored, series, time_to_level
 from normbench.curves.statistics import (
     Estimate,
     Interval,
+    crossed,
     detectable_effect,
     equivalent,
     paired,
@@ -36,7 +37,8 @@ MIN_SEEDS = 5  # below it intervals are so wide, and spreads so uncertain, that 
 class PartResult:
     """What the runs say about one part; `outcome`: holds, weaker, fails, open, not run or not decidable here.
 
-    `level` is that of the interval, and of a part that holds; `refuting` that at which it fails.
+    `level` is that of the interval, and of a part that holds; `refuting` that at which it fails. With `blocks` of test
+    examples the interval covers their choice as well as the seeds'; with 0 it covers the seeds'.
     """
 
     id: str
@@ -61,6 +63,7 @@ class PartResult:
     sign_test: Mapping[str, float] | None = None
     censored: int = 0
     diverged: int = 0
+    blocks: int = 0
     seeds: tuple[int, ...] = ()
     cells: tuple[Mapping[str, Any], ...] = ()
     runs: tuple[str, ...] = ()
@@ -138,23 +141,32 @@ def _evaluate(part: Part, runs: Sequence[RunRecord], level: float, refuting: flo
         return _by_order(part, result, rows)
     sides = [_sides(part, [outcome.value for outcome in row if outcome.value is not None]) for row in rows]
     plus, minus = [side[0] for side in sides], [side[1] for side in sides]
-    judged = _by_interval(part, result, plus, minus, level)
+    blocks = _in_blocks(part, cells, seeds)
+    judged = _by_interval(part, result, plus, minus, level, blocks)
     if judged.outcome != "fails" or refuting in (None, level):
         return judged
     assert refuting is not None
-    if _by_interval(part, result, plus, minus, refuting).outcome == "fails":
+    if _by_interval(part, result, plus, minus, refuting, blocks).outcome == "fails":
         return judged
     return replace(judged, outcome="open", reason=f"{judged.reason}; {_NOT_QUITE.format(_percent(refuting))}")
 
 
 def _by_interval(
-    part: Part, result: PartResult, plus: Sequence[float], minus: Sequence[float], level: float
+    part: Part,
+    result: PartResult,
+    plus: Sequence[float],
+    minus: Sequence[float],
+    level: float,
+    blocks: Sequence[Sequence[float]],
 ) -> PartResult:
-    """Every run has a number: Student t on the paired effects."""
+    """Every run has a number: Student t on the paired effects, and on those of blocks of examples where there are."""
     effects = [a - b for a, b in zip(plus, minus, strict=True)]
     seen = paired(plus, minus, level)
+    if blocks:
+        seen = replace(crossed(blocks, level), correlation=seen.correlation)
     result = replace(
         result,
+        blocks=len(blocks[0]) if blocks else 0,
         effect=seen.mean,
         interval=seen.interval,
         sd=seen.sd,
@@ -163,7 +175,8 @@ def _by_interval(
         tost=tost_interval(effects, level) if part.kind == "equivalence" else None,
         detectable=None if seen.sd is None else detectable_effect(seen.sd, seen.n, level),
     )
-    measured = f"{result.endpoint}, {part.unit} {_show(seen.mean)} {_span(seen.interval)}, n = {seen.n}"
+    over = " seeds, over test examples too" if blocks else ""
+    measured = f"{result.endpoint}, {part.unit} {_show(seen.mean)} {_span(seen.interval)}, n = {seen.n}{over}"
     if seen.correlation is not None:
         measured += f" (pairing r = {seen.correlation:.2f})"
     if result.diverged:
@@ -176,7 +189,8 @@ def _by_interval(
     side = "positive" if seen.interval[0] > 0 else "negative" if seen.interval[1] < 0 else None
     if part.expect and side is None:
         text = f"{result.endpoint}: seen {_show(seen.mean)} {part.unit} {_span(seen.interval)}"
-        return replace(result, reason=text + _power(result) + _wanted(seen))
+        # more seeds make the part of the test examples no smaller
+        return replace(result, reason=text + _power(result) + ("; over test examples too" if blocks else _wanted(seen)))
     if part.expect and side != part.expect:
         return replace(result, outcome="fails", reason=measured)
     if part.kind == "direction":
@@ -324,6 +338,31 @@ def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcom
     assert endpoint.level is not None
     time = time_to_level(points, endpoint.level, log=endpoint.metric in LOSSES)
     return _Outcome(time.epoch, lost) if isinstance(time, Reached) else _Outcome(None, lost, time.at)
+
+
+def _in_blocks(part: Part, cells: Sequence[Mapping[int, RunRecord]], seeds: Sequence[int]) -> list[list[float]]:
+    """Effects by seed and block of the test examples; none unless every run logged its endpoint on the same blocks.
+
+    Blocks are of one size, so that the mean of their effects is the effect; for logarithms it is not.
+    """
+    end = part.endpoint
+    if end.kind != "chosen" or end.epoch != "best" or part.kind != "direction" or part.scale == "log":
+        return []
+    found = [
+        [
+            in_blocks(cell[seed], end.split, end.metric, place.get("variant", end.variant))
+            for (_, place), cell in zip(part.contrast, cells, strict=True)
+        ]
+        for seed in seeds
+    ]
+    counts = {len(values) for row in found for values in row}
+    if len(seeds) < 2 or len(counts) != 1 or min(counts) < 2:
+        return []
+    effects = []
+    for row in found:
+        sides = [_sides(part, values) for values in zip(*row, strict=True)]
+        effects.append([plus - minus for plus, minus in sides])
+    return effects
 
 
 def _sides(part: Part, values: Sequence[float]) -> tuple[float, float]:

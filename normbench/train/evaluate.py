@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from normbench.data import Dataset, Split
+from normbench.errors import NormbenchError
 from normbench.models.base import Model
 from normbench.norms.base import inference, normalizers, stacked, training_without_tracking, variants
 from normbench.streams import stream
@@ -20,7 +21,8 @@ CHUNK = 1000  # examples at once in evaluation mode; part of the maths, for it d
 PREPARED = 250  # the same where a model prepares its inputs
 STACK_ROWS = 1200  # rows at once where several ways are stacked: their activations stay in the cache
 USUAL: Mapping[str, Any] = {
-    "variants": (), "splits": ("test",), "test": "each", "populations": (), "reshuffles": 0, "reshuffled": ()
+    "variants": (), "splits": ("test",), "test": "each", "populations": (), "reshuffles": 0, "reshuffled": (),
+    "blocks": 0,
 }  # fmt: skip
 Record = dict[str, Any]
 Lowest = Mapping[str, float]  # validation NLL of an epoch by variant; "" is the usual one
@@ -45,9 +47,10 @@ def evaluate(
     with statistics of a pass over the training batches get one before all else.
 
     asked: the configuration's `eval`: further variants on its splits; and where the validation NLL is below `lowest`,
-    those with other populations, and on test splits some in further orders of the examples (`shuffle=K`). With `test:
-    lowest` test splits wait for an epoch at which the validation NLL of any way that is asked for is below its lowest
-    so far, and for the `last`.
+    those with other populations, and on test splits some in further orders of the examples (`shuffle=K`), and the usual
+    way and the one that is best on validation on parts of the examples (`block=K`). With `test: lowest` test splits
+    wait for an epoch at which the validation NLL of any way that is asked for is below its lowest so far, and for the
+    `last`.
     lowest: by variant, of all epochs so far; None before training, when nothing is best.
     """
 
@@ -94,6 +97,12 @@ def evaluate(
         records += own_variants(tests)
         for name in (name for name in asked["splits"] if name in tests):
             further(name)
+    if best and asked["blocks"]:
+        valid = validation(records)
+        further_ways = [way for way in asked["variants"] if math.isfinite(valid.get(way, math.inf))]
+        wanted = ["", *([min(further_ways, key=valid.__getitem__)] if further_ways else [])]
+        for name in tests:
+            records += _in_blocks(model, name, split(name), wanted, batch_size, asked["blocks"])
     return records
 
 
@@ -134,6 +143,27 @@ def _in_other_orders(
         wanted = ["", *asked["reshuffled"]]
         for way, result in zip(wanted, several(model, split, wanted, batch_size, order), strict=True):
             yield _in(name, result, variant=f"{way} shuffle={shuffle}".strip())
+
+
+def _in_blocks(
+    model: Model, name: str, split: Split, wanted: Sequence[str], batch_size: int, blocks: int
+) -> Iterator[Record]:
+    size = block_size(len(split.targets), batch_size, blocks, name)
+    for block in range(1, blocks + 1):
+        part = slice((block - 1) * size, block * size)
+        found = several(model, Split(split.inputs[part], split.targets[part]), wanted, batch_size)
+        for way, result in zip(wanted, found, strict=True):
+            yield _in(name, result, variant=f"{way} block={block}".strip())
+
+
+def block_size(count: int, batch_size: int, blocks: int, name: str) -> int:
+    """Examples of a block; NormbenchError where they are no whole batches: those would be others than in one pass."""
+    if count % (blocks * batch_size):
+        raise NormbenchError(
+            f"eval.blocks={blocks}: the {count} examples of {name} are not so many blocks of whole batches of "
+            f"{batch_size}. Choose a divisor of {count // batch_size}, or 0 for none."
+        )
+    return count // blocks
 
 
 def _others(model: Model, names: Sequence[str], kinds: Sequence[str]) -> list[str]:

@@ -27,7 +27,7 @@ from normbench.rnn.cells import Cell
 from normbench.runs import files, store
 from normbench.streams import stream
 from normbench.train import checkpoint, optim, probes
-from normbench.train.evaluate import Record, evaluate, validation
+from normbench.train.evaluate import Record, block_size, evaluate, validation
 
 Event = dict[str, Any]
 
@@ -116,6 +116,10 @@ def _train(
     for note in data.notes:
         print(note)
     train_split = data.splits["train"]
+    if config["eval"]["blocks"]:
+        for name, split in data.splits.items():
+            if name.startswith("test"):
+                block_size(len(split.targets), batch_size, config["eval"]["blocks"], name)
     model = models.build(config, choices)
     optimizer = optim.build(config["optim"], model)
     progress = _resume(spec, run, model, optimizer, data.copy)

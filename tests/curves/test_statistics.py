@@ -81,6 +81,45 @@ def test_equivalence_with_a_narrow_margin_stays_below_its_size(n: int) -> None:
     assert sum(stats.equivalent(row, 0.5) is True for row in samples(n, seed=8, mean=0.5)) / REPEATS <= 0.05
 
 
+@pytest.mark.parametrize("n", [5, 10])
+@pytest.mark.parametrize(("seed_sd", "block_sd"), [(1.0, 0.0), (0.0, 1.0), (1.0, 3.0), (0.5, 0.5)])
+def test_crossed_interval_covers_other_seeds_and_other_examples(n: int, seed_sd: float, block_sd: float) -> None:
+    repeats, blocks = 1500, 20
+    draws = np.random.default_rng([9, n, int(10 * seed_sd), int(10 * block_sd)])
+    hits = alone = 0
+    for _ in range(repeats):
+        effects = 0.3 + seed_sd * draws.normal(size=(n, 1)) + block_sd * draws.normal(size=(1, blocks))
+        effects = effects + 2.0 * draws.normal(size=(n, blocks))
+        rows = effects.tolist()
+        hits += covers(stats.crossed(rows).interval, 0.3)
+        alone += covers(stats.t_interval([sum(row) / blocks for row in rows]).interval, 0.3)
+    band = 4 * math.sqrt(0.95 * 0.05 / repeats)
+    assert 0.95 - band - 0.01 <= hits / repeats <= 1.0, "cautious where one of both does not vary"
+    assert block_sd <= seed_sd or alone / repeats < 0.9, "what the interval over seeds alone covers"
+
+
+def test_crossed_effects_against_numpy_and_at_the_ends() -> None:
+    effects = np.random.default_rng(4).normal(size=(4, 6)) + np.arange(4)[:, None] + 2 * np.arange(6)[None, :]
+    mean, rows, columns = effects.mean(), effects.mean(1), effects.mean(0)
+    rest = effects - rows[:, None] - columns[None, :] + mean
+    squares = 6 * rows.var(ddof=1), 4 * columns.var(ddof=1), (rest**2).sum() / 15
+    found = stats.crossed(effects.tolist())
+    error = math.sqrt((squares[0] + squares[1] - squares[2]) / 24)
+    assert (found.mean, found.n) == (pytest.approx(mean), 4)
+    assert found.sd == pytest.approx(error * 2) and found.interval is not None
+    freedom = (squares[0] + squares[1] - squares[2]) ** 2 / (
+        squares[0] ** 2 / 3 + squares[1] ** 2 / 5 + squares[2] ** 2 / 15
+    )
+    half = (found.interval[1] - found.interval[0]) / 2 / error
+    assert stats._t_quantile(freedom, 0.95) == pytest.approx(half)
+    same = [[float(value)] * 3 for value in (1.0, 2.0, 4.0)]
+    assert stats.crossed(same).interval == pytest.approx(stats.t_interval([1.0, 2.0, 4.0]).interval)
+    assert stats.crossed([[1.0, 1.0], [1.0, 1.0]]).interval == (1.0, 1.0)
+    for wrong in ([[1.0, 2.0]], [[1.0], [2.0]], [[1.0, 2.0], [1.0]]):
+        with pytest.raises(ValueError, match="two seeds and two blocks"):
+            stats.crossed(wrong)
+
+
 def test_equivalence_is_the_ninety_percent_interval_inside_the_margin() -> None:
     values = [0.1, -0.2, 0.3, 0.0, 0.15]
     low, high = stats.t_interval(values, 0.9).interval or (0.0, 0.0)

@@ -143,6 +143,36 @@ def test_nothing_is_decided_before_the_planned_n() -> None:
     assert verdict(opened, runs, planned=planned) == "inconclusive"
 
 
+def test_blocks_of_test_examples_widen_the_interval() -> None:
+    """Ten seeds on one test set: which examples it has is drawn too, and no seed draws it again."""
+    chosen = Endpoint("chosen", split="test", mode="eval", metric="error", epoch="best")
+
+    def runs(spread: float, blocks: int = 10) -> list[RunRecord]:
+        made = []
+        for run in arms(-1.0, n=10):
+            value = run.records[-1]["error"]
+            sign = 1 if run.arm == "ln" else 0
+            place = {"epoch": 3, "step": 30, "split": "test", "mode": "eval"}
+            parts = [value + sign * spread * (k - (blocks - 1) / 2) for k in range(blocks)]
+            records = [{**place, "split": "valid", "nll": 1.0}, {**place, "error": value}]
+            records += [{**place, "variant": f"block={k}", "error": part} for k, part in enumerate(parts, 1)]
+            made.append(replace(run, records=records))
+        return made
+
+    claim = artifact(direction(chosen))
+    narrow, wide, plain = (only(claim, runs(*words)) for words in ((0.1,), (1.0,), (1.0, 0)))
+    assert (narrow["verdict"], wide["verdict"], plain["verdict"]) == ("reproduced", "inconclusive", "reproduced")
+    assert [found["parts"][0]["blocks"] for found in (narrow, wide, plain)] == [10, 10, 0]
+    assert narrow["effect"] == wide["effect"] == plain["effect"]
+    assert "n = 10 seeds, over test examples too (pairing" in narrow["evidence"]
+    assert wide["evidence"].endswith("with 80 % power; over test examples too")
+    assert "n = 10 (pairing" in plain["evidence"]
+    partly = [replace(run, records=run.records[:2]) if run.seed == 3 else run for run in runs(1.0)]
+    assert only(claim, partly)["parts"][0]["blocks"] == 0, "some have none"
+    in_logs = artifact(direction(chosen, scale="log"))
+    assert only(in_logs, runs(1.0))["parts"][0]["blocks"] == 0, "the mean of logarithms is not their whole"
+
+
 def test_only_seeds_of_every_cell_count() -> None:
     runs = arms(-1.0, n=7)
     runs = [run for run in runs if not (run.arm == "ln" and run.seed == 2)]
