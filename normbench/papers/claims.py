@@ -12,7 +12,8 @@ margin), `order` (ranks of several cells), `exact` (computed numbers, no seeds).
 Endpoints are `final` (last epoch), `time_to_level`, `area` (mean over the epochs, geometric for losses), `chosen` (at
 `epoch`: a number, `last`, `best` for the lowest validation NLL of the usual evaluation, `own` for that of the variant
 itself), `value`. With `chosen` a cell may name the inference `variant`, several by patterns (`TT**|FF**`: their mean),
-or `best by valid`.
+or `best by valid`. At `best`, the interval of a direction covers the choice of the test examples beside the seeds where
+the experiment asks for errors on blocks of them (`eval.blocks`).
 """
 
 from __future__ import annotations
