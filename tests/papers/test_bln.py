@@ -89,6 +89,9 @@ def test_table_1_says_its_order() -> None:
     tau = entries["contrasts and orders", "Kendall's tau with the paper, 4 groups", "A: 20 %"].mean
     assert tau == pytest.approx(kendall([1, 2, 3, 4], [3, 2, 1, 4]))
     assert entries["contrasts and orders", "Kendall's tau between seeds, mean over pairs", "B: whole"].mean == 1
+    error = entries["BLN, BN and LN", "BLN, best on test (as published)", "B: whole, test error"]
+    assert (error.mean, error.paper, error.n) == (pytest.approx(60.08), "44.2 (log)", 3), "FTTT"
+    assert entries["BLN, BN and LN", "LN", "A: 20 %, test error"].mean == pytest.approx(60)
 
 
 def test_the_figure_of_table_1_rises_where_the_order_is_the_papers() -> None:

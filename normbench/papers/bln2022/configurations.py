@@ -77,7 +77,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -
                     entries.append(rank)
     for size, name in SIZES.items():
         entries += _summary(artifact, cells[size], size, name, error)
-    return entries + _between(cells)
+    return entries + _between(cells) + _beside(artifact, runs, error)
 
 
 def _summary(artifact: Artifact, runs: Sequence[RunRecord], size: float, column: str, error: str) -> list[Entry]:
@@ -133,8 +133,33 @@ def _between(cells: dict[float, list[RunRecord]]) -> list[Entry]:
     ]
 
 
-def _cell(runs: Sequence[RunRecord], size: float) -> list[RunRecord]:
-    return [run for run in runs if not run.control and run.matches({"arm": "bln", "data.fraction": size})]
+def _beside(artifact: Artifact, runs: Sequence[RunRecord], error: str) -> list[Entry]:
+    """BLN by the choice of its configuration beside BN and LN, which the paper trains on 20 % only."""
+    rows: dict[str, tuple[str, str | None]] = {
+        "BLN, FFFF": ("bln", None),
+        "BLN, best on validation": ("bln", "best by valid"),
+        "BLN, best on test (as published)": ("bln", "best by test"),
+        "BN": ("bn", None),
+        "BN, statistics of the evaluation batch": ("bn", "eval_stats=batch"),
+        "LN": ("ln", None),
+    }
+    entries = []
+    for row, (arm, way) in rows.items():
+        for size, name in SIZES.items():
+            cell = _cell(runs, size, arm)
+            losses = [at_epoch(run, "test", "nll", "best", way) for run in cell]
+            errors = [at_epoch(run, "test", error, "best", way) for run in cell]
+            told = f"{100 * (1 - artifact.reference['test_accuracy'][size]):.1f} (log)" if "published" in row else "–"
+            percents = [None if value is None else 100 * value for value in errors]
+            entries += [
+                estimate_entry(losses, "BLN, BN and LN", row, f"{name}, test NLL"),
+                estimate_entry(percents, "BLN, BN and LN", row, f"{name}, test error", "%", told),
+            ]
+    return entries
+
+
+def _cell(runs: Sequence[RunRecord], size: float, arm: str = "bln") -> list[RunRecord]:
+    return [run for run in runs if not run.control and run.matches({"arm": arm, "data.fraction": size})]
 
 
 def _losses(run: RunRecord) -> Losses:
