@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from normbench.curves.statistics import Interval, t_interval
-from normbench.runs.record import RunRecord
+from normbench.runs.record import PART, RunRecord
 
 Series = list[tuple[float, float]]  # (epoch, value), epochs ascending; epoch 0 is the evaluation before training
-PART = re.compile(r"(shuffle|block)=\d+$")  # of the same way, on other orders or parts of the examples
 FLOOR = 1e-12  # logs of losses end here: below it a float32 loss is zero
 
 

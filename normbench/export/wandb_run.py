@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench.curves.series import PART
 from normbench.errors import NormbenchError
 from normbench.runs import files
-from normbench.runs.record import RunRecord
+from normbench.runs.record import PART, RunRecord
 
 INIT_SECONDS = 30.0  # with a key and no network, wandb itself would wait 90 s and more
 PLACES = {"train": " (training mode)", "running": " (running mean)"}  # of a record's mode; the plain name is evaluation

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+PART = re.compile(r"(shuffle|block)=\d+$")  # a variant: the same way, on another order or on a part of the examples
 
 
 def whole(records: Sequence[Mapping[str, Any]], epoch: int) -> bool:
