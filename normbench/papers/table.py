@@ -115,6 +115,17 @@ def estimate_entry(
     return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
 
 
+def percents(shares: Sequence[float | None]) -> list[float | None]:
+    """Shares in per cent, None where there is none."""
+    return [None if share is None else 100 * share for share in shares]
+
+
+def mean_of_all(values: Sequence[float | None]) -> float | None:
+    """The mean, None where one of them is missing or not finite."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
+
+
 def spread_entry(orders: Sequence[Sequence[float]], group: str, row: str, quantity: str, unit: str = "") -> Entry:
     """Standard deviation over the orders of one run, averaged over runs; a dash where there are none."""
     spread = [statistics.stdev(values) for values in orders if len(values) > 1]

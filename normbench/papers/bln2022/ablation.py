@@ -10,7 +10,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry
+from normbench.papers.table import Entry, estimate_entry, final_entry, percents
 from normbench.runs.record import RunRecord
 
 BLN, BN, LN, NONE = (COLOURS[name] for name in ("batch_layer", "batch", "layer", "none"))
@@ -140,7 +140,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             entries += [
                 estimate_entry(areas, group, arm, "training NLL, geometric mean over epochs"),
                 final_entry(cell, group, arm, "training error, last epoch", ("train", "running", "error"), 100, "%"),
-                estimate_entry([v and 100 * v for v in errors], group, arm, "test error", "%"),
+                estimate_entry(percents(errors), group, arm, "test error", "%"),
                 estimate_entry(losses, group, arm, "test NLL"),
             ]
     entries += at_rates(runs, list(ARMS), 25)

@@ -12,7 +12,7 @@ from normbench.curves.statistics import kendall, t_interval
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Line, Look, Panel, Quantity, Reference
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry
+from normbench.papers.table import Entry, estimate_entry, mean_of_all, percents
 from normbench.runs.record import RunRecord
 
 SIZES = {0.2: "A: 20 %", 1.0: "B: whole"}
@@ -66,7 +66,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -
         }
         for column, (split, when) in columns.items():
             values = {way: [at_epoch(run, split, "nll", when, way) for run in cells[size]] for way in order}
-            ranks = _ranks({way: _mean(found) for way, found in values.items()})
+            ranks = _ranks({way: mean_of_all(found) for way, found in values.items()})
             for place, way in enumerate(order, 1):
                 paper = f"{artifact.reference['test_loss'][size][way]:.5f} (log)" if column == "test NLL" else ""
                 entries.append(estimate_entry(values[way], name, way, column, paper=paper))
@@ -150,10 +150,9 @@ def _beside(artifact: Artifact, runs: Sequence[RunRecord], error: str) -> list[E
             losses = [at_epoch(run, "test", "nll", "best", way) for run in cell]
             errors = [at_epoch(run, "test", error, "best", way) for run in cell]
             told = f"{100 * (1 - artifact.reference['test_accuracy'][size]):.1f} (log)" if "published" in row else "–"
-            percents = [None if value is None else 100 * value for value in errors]
             entries += [
                 estimate_entry(losses, "BLN, BN and LN", row, f"{name}, test NLL"),
-                estimate_entry(percents, "BLN, BN and LN", row, f"{name}, test error", "%", told),
+                estimate_entry(percents(errors), "BLN, BN and LN", row, f"{name}, test error", "%", told),
             ]
     return entries
 
@@ -206,11 +205,6 @@ def _less(run: RunRecord, first: str, second: str) -> float | None:
 def _inflation(run: RunRecord, error: str) -> float | None:
     on_test, on_valid = (at_epoch(run, "test", error, "best", f"best by {split}") for split in ("test", "valid"))
     return None if on_test is None or on_valid is None else 100 * (on_valid - on_test)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
 def _ranks(means: dict[str, float | None]) -> dict[str, int]:

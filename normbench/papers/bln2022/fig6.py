@@ -9,7 +9,7 @@ from normbench.papers.bln2022 import histories
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel
 from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, estimate_entry
+from normbench.papers.table import Entry, estimate_entry, percents
 from normbench.runs.record import RunRecord
 
 ARMS = histories.ARMS | {
@@ -49,8 +49,9 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         for arm in ARMS:
             cell = histories.cell_of(runs, arm, batch)
             errors = [at_epoch(run, "test", "error", "best") for run in cell]
-            percents = [None if error is None else 100 * error for error in errors]
-            entries.append(estimate_entry(percents, f"batch {batch}", arm, "test error, logits above 0, usual", "%"))
+            entries.append(
+                estimate_entry(percents(errors), f"batch {batch}", arm, "test error, logits above 0, usual", "%")
+            )
     # one value for each feature and place at batch 1: nothing to normalize, and no run
     entries = [entry for entry in entries if (entry.group, entry.row) != ("batch 1", "bn-pos-scaled")]
     for batch in histories.BATCHES:

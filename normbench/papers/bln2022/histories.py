@@ -13,7 +13,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity, Reference
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry, spread_entry
+from normbench.papers.table import Entry, estimate_entry, final_entry, mean_of_all, percents, spread_entry
 from normbench.runs.record import RunRecord
 
 ARMS = {  # the paper's
@@ -88,7 +88,7 @@ def table(
                 # what has one way alone is the same however it is chosen
                 chosen = [at_epoch(run, "test", error, "best", variant if _has_ways(run) else None) for run in cell]
                 paper = "" if name != "by test" else f"{100 * (1 - logged[1]):.1f} (log)" if logged else "–"
-                entries.append(estimate_entry([*map(_hundred, chosen)], group, arm, f"test error, {name}", "%", paper))
+                entries.append(estimate_entry(percents(chosen), group, arm, f"test error, {name}", "%", paper))
             losses = [at_epoch(run, "test", "nll", "best") for run in cell]
             entries.append(estimate_entry(losses, group, arm, "test NLL, usual"))
             # statistics of the evaluation batch depend on its composition; of other arms nothing does
@@ -126,28 +126,19 @@ def at_rates(runs: Sequence[RunRecord], arms: Sequence[str], batch: int, error: 
             rate: [at_epoch(cell[seed], "valid", "nll", "best") for seed in seeds] for rate, cell in cells.items()
         }
         errors = {
-            rate: [_hundred(at_epoch(cell[seed], "test", error, "best")) for seed in seeds]
+            rate: percents([at_epoch(cell[seed], "test", error, "best") for seed in seeds])
             for rate, cell in cells.items()
         }
         for rate, name in RATES.items():
             entries.append(estimate_entry(losses[rate], group, arm, f"validation NLL, {name}"))
             entries.append(estimate_entry(errors[rate], group, arm, f"test error, {name}", "%"))
-        means = {rate: mean for rate, values in losses.items() if (mean := _finite_mean(values)) is not None}
+        means = {rate: mean for rate, values in losses.items() if (mean := mean_of_all(values)) is not None}
         best = min(means, key=means.__getitem__, default=None)
         entries.append(
             Entry(group, arm, "best on validation", "", len(seeds), shown="–" if best is None else RATES[best])
         )
         entries.append(estimate_entry([] if best is None else errors[best], group, arm, "test error there", "%"))
     return entries
-
-
-def _hundred(value: float | None) -> float | None:
-    return None if value is None else 100 * value
-
-
-def _finite_mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
 class Changes:
