@@ -1,0 +1,69 @@
+"""Claims of one sentence and runs with a known effect, judged."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from normbench.papers.claims import Artifact, Claim, Endpoint, Part
+from normbench.papers.verdicts import judge
+from normbench.runs.record import RunRecord
+
+ERROR = Endpoint("final", split="test", mode="eval", metric="error")
+ACCURACY = Endpoint("final", split="test", mode="eval", metric="accuracy", better="higher")
+NLL = Endpoint("final", split="train", mode="eval", metric="nll")
+TIME = Endpoint("time_to_level", split="train", mode="eval", metric="nll", level=0.1)
+LN, BN = {"arm": "ln"}, {"arm": "bn"}
+PAIR = ((1.0, LN), (-1.0, BN))
+JITTER = (0.0, 0.3, -0.2, 0.1, -0.3, 0.2, -0.1, 0.25, -0.25, 0.15)  # fixed spread around an effect
+
+
+def direction(endpoint: Endpoint = ERROR, expect: str | None = "negative", name: str = "p", **more: Any) -> Part:
+    values = {"kind": "direction", "contrast": PAIR, "scale": "linear", "unit": "points", "expect": expect}
+    return Part(name, endpoint=endpoint, **{**values, **more})
+
+
+def artifact(*parts: Part, kind: str = "direction", open: Sequence[str] = (), seeds: int = 5, **more: Any) -> Artifact:
+    controls = ("lr-low", "lr-high") if open else ()
+    values: dict[str, Any] = {"reported": (), "controls": controls, "not_decidable": "", **more, "open": tuple(open)}
+    claim = Claim("C1", kind, "s", "q", "l", parts=parts, **values)
+    return Artifact("x/fig", "t", "l", "x/fig", seeds, {"paper": ["d"], "smoke": ["e"]}, {}, (), (claim,), "a" * 64)
+
+
+def final_run(arm: str, seed: int, value: float | str | None, metric: str = "error", **more: Any) -> RunRecord:
+    split = "train" if metric == "nll" else "test"
+    records = [{"epoch": 0, "split": split, "mode": "eval", metric: 1.0, "step": 0}]
+    if value is not None:
+        records.append({"epoch": 3, "split": split, "mode": "eval", metric: value, "step": 30})
+    control = more.get("control", "")
+    values: dict[str, Any] = {"status": "done", "epochs": 3, "records": records, **more}
+    return RunRecord(f"{arm}-{seed}-{control}-{more.get('axes', '')}", "x/fig", arm, seed, **values)
+
+
+def timed_run(arm: str, seed: int, epoch: int | None, epochs: int = 8, status: str = "done") -> RunRecord:
+    """Meets the level exactly at `epoch`, or never."""
+    last = epochs if status == "done" else 2
+    values = [(e, 0.1 if epoch is not None and e >= epoch else 1.0) for e in range(last + 1)]
+    records = [{"epoch": e, "split": "train", "mode": "eval", "nll": v, "step": e} for e, v in values]
+    return RunRecord(f"{arm}-{seed}", "x/fig", arm, seed, status, epochs, records=records)
+
+
+def arms(effect: float, n: int = 5, spread: float = 1.0, base: float = 10.0, **more: Any) -> list[RunRecord]:
+    """n paired seeds whose difference ln − bn is `effect` with a fixed spread; bn varies much more."""
+    runs = []
+    for seed in range(n):
+        bn = base + (seed * 7 % 5)
+        runs.append(final_run("bn", seed, bn, **more))
+        runs.append(final_run("ln", seed, bn + effect + spread * JITTER[seed], **more))
+    return runs
+
+
+def only(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str = "paper", **more: Any) -> dict[str, Any]:
+    content = judge(artifact, runs, fidelity, **more)
+    json.dumps(content, allow_nan=False)
+    (claim,) = content["claims"]
+    assert "\n" not in claim["evidence"]
+    return dict(claim)
+
+
+def verdict(*args: Any, **more: Any) -> str:
+    return str(only(*args, **more)["verdict"])
