@@ -170,14 +170,6 @@ def level_after_looks(looks: int) -> float:
     return 1 - 0.05 / looks
 
 
-def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Kendall's τ-b between two rankings of the same items (Kendall 1938); None when either is constant."""
-    from scipy.stats import kendalltau
-
-    tau = float(kendalltau(first, second).statistic)
-    return None if math.isnan(tau) else tau
-
-
 def _moments(values: Sequence[float]) -> tuple[float, float | None]:
     n = len(values)
     # A mean of equal numbers can miss them by a rounding error, which would look like spread.
