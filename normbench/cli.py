@@ -136,7 +136,7 @@ def parser() -> Parser:
     )
     reproduce.add_argument("--fidelity", default="paper", choices=["paper", "reduced", "proxy", "smoke"])
     reproduce.add_argument(
-        "--seeds", type=int, metavar="N", help="seeds per arm (default: the artifact's, fixed ahead)"
+        "--seeds", metavar="N|A-B", help="seeds per arm, or from A to B (default: the artifact's, fixed ahead)"
     )
     reproduce.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
     reproduce.add_argument("--device", default="cpu", choices=["cpu"], help="where to train")
@@ -272,7 +272,7 @@ def dispatch(given: argparse.Namespace) -> int:
                 [name for name in given.artifacts if "=" not in name],
                 given.fidelity,
                 results,
-                given.seeds,
+                _seeds(given.seeds),
                 _jobs(given.jobs),
                 given.only,
                 given.controls,
@@ -325,6 +325,20 @@ def dispatch(given: argparse.Namespace) -> int:
             from normbench.commands import show
 
             return show.rerun(given.run, results, given.epochs, given.config_dir, console)
+
+
+def _seeds(given: str | None) -> int | range | None:
+    """`5` or `6-10`."""
+    if given is None:
+        return None
+    first, dash, last = given.partition("-")
+    if first.isdecimal() and (last.isdecimal() if dash else True):
+        asked = range(int(first), int(last) + 1) if dash else int(first)
+        if asked and (isinstance(asked, int) or asked[0] > 0):
+            return asked
+    raise NormbenchError(
+        f"--seeds {given} must be a number of seeds (at least 1), or the first and the last, such as 6-10."
+    )
 
 
 def _jobs(given: int) -> int:

@@ -19,8 +19,8 @@ HOSTILE = '</script><img src=x onerror="window.pwned=1"><b>a&b\'\u202e\x07'
 
 
 def runs(seeds: int = 5, epochs: int = 4, fidelity: str = "paper") -> list[RunRecord]:
-    """Fig. 6's runs with curves that fall at another rate in every arm; batch 128 only."""
-    specs = plan.artifact_specs("ln2016/fig6", fidelity, seeds, ["train.batch_size=128"])
+    """Fig. 6's runs with curves that fall at another rate in every arm; batch 128 only; seeds that its claims name."""
+    specs = plan.artifact_specs("ln2016/fig6", fidelity, range(6, 6 + seeds), ["train.batch_size=128"], limited=False)
     made = []
     for spec in specs:
         rate = 1 + len(spec.arm) + spec.seed / 10

@@ -45,7 +45,7 @@ class Request:
     names: Sequence[str]
     fidelity: str
     results: Path
-    seeds: int | None = None
+    seeds: int | Sequence[int] | None = None
     jobs: int = 0
     only: Sequence[str] = ()
     controls: bool = False

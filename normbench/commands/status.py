@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections import Counter
 from pathlib import Path
@@ -50,10 +49,10 @@ def _published(path: Path, place: Path) -> str:
     try:
         count = len(pack.read(path))
         artifact = artifacts.load(artifacts.select([name])[0])
-        node = plan.experiment(artifact.experiment)
+        cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
     except NormbenchError as error:
         return f"published: {place}: {error}"
-    total = len(node["arms"]) * math.prod(map(len, node["axes"].values())) * artifact.seeds
+    total = sum(len(seeds) for cell, seeds in cells if not cell["control"])
     missing = f", {total - count} missing: normbench reproduce {name} --fidelity {fidelity}" if count < total else ""
     return f"published: {name} · {fidelity} · {count} of {total} runs{missing}"
 

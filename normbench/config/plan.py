@@ -17,7 +17,7 @@ from normbench.norms import sites
 
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 LABELS = compose.LABELS
-EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "controls", "fidelities", "limits"}
+EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "controls", "fidelities", "limits", "seeds"}
 ADHOC = "adhoc"
 
 
@@ -36,31 +36,35 @@ def experiment(name: str, extra: Path | None = None) -> compose.Config:
         most = node["fidelities"][fidelity].get("at_most", 1)
         if type(most) is not int or most < 1:
             raise NormbenchError(f"experiment {name}: {fidelity}: at_most={most} is no number of seeds.")
-    node = {"axes": {}, "conditions": [], "controls": {}, "base": [], "limits": [], **node}
-    _check_limits(name, node)
+    node = {"axes": {}, "conditions": [], "controls": {}, "base": [], "limits": [], "seeds": [], **node}
+    _check_rules(name, node, "limits", ("at_most",), least=0)
+    _check_rules(name, node, "seeds", ("from", "to"), least=1)
     return node
 
 
-def _check_limits(name: str, node: compose.Config) -> None:
-    """`limits: [{when: {arm: ..., control: ..., AXIS: ...}, at_most: N}]`, in words where it is anything else."""
+def _check_rules(name: str, node: compose.Config, what: str, numbers: tuple[str, ...], least: int) -> None:
+    """`limits: [{when: {arm: ..., control: ..., AXIS: ...}, at_most: N}]`, `seeds: [{when: ..., from: A, to: B}]`."""
     known = {"arm": [*node["arms"]], "control": ["", *node["controls"]], **node["axes"]}
-    limits: list[Any] = node["limits"] if isinstance(node["limits"], list) else [None]
-    for limit in limits:
-        whole = isinstance(limit, dict) and limit.keys() == {"when", "at_most"} and isinstance(limit["when"], dict)
-        if not whole or type(limit["at_most"]) is not int or limit["at_most"] < 0:
-            raise NormbenchError(f"experiment {name}: limits must be a list of {{when: {{KEY: VALUE}}, at_most: N}}.")
-        for key, wanted in limit["when"].items():
+    form = ", ".join(["when: {KEY: VALUE}", *(f"{number}: N" for number in numbers)])
+    rules: list[Any] = node[what] if isinstance(node[what], list) else [None]
+    for rule in rules:
+        whole = isinstance(rule, dict) and rule.keys() == {"when", *numbers} and isinstance(rule["when"], dict)
+        values = [rule[number] for number in numbers] if whole else []
+        # whole numbers, none below the one before it
+        if not whole or any(type(v) is not int or v < least for v in values) or values != sorted(values):
+            raise NormbenchError(f"experiment {name}: {what} must be a list of {{{form}}}.")
+        for key, wanted in rule["when"].items():
             if key not in known:
-                raise unknown(f"experiment {name}: limits: '{key}' is not a key.", key, sorted(known))
+                raise unknown(f"experiment {name}: {what}: '{key}' is not a key.", key, sorted(known))
             for value in wanted if isinstance(wanted, list) else [wanted]:
                 if value not in known[key]:
-                    raise unknown(f"experiment {name}: limits: no {key}={value}.", str(value), map(str, known[key]))
+                    raise unknown(f"experiment {name}: {what}: no {key}={value}.", str(value), map(str, known[key]))
 
 
 def artifact_specs(
     name: str,
     fidelity: str,
-    seeds: int,
+    seeds: int | Sequence[int],
     only: Sequence[str] = (),
     controls: bool = False,
     extra: Path | None = None,
@@ -68,11 +72,13 @@ def artifact_specs(
 ) -> list[RunSpec]:
     """All runs of an experiment at one fidelity: axes, then seeds, then arms, so that arms are paired early.
 
-    `only`: arms (`ln`) and values of axes (`train.batch_size=128`); of each kind, all where none is named. `limited`:
-    no more seeds than the experiment's `limits` allow; cells that have 0 there do not exist.
+    `seeds`: 1 to a number, or these. `only`: arms (`ln`) and values of axes (`train.batch_size=128`); of each kind, all
+    where none is named. `limited`: the seeds that the experiment's `seeds` give a cell, and no more than its `limits`
+    allow; cells that have 0 there do not exist.
     """
     node = experiment(name, extra)
-    if seeds < 1:
+    asked = range(1, seeds + 1) if isinstance(seeds, int) else seeds
+    if not asked or min(asked) < 1:
         raise NormbenchError(f"--seeds {seeds} must be at least 1.")
     if fidelity not in node["fidelities"]:
         raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
@@ -84,34 +90,45 @@ def artifact_specs(
     arms = [arm for arm in node["arms"] if arm in only] or list(node["arms"])
     axes = [[place for place in axis if _word(place) in only] or axis for axis in axes]
     settings = ["", *(node["controls"] if controls else [])]
-    return [
-        experiment_spec(name, arm, fidelity, [*map(_word, cell), f"seed={seed}"], control, extra)
-        for control in settings
-        for cell in product(*axes)
-        for seed in range(1, seeds + 1)
-        for arm in arms
-        if seed <= _limit(node, fidelity, {"arm": arm, "control": control, **dict(cell)}, seeds, limited)
-    ]
+    specs = []
+    for control, cell in product(settings, product(*axes)):
+        places = {arm: {"arm": arm, "control": control, **dict(cell)} for arm in arms}
+        planned = {arm: _seeds(node, fidelity, place, asked, limited) for arm, place in places.items()}
+        for seed in sorted(set().union(*planned.values())):
+            words = [*map(_word, cell), f"seed={seed}"]
+            specs += [
+                experiment_spec(name, arm, fidelity, words, control, extra) for arm in arms if seed in planned[arm]
+            ]
+    return specs
 
 
-def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[str, Any], int]]:
-    """Every cell, with its arm, control setting ("" is the paper's) and axes, and the seeds that limits leave it."""
+def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[str, Any], Sequence[int]]]:
+    """Every cell, with its arm, control setting ("" is the paper's) and axes, and the seeds that are planned for it."""
     node = experiment(name)
     axes = product(*([(key, value) for value in values] for key, values in node["axes"].items()))
     cells = product(["", *node["controls"]], axes, node["arms"])
     places = [{"control": control, "arm": arm, **dict(values)} for control, values, arm in cells]
-    return [(place, _limit(node, fidelity, place, seeds, limited=True)) for place in places]
+    return [(place, _seeds(node, fidelity, place, range(1, seeds + 1), limited=True)) for place in places]
 
 
 def _word(place: tuple[str, Any]) -> str:
     return f"{place[0]}={place[1]}"
 
 
-def _limit(node: compose.Config, fidelity: str, cell: Mapping[str, Any], seeds: int, limited: bool) -> int:
-    """Seeds of a cell."""
-    found = [limit["at_most"] for limit in node["limits"] if all(_fits(cell[k], v) for k, v in limit["when"].items())]
-    own = node["fidelities"][fidelity].get("at_most", seeds)
-    return min([seeds, *(most for most in found if limited or most == 0), *([own] if limited else [])])
+def _seeds(
+    node: compose.Config, fidelity: str, cell: Mapping[str, Any], asked: Sequence[int], limited: bool
+) -> Sequence[int]:
+    """Seeds of a cell: those asked for, or at `paper` those of the last of the experiment's `seeds` that fits it."""
+
+    def fitting(what: str) -> list[Any]:
+        return [rule for rule in node[what] if all(_fits(cell[key], value) for key, value in rule["when"].items())]
+
+    for rule in fitting("seeds") if limited and fidelity == "paper" else []:
+        asked = range(rule["from"], rule["to"] + 1)
+    most = [limit["at_most"] for limit in fitting("limits") if limited or limit["at_most"] == 0]
+    if limited:
+        most.append(node["fidelities"].get(fidelity, {}).get("at_most", len(asked)))
+    return asked[: min(most, default=len(asked))]
 
 
 def experiment_spec(

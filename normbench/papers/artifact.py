@@ -80,7 +80,7 @@ def _check_runs(artifact: claims.Artifact, path: Path) -> None:
             decides = claim.open and part in claim.parts
             least = 1 if part.kind == "exact" else MIN_SEEDS
             for (_, cell), control in product(part.contrast, ["", *(claim.controls if decides else ())]):
-                seeds = _fewest(cells, cell, control)
+                seeds = len(_seeds(cells, cell, control, claim.seeds))
                 if seeds < least:
                     raise NormbenchError(
                         f"{where}: part '{part.id}': {artifact.experiment} plans {seeds} of the {least} seeds that "
@@ -89,15 +89,30 @@ def _check_runs(artifact: claims.Artifact, path: Path) -> None:
                     )
 
 
-def planned_seeds(artifact: claims.Artifact, fidelity: str) -> Callable[[claims.Part, str], int]:
-    """The n of a part under a control setting ("" is the paper's) that was fixed before its runs."""
+def planned_n(artifact: claims.Artifact, fidelity: str) -> Callable[[claims.Part, str, Sequence[int] | None], int]:
+    """The n of a part under a control setting ("" is the paper's) that was fixed before its runs.
+
+    Of the seeds that all its cells share; those named last alone, where a claim has seeds of its own.
+    """
     cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
-    return lambda part, control: min(_fewest(cells, cell, control) for _, cell in part.contrast)
+
+    def planned(part: claims.Part, control: str, alone: Sequence[int] | None) -> int:
+        return len(set.intersection(*(_seeds(cells, cell, control, alone) for _, cell in part.contrast)))
+
+    return planned
 
 
-def _fewest(cells: Sequence[tuple[Mapping[str, Any], int]], cell: claims.Cell, control: str) -> int:
+def _seeds(
+    cells: Sequence[tuple[Mapping[str, Any], Sequence[int]]],
+    cell: claims.Cell,
+    control: str,
+    alone: Sequence[int] | None,
+) -> set[int]:
+    """Seeds that are planned wherever `cell` lies."""
     place = {key: value for key, value in cell.items() if key != "variant"} | {"control": control}
-    return min([n for known, n in cells if place.items() <= known.items()], default=0)
+    found = [set(seeds) for known, seeds in cells if place.items() <= known.items()]
+    shared = set.intersection(*found) if found else set()
+    return shared if alone is None else shared & set(alone)
 
 
 def highest_fidelity(artifact: claims.Artifact) -> str:

@@ -92,7 +92,8 @@ class Part:
 class Claim:
     """A sentence of the paper with the parts that decide it and those that are only reported.
 
-    `open` are choices that the paper leaves open: then `contradicted` needs every setting of `controls` too.
+    `open` are choices that the paper leaves open: then `contradicted` needs every setting of `controls` too. `seeds`,
+    at `paper`, are those that alone decide: runs of others had been seen when the claim was amended.
     """
 
     id: str
@@ -105,6 +106,7 @@ class Claim:
     open: tuple[str, ...]
     controls: tuple[str, ...]
     not_decidable: str
+    seeds: range | None = None
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def _claim(data: Any, file: str) -> Claim:
     name = data.get("id", "?") if isinstance(data, Mapping) else "?"
     where = f"{file}: claim {name}"
     required = ("id", "kind", "statement", "quote", "locator", "parts")
-    _keys(data, required, ("reported", "open", "controls", "not_decidable"), where)
+    _keys(data, required, ("reported", "open", "controls", "not_decidable", "seeds"), where)
     kind = _choice(data, "kind", tuple(_PART_KEYS), where)
     not_decidable = _text(data, "not_decidable", where) if "not_decidable" in data else ""
     open_choices, controls = _texts(data, "open", where), _texts(data, "controls", where)
@@ -197,7 +199,17 @@ def _claim(data: Any, file: str) -> Claim:
         open=open_choices,
         controls=controls,
         not_decidable=not_decidable,
+        seeds=_seeds(data["seeds"], where) if "seeds" in data else None,
     )
+
+
+def _seeds(data: Any, where: str) -> range:
+    """`{from: 6, to: 10}`."""
+    _keys(data, ("from", "to"), (), f"{where}: seeds")
+    first, last = data["from"], data["to"]
+    if type(first) is not int or type(last) is not int or not 1 <= first <= last:
+        raise NormbenchError(f"{where}: seeds go from a whole number of 1 or more to one not below it, not {data}.")
+    return range(first, last + 1)
 
 
 # What a part of each kind must and may hold.

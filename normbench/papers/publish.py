@@ -34,7 +34,7 @@ def judge(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results:
                 raise ValueError("it is no JSON object")
         except (OSError, ValueError, RecursionError) as error:
             raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
-    planned = artifacts.planned_seeds(artifact, fidelity)
+    planned = artifacts.planned_n(artifact, fidelity)
     return verdicts.judge(artifact, runs, fidelity, previous, planned)
 
 

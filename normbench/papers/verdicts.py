@@ -19,6 +19,7 @@ from normbench.papers.claims import FIDELITIES, Artifact, Claim, Part
 from normbench.papers.parts import MIN_SEEDS, PartResult, evaluate, paired_runs
 from normbench.runs.record import RunRecord
 
+Planned = Callable[[Part, str, Sequence[int] | None], int]
 DECIDED = ("reproduced", "weaker than claimed", "contradicted", "consistent", "inconsistent")
 
 
@@ -27,11 +28,12 @@ def judge(
     runs: Sequence[RunRecord],
     fidelity: str,
     previous: Mapping[str, Any] | None = None,
-    planned: Callable[[Part, str], int] = lambda part, control: MIN_SEEDS,
+    planned: Planned = lambda part, control, seeds: MIN_SEEDS,
 ) -> dict[str, Any]:
     """The content of verdicts.json for runs of one fidelity; `previous`, the last such content, counts the looks.
 
-    `planned` is the n of a part under a control setting, fixed in advance, below which nothing is decided.
+    `planned` is the n of a part under a control setting, among the claim's own seeds where it has such, fixed in
+    advance, below which nothing is decided.
 
     `expected_wrong` = 0.05 × the number of statistical (not exact) claims with the verdict reproduced, weaker than
     claimed, contradicted, consistent or inconsistent: so many are expected to be wrong by chance. Numbers are rounded
@@ -78,20 +80,24 @@ def _judge_claim(
     runs: Sequence[RunRecord],
     fidelity: str,
     looked: tuple[int, int] | None,
-    planned: Callable[[Part, str], int],
+    planned: Planned,
 ) -> dict[str, Any]:
-    groups = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
+    seeds = claim.seeds if fidelity == "paper" else None
+    counted = [run for run in runs if seeds is None or run.seed in seeds]
+    groups = {name: [run for run in counted if run.control == name] for name in ("", *claim.controls)}
     pairs = [len(paired_runs(part, groups[""])[1]) for part in claim.parts if part.kind != "exact"]
     looks = _looks(max(pairs, default=0), artifact.seeds, looked)
     level = level_after_looks(looks)
     refuting = 1 - (1 - level) / max(1, len(claim.parts))
 
     def judged(control: str) -> list[PartResult]:
-        return [evaluate(part, groups[control], level, refuting, planned(part, control)) for part in claim.parts]
+        return [evaluate(part, groups[control], level, refuting, planned(part, control, seeds)) for part in claim.parts]
 
     parts = judged("")
     controls = {name: judged(name) if groups[name] else [] for name in claim.controls}
     verdict, deciding, evidence = _verdict(claim, parts, controls, fidelity)
+    if seeds is not None:
+        evidence += f"; judged on seeds {seeds[0]} to {seeds[-1]} alone"
     return {
         "id": claim.id,
         "kind": claim.kind,
@@ -110,7 +116,9 @@ def _judge_claim(
         "looks": looks,
         "runs": sorted({run for part in parts for run in part.runs}),
         "parts": [asdict(part) for part in parts],
-        "reported": [asdict(evaluate(part, groups[""], level, None, planned(part, ""))) for part in claim.reported],
+        "reported": [
+            asdict(evaluate(part, groups[""], level, None, planned(part, "", seeds))) for part in claim.reported
+        ],
         "controls": [{"name": name, "parts": [asdict(part) for part in found]} for name, found in controls.items()],
         "amendments": [entry for entry in artifact.amendments if entry["claim"] == claim.id],
     }

@@ -64,7 +64,7 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
 def test_nothing_is_there(normbench, capfd, tmp_path: Path):
     assert normbench("reproduce", "ln2016/fig6", "--max-time", "0") == 0
     out = capfd.readouterr().out
-    assert "50 runs" in out and "0 done, 50 to run" in out and "nothing is started" in out and "not run" in out
+    assert "70 runs" in out and "0 done, 70 to run" in out and "nothing is started" in out and "not run" in out
     assert list(tmp_path.iterdir()) == []
     assert normbench("status") == 0
     assert "no runs below" in capfd.readouterr().out

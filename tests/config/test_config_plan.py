@@ -151,11 +151,11 @@ def test_own_words_win_over_conditions_and_are_filed_apart() -> None:
 
 
 def test_an_artifact_gives_every_arm_its_first_seed_first() -> None:
-    specs = plan.artifact_specs("ln2016/fig6", "paper", 2)
+    specs = plan.artifact_specs("ln2016/fig6", "paper", 2, limited=False)
     first = [(spec.arm, spec.seed) for spec in specs[:5]]
     assert first == [(arm, 1) for arm in ("none", "bn", "bn-all", "ln", "ln-all")]
     assert len(specs) == 5 * 2 * 2
-    assert len(plan.artifact_specs("ln2016/fig6", "paper", 1, controls=True)) == 5 * 2 * 3
+    assert len(plan.artifact_specs("ln2016/fig6", "paper", 1, controls=True, limited=False)) == 5 * 2 * 5
     assert {spec.arm for spec in plan.artifact_specs("ln2016/fig6", "paper", 1, ["ln", "bn"])} == {"ln", "bn"}
 
 
@@ -357,6 +357,22 @@ def test_limits_leave_cells_out_and_hold_their_seeds() -> None:
     assert more["bn", 1, ""] == 6 and not more["bn-pos", 1, ""], "a cell that is not there stays so"
 
 
+def test_seeds_of_their_own_take_the_place_of_1_to_n_at_paper_fidelity() -> None:
+    def seeds(
+        fidelity: str = "paper", asked: int | range = 5, limited: bool = True
+    ) -> dict[tuple[str, int, str], list[int]]:
+        found: dict[tuple[str, int, str], list[int]] = {}
+        for s in plan.artifact_specs("ln2016/fig6", fidelity, asked, controls=True, limited=limited):
+            found.setdefault((s.arm, s.axes["train.batch_size"], s.control), []).append(s.seed)
+        return found
+
+    paper = seeds()
+    assert paper["ln", 128, ""] == list(range(1, 11)) and paper["ln-all", 128, ""] == [1, 2, 3, 4, 5]
+    assert paper["ln", 4, ""] == paper["ln", 128, "lr-low"] == paper["ln-all", 128, "tanh"] == [6, 7, 8, 9, 10]
+    assert all(found == [1, 2, 3, 4, 5] for found in seeds("smoke").values())
+    assert all(found == [7, 8] for found in seeds(asked=range(7, 9), limited=False).values()), "who names them means it"
+
+
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
@@ -375,6 +391,18 @@ def test_wrong_limits_are_refused(tmp_path: Path, limits: str, said: str) -> Non
     with pytest.raises(NormbenchError) as caught:
         plan.artifact_specs("mine", "paper", 1, extra=tmp_path / "conf")
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "seeds", ["[{when: {arm: ours}, from: 6}]", "[{when: {}, from: 6, to: 5}]", "[{when: {}, from: 0, to: 5}]"]
+)
+def test_wrong_seeds_are_refused(tmp_path: Path, seeds: str) -> None:
+    path = tmp_path / "conf" / "experiment" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    rest = "title: Mine\nbase: [model=mnist_mlp]\narms: {ours: [norm=none]}\nfidelities: {paper: {set: []}}\n"
+    path.write_text(f"{rest}seeds: {seeds}\n")
+    with pytest.raises(NormbenchError, match=r"seeds must be a list of \{when: \{KEY: VALUE\}, from: N, to: N\}"):
+        plan.artifact_specs("mine", "paper", 1, extra=tmp_path / "conf")
 
 
 @pytest.mark.parametrize("model", compose.choices("model"))

@@ -55,10 +55,11 @@ def test_every_published_claims_file_loads(path: Path) -> None:
 def test_fig6_reads_as_written() -> None:
     loaded = load(Path(normbench.papers.__file__).parent / "ln2016" / "fig6.yaml")
     first = loaded.claims[0]
-    assert (loaded.seeds, first.id, first.controls) == (5, "LN-F1", ("lr-low", "lr-high"))
-    assert first.parts[0].endpoint.level == 0.01
+    assert (loaded.seeds, first.id, first.controls) == (5, "LN-F1", ("lr-low", "lr-high", "tanh", "he-uniform"))
+    assert list(first.seeds or ()) == [6, 7, 8, 9, 10]
+    assert first.reported[0].endpoint.level == 0.01
     assert first.parts[0].contrast[1] == (-1.0, {"arm": "bn-all", "train.batch_size": 128})
-    assert str(first.parts[0].endpoint) == "epochs to train NLL 0.01 (evaluation mode)"
+    assert str(first.reported[0].endpoint) == "epochs to train NLL 0.01 (evaluation mode)"
     assert len(loaded.claims[2].parts[0].contrast) == 4
 
 

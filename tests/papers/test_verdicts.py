@@ -83,16 +83,32 @@ def test_no_word_below_five_seeds(n: int) -> None:
         assert (claim["interval"] is None) == (n == 1)
 
 
+def test_seeds_that_were_seen_before_an_amendment_decide_nothing() -> None:
+    """Fresh and old seeds pooled would be reproduced here: of ten, five are far below zero."""
+    seen, fresh = arms(-9.0), [replace(run, seed=run.seed + 6) for run in arms(0.1)]
+    claim = artifact(direction(), seeds=5)
+    alone = replace(claim, claims=(replace(claim.claims[0], seeds=range(6, 11)),))
+    assert only(claim, [*seen, *fresh])["verdict"] == "reproduced"
+    judged = only(alone, [*seen, *fresh])
+    assert (judged["verdict"], judged["n"]) == ("inconclusive", 5)
+    assert judged["parts"][0]["seeds"] == [6, 7, 8, 9, 10] and judged["evidence"].endswith(
+        "judged on seeds 6 to 10 alone"
+    )
+    assert only(alone, seen)["verdict"] == "not run"
+    smoke = [replace(run, fidelity="smoke") for run in seen]
+    assert only(alone, smoke, "smoke")["verdict"] == "consistent (smoke)", "below paper all seeds count"
+
+
 def test_nothing_is_decided_before_the_planned_n() -> None:
     """The n of a claim of ten seeds is ten: who looks at five, six, ... finds some effect at one of them."""
-    claim, planned = artifact(direction(), seeds=10), lambda part, control: 10
+    claim, planned = artifact(direction(), seeds=10), lambda part, control, seeds: 10
     early = only(claim, arms(-1.0, n=9), planned=planned)
     assert early["verdict"] == "inconclusive" and early["evidence"].endswith("no verdict before the planned n = 10")
     assert verdict(claim, arms(-1.0, n=10), planned=planned) == "reproduced"
     assert only(claim, arms(-1.0, n=4), planned=planned)["evidence"].count("no verdict") == 1
     opened = artifact(direction(), open=["rate"], seeds=10)
     runs = [*arms(1.0, n=10), *arms(1.0, n=5, control="lr-low"), *arms(1.0, n=5, control="lr-high")]
-    assert verdict(opened, runs, planned=lambda part, control: 5 if control else 10) == "contradicted"
+    assert verdict(opened, runs, planned=lambda part, control, seeds: 5 if control else 10) == "contradicted"
     assert verdict(opened, runs, planned=planned) == "inconclusive"
 
 

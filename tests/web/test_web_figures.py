@@ -49,7 +49,7 @@ def test_a_diverged_seed_has_a_gap_and_is_counted():
     )
     assert panel.count() == "n = 3, ln: 1 diverged"
     data = figures.figure(panel)["data"]
-    seed = next(t for t in data if t["meta"]["role"] == "seed" and "seed 1 " in t["name"])
+    seed = next(t for t in data if t["meta"]["role"] == "seed" and "seed 6 " in t["name"])
     assert [value is None for value in seed["y"]] == [epoch >= 3 for epoch in seed["x"]]
     mean = next(t for t in data if t["meta"]["role"] == "mean")
     assert "n = 2, 1 diverged" in mean["customdata"][-1] and all(math.isfinite(y) for y in mean["y"])
