@@ -8,13 +8,14 @@ that leaves training as it is.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
-SPEC_KEYS = {"type", "list", "length", "min", "max", "below", "choices", "identity", "before"}
+SPEC_KEYS = {"type", "list", "length", "min", "max", "below", "choices", "pattern", "identity", "before"}
 
 
 def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
@@ -30,10 +31,14 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
 
 def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
     wanted: Any = TYPES[spec["type"]]
+    if wanted is str and "pattern" in spec and type(value) is int:
+        value = str(value)  # Hydra's grammar reads a step's number as one
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) < 1e300 else math.inf
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise NormbenchError(f"{place}={value} is not {_article(spec['type'])}.")
+    if "pattern" in spec and isinstance(value, str) and not re.fullmatch(spec["pattern"], value):
+        raise NormbenchError(f"{place}={value} is not possible: it must be of the form {spec['pattern']}.")
     if "choices" in spec and value not in spec["choices"]:
         raise unknown(f"{place}={value} is not possible.", str(value), [str(c) for c in spec["choices"]])
     if "min" in spec and not value >= spec["min"]:  # `not >=` refuses NaN as well

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from normbench.errors import NormbenchError, did_you_mean, unknown
 RUN_GROUPS = ("model", "norm", "data", "optim")  # what a run is
 COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
 GROUPS = (*RUN_GROUPS, *COMMAND_GROUPS)
-PARTS = ("train", "eval")  # of the root
+PARTS = ("train", "eval", "monitor")  # of the root
+SCALARS = ("seed", "device")
 LABELS = ("experiment", "arm", "fidelity", "control")
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer"}
 REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside its options
@@ -40,7 +41,7 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
     "launcher": {"title": str},
     "logger": {"title": str},
 }
-READ = {"classes": int, "features": int, "train_size": dict}  # what a data set declares once models read it
+READ = {"train_size": dict}  # what a data set declares once models read it; `classes`, `features` where it has such
 # ... and `shape: [height, width, channels]`, `[time, features]` or `[time, word]`, where inputs are images, sequences
 # or numbers of words; a model of those declares the one that it `reads`
 Config = dict[str, Any]
@@ -230,9 +231,17 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
         for name in path:
             node = node[name]
         node[last] = override.value()
+    _one_budget(config, {o.key_or_group for o in overrides})
     norm = selection.get("norm", config["norm"]["name"])
     _place_file(config["norm"], choice_path("norm", norm, extra))
     return checked(config)
+
+
+def _one_budget(config: Config, said: Set[str]) -> None:
+    """Who says one of `train.epochs` and `train.steps` need not take back the model's other one."""
+    for unit, other in (("epochs", "steps"), ("steps", "epochs")):
+        if f"train.{unit}" in said and f"train.{other}" not in said and config["train"][unit]:
+            config["train"][other] = 0
 
 
 @functools.cache
@@ -293,14 +302,17 @@ def checked(config: Config) -> Config:
     """The configuration with every option in its declared type; anything undeclared is refused."""
     config = dict(config)
     root = config["declares"]["options"]
-    flat = {"seed": config["seed"]} | {f"{part}.{key}": v for part in PARTS for key, v in config[part].items()}
+    flat = {key: config[key] for key in SCALARS} | {f"{part}.{key}": v for part in PARTS for key, v in config[part].items()}
     for key, value in flat.items():
         if key not in root:
             raise unknown(f"{key} is not an option.", key, sorted(root))
         flat[key] = schema.check(key, value, root[key])
-    config["seed"] = flat["seed"]
+    config |= {key: flat[key] for key in SCALARS}
     for part in PARTS:
         config[part] = {key: flat[f"{part}.{key}"] for key in config[part]}
+    if bool(config["train"]["epochs"]) == bool(config["train"]["steps"]):
+        given = " and ".join(f"train.{unit}={config['train'][unit]}" for unit in ("epochs", "steps"))
+        raise NormbenchError(f"{given}: a run is as long as one of them says, and the other is 0.")
     for group in GROUPS:
         node = config[group]
         special = {"name", "declares"} | ({"sites", "preceding_bias"} if group == "norm" else set())
@@ -323,9 +335,11 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
             if group in stored:
                 facts = config[group]["declares"]
                 config[group] = {**schema.came_later(facts), **stored[group], "declares": facts}
-        config["train"] = {**schema.came_later(config["declares"], "train."), **stored["train"]}
-        config["eval"] = {**config["eval"], **stored.get("eval", {})}
-        config["seed"] = stored["seed"]
+        _one_budget(config, {f"train.{key}" for key, value in stored["train"].items() if value})
+        config["train"] = {**config["train"], **schema.came_later(config["declares"], "train."), **stored["train"]}
+        for part in ("eval", "monitor"):
+            config[part] = {**config[part], **stored.get(part, {})}
+        config["seed"], config["device"] = stored["seed"], stored.get("device", config["device"])
         return checked(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NormbenchError(f"the stored configuration is damaged: {error!r}") from None

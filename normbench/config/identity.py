@@ -3,10 +3,10 @@
 In: options of model, data, optimizer, batch size, seed; the normalizer and its options at every site (whichever way
 they were written); the data's checksum; a maths version per component; a user's own normalizer file. Out: paths,
 launcher, how often to save, fidelity and experiment names, how long (a longer run supersedes a shorter one) and how it
-is evaluated (`eval`, and normalizers' options with `identity: false`; a probe trains nothing, so it has all options
+is evaluated (`eval`, `monitor`, `device`, and normalizers' options with `identity: false`; a probe trains nothing, so it has all options
 in); and an option that came later (`before` in its declaration), while it has the value of the time before.
 
-A finished run serves a plan with its id only if it has the evaluations that are asked for: see `covers`.
+A finished run serves a plan with its id only if it has the evaluations that are asked for: see `satisfies`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,7 @@ class RunSpec:
 
     @property
     def epochs(self) -> int:
+        """The run's length where it is given in epochs, else 0."""
         return int(self.config["train"]["epochs"])
 
     @functools.cached_property
@@ -54,8 +56,8 @@ class RunSpec:
 
     @property
     def steps(self) -> int:
-        """Updates in the whole run: the last, smaller batch of an epoch is used too."""
-        return -(-sites.train_size(self.config) // self.config["train"]["batch_size"]) * self.epochs
+        """Updates in the whole run."""
+        return steps(self.config)
 
     def sites(self) -> dict[str, sites.Choice]:
         return assign(self.config, self.config_dir)
@@ -88,6 +90,12 @@ class RunSpec:
             "control": self.control,
             "axes": dict(self.axes),
         }
+
+
+def steps(config: compose.Config) -> int:
+    """Updates that a configuration asks for, in epochs or as such."""
+    train = config["train"]
+    return int(train["steps"]) or sites.updates_per_epoch(config) * int(train["epochs"])
 
 
 def assign(config: compose.Config, extra: Path | None = None) -> dict[str, sites.Choice]:
@@ -129,17 +137,19 @@ def run_id(config: compose.Config, extra: Path | None = None) -> str:
     return hashlib.sha256(canonical(maths(config, extra)).encode()).hexdigest()[:12]
 
 
-def covers(stored: Mapping[str, Any], config: compose.Config, extra: Path | None = None) -> bool:
+def satisfies(stored: Mapping[str, Any], config: compose.Config, extra: Path | None = None) -> bool:
     """Whether a run of the stored configuration, of the same id, has every evaluation that `config` asks for."""
-    had, asked = _asked(stored), config["eval"]
+    had, asked = _asked(stored), _asked(config)
     # splits are those of further evaluations: without any they ask for nothing
     further = any(asked[key] for key in EVALUATIONS if key != "splits") or asked["reshuffles"]
     if further and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
         return False
     if asked["reshuffles"] > had["reshuffles"] or asked["blocks"] not in (0, had["blocks"]):
         return False
-    # the last epoch is tested in any case, and another length has another last epoch
-    if had["test"] != "each" and (asked["test"] == "each" or _epochs(stored) != _epochs(config)):
+    if any(asked[key] != had[key] for key in ("unit", "strides", "samples", "monitor")) or asked["every"] % had["every"]:
+        return False
+    # the last evaluation is tested in any case, and another length has another last one
+    if had["test"] != "each" and (asked["test"] == "each" or _length(stored) != _length(config)):
         return False
     usual = _usual(config, extra)
     if not any(usual.values()):
@@ -150,28 +160,40 @@ def covers(stored: Mapping[str, Any], config: compose.Config, extra: Path | None
         return False
 
 
-def widened(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
-    """The same run with what a stored one has beside its own, evaluations and epochs: repeating it loses none."""
+def merged(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
+    """The same run with what a stored one has beside its own, evaluations and updates: repeating it loses none.
+
+    What cannot be had together (another monitor, other strides) is as the spec says.
+    """
     had, asked = _asked(stored), spec.config["eval"]
     both: dict[str, Any] = {key: [*asked[key], *(v for v in had[key] if v not in asked[key])] for key in EVALUATIONS}
     both["reshuffles"] = max(asked["reshuffles"], had["reshuffles"])
     both["blocks"] = asked["blocks"] or had["blocks"]
-    epochs = max(spec.epochs, _epochs(stored))
-    same = asked["test"] == had["test"] and spec.epochs == _epochs(stored)
+    if had["unit"] == asked["unit"]:
+        both["every"] = math.gcd(had["every"], asked["every"])
+    same = asked["test"] == had["test"] and _length(spec.config) == _length(stored)
     both["test"] = asked["test"] if same else "each"
-    return replace(spec, config={**spec.config, "eval": both, "train": {**spec.config["train"], "epochs": epochs}})
+    longer = spec.config["train"]
+    if (length := dict(zip(("epochs", "steps"), _length(stored), strict=True)))["epochs" if spec.epochs else "steps"]:
+        longer = {**longer, **{unit: max(longer[unit], value) for unit, value in length.items()}}
+    return replace(spec, config={**spec.config, "eval": {**asked, **both}, "train": longer})
 
 
-def _epochs(config: Mapping[str, Any]) -> int:
-    return int(config["train"]["epochs"])
+def _length(config: Mapping[str, Any]) -> tuple[int, int]:
+    return int(config["train"]["epochs"]), int(config["train"].get("steps", 0))
 
 
-EVALUATIONS = ("variants", "populations", "splits", "reshuffled")
+EVALUATIONS = ("variants", "also_at_best", "splits", "reshuffled")
+EARLIER = {  # what a configuration meant before it could be said
+    **dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "blocks": 0, "every": 1, "unit": "epochs",
+    "strides": [], "samples": 1,
+}  # fmt: skip
+MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}
 
 
-def _asked(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """What a stored configuration says of evaluation; runs from before it could be said had no further ones."""
-    return {**dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "blocks": 0, **stored.get("eval", {})}
+def _asked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a configuration, perhaps an old stored one, says of evaluation."""
+    return {**EARLIER, **config.get("eval", {}), "monitor": {**MONITOR, **config.get("monitor", {})}}
 
 
 def _usual(config: compose.Config, extra: Path | None) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def _matters(override: Override, config: compose.Config) -> bool:
     if key.split(".")[0] in compose.COMMAND_GROUPS:
         return False
     spec = config["declares"]["options"].get(key, {})
-    return key == "train.epochs" or bool(spec.get("identity", True))
+    return key in ("train.epochs", "train.steps") or bool(spec.get("identity", True))
 
 
 def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None) -> list[RunSpec]:
@@ -186,7 +186,7 @@ def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None)
     for combination in compose.expand(overrides):
         spec = _train_spec(combination, extra)
         key = spec.id, spec.experiment
-        if key not in specs or spec.epochs > specs[key].epochs:  # the length is no part of the id
+        if key not in specs or spec.steps > specs[key].steps:  # the length is no part of the id
             specs[key] = spec
     return list(specs.values())
 
@@ -216,7 +216,10 @@ def _adhoc_arm(config: compose.Config, extra: Path | None) -> str:
 def checked(spec: RunSpec) -> RunSpec:
     """The same spec, after its sites have been resolved: an impossible combination is refused here."""
     sites.train_size(spec.config)
-    sites.refuse_evaluation(spec.config["eval"], spec.sites())
+    sites.updates_per_epoch(spec.config)
+    choices = spec.sites()
+    for key in ("variants", "reshuffled", "also_at_best"):
+        sites.asked_variants(spec.config["eval"], choices, key)
     return spec
 
 

@@ -15,23 +15,15 @@ from normbench.data import files
 from normbench.errors import NormbenchError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-
-@dataclass(frozen=True)
-class Split:
-    """A part: inputs (N, features), (N, height, width, channels) or (N, time, features) float32, targets (N,) int64.
-
-    Of words, inputs are their numbers, (N, time) int64.
-    """
-
-    inputs: Tensor
-    targets: Tensor
+    from normbench.data.examples import Split
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A whole set in memory; `splits` has train, valid and test; `notes` are lines that a user should see.
+    """A whole set in memory; `splits` by name, `train` among them; `notes` are lines that a user should see.
+
+    Tensors of the sets that are here: `inputs` (N, features), (N, height, width, channels) or (N, time, features)
+    float32, of words their numbers (N, time) int64; `targets` (N,) int64.
 
     `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
     `deviations` from the official set, a line each.
@@ -39,8 +31,6 @@ class Dataset:
 
     name: str
     splits: dict[str, Split]
-    classes: int
-    features: int
     notes: tuple[str, ...] = ()
     copy: Mapping[str, Any] = field(default_factory=dict)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from normbench.data import Dataset, check, content, drawn, files, images, kept
-from normbench.data.kept import Arrays
+from normbench.data import Dataset, array_cache, check, content, files, images, random_split
+from normbench.data.array_cache import Arrays
 from normbench.errors import NormbenchError
 
 PARTS = ("train", "test")
@@ -20,17 +20,17 @@ PARTS = ("train", "test")
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """CIFAR-10 from the parquet files below `root`; NormbenchError when one is missing or damaged.
 
-    Parts as `drawn.parts`. Every value is standardized by the mean and deviation of all training images, or with
+    Parts as `random_split.parts`. Every value is standardized by the mean and deviation of all training images, or with
     `scaler=train` of those trained on. `copy` tells a copy with approximate images from the official set.
     """
     check(config, root)
     # The files' sums in the name keep two copies apart.
     sums = [files.digest(root / name, "sha256") for name in files.declared(config)]
     target = files.cache("cifar10") / f"{content.checksum([sums, config['declares']['sources']['batches']])[:32]}.npz"
-    arrays, notes = kept.arrays(target, lambda: _decoded(config, root), "CIFAR-10 is decoded anew for every process.")
+    arrays, notes = array_cache.arrays(target, lambda: _decoded(config, root), "CIFAR-10 is decoded anew for every process.")
     copy = _copy(config, arrays)
     pixels, labels, test_labels = (arrays[name] for name in ("train_images", "train_labels", "test_labels"))
-    rows = drawn.parts(config, len(labels), len(test_labels), seed, "images")
+    rows = random_split.parts(config, len(labels), len(test_labels), seed, "images")
     by = images.moments(pixels if config["scaler"] == "all" else pixels[rows["train"]])
     splits = {
         "train": images.standardized(pixels, labels, rows["train"], by),
@@ -39,7 +39,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     }
     facts = config["declares"]
     notes = (*notes, *copy["deviations"])
-    return Dataset(str(config["name"]), splits, int(facts["classes"]), int(facts["features"]), notes, copy)
+    return Dataset(str(config["name"]), splits, notes, copy)
 
 
 def _copy(config: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
             if not count:
                 raise NormbenchError(f"data.fraction={config['fraction']} leaves no {part} images.")
         splits[part] = images.standardized(pictures, labels, chosen, by)
-    return Dataset(str(config["name"]), splits, int(facts["classes"]), int(facts["features"]))
+    return Dataset(str(config["name"]), splits)
 
 
 def made() -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from normbench.data import Dataset, Split
+from normbench.data import Dataset
+from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 
 
@@ -38,5 +39,5 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
             f"data.valid={valid} and data.test={test} are out of range: of {rows} images, some must stay to train on."
         )
     bounds = {"train": slice(valid, rows - test), "valid": slice(0, valid), "test": slice(rows - test, rows)}
-    splits = {part: Split(inputs[rows], targets[rows]) for part, rows in bounds.items()}
-    return Dataset(str(config["name"]), splits, int(facts["classes"]), int(facts["features"]))
+    splits = {part: Split(inputs=inputs[rows], targets=targets[rows]) for part, rows in bounds.items()}
+    return Dataset(str(config["name"]), splits)

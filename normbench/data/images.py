@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from normbench.data import Split
+from normbench.data.examples import Split
 
 CHUNK = 1000  # images at once: what lies between bytes and floats stays small
 
@@ -47,4 +47,5 @@ def standardized(images: np.ndarray, targets: np.ndarray, rows: np.ndarray, by: 
         part = out[start : start + CHUNK]
         np.subtract(images[rows[start : start + CHUNK]], mean, out=part)
         part *= scale
-    return Split(inputs, torch.from_numpy(targets[rows].astype(np.int64)))
+    found = torch.from_numpy(targets[rows].astype(np.int64))
+    return Split(inputs=inputs, targets=found, index=torch.from_numpy(rows))

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import Dataset, Split
+from normbench.data import Dataset
+from normbench.data.examples import Split
 from normbench.data.imdb import FIRST, START
 from normbench.errors import NormbenchError
 from normbench.streams import stream
@@ -41,8 +42,9 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     splits = {}
     for part, size in facts["sizes"].items():
         count = round(size * config["fraction"]) if part == "train" else int(size)
-        splits[part] = Split(*map(torch.from_numpy, _draw(seed, part, count, length)))
-    return Dataset(str(config["name"]), splits, int(facts["classes"]), int(facts["features"]))
+        inputs, targets = map(torch.from_numpy, _draw(seed, part, count, length))
+        splits[part] = Split(inputs=inputs, targets=targets)
+    return Dataset(str(config["name"]), splits)
 
 
 def _draw(seed: int, part: str, count: int, length: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from normbench.data import Dataset, Split, check, files, vision
+from normbench.data import Dataset, check, files, vision
+from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 
 
@@ -24,18 +25,16 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     check(config, root)
     parts, notes = _parts(config, root)
     train, valid = parts["train"], int(config["valid"])
-    if not 0 < valid < len(train.targets):
+    if not 0 < valid < len(train):
         raise NormbenchError(
-            f"data.valid={valid} is out of range: of {len(train.targets)} training images, some must stay to train on."
+            f"data.valid={valid} is out of range: of {len(train)} training images, some must stay to train on."
         )
     # Slices of one tensor: the parts cannot overlap, and nothing is copied.
-    splits = {
-        "train": Split(train.inputs[valid:], train.targets[valid:]),
-        "valid": Split(train.inputs[:valid], train.targets[:valid]),
-        "test": parts["test"],
-    }
+    rows = {"train": slice(valid, None), "valid": slice(valid)}
+    splits = {name: Split(**{key: train[key][part] for key in train.tensors}) for name, part in rows.items()}
+    splits["test"] = parts["test"]
     facts = config["declares"]
-    return Dataset(str(config["name"]), splits, int(facts["classes"]), int(facts["features"]), notes)
+    return Dataset(str(config["name"]), splits, notes)
 
 
 def mirrors() -> list[str]:
@@ -91,7 +90,7 @@ def _read(config: Mapping[str, Any], root: Path, folder: Path) -> dict[str, Spli
                 f"MNIST's {part} files hold (images, labels, pixels, lowest label, highest label) = {found} "
                 f"instead of {wanted}."
             )
-        parts[part] = Split(images.float().div_(255), labels)
+        parts[part] = Split(inputs=images.float().div_(255), targets=labels)
     return parts
 
 

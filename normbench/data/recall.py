@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import Dataset, Split
+from normbench.data import Dataset
+from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
@@ -36,7 +37,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     parts[0] = ("train", round(sizes["train"] * config["fraction"]), length)
     parts += [(f"test {times}x", int(sizes["test"]), times * length) for times in TIMES]
     splits = {part: _split(*_draw(seed, part, count, steps, symbols), symbols) for part, count, steps in parts}
-    return Dataset(str(config["name"]), splits, symbols, int(facts["features"]))
+    return Dataset(str(config["name"]), splits)
 
 
 def _draw(seed: int, part: str, count: int, steps: int, symbols: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,4 +51,4 @@ def _split(sequences: np.ndarray, places: np.ndarray, symbols: int) -> Split:
     inputs = np.zeros((*sequences.shape, symbols + 1), dtype=np.float32)
     np.put_along_axis(inputs, sequences[..., None], 1.0, -1)
     inputs[rows, places, symbols] = 1.0
-    return Split(torch.from_numpy(inputs), torch.from_numpy(sequences[rows, places]))
+    return Split(inputs=torch.from_numpy(inputs), targets=torch.from_numpy(sequences[rows, places]))

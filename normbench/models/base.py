@@ -3,49 +3,122 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from normbench.data.examples import Batch, Split
 from normbench.norms.base import own_parameters, pending, start, starting
 from normbench.norms.sites import Choice, Site, declared
 from normbench.streams import stream
 
 
-class Model(nn.Module):
-    """A paper's model: `forward(inputs, targets)` gives the mean loss of a batch.
+class PerPlace(NamedTuple):
+    """A metric whose mean is over places (words, steps) and not over examples: sums and counts, (B,) each."""
 
-    `evaluate(inputs, targets)` gives metrics per example, each of shape (B,), e.g. `{"nll": ..., "error": ...}`.
-    A training pass may leave further sums over its batch in `tally`; the running record has their means over the epoch.
+    sums: Tensor
+    counts: Tensor
+
+
+Metric = Tensor | PerPlace  # of each example
+
+
+class Model(nn.Module):
+    """A paper's model. The parameters of its `forward` name the tensors of a batch that it takes, a mask by `NAME_mask`.
+
+    `forward(inputs, targets)` gives the mean loss of a batch, `evaluate(inputs, targets)` metrics per example, each
+    (B,) or `PerPlace`, e.g. `{"nll": ..., "error": ...}`; `loss` is the name of the one that `forward` is the mean of.
+    A training pass may leave further sums over its batch in `tally`; the running record has their means.
+
+    For metrics of a whole split (ranks, correlations) `collect` gives tensors per example, and `whole` makes numbers of
+    all of them. `after` is a stage of its own once training is done, `sample` draws files.
     """
 
+    loss: str = "nll"
+    evaluated_at_once: int = 1000  # examples; part of the maths, for it decides the rounding
+    beside_outputs: tuple[str, ...] = ("targets",)  # tensors that are repeated where variants are computed at once
     tally: Mapping[str, Tensor] = MappingProxyType({})
     at: tuple[int, int] | None = None  # the seed, and the number of the update that is being computed
+    noise: Noise | None = None  # of the evaluation that is being computed
 
     def draws(self, purpose: str) -> np.random.Generator | None:
         """What an update draws dropout or noise from, keyed by (seed, purpose, update): the same for all arms.
 
-        None outside of one: passes that evaluate, or gather statistics, draw nothing.
+        None outside of one: passes that evaluate, or gather statistics, drop nothing.
         """
         return None if self.at is None else stream(self.at[0], purpose, self.at[1])
 
-    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def normal(self, purpose: str, like: Tensor) -> Tensor:
+        """Standard normal noise of the shape, type and device of `like`, its first axis the examples.
+
+        In an update keyed by (seed, purpose, update); in an evaluation by (seed, split, example, sample, purpose), so
+        that an example meets the same noise at every evaluation, in whatever batch. Zeros in any other pass.
+        """
+        if self.noise is not None:
+            rows = np.stack([draw.standard_normal(like.shape[1:]) for draw in self.noise.streams(purpose)])
+        elif (draw := self.draws(purpose)) is not None:
+            rows = draw.standard_normal(like.shape)
+        else:
+            return torch.zeros_like(like)
+        return torch.from_numpy(rows).to(like)
+
+    def evaluate(self, **tensors: Tensor) -> dict[str, Metric]:
         raise NotImplementedError
 
-    def prepare(self, inputs: Tensor) -> Tensor:
-        """What the layers before the first normalizer make of the inputs, which the model then takes in their place.
+    def over_samples(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Metrics (B,) of each example from those (samples, B) of passes with noise of their own: here the means."""
+        return {name: value.mean(0) for name, value in values.items()}
 
-        Here the inputs themselves. An evaluation of many passes computes it once, for all examples of a split.
+    def collect(self, **tensors: Tensor) -> dict[str, Tensor]:
+        """What `whole` needs of each example: here nothing."""
+        return {}
+
+    def whole(self, split: str, collected: Mapping[str, Tensor]) -> dict[str, float]:
+        """Metrics of a whole split, of what `collect` gave of all its examples."""
+        return {}
+
+    def prepare(self, **tensors: Tensor) -> dict[str, Tensor]:
+        """What the layers before the first normalizer make of some tensors, taken in the place of those by name.
+
+        Here of none. An evaluation of many passes computes it once, for all examples of a split.
         """
-        return inputs
+        return {}
 
-    def rescale(self, inputs: Tensor) -> None:
+    def rescale(self, **tensors: Tensor) -> None:
         """What the model itself changes of its initial weights on the run's first minibatch: here nothing."""
+
+    def after(self, splits: Mapping[str, Split], seed: int) -> Iterator[dict[str, Any]]:
+        """Records of a stage after training, such as downstream tasks; each names its `split`. Here none."""
+        yield from ()
+
+    def sample(self, seed: int, count: int) -> dict[str, bytes]:
+        """Files that show what the trained model draws, by name; none where it draws nothing."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Which examples of which split an evaluation has at hand, and the number of the sample."""
+
+    seed: int
+    split: str
+    examples: Sequence[int]
+    sample: int = 0
+
+    def streams(self, purpose: str) -> Iterator[np.random.Generator]:
+        return (stream(self.seed, "evaluation", self.split, i, self.sample, purpose) for i in map(int, self.examples))
+
+
+def takes(model: Model) -> list[str]:
+    """The tensors that the model asks a batch for."""
+    return [name for name in inspect.signature(model.forward).parameters if name != "self"]
 
 
 @contextmanager
@@ -56,6 +129,16 @@ def update(model: Model, seed: int, number: int) -> Iterator[None]:
         yield
     finally:
         model.at = None
+
+
+@contextmanager
+def evaluating(model: Model, noise: Noise) -> Iterator[None]:
+    """The pass inside is of an evaluation, with noise of these examples."""
+    model.noise = noise
+    try:
+        yield
+    finally:
+        model.noise = None
 
 
 class Sites:
@@ -115,9 +198,9 @@ def _orthogonal(draw: np.random.Generator, rows: int, columns: int) -> np.ndarra
 
 
 @torch.no_grad()
-def start_from_data(model: Model, inputs: Tensor, targets: Tensor) -> None:
+def start_from_data(model: Model, batch: Batch) -> None:
     """Data-dependent initialization, where a normalizer or the model has one, from the run's first minibatch."""
     with starting(model):
         if pending(model):
-            model(inputs, targets)
-        model.rescale(inputs)
+            model(**batch.tensors)
+        model.rescale(**batch.tensors)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.models.base import Model, Sites
+from normbench.models.base import Metric, Model, Sites
 from normbench.norms.base import NormedLinear
 from normbench.norms.base import build as build_norm
 from normbench.rnn.embedding import Embedding
@@ -52,9 +52,9 @@ class ImdbRNN(Model):
         self.dense = NormedLinear(hidden_sizes[1], *sites("dense"), torch.tanh)
         self.logit = nn.Linear(dense_size, 1)
 
-    def prepare(self, inputs: Tensor) -> Tensor:
+    def prepare(self, inputs: Tensor, **others: Tensor) -> dict[str, Tensor]:
         """Outputs of the first LSTM layer, (B, T, hidden): most of a pass; of IMDB's test reviews 1 GB."""
-        return self._first(inputs, None)
+        return {"inputs": self._first(inputs, None)}
 
     def predict(self, inputs: Tensor) -> Tensor:
         """Logits (B,), from words or from what `prepare` makes of them."""
@@ -75,7 +75,7 @@ class ImdbRNN(Model):
         self.tally = {name: wrong.sum() for name, wrong in _errors(logits.detach(), targets).items()}
         return F.binary_cross_entropy_with_logits(logits, targets.to(logits))
 
-    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Metric]:  # type: ignore[override]
         logits = self.predict(inputs)
         nll = F.binary_cross_entropy_with_logits(logits, targets.to(logits), reduction="none")
         return {"nll": nll} | {name: wrong.float() for name, wrong in _errors(logits, targets).items()}

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
 from normbench.norms.sites import Choice, Site
+from normbench.variants import USUAL, Variant, text
 
 REGISTRY: dict[str, type[Normalizer]] = {}
 Product = Callable[[Tensor, Tensor | None], Tensor]  # (weight, bias) -> summed inputs of a batch
@@ -26,20 +27,19 @@ Product = Callable[[Tensor, Tensor | None], Tensor]  # (weight, bias) -> summed 
 class Normalizer(nn.Module):
     """A normalizer at one site: `forward(x, mask=None)` returns a tensor of x's shape.
 
-    Constructed as `Class(site, **options)` with the options declared in its YAML. A normalizer that evaluates in
-    more than one way names the further ways in `variants` and reads `self.variant` ("" is the usual one); one that
-    keeps statistics updates them in training only while `self.track`, and in buffers, so that a resumed run has them.
-    Every evaluation makes records for `variants`; ways that are there on request alone are in `possible`. One that
-    `stacks` evaluates several ways at once: with `stack` set it returns them one after another along the batch axis,
-    and takes in an input of that form as well.
+    Constructed as `Class(site, **options)` with the options declared in its YAML. A normalizer whose evaluation has
+    variants names those of every evaluation in `variants` and says of any whether it `serves` it; it reads
+    `self.variant`, the options that are set otherwise ({} is the usual evaluation). One that keeps statistics updates
+    them in training only while `self.track`, and in buffers, so that a resumed run has them. One that `stacks`
+    evaluates several variants at once: with `stack` set it returns them one after another along the batch axis, and
+    takes in an input of that form as well.
 
     One whose evaluation needs statistics of a pass over the training batches with frozen weights sets `gathers`: there
     is such a pass before each evaluation, in training mode with `gathering` in the place of `track`.
     """
 
-    variants: tuple[str, ...] = ()
-    possible: tuple[str, ...] = ()
-    variant: str = ""
+    variants: tuple[Variant, ...] = ()
+    variant: Variant = USUAL
     track: bool = True
     gathers: bool = False
     gathering: bool = False
@@ -64,15 +64,19 @@ class Normalizer(nn.Module):
         axis = self.site.axes.index("time")
         return self(x.unsqueeze(axis), None if mask is None else mask[:, None]).squeeze(axis)
 
-    def way(self, variant: str) -> Hashable:
-        """Equal for variants that compute the same."""
-        return variant if variant in (*self.variants, *self.possible) else ""
+    def serves(self, variant: Variant) -> bool:
+        """Whether this evaluation is another one than the usual here."""
+        return variant in self.variants
 
-    def by_pass(self, variant: str) -> bool:
+    def computes(self, variant: Variant) -> Hashable:
+        """Equal for variants that compute the same."""
+        return text(variant) if self.serves(variant) else ""
+
+    def by_pass(self, variant: Variant) -> bool:
         """Whether this variant needs the pass over the training batches."""
         return self.gathers
 
-    def by_batch(self, variant: str) -> bool:
+    def by_batch(self, variant: Variant) -> bool:
         """Whether this variant takes whatever comes at once for one batch and normalizes with its statistics."""
         return False
 
@@ -88,9 +92,9 @@ class Normalizer(nn.Module):
 
 @dataclass
 class Stack:
-    """Several ways of evaluation in one pass: sample i of way k is row k * examples + i."""
+    """Several variants in one pass: sample i of variant k is row k * examples + i."""
 
-    variants: tuple[str, ...]
+    variants: tuple[Variant, ...]
     examples: int = 0  # of the batch at hand
 
 
@@ -281,28 +285,28 @@ def normalizers(model: nn.Module) -> Iterator[Normalizer]:
     return (module for module in model.modules() if isinstance(module, Normalizer))
 
 
-def variants(model: nn.Module) -> list[str]:
-    """The further ways in which this model can be evaluated, e.g. `["momentum=0.01"]`."""
-    return list(dict.fromkeys(variant for norm in normalizers(model) for variant in norm.variants))
+def variants(model: nn.Module) -> list[Variant]:
+    """The variants that every evaluation of this model has beside the usual one, e.g. `[{"momentum": 0.01}]`."""
+    return list({text(variant): variant for norm in normalizers(model) for variant in norm.variants}.values())
 
 
 @contextmanager
-def inference(model: nn.Module, variant: str = "") -> Iterator[None]:
-    """Evaluation mode, with the named variant in every normalizer that has it."""
+def inference(model: nn.Module, variant: Variant = USUAL) -> Iterator[None]:
+    """Evaluation mode, with this variant in every normalizer that serves it."""
     was_training = model.training
     model.eval()
     for norm in normalizers(model):
-        norm.variant = variant if variant in (*norm.variants, *norm.possible) else ""
+        norm.variant = variant if norm.serves(variant) else USUAL
     try:
         yield
     finally:
         model.train(was_training)
         for norm in normalizers(model):
-            norm.variant = ""
+            norm.variant = USUAL
 
 
 @contextmanager
-def stacked(model: nn.Module, variants: Sequence[str]) -> Iterator[Stack]:
+def stacked(model: nn.Module, variants: Sequence[Variant]) -> Iterator[Stack]:
     """Evaluation mode with all of these variants at once, for models whose normalizers all have `stacks`.
 
     Whoever passes a batch through says first how many `examples` it has; there are len(variants) times as many rows.
@@ -334,7 +338,7 @@ def training_without_tracking(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def gathering(model: nn.Module, variants: Sequence[str] = ("",)) -> Iterator[None]:
+def gathering(model: nn.Module, variants: Sequence[Variant] = (USUAL,)) -> Iterator[None]:
     """Training mode for a pass over the training batches: those that ask for it keep its statistics, running ones rest.
 
     They ask for it for an evaluation in these variants. After an error inside, what they gathered is no population.

@@ -12,6 +12,7 @@ from torch import Tensor
 from normbench.errors import NormbenchError
 from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.sites import Site
+from normbench.variants import USUAL, Variant
 
 
 @normalizer("batch")
@@ -28,10 +29,9 @@ class BatchNorm(Normalizer):
             average of the moments over a pass through the training batches with frozen weights, before each
             evaluation, per time step where `stats` is (Cooijmans et al. 2016, popstats.py of their attentive reader);
             steps beyond the last one seen use its average. Mean 0 and variance 1 before the first pass.
-        also_eval_stats: further ways in every evaluation; each is an inference variant `eval_stats=WAY`, of which
-            `running` and `batch` can always be asked for. With `batch` an evaluation goes by batches of the training
-            size.
-        also_momenta: further running averages; each is an inference variant `momentum=M`.
+        also_eval_stats: further ones in every evaluation; each is a variant `eval_stats`, of which `running` and
+            `batch` can always be asked for. With `batch` an evaluation goes by batches of the training size.
+        also_momenta: further running averages; each is a variant `momentum`.
         allow_single: one value per feature gives `bias` (as Keras); otherwise it is an error.
         stats: where the site has time. `pooled`: all steps together, padding included (BN-everywhere's feed-forward
             sites). `sequence`: all valid positions together (Laurent et al. 2015; BN-e*). `per_step`: each step by
@@ -80,12 +80,12 @@ class BatchNorm(Normalizer):
         self.eps, self.allow_single, self.single_running = eps, allow_single, single_running
         self.unbiased_norm, self.unbiased_running = unbiased_norm, unbiased_running
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
-        self.momenta = {"": momentum} | {f"momentum={m}": m for m in also_momenta}
-        self.ways = {"": eval_stats} | {f"eval_stats={way}": way for way in also_eval_stats}
-        self.variants = (*list(self.momenta)[1:], *list(self.ways)[1:])
-        self.gathers = "per_step_pass" in self.ways.values()
-        self.ways |= {f"eval_stats={way}": way for way in ("running", "batch")}
-        self.possible = tuple(list(self.ways)[1:])
+        self.momenta, self.eval_stats = [momentum, *dict.fromkeys(also_momenta)], eval_stats
+        self.variants = (
+            *({"momentum": other} for other in self.momenta[1:]),
+            *({"eval_stats": other} for other in dict.fromkeys(also_eval_stats)),
+        )
+        self.gathers = "per_step_pass" in (eval_stats, *also_eval_stats)
         self.per_step = stats == "per_step" and "time" in site.axes
         self.masked = stats == "sequence" or (self.per_step and use_mask)
         self.factor = fixed_factor(scale, site)
@@ -122,8 +122,15 @@ class BatchNorm(Normalizer):
         y = self._channels(x, range(1), None if mask is None else mask[:, None])
         return y.movedim(1, axis) if axis != 1 else y
 
-    def by_batch(self, variant: str) -> bool:
-        return self.ways.get(variant, "running") == "batch"
+    def serves(self, variant: Variant) -> bool:
+        return variant in self.variants or variant in ({"eval_stats": "running"}, {"eval_stats": "batch"})
+
+    def by_batch(self, variant: Variant) -> bool:
+        return self._statistics(variant if self.serves(variant) else USUAL) == "batch"
+
+    def _statistics(self, variant: Variant) -> str:
+        """Which ones an evaluation normalizes with; a variant of momentum is one of the running averages."""
+        return str(variant.get("eval_stats", "running" if "momentum" in variant else self.eval_stats))
 
     def step(self, x: Tensor, t: int, mask: Tensor | None = None) -> Tensor:
         if not self.per_step:
@@ -135,14 +142,14 @@ class BatchNorm(Normalizer):
 
     def _channels(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
         """x (batch, features x steps, ...) of these steps, and which of its positions are valid."""
-        way = self.ways.get(self.variant, "running")  # a variant of momentum is one of the running averages
-        if self.training or way == "batch":
+        statistics = self._statistics(self.variant)
+        if self.training or statistics == "batch":
             return self._by_batch(x, steps, valid if self.masked else None)
-        if way == "per_step_pass":
+        if statistics == "per_step_pass":
             mean, variance, seen = self.pass_mean, self.pass_var, self.pass_batches.nonzero()
             last = int(seen[-1, 0]) if len(seen) else 0
         else:
-            row = list(self.momenta).index(self.variant) if self.variant in self.momenta else 0
+            row = self.momenta.index(self.variant["momentum"], 1) if "momentum" in self.variant else 0
             mean, variance = self.running_mean[row], self.running_var[row]
             last = len(mean) - 1
         if mean.dim() == 2:
@@ -215,7 +222,7 @@ class BatchNorm(Normalizer):
             place = slice(steps.start, steps.start + known)
         averages: list[tuple[Tensor, Tensor, float | Tensor]] = [
             (self.running_mean[row, place], self.running_var[row, place], momentum)
-            for row, momentum in enumerate(self.momenta.values())
+            for row, momentum in enumerate(self.momenta)
         ]
         if self.gathering:
             batches = self.pass_batches[place]

@@ -13,6 +13,7 @@ from torch import Tensor
 from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.populations import Populations
 from normbench.norms.sites import Site
+from normbench.variants import USUAL, Variant
 
 CONFIGURATIONS = tuple("".join(letters) for letters in itertools.product("TF", repeat=4))
 EPS_V = {"code": 1e-3, "paper": 1e-4}
@@ -40,10 +41,9 @@ class BatchLayerNorm(Normalizer):
         populations: of features `slot`: one per place in the batch, as the code; `pooled`: one for all samples;
             `recalibrated`: pooled, and all four over a pass through the training batches with frozen weights instead
             of the epoch that moved them. There is such a pass before each evaluation.
-        also_populations: further ones for the configurations with a T; inference variants `populations=KIND` and
-            `TTTT populations=KIND`.
+        also_populations: further ones for the configurations with a T; variants `populations`, with `configuration`.
         configuration: the letters of an evaluation; also_configurations: further ones in every evaluation. All 16 can
-            be asked for as variants `TTFF`, with other populations as `TTFF populations=pooled`.
+            be asked for as variants, with other `populations` as well.
         eps_w, eps_v: of the weights and of the roots; eps_v 0 is the mode's own (code 1e-3, paper 1e-4).
         scale: `one` leaves the 1/sqrt(d) out, which neither batch nor layer normalization has.
         adopt, adopt_after: after so many epochs training itself goes on with the chosen statistics (Algorithm 2, step
@@ -81,17 +81,12 @@ class BatchLayerNorm(Normalizer):
         self.paper, self.factor = mode == "paper", fixed_factor(scale, site)
         pass_alone = populations == "recalibrated"
         self.gathers = pass_alone or "recalibrated" in also_populations
-        # of each way of evaluation: its letters and its populations
-        self.ways = {"": (configuration, populations)}
-        self.ways |= {letters: (letters, populations) for letters in CONFIGURATIONS}
-        for kind in ("recalibrated",) if pass_alone else KINDS:
-            self.ways |= {f"populations={kind}": (configuration, kind)}
-            self.ways |= {f"{letters} populations={kind}": (letters, kind) for letters in CONFIGURATIONS}
-        self.variants = tuple(also_configurations)
+        self.configuration, self.populations = configuration, populations
+        self.kinds = ("recalibrated",) if pass_alone else KINDS
+        self.variants = tuple({"configuration": letters} for letters in also_configurations)
         for kind in also_populations:
-            with_t = [letters for letters in also_configurations if "T" in letters]
-            self.variants += (f"populations={kind}", *(f"{letters} populations={kind}" for letters in with_t))
-        self.possible = tuple(self.ways)[1:]
+            with_t = [variant for variant in self.variants if _has_t(variant) and "populations" not in variant]
+            self.variants += ({"populations": kind}, *({**variant, "populations": kind} for variant in with_t))
         self.eps_w, self.eps_v = eps_w, eps_v or EPS_V[mode]
         self.eps_f = GUARD if self.paper else self.eps_v
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
@@ -118,7 +113,7 @@ class BatchLayerNorm(Normalizer):
 
     def _by_choice(self, x: Tensor) -> Tensor:
         """A training batch with the statistics that were adopted."""
-        p, kind = self.trained, "pooled" if self.ways[""][1] == "pooled" else "slot"
+        p, kind = self.trained, "pooled" if self.populations == "pooled" else "slot"
         assert p is not None
         p.refuse_other_sizes(p.feature_mean, x.shape[1:-1])
         by_batch, by_feature = self._terms(x[None], *self._weights(len(x)))
@@ -170,18 +165,17 @@ class BatchLayerNorm(Normalizer):
         self.recalibrated.finish()
 
     def _by_population(self, x: Tensor) -> Tensor:
-        names = self.stack.variants if self.stack else (self.variant,)
-        ways = [self.ways[name] for name in names]
-        populations = [self._population(kind) for _, kind in ways]
+        chosen = [self._chosen(v) for v in (self.stack.variants if self.stack else (self.variant,))]
+        populations = [self._population(kind) for _, kind in chosen]
         examples = self.stack.examples if self.stack else len(x)
         m = int(populations[0].samples) or examples
         for p in populations:
             if p.samples:
                 p.refuse_other_sizes(p.feature_mean, x.shape[1:-1])
-        x = x.unflatten(0, (-1, examples))  # (1 or ways, examples, *positions, d)
+        x = x.unflatten(0, (-1, examples))  # (1 or variants, examples, *positions, d)
         whole = examples // m * m
         parts = [x[:, :whole].unflatten(1, (-1, m)), x[:, None, whole:]]
-        normalized = [self._normalized(part, ways, populations, *self._weights(m)) for part in parts if part.numel()]
+        normalized = [self._normalized(part, chosen, populations, *self._weights(m)) for part in parts if part.numel()]
         z = [part.flatten(1, 2) for part in normalized]
         y = (z[0] if len(z) == 1 else torch.cat(z, 1)).flatten(0, 1)
         if torch.is_grad_enabled() or self.gain is None or self.bias is None:
@@ -189,12 +183,12 @@ class BatchLayerNorm(Normalizer):
         return torch.addcmul(self.bias, y, self.gain, out=y)
 
     def _normalized(
-        self, x: Tensor, ways: Sequence[tuple[str, str]], populations: Sequence[Populations], *weights: float
+        self, x: Tensor, chosen: Sequence[tuple[str, str]], populations: Sequence[Populations], *weights: float
     ) -> Tensor:
-        """x (1 or ways, batches, m, *positions, d) -> (ways, batches, m, *positions, d)."""
-        z = x.new_empty(len(ways), *x.shape[1:]) if len(ways) > 1 else None
-        one = [self._terms(x[0], *weights)] if len(x) == 1 else []  # ways then share their halves
-        for row, (letters, kind), p in zip(range(len(ways)), ways, populations, strict=True):
+        """x (1 or variants, batches, m, *positions, d) -> (variants, batches, m, *positions, d)."""
+        z = x.new_empty(len(chosen), *x.shape[1:]) if len(chosen) > 1 else None
+        one = [self._terms(x[0], *weights)] if len(x) == 1 else []  # variants then share their halves
+        for row, (letters, kind), p in zip(range(len(chosen)), chosen, populations, strict=True):
             by_batch, by_feature = one[0] if one else self._terms(x[row], *weights)
             halves = by_batch(letters[:2], kind, p), by_feature(letters[2:], kind, p)
             if z is None:
@@ -237,14 +231,27 @@ class BatchLayerNorm(Normalizer):
         assert populations is not None
         return populations
 
-    def way(self, variant: str) -> Hashable:
-        letters, kind = self.ways.get(variant, self.ways[""])
+    def serves(self, variant: Variant) -> bool:
+        known = {"configuration": CONFIGURATIONS, "populations": self.kinds}
+        return bool(variant) and all(value in known.get(option, ()) for option, value in variant.items())
+
+    def _chosen(self, variant: Variant) -> tuple[str, str]:
+        """Letters and populations of a variant."""
+        own = variant if self.serves(variant) else USUAL
+        return own.get("configuration", self.configuration), own.get("populations", self.populations)
+
+    def computes(self, variant: Variant) -> Hashable:
+        letters, kind = self._chosen(variant)
         of_features = "T" in letters[2:] or (kind == "recalibrated" and "T" in letters)
         return letters, kind if of_features else ""
 
-    def by_pass(self, variant: str) -> bool:
-        letters, kind = self.ways.get(variant, self.ways[""])
+    def by_pass(self, variant: Variant) -> bool:
+        letters, kind = self._chosen(variant)
         return self.gathers or (kind == "recalibrated" and "T" in letters)
+
+
+def _has_t(variant: Variant) -> bool:
+    return "T" in variant.get("configuration", "")
 
 
 def _moments_of_one(x: Tensor) -> tuple[Tensor, Tensor]:

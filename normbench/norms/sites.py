@@ -15,8 +15,8 @@ A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `a
 one of blocks, which `activations` it knows. `mode_dependent` says whether training and evaluation compute different
 functions: true, false, or the name of the option that makes it so.
 `groups: OPTION` names the option that must divide the features. `state: {OPTION: VALUE}` holds the options without
-which it cannot stand inside a time loop. `variants: [WORD, ...]` are the further ways of
-evaluation that `eval.variants` may ask for; an option with `identity: false` concerns evaluation alone. Further facts
+which it cannot stand inside a time loop. `variants: {OPTION: [VALUE, ...]}` are the options that an evaluation may set
+otherwise (`eval.variants`); an option with `identity: false` concerns evaluation alone. Further facts
 there drive the contract:
 `recentres`, `rescales` (a shift, a positive factor on all data changes nothing), `own_shift`, `mode_dependent`,
 `reads_mask`, `single_batch: OPTION`, `detaches` (something takes no part in the gradient on purpose).
@@ -30,8 +30,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from normbench import schema
+from normbench import schema, variants
 from normbench.errors import NormbenchError, unknown
+from normbench.variants import Declared, Variant
 
 KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
 AXES = ("batch", "time", "feature", "space")
@@ -70,7 +71,7 @@ class Choice:
     file: str = ""
     before: Mapping[str, Any] = field(default_factory=dict)  # options that came later: their value of the time before
     evaluation: tuple[str, ...] = ()  # options that leave training as it is
-    variants: tuple[str, ...] = ()  # words of the inference variants that can be asked for
+    variants: Declared = field(default_factory=dict)  # options that an evaluation may set otherwise, and their values
 
 
 def lookup(config: Mapping[str, Any], path: str) -> Any:
@@ -82,7 +83,13 @@ def lookup(config: Mapping[str, Any], path: str) -> Any:
 
 
 def _given(config: Mapping[str, Any], value: Any) -> Any:
-    return lookup(config, value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return lookup(config, value)
+    except KeyError:
+        model, data = config["model"]["name"], config["data"]["name"]
+        raise NormbenchError(f"model={model} needs {value}, which data={data} does not have.") from None
 
 
 def declared(config: Mapping[str, Any]) -> dict[str, Site]:
@@ -214,20 +221,18 @@ def _resolve(
         file=declares.get("file", ""),
         before=schema.came_later(declares),
         evaluation=schema.outside_identity(declares),
-        variants=tuple(declares.get("variants") or ()),
+        variants=declares.get("variants") or {},
     )
 
 
-def refuse_evaluation(asked: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
-    """NormbenchError for a way of evaluation that none of the chosen normalizers has."""
-    names = ", ".join(sorted({choice.name for choice in choices.values()})) or "none"
-    known = sorted({word for choice in choices.values() for word in choice.variants})
-    for key in ("variants", "reshuffled"):
-        for variant in asked[key]:
-            if variant not in known:
-                raise unknown(f"eval.{key}: '{variant}' is no way of evaluating norm={names}.", variant, known)
-    if asked["populations"] and not any("populations" in choice.options for choice in choices.values()):
-        raise NormbenchError(f"eval.populations={asked['populations']}: norm={names} has no populations to choose.")
+def asked_variants(asked: Mapping[str, Any], choices: Mapping[str, Choice], key: str) -> list[Variant]:
+    """The variants that `eval.KEY` names; NormbenchError for one that none of the chosen normalizers has."""
+    declared: dict[str, list[Any]] = {}
+    for choice in choices.values():
+        for option, values in choice.variants.items():
+            declared.setdefault(option, []).extend(values)
+    of = f"norm={', '.join(sorted({choice.name for choice in choices.values()})) or 'none'}"
+    return [variants.parse(words, declared, f"eval.{key}", of) for words in asked[key]]
 
 
 def _refusal(site: Site, declares: Mapping[str, Any]) -> str:
@@ -278,6 +283,25 @@ def _refuse_single_batch(name: str, site: Site, config: Mapping[str, Any], optio
             f"{name} at site '{site.path}' has one value per feature in {which}. "
             f"Choose another train.batch_size, or norm.{option}=true."
         )
+
+
+def updates_per_epoch(config: Mapping[str, Any]) -> int:
+    """Updates that go once through the training examples, computed without reading them."""
+    train, size = config["train"], train_size(config)
+    if train["sampler"] == "equal_lengths":
+        if train["epochs"] or config["eval"]["unit"] == "epochs":
+            raise NormbenchError(
+                "train.sampler=equal_lengths: how many updates an epoch has is known with the data alone. "
+                "Count in updates: train.steps=N eval.unit=updates eval.every=N."
+            )
+        return 1
+    drop = train["drop_last"] and train["sampler"] != "infinite"
+    found = size // train["batch_size"] if drop else -(-size // train["batch_size"])
+    if not found:
+        raise NormbenchError(
+            f"train.drop_last=true leaves no batch of train.batch_size={train['batch_size']} of {size} examples."
+        )
+    return found
 
 
 def train_size(config: Mapping[str, Any]) -> int:

@@ -1,251 +1,369 @@
-"""Full passes over the splits; the records that make a curve."""
+"""What an evaluation does, as a list of passes over splits, and the one executor that makes records of them."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from normbench.data import Dataset, Split
+from normbench.data.examples import Split
 from normbench.errors import NormbenchError
-from normbench.models.base import Model
+from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating
 from normbench.norms.base import inference, normalizers, stacked, training_without_tracking, variants
+from normbench.norms.sites import Choice, asked_variants
 from normbench.streams import stream
 from normbench.train import populations
+from normbench.variants import USUAL, Variant, text
 
-CHUNK = 1000  # examples at once in evaluation mode; part of the maths, for it decides the rounding
-PREPARED = 250  # the same where a model prepares its inputs
-STACK_ROWS = 1200  # rows at once where several ways are stacked: their activations stay in the cache
-USUAL: Mapping[str, Any] = {
-    "variants": (), "splits": ("test",), "test": "each", "populations": (), "reshuffles": 0, "reshuffled": (),
-    "blocks": 0,
-}  # fmt: skip
+PREPARED = 250  # examples at once where a model prepares its inputs
+STACK_ROWS = 1200  # rows at once where several variants are stacked: their activations stay in the cache
 Record = dict[str, Any]
-Lowest = Mapping[str, float]  # validation NLL of an epoch by variant; "" is the usual one
+Chunks = dict[str, list[Metric]]  # per-example values of a metric, a tensor per chunk of the examples
 
 
-def evaluate(
-    model: Model,
-    data: Dataset,
-    epoch: int,
-    seed: int,
-    batch_size: int,
-    mode_dependent: bool,
-    asked: Mapping[str, Any] = USUAL,
-    lowest: Lowest | None = None,
-    last: bool = False,
-) -> list[Record]:
-    """Metrics of every split in evaluation mode, and of the training split in training mode.
+@dataclass(frozen=True)
+class Pass:
+    """One pass over a split, in evaluation mode unless `mode` is `train`; several variants at once where that can be.
 
-    In training mode a normalizer sees batches of the training size in a fresh order, and running statistics rest.
-    Where training and evaluation are the same function there is one pass, with `"mode": "both"`.
-    Records of further inference variants, of the parts for testing alone, carry `"variant"`. Normalizers that evaluate
-    with statistics of a pass over the training batches get one before all else.
-
-    asked: the configuration's `eval`: further variants on its splits; and where the validation NLL is below `lowest`,
-    those with other populations, and on test splits some in further orders of the examples (`shuffle=K`), and the usual
-    way and the one that is best on validation on parts of the examples (`block=K`). With `test: lowest` test splits
-    wait for an epoch at which the validation NLL of any way that is asked for is below its lowest so far, and for the
-    `last`.
-    lowest: by variant, of all epochs so far; None before training, when nothing is best.
+    `order` K: the examples in the K-th further order; `block` K: the K-th part of them alone.
     """
 
-    @functools.cache
-    def split(name: str) -> Split:
-        return _prepared(model, data.splits[name])
-
-    def own_variants(names: Sequence[str]) -> list[Record]:
-        ways = [(variant, name) for variant in variants(model) for name in names]
-        return [_in(name, _pass(model, split(name), way, batch_size), variant=way) for way, name in ways]
-
-    populations.gather(model, split("train"), epoch, seed, batch_size)
-    tests = [name for name in data.splits if name.startswith("test")]
-    each = asked["test"] == "each" or lowest is None or last
-    records = []
-    for name in data.splits if each else [name for name in data.splits if name not in tests]:
-        mode = "both" if name == "train" and not mode_dependent else "eval"
-        records.append(_in(name, _pass(model, split(name), "", batch_size), mode))
-    if mode_dependent:
-        examples = split("train")
-        order = torch.from_numpy(stream(seed, "training-mode pass", epoch).permutation(len(examples.targets)))
-        with torch.no_grad(), training_without_tracking(model):
-            records.append(_in("train", full_pass(model, examples, order.split(batch_size)), "train"))
-    if each:
-        records += own_variants(tests)
-    best = lowest is not None and validation(records)[""] < lowest.get("", math.inf)
-    others = _others(model, ["", *asked["variants"]], asked["populations"]) if best else []
-    if others:
-        populations.gather(model, split("train"), epoch, seed, batch_size, others)
-
-    def further(name: str) -> None:
-        made = {record.get("variant") for record in records if record["split"] == name}
-        wanted = [variant for variant in [*asked["variants"], *others] if variant not in made]
-        found = several(model, split(name), wanted, batch_size)
-        records.extend(_in(name, result, variant=way) for way, result in zip(wanted, found, strict=True))
-        if best and name in tests:
-            records.extend(_in_other_orders(model, name, split(name), seed, batch_size, asked))
-
-    for name in asked["splits"]:
-        if name not in tests or each:
-            further(name)
-    if not each and any(nll < (lowest or {}).get(way, math.inf) for way, nll in validation(records).items()):
-        records += [_in(name, _pass(model, split(name), "", batch_size)) for name in tests]
-        records += own_variants(tests)
-        for name in (name for name in asked["splits"] if name in tests):
-            further(name)
-    if best and asked["blocks"]:
-        valid = validation(records)
-        further_ways = [way for way in asked["variants"] if math.isfinite(valid.get(way, math.inf))]
-        wanted = ["", *([min(further_ways, key=valid.__getitem__)] if further_ways else [])]
-        for name in tests:
-            records += _in_blocks(model, name, split(name), wanted, batch_size, asked["blocks"])
-    return records
+    split: str
+    mode: str = "eval"
+    variants: Sequence[Variant] = (USUAL,)
+    order: int = 0
+    block: int = 0
 
 
-def validation(records: Sequence[Record]) -> dict[str, float]:
-    """NLL of the validation split by variant, "" for the usual one; infinite where it is no number."""
-    found = {r.get("variant", ""): float(r["nll"]) for r in records if r["split"] == "valid"}
-    return {variant: math.inf if math.isnan(nll) else nll for variant, nll in found.items()}
+@dataclass(frozen=True)
+class State:
+    """When a run is evaluated, and what of the monitored values was the lowest before, by variant.
+
+    `moment` keys what is drawn. `best`: the usual evaluation is at its lowest; `better`: that of any variant is.
+    """
+
+    moment: int | str = 0
+    first: bool = False
+    last: bool = False
+    lowest: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def best(self) -> bool:
+        return not self.first and self.values.get("", math.inf) < self.lowest.get("", math.inf)
+
+    @property
+    def better(self) -> bool:
+        return any(value < self.lowest.get(variant, math.inf) for variant, value in self.values.items())
 
 
-def _in(split: str, result: Mapping[str, float], mode: str = "eval", variant: str = "") -> Record:
-    return {"split": split, "mode": mode} | ({"variant": variant} if variant else {}) | dict(result)
+class Evaluation:
+    """All that the evaluations of one run have in common: call it with a state for the records of one.
 
+    `config` is the run's: `eval`, `monitor`, `train.batch_size`. `outcomes` has each example's results of the last
+    evaluation's test passes, by split and variant. Errors: a split that is not there, a monitor that no pass gives, a
+    variant that no normalizer serves, blocks of no whole batches.
+    """
 
-def _prepared(model: Model, split: Split) -> Split:
-    """With what the model makes of the inputs before its first normalizer: once for all passes of an evaluation."""
-    if type(model).prepare is Model.prepare:
-        return split
-    count, prepared = len(split.targets), None
-    with torch.no_grad(), inference(model):
-        for index in _chunks(count, PREPARED):
-            part = model.prepare(split.inputs[index])
-            prepared = part.new_empty(count, *part.shape[1:]) if prepared is None else prepared
-            prepared[index] = part
-    return Split(split.inputs if prepared is None else prepared, split.targets)
-
-
-def _pass(model: Model, split: Split, variant: str, batch_size: int, order: Tensor | None = None) -> dict[str, float]:
-    chunks = _chunks(len(split.targets), _chunk(model, [variant], batch_size), order)
-    with torch.no_grad(), inference(model, variant):
-        return full_pass(model, split, chunks)
-
-
-def _in_other_orders(
-    model: Model, name: str, split: Split, seed: int, batch_size: int, asked: Mapping[str, Any]
-) -> Iterator[Record]:
-    for shuffle in range(1, asked["reshuffles"] + 1):
-        order = torch.from_numpy(stream(seed, f"evaluation order {name}", shuffle).permutation(len(split.targets)))
-        wanted = ["", *asked["reshuffled"]]
-        for way, result in zip(wanted, several(model, split, wanted, batch_size, order), strict=True):
-            yield _in(name, result, variant=f"{way} shuffle={shuffle}".strip())
-
-
-def _in_blocks(
-    model: Model, name: str, split: Split, wanted: Sequence[str], batch_size: int, blocks: int
-) -> Iterator[Record]:
-    size = block_size(len(split.targets), batch_size, blocks, name)
-    for block in range(1, blocks + 1):
-        part = slice((block - 1) * size, block * size)
-        found = several(model, Split(split.inputs[part], split.targets[part]), wanted, batch_size)
-        for way, result in zip(wanted, found, strict=True):
-            yield _in(name, result, variant=f"{way} block={block}".strip())
-
-
-def block_size(count: int, batch_size: int, blocks: int, name: str) -> int:
-    """Examples of a block; NormbenchError where they are no whole batches: those would be others than in one pass."""
-    if count % (blocks * batch_size):
-        raise NormbenchError(
-            f"eval.blocks={blocks}: the {count} examples of {name} are not so many blocks of whole batches of "
-            f"{batch_size}. Choose a divisor of {count // batch_size}, or 0 for none."
+    def __init__(
+        self, model: Model, splits: Mapping[str, Split], config: Mapping[str, Any], choices: Mapping[str, Choice]
+    ) -> None:
+        self.model, self.seed, self.batch_size = model, config["seed"], config["train"]["batch_size"]
+        self.train, self.monitor, self.asked = splits["train"], config["monitor"], config["eval"]
+        self.splits = _strided(splits, self.asked["strides"])
+        self.tests = [name for name in self.splits if name.startswith("test")]
+        self.mode_dependent = any(choice.mode_dependent for choice in choices.values())
+        self.own = variants(model)
+        self.variants, self.reshuffled, self.also = (
+            asked_variants(self.asked, choices, key) for key in ("variants", "reshuffled", "also_at_best")
         )
-    return count // blocks
+        self.outcomes: dict[tuple[str, str], dict[str, Tensor]] = {}
+        self._refuse(config)
+
+    def __call__(self, state: State) -> list[Record]:
+        """Every pass that the state calls for. Normalizers that evaluate with statistics of a pass get one first."""
+        self.outcomes.clear()
+        self._prepared.cache_clear()
+        self._gather(state, [USUAL])
+        records = self._run(self.usual(state), state)
+        state = self.seen(records, state)
+        others = self._others() if state.best else []
+        if others:
+            self._gather(state, others)
+        records += self._run(self.further(state, others), state)
+        records += self._run(self.waiting(state, others), state)
+        return records + self._run(self.blocks(state, self.seen(records, state).values), state)
+
+    def seen(self, records: Sequence[Record], state: State) -> State:
+        """The state with the monitored values of these records, infinite where one is no number; the lower the better."""
+        sign = 1 if self.monitor["goal"] == "min" else -1
+        found = {
+            text(record.get("variant", USUAL)): sign * float(record[self.monitor["metric"]])
+            for record in records
+            if record["split"] == self.monitor["split"]
+            and record["mode"] in ("eval", "both")
+            and not record.keys() & {"order", "block"}
+            and self.monitor["metric"] in record
+        }
+        values = {variant: math.inf if math.isnan(value) else value for variant, value in found.items()}
+        return State(state.moment, state.first, state.last, state.lowest, values)
+
+    # --- the lists ---------------------------------------------------------------------------------------------------
+
+    def usual(self, state: State) -> list[Pass]:
+        """Every split as usual, test splits if it is their turn; the training split in training mode as well."""
+        each = self._tested(state)
+        passes = [Pass(name) for name in self.splits if each or name not in self.tests]
+        if self.mode_dependent and "train" in self.splits:
+            passes.append(Pass("train", mode="train"))
+        return passes + (self._own_variants() if each else [])
+
+    def further(self, state: State, others: Sequence[Variant]) -> list[Pass]:
+        """The variants that are asked for, on the splits that are asked for, and the others that the best one gets."""
+        names = [name for name in self.asked["splits"] if name not in self.tests or self._tested(state)]
+        return [made for name in names for made in self._asked_for(name, others, state)]
+
+    def waiting(self, state: State, others: Sequence[Variant]) -> list[Pass]:
+        """With `test: lowest` the test splits, once some variant is at its lowest."""
+        if self._tested(state) or not state.better:
+            return []
+        names = [name for name in self.asked["splits"] if name in self.tests]
+        passes = [*(Pass(name) for name in self.tests), *self._own_variants()]
+        return passes + [made for name in names for made in self._asked_for(name, others, state)]
+
+    def blocks(self, state: State, values: Mapping[str, float]) -> list[Pass]:
+        """At the best, test splits part by part: as usual, and in the best of the variants that are asked for."""
+        if not (state.best and self.asked["blocks"]):
+            return []
+        finite = [variant for variant in self.variants if math.isfinite(values.get(text(variant), math.inf))]
+        chosen = (USUAL, *([min(finite, key=lambda v: values[text(v)])] if finite else []))
+        numbers = range(1, self.asked["blocks"] + 1)
+        return [Pass(name, variants=chosen, block=block) for name in self.tests for block in numbers]
+
+    def _tested(self, state: State) -> bool:
+        return bool(self.asked["test"] == "each" or state.first or state.last)
+
+    def _own_variants(self) -> list[Pass]:
+        return [Pass(name, variants=(variant,)) for variant in self.own for name in self.tests]
+
+    def _asked_for(self, name: str, others: Sequence[Variant], state: State) -> list[Pass]:
+        made = self.own if name in self.tests else []
+        passes = [Pass(name, variants=[v for v in [*self.variants, *others] if v not in made])]
+        if state.best and name in self.tests:
+            orders = range(1, self.asked["reshuffles"] + 1)
+            passes += [Pass(name, variants=(USUAL, *self.reshuffled), order=order) for order in orders]
+        return passes
+
+    def _others(self) -> list[Variant]:
+        """The variants with the options of `also_at_best`, without those that compute the same as another."""
+
+        def computed(variant: Variant) -> tuple[Any, ...]:
+            return tuple(norm.computes(variant) for norm in normalizers(self.model))
+
+        names = [USUAL, *self.variants]
+        known = {computed(name) for name in names}
+        found = []
+        for options in self.also:
+            for variant in ({**name, **options} for name in names):
+                served = any(norm.serves(variant) for norm in normalizers(self.model))
+                if served and computed(variant) not in known:
+                    known.add(computed(variant))
+                    found.append(variant)
+        return found
+
+    # --- the executor ------------------------------------------------------------------------------------------------
+
+    def _run(self, passes: Sequence[Pass], state: State) -> list[Record]:
+        return [record for one in passes for record in self._records(one, state)]
+
+    def _records(self, one: Pass, state: State) -> Iterator[Record]:
+        mode = "both" if one.mode == "eval" and one.split == "train" and not self.mode_dependent else one.mode
+        for variant, chunks in zip(one.variants, self._values(one, state), strict=True):
+            if one.split in self.tests and not one.order and not one.block and (state.best or state.last):
+                self.outcomes[one.split, text(variant)] = {name: _example_values(parts) for name, parts in chunks.items()}
+            place = {"split": one.split, "mode": mode} | ({"variant": dict(variant)} if variant else {})
+            place |= {key: value for key, value in (("order", one.order), ("block", one.block)) if value}
+            yield place | {name: _mean(parts) for name, parts in chunks.items()} | self._whole(one, variant)
+
+    def _values(self, one: Pass, state: State) -> list[Chunks]:
+        """Per-example values, by variant."""
+        if not one.variants:
+            return []
+        if one.mode == "train":
+            split = self._prepared(one.split)
+            order = stream(self.seed, "training-mode pass", state.moment).permutation(len(split))
+            with torch.no_grad(), training_without_tracking(self.model):
+                return [self._collected(split, one.split, torch.from_numpy(order).split(self.batch_size))]
+        split, order = self._prepared(one.split), None
+        if one.order:
+            draw = stream(self.seed, f"evaluation order {one.split}", one.order)
+            order = torch.from_numpy(draw.permutation(len(split)))
+        rows = range(len(split))
+        if one.block:
+            size = len(split) // self.asked["blocks"]
+            rows = rows[(one.block - 1) * size : one.block * size]
+        if len(one.variants) == 1 or self.asked["samples"] > 1 or not all(n.stacks for n in normalizers(self.model)):
+            found = []
+            for variant in one.variants:
+                with torch.no_grad(), inference(self.model, variant):
+                    chunks = _chunks(rows, self._chunk(variant), order)
+                    found.append(self._collected(split, one.split, chunks))
+            return found
+        return self._stacked(split, one, _chunks(rows, self._whole_batches(STACK_ROWS // len(one.variants)), order))
+
+    def _collected(self, split: Split, name: str, chunks: Iterator[slice | Tensor] | Sequence[Tensor]) -> Chunks:
+        collected: Chunks = {}
+        for index in chunks:
+            batch = split.batch(index)
+            for metric, values in self._sampled(split, name, index, batch.tensors).items():
+                collected.setdefault(metric, []).append(values)
+        return collected
+
+    def _sampled(
+        self, split: Split, name: str, index: slice | Tensor, tensors: Mapping[str, Tensor]
+    ) -> Mapping[str, Metric]:
+        """Metrics of some examples, over as many passes with noise of their own as are asked for."""
+        examples, found = _numbers(split, index), []
+        for sample in range(self.asked["samples"]):
+            with evaluating(self.model, Noise(self.seed, name, examples, sample)):
+                found.append(self.model.evaluate(**tensors))
+        if len(found) == 1:
+            return found[0]
+        return self.model.over_samples({key: torch.stack([values[key] for values in found]) for key in found[0]})
+
+    def _stacked(self, split: Split, one: Pass, chunks: Iterator[slice | Tensor]) -> list[Chunks]:
+        """All variants in one pass: the same numbers but for the rounding; layers before the first normalizer once."""
+        many = len(one.variants)
+        collected: list[Chunks] = [{} for _ in one.variants]
+        with torch.no_grad(), stacked(self.model, one.variants) as stack:
+            for index in chunks:
+                batch = split.batch(index)
+                stack.examples = batch.size
+                repeated = {
+                    name: tensor.repeat(many, *[1] * (tensor.dim() - 1)) if name in self.model.beside_outputs else tensor
+                    for name, tensor in batch.tensors.items()
+                }
+                with evaluating(self.model, Noise(self.seed, one.split, _numbers(split, index))):
+                    values = self.model.evaluate(**repeated)
+                for metric, of_all in values.items():
+                    parts = [of_all] if isinstance(of_all, Tensor) else list(of_all)
+                    rows = zip(*(part.view(many, -1) for part in parts), strict=True)
+                    for of_variant, row in zip(collected, rows, strict=True):
+                        of_variant.setdefault(metric, []).append(row[0] if len(row) == 1 else PerPlace(*row))
+        return collected
+
+    def _whole(self, one: Pass, variant: Variant) -> dict[str, float]:
+        """Metrics of the whole split, for models that have such."""
+        if type(self.model).whole is Model.whole or one.mode == "train" or one.order or one.block:
+            return {}
+        split, collected = self._prepared(one.split), {}
+        with torch.no_grad(), inference(self.model, variant):
+            for index in _chunks(range(len(split)), self._chunk(variant)):
+                with evaluating(self.model, Noise(self.seed, one.split, _numbers(split, index))):
+                    for name, tensor in self.model.collect(**split.batch(index).tensors).items():
+                        collected.setdefault(name, []).append(tensor)
+        return self.model.whole(one.split, {name: torch.cat(parts) for name, parts in collected.items()})
+
+    @functools.cache  # noqa: B019  an evaluation empties it when it begins
+    def _prepared(self, name: str) -> Split:
+        """With what the model makes of the inputs before its first normalizer: once for all passes of an evaluation."""
+        split, made = self.splits[name], {}
+        if type(self.model).prepare is Model.prepare:
+            return split
+        with torch.no_grad(), inference(self.model):
+            for index in _chunks(range(len(split)), PREPARED):
+                for key, part in self.model.prepare(**split.batch(index).tensors).items():
+                    if key not in made:
+                        made[key] = part.new_empty(len(split), *part.shape[1:])
+                    made[key][index] = part
+        return split.with_tensors(made)
+
+    def _gather(self, state: State, names: Sequence[Variant]) -> None:
+        populations.gather(self.model, self.train, state.moment, self.seed, self.batch_size, names)
+
+    def _chunk(self, variant: Variant) -> int:
+        """Examples at once: a training batch where what comes at once is normalized together, else whole such batches."""
+        if any(norm.by_batch(variant) for norm in normalizers(self.model)):
+            return int(self.batch_size)
+        at_once = self.model.evaluated_at_once
+        return self._whole_batches(at_once) if any(norm.stacks for norm in normalizers(self.model)) else at_once
+
+    def _whole_batches(self, size: int) -> int:
+        return int(max(1, size // self.batch_size) * self.batch_size)
+
+    # --- bad input ---------------------------------------------------------------------------------------------------
+
+    def _refuse(self, config: Mapping[str, Any]) -> None:
+        asked, there = self.asked, ", ".join(self.splits)
+        needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["blocks"] or asked["test"] == "lowest"
+        if self.monitor["split"] not in self.splits and (needs_best or "best" in config["train"]["keep"]):
+            raise NormbenchError(
+                f"monitor.split={self.monitor['split']}: there is no evaluation of it to tell what is best. "
+                f"(splits that are evaluated: {there})"
+            )
+        further = self.variants or self.also
+        for name in asked["splits"] if further else []:
+            if name not in self.splits:
+                raise NormbenchError(f"eval.splits={name}: the data have no such split that is evaluated. ({there})")
+        for variant in [*self.variants, *self.reshuffled]:
+            if not any(norm.serves(variant) for norm in normalizers(self.model)):
+                raise NormbenchError(f"eval: no normalizer of this run can be evaluated with {text(variant)}.")
+        for name in self.tests if asked["blocks"] else []:
+            count = len(self.splits[name])
+            if count % (asked["blocks"] * self.batch_size):  # other batches than in one pass would be normalized
+                raise NormbenchError(
+                    f"eval.blocks={asked['blocks']}: the {count} examples of {name} are not so many blocks of whole "
+                    f"batches of {self.batch_size}. Choose a divisor of {count // self.batch_size}, or 0 for none."
+                )
 
 
-def _others(model: Model, names: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """These variants with other populations, without those that compute the same as another."""
-
-    def way(variant: str) -> tuple[Any, ...]:
-        return tuple(norm.way(variant) for norm in normalizers(model))
-
-    known = {way(name) for name in names}
-    found = []
-    for kind in kinds:
-        for name in names:
-            variant = f"{name} populations={kind}".strip()
-            possible = any(variant in norm.possible for norm in normalizers(model))
-            if possible and way(variant) not in known:
-                known.add(way(variant))
-                found.append(variant)
-    return found
+def _strided(splits: Mapping[str, Split], words: Sequence[str]) -> dict[str, Split]:
+    """The splits that are evaluated; `train=10` leaves every tenth example of one, `train=0` none of it."""
+    kept = dict(splits)
+    for word in words:
+        name, _, stride = word.rpartition("=")
+        if name not in splits:
+            raise NormbenchError(f"eval.strides={word}: the data have no split {name}. ({', '.join(splits)})")
+        if int(stride) == 0:
+            del kept[name]
+        else:
+            kept[name] = splits[name].every(int(stride))
+    return kept
 
 
-def several(
-    model: Model, split: Split, names: Sequence[str], batch_size: int, order: Tensor | None = None
-) -> list[dict[str, float]]:
-    """A full pass in each of the variants; stacked into one where every normalizer can be.
-
-    The same numbers but for the rounding: layers before the first normalizer are computed once. `order` is that of
-    the examples, without one their own.
-    """
-    if not names:
-        return []
-    count = len(split.targets)
-    if len(names) == 1 or not all(norm.stacks for norm in normalizers(model)):
-        return [_pass(model, split, name, batch_size, order) for name in names]
-    sums: list[dict[str, list[float]]] = [{} for _ in names]
-    size = _whole_batches(STACK_ROWS // len(names), batch_size)
-    with torch.no_grad(), stacked(model, names) as stack:
-        for index in _chunks(count, size, order):
-            inputs, targets = split.inputs[index], split.targets[index]
-            stack.examples = len(targets)
-            for name, values in model.evaluate(inputs, targets.repeat(len(names))).items():
-                for of_way, total in zip(sums, values.double().view(len(names), -1).sum(1).tolist(), strict=True):
-                    of_way.setdefault(name, []).append(total)
-    return [_means(of_way, count) for of_way in sums]
+def _numbers(split: Split, index: slice | Tensor) -> Sequence[int]:
+    """The examples' own numbers, read where something is drawn by them."""
+    if split.index is not None:
+        return split.index[index]  # type: ignore[return-value]  # a tensor of them
+    return range(len(split))[index] if isinstance(index, slice) else index  # type: ignore[return-value]
 
 
-def full_pass(model: Model, split: Split, batches: Iterable[Any]) -> dict[str, float]:
-    """Mean of each metric over a split: sums of a batch in float64."""
-    sums: dict[str, list[float]] = {}
-    for index in batches:
-        for name, values in model.evaluate(split.inputs[index], split.targets[index]).items():
-            sums.setdefault(name, []).append(_total(values))
-    return _means(sums, len(split.targets))
+def _chunks(rows: range, size: int, order: Tensor | None = None) -> Iterator[slice | Tensor]:
+    for start in range(rows.start, rows.stop, size):
+        part = slice(start, min(start + size, rows.stop))
+        yield part if order is None else order[part]
+
+
+def _example_values(parts: Sequence[Metric]) -> Tensor:
+    """One number per example, of places their mean."""
+    return torch.cat([part if isinstance(part, Tensor) else part.sums / part.counts for part in parts])
+
+
+def _mean(parts: Sequence[Metric]) -> float:
+    """Over the examples, or over their places: sums of a chunk in float64, then exactly; of others than finite ones
+    the first."""
+    plain = [part for part in parts if isinstance(part, Tensor)]
+    sums = [_total(part if isinstance(part, Tensor) else part.sums) for part in parts]
+    count = sum(map(len, plain)) if plain else math.fsum(_total(part.counts) for part in parts)  # type: ignore[union-attr]
+    bad = next((total for total in sums if not math.isfinite(total)), None)
+    return math.fsum(sums) / count if bad is None else bad
 
 
 def _total(values: Tensor) -> float:
     return values.double().sum().item()
 
-
-def _means(sums: Mapping[str, Sequence[float]], count: int) -> dict[str, float]:
-    return {name: math.fsum(parts) / count if _all_finite(parts) else _first_bad(parts) for name, parts in sums.items()}
-
-
-def _all_finite(parts: Sequence[float]) -> bool:
-    return all(math.isfinite(part) for part in parts)
-
-
-def _first_bad(parts: Sequence[float]) -> float:
-    return next(part for part in parts if not math.isfinite(part))
-
-
-def _chunk(model: Model, names: Sequence[str], batch_size: int) -> int:
-    """Examples at once: a training batch where what comes at once is normalized together, else whole such batches."""
-    if any(norm.by_batch(name) for norm in normalizers(model) for name in names):
-        return batch_size
-    return _whole_batches(CHUNK, batch_size) if any(norm.stacks for norm in normalizers(model)) else CHUNK
-
-
-def _whole_batches(size: int, batch_size: int) -> int:
-    return max(1, size // batch_size) * batch_size
-
-
-def _chunks(count: int, size: int, order: Tensor | None = None) -> Iterator[slice | Tensor]:
-    for start in range(0, count, size):
-        part = slice(start, start + size)
-        yield part if order is None else order[part]

@@ -6,25 +6,26 @@ from collections.abc import Sequence
 
 import torch
 
-from normbench.data import Split
+from normbench.data.examples import Split
 from normbench.models.base import Model
 from normbench.norms.base import gathering, normalizers
 from normbench.streams import stream
+from normbench.variants import USUAL, Variant
 
 
 @torch.no_grad()
-def gather(model: Model, split: Split, epoch: int, seed: int, batch_size: int, variants: Sequence[str] = ("",)) -> None:
+def gather(model: Model, split: Split, moment: int | str, seed: int, batch_size: int, variants: Sequence[Variant] = (USUAL,)) -> None:
     """Let every normalizer that asks for it for these variants take its statistics from one pass, in training mode, of
     the weights as they are; without one that asks nothing is done.
 
-    Batches of the training size in an order of the epoch's own. Nothing else moves: running statistics rest, and what
-    a model draws in the pass (torch's generator) is fixed by seed and epoch and leaves the generator as it was.
+    Batches of the training size in an order of the moment's own, an epoch or an update. Nothing else moves: running statistics rest, and what
+    a model draws in the pass (torch's generator) is fixed by seed and moment and leaves the generator as it was.
     """
     if not any(norm.by_pass(variant) for norm in normalizers(model) for variant in variants):
         return
-    draws = stream(seed, "population pass", epoch)
-    order = torch.from_numpy(draws.permutation(len(split.targets)))
+    draws = stream(seed, "population pass", moment)
+    order = torch.from_numpy(draws.permutation(len(split)))
     with gathering(model, variants), torch.random.fork_rng(devices=[]):
         torch.random.default_generator.manual_seed(int(draws.integers(2**63)))
         for index in order.split(batch_size):
-            model(split.inputs[index], split.targets[index])
+            model(**split.batch(index).tensors)

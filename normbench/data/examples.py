@@ -1,0 +1,135 @@
+"""Examples by named tensors: whole ones indexed at once, sequences of any lengths padded as a batch needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from normbench.errors import NormbenchError
+
+MASK = "_mask"  # a ragged tensor `words` brings `words_mask` along
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Sequences of any lengths, one after another: example i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: Tensor  # (places, ...)
+    offsets: Tensor  # (examples + 1,) int64
+
+    @classmethod
+    def of(cls, sequences: Iterable[Tensor]) -> Ragged:
+        parts = list(sequences)
+        return cls(torch.cat(parts), torch.tensor([0, *map(len, parts)]).cumsum(0))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        return self.offsets.diff()
+
+    def padded(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """(B, T, ...) with zeros behind the shorter ones, and (B, T), true where a place is valid; T: the longest."""
+        starts, lengths = self.offsets[:-1][index], self.lengths[index]
+        places = torch.arange(int(lengths.max()) if len(lengths) else 0, device=starts.device)
+        mask = places < lengths[:, None]
+        values = self.values.new_zeros(*mask.shape, *self.values.shape[1:])
+        values[mask] = self.values[(starts[:, None] + places)[mask]]
+        return values, mask
+
+    def __getitem__(self, rows: slice) -> Ragged:
+        return Ragged.of([self.values[a:b] for a, b in zip(self.offsets[:-1][rows], self.offsets[1:][rows], strict=True)])
+
+    def to(self, device: torch.device) -> Ragged:
+        return Ragged(self.values.to(device), self.offsets.to(device))
+
+
+class Batch(NamedTuple):
+    """Some examples: tensors by name as the model takes them, and how many examples or places its mean is over."""
+
+    tensors: dict[str, Tensor]
+    size: int  # examples
+    count: int  # what a mean over the batch is over
+
+
+class Split:
+    """A part of a data set: examples by named tensors, the first axis of each (or its ragged sequences) the examples.
+
+    `mean_over` names the mask whose valid places the model's loss is a mean over, such as `words_mask`; without one it
+    is over the examples. `index` (N,) is each example's own number in the set, whatever order they come in here.
+    Errors: tensors of different numbers of examples; a mask of another shape than what it masks.
+    """
+
+    def __init__(self, *, mean_over: str = "", index: Tensor | None = None, **tensors: Tensor | Ragged) -> None:
+        self.tensors: Mapping[str, Tensor | Ragged] = tensors
+        self.mean_over, self.index = mean_over, index
+        counts = {name: len(tensor) for name, tensor in tensors.items()}
+        if len(set(counts.values())) != 1:
+            told = ", ".join(f"{name} {count}" for name, count in counts.items())
+            raise NormbenchError(f"the tensors of a data set's part have different numbers of examples: {told}.")
+        for name, mask in tensors.items():
+            masked = tensors.get(name.removesuffix(MASK)) if name.endswith(MASK) else None
+            if isinstance(mask, Tensor) and isinstance(masked, Tensor) and mask.shape != masked.shape[: mask.dim()]:
+                raise NormbenchError(
+                    f"the mask {name} of a data set's part is {tuple(mask.shape)}, but {name.removesuffix(MASK)} "
+                    f"{tuple(masked.shape)}: a mask is of the length of what it masks."
+                )
+        if mean_over and mean_over not in self.names:
+            raise NormbenchError(f"a data set's means are over {mean_over}, which is none of {', '.join(self.names)}.")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.tensors.values())))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.tensors[name]
+
+    @property
+    def names(self) -> list[str]:
+        """What a model can ask for: the tensors, and a mask with each ragged one."""
+        ragged = [f"{name}{MASK}" for name, tensor in self.tensors.items() if isinstance(tensor, Ragged)]
+        return [*self.tensors, *ragged]
+
+    @property
+    def lengths(self) -> Tensor | None:
+        """Of the first ragged tensor; None where all examples are of one size."""
+        return next((tensor.lengths for tensor in self.tensors.values() if isinstance(tensor, Ragged)), None)
+
+    def only(self, names: Iterable[str], who: str = "the model") -> Split:
+        """With what `names` ask for alone; NormbenchError for a name that is not here."""
+        wanted = [*names, *([self.mean_over] if self.mean_over else [])]
+        for name in wanted:
+            if name not in self.names:
+                raise NormbenchError(f"{who} asks for the tensor '{name}', the data have {', '.join(self.names)}.")
+        kept = {name: t for name, t in self.tensors.items() if name in wanted or f"{name}{MASK}" in wanted}
+        return Split(mean_over=self.mean_over, index=self.index, **kept)
+
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Split:
+        """The same examples with these in the place of their own of these names."""
+        return Split(mean_over=self.mean_over, index=self.index, **{**self.tensors, **tensors})
+
+    def every(self, stride: int) -> Split:
+        """Every so many-th example, from the first on; each keeps its own number."""
+        index = torch.arange(len(self)) if self.index is None else self.index
+        kept = {name: tensor[::stride] for name, tensor in self.tensors.items()}
+        return Split(mean_over=self.mean_over, index=index[::stride], **kept)
+
+    def to(self, device: torch.device) -> Split:
+        index = None if self.index is None else self.index.to(device)
+        moved = {name: tensor.to(device) for name, tensor in self.tensors.items()}
+        return Split(mean_over=self.mean_over, index=index, **moved)
+
+    def batch(self, index: slice | Tensor) -> Batch:
+        """The examples at `index`, ragged ones padded to their longest."""
+        tensors: dict[str, Tensor] = {}
+        for name, tensor in self.tensors.items():
+            if isinstance(tensor, Ragged):
+                tensors[name], tensors[f"{name}{MASK}"] = tensor.padded(index)
+            else:
+                tensors[name] = tensor[index]
+        size = len(next(iter(tensors.values())))
+        return Batch(tensors, size, int(tensors[self.mean_over].sum()) if self.mean_over else size)

@@ -1,0 +1,102 @@
+"""Which examples make the batch of an update: pure functions of seed and update, so that resuming needs no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from normbench.errors import NormbenchError
+from normbench.streams import stream
+
+WINDOW = 50  # batches within which `bucketed` sorts by length: more waste less padding, and draw less freely
+
+
+class Sampler:
+    """Batches of `count` examples. The updates of an epoch go once through all of them, but for `infinite`.
+
+    shuffled: a permutation cut into batches, the last one smaller unless `drop_last`. bucketed: the same, with
+    examples of similar `lengths` together, batches in an order of their own. equal_lengths: every batch has one length,
+    and those that are left over of a length make a smaller one. infinite: permutations one after another, batches of
+    one size across their ends. `reshuffle` false: every epoch in the order of the first.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        count: int,
+        batch_size: int,
+        seed: int,
+        reshuffle: bool = True,
+        drop_last: bool = False,
+        lengths: Tensor | None = None,
+    ) -> None:
+        if kind in ("bucketed", "equal_lengths") and lengths is None:
+            raise NormbenchError(f"train.sampler={kind} needs sequences of several lengths: the data have one size.")
+        self.kind, self.count, self.batch_size, self.seed = kind, count, batch_size, seed
+        self.reshuffle, self.drop_last = reshuffle, drop_last
+        self.lengths = None if lengths is None else lengths.numpy()
+        self._cached: tuple[int, list[Tensor]] = (0, [])
+        if kind == "equal_lengths":
+            assert self.lengths is not None
+            whole = np.unique(self.lengths, return_counts=True)[1]
+            self.per_epoch = int((whole // batch_size if drop_last else -(-whole // batch_size)).sum())
+        else:
+            self.per_epoch = count // batch_size if drop_last and kind != "infinite" else -(-count // batch_size)
+        if not self.per_epoch:
+            raise NormbenchError(f"train.drop_last leaves no batch of {batch_size} of {count} training examples.")
+
+    @classmethod
+    def of(cls, train: Mapping[str, Any], seed: int, count: int, lengths: Tensor | None = None) -> Sampler:
+        """The one that the configuration's `train` asks for."""
+        return cls(
+            train["sampler"], count, train["batch_size"], seed, train["reshuffle"], train["drop_last"], lengths
+        )
+
+    def batch(self, update: int) -> Tensor:
+        """Indices of the examples of an update, counted from 0 over the whole run."""
+        if self.kind == "infinite":
+            return self._across(update * self.batch_size)
+        epoch, place = divmod(update, self.per_epoch)
+        if self._cached[0] != epoch + 1:
+            self._cached = (epoch + 1, self._epoch(epoch + 1))
+        return self._cached[1][place]
+
+    def _permutation(self, epoch: int) -> np.ndarray:
+        return stream(self.seed, "order", epoch if self.reshuffle else 1).permutation(self.count)
+
+    def _across(self, first: int) -> Tensor:
+        """`batch_size` examples from place `first` of all permutations."""
+        parts, left = [], self.batch_size
+        while left:
+            epoch, place = divmod(first, self.count)
+            if self._cached[0] != epoch + 1:
+                self._cached = (epoch + 1, [torch.from_numpy(self._permutation(epoch + 1))])
+            parts.append(self._cached[1][0][place : place + left])
+            first, left = first + len(parts[-1]), left - len(parts[-1])
+        return torch.cat(parts)
+
+    def _epoch(self, epoch: int) -> list[Tensor]:
+        order = self._permutation(epoch)
+        if self.kind == "bucketed":
+            assert self.lengths is not None
+            size = WINDOW * self.batch_size
+            windows = [order[start : start + size] for start in range(0, len(order), size)]
+            order = np.concatenate([part[np.argsort(self.lengths[part], kind="stable")] for part in windows])
+        if self.kind != "equal_lengths":
+            batches = list(torch.from_numpy(order).split(self.batch_size))
+        else:
+            assert self.lengths is not None
+            order = order[np.argsort(self.lengths[order], kind="stable")]
+            ends = np.flatnonzero(np.diff(self.lengths[order])) + 1
+            groups = np.split(order, ends)
+            batches = [batch for group in groups for batch in torch.from_numpy(group).split(self.batch_size)]
+        if self.drop_last:
+            batches = [batch for batch in batches if len(batch) == self.batch_size]
+        if self.kind != "shuffled":
+            places = stream(self.seed, "order of batches", epoch if self.reshuffle else 1).permutation(len(batches))
+            batches = [batches[place] for place in places]
+        return batches

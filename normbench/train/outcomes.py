@@ -1,0 +1,50 @@
+"""Each test example's results, in files beside the curve: what intervals over test examples are computed from.
+
+`outcomes/best.npz`, `outcomes/last.npz`: for every test split and variant and every metric an array
+`SPLIT|VARIANT|METRIC`, examples in the order of their own numbers in the set, so that row i is the same example in
+every run. Metrics that are 0 or 1 are packed bits, others half precision. `SPLIT|numbers` is there where they are not
+0 to N - 1, `SPLIT|count` how many there are. No part of the curve's hash.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from normbench.data.examples import Split
+from normbench.runs import files
+
+
+def write(path: Path, found: Mapping[tuple[str, str], Mapping[str, Tensor]], splits: Mapping[str, Split]) -> None:
+    """`found`: by split and variant, each example's value of every metric, in the order of the split."""
+    arrays: dict[str, np.ndarray] = {}
+    for (name, variant), metrics in found.items():
+        index = splits[name].index
+        numbers = np.arange(len(splits[name])) if index is None else index.cpu().numpy()
+        order = np.argsort(numbers)
+        arrays[f"{name}|count"] = np.array(len(order))
+        if not np.array_equal(numbers[order], np.arange(len(order))):
+            arrays[f"{name}|numbers"] = numbers[order].astype(np.int32)
+        for metric, tensor in metrics.items():
+            values = tensor.cpu().numpy()[order]
+            binary = bool(np.isin(values, (0, 1)).all())
+            with np.errstate(over="ignore"):  # beyond half precision: infinite
+                packed = np.packbits(values.astype(bool)) if binary else values.astype(np.float16)
+            arrays[f"{name}|{variant}|{metric}"] = packed
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
+    path.parent.mkdir(exist_ok=True)
+    files.write_whole(path, content.getvalue())
+
+
+def read(path: Path, split: str, variant: str, metric: str) -> np.ndarray:
+    """(N,) float64, by the examples' own numbers; KeyError where it was not kept."""
+    with np.load(path, allow_pickle=False) as kept:
+        values = kept[f"{split}|{variant}|{metric}"]
+        if values.dtype == np.uint8:
+            values = np.unpackbits(values, count=int(kept[f"{split}|count"]))
+    return np.asarray(values, dtype=np.float64)

@@ -1,0 +1,74 @@
+"""Variants of an evaluation: the same trained run with other values of its normalizers' options for evaluation.
+
+A variant is a mapping from option to value, `{"configuration": "TTFF", "populations": "recalibrated"}`; the usual
+evaluation is the empty one. Records carry it as that; configurations and claims name it in words, `option=value` or a
+value alone where it tells the option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
+
+from normbench.errors import NormbenchError, unknown
+
+Variant = Mapping[str, Any]
+USUAL: Variant = MappingProxyType({})
+Declared = Mapping[str, Sequence[Any]]  # the options that an evaluation may set otherwise, and their values
+
+
+def text(variant: Variant) -> str:
+    """`configuration=TTFF populations=recalibrated`; "" for the usual one. Equal for equal variants."""
+    return " ".join(f"{option}={value}" for option, value in sorted(variant.items()))
+
+
+def parse(words: str, declared: Declared, place: str, of: str) -> dict[str, Any]:
+    """The variant that the words of a configuration name; NormbenchError where nothing declared has one of them."""
+    known = {str(value): (option, value) for option, values in declared.items() for value in values}
+    known |= {f"{option}={value}": (option, value) for option, values in declared.items() for value in values}
+    found = {}
+    for word in words.split():
+        if word not in known:
+            shown = [f"{option}={value}" for option, values in declared.items() for value in values]
+            raise unknown(f"{place}: '{words}' is no way of evaluating {of}.", word, [*shown, *known])
+        option, value = known[word]
+        if option in found:
+            raise NormbenchError(f"{place}: '{words}' sets {option} twice.")
+        found[option] = value
+    return found
+
+
+def matches(selector: str, variant: Variant) -> bool:
+    """Whether the words of a claim name this variant: `option=pattern`, or a pattern of one value; a star is a letter.
+
+    Alternatives stand between bars: `TT**|FF**`. Every option of the variant must be named.
+    """
+    return any(_matches(alternative, variant) for alternative in selector.split("|"))
+
+
+def _matches(words: str, variant: Variant) -> bool:
+    left = {option: str(value) for option, value in variant.items()}
+    bare = []
+    for word in words.split():
+        option, equals, pattern = word.partition("=")
+        if not equals:
+            bare.append(word)
+        elif not _fits(left.pop(option, None), pattern):
+            return False
+    for pattern in bare:
+        hit = next((option for option, value in left.items() if _fits(value, pattern)), None)
+        if hit is None:
+            return False
+        del left[hit]
+    return not left
+
+
+def _fits(value: str | None, pattern: str) -> bool:
+    return value is not None and fnmatchcase(value, pattern.replace("*", "?"))
+
+
+def select(selector: str, variants: Iterable[Variant]) -> list[Variant]:
+    """Those of `variants` that the selector names, in their order."""
+    return [variant for variant in variants if matches(selector, variant)]
