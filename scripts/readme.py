@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from pathlib import Path
 
+from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
+from normbench.papers import published
 from normbench.papers.table import escape
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +25,7 @@ def table(results: Path) -> str:
         artifact = artifacts.load(name)
         fidelity = artifacts.highest_fidelity(artifact)
         path = results / name / fidelity / "verdicts.json"
-        judged = {c["id"]: c for c in json.loads(path.read_text())["claims"]} if path.exists() else {}
+        judged = {c["id"]: c for c in published.read_verdicts(path)["claims"]} if path.exists() else {}
         if len(artifact.claims) >= MANY and judged:
             counts = Counter(claim["verdict"] for claim in judged.values())
             told = ", ".join(f"{count} **{verdict}**" for verdict, count in counts.most_common())
@@ -51,7 +52,10 @@ def readme(text: str, results: Path) -> str:
 if __name__ == "__main__":
     path = ROOT / "README.md"
     text = path.read_text()
-    fresh = readme(text, ROOT / "results")
+    try:
+        fresh = readme(text, ROOT / "results")
+    except NormbenchError as error:
+        sys.exit(f"readme: {error}")
     if "--check" in sys.argv and fresh != text:
         sys.exit("README.md is stale: python scripts/readme.py")
     path.write_text(fresh)

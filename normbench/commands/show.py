@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -18,7 +17,8 @@ from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, unknown
 from normbench.launch import pool
-from normbench.runs import files, pack, store
+from normbench.runs import pack, store
+from normbench.runs.record import curve_sha256
 
 # what the bytes of a curve depend on beside the configuration
 SAME = ("torch", "instruction_set", "threads", "recurrent", "data")
@@ -37,6 +37,7 @@ class Known:
     reason: str
     records: list[dict[str, Any]]
     environment: dict[str, Any]
+    was: dict[str, Any]
 
 
 def show(name: str, results: Path, as_json: bool, console: Console) -> int:
@@ -52,7 +53,8 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
         "config": run.config,
         "environment": run.environment,
         "records": len(run.records),
-        "curve_sha256": _hash(run.records),
+        "curve_sha256": curve_sha256(run.records),
+        **({"was": run.was} if run.was else {}),
         "last": [r for r in run.records if r["epoch"] == run.records[-1]["epoch"]],
     }
     if as_json:
@@ -102,8 +104,9 @@ def _compare(
         if run.environment.get(key) != environment.get(key)
     ]
     elsewhere = f" ({'; '.join(changed)})" if changed else ""
-    if _hash(before) == _hash(again):
-        text = f"run {run.id}: the same curve, {len(again)} records, sha256 {_hash(again)[:12]}{elsewhere}"
+    fingerprint = curve_sha256(again)
+    if curve_sha256(before) == fingerprint:
+        text = f"run {run.id}: the same curve, {len(again)} records, sha256 {fingerprint[:12]}{elsewhere}"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
         return 0
     first = next((i for i, pair in enumerate(zip(before, again, strict=False)) if pair[0] != pair[1]), len(again))
@@ -122,10 +125,6 @@ def _compare(
         soft_wrap=True,
     )
     return 4
-
-
-def _hash(records: list[dict[str, Any]]) -> str:
-    return hashlib.sha256(b"".join(files.line(record) for record in records)).hexdigest()
 
 
 def known(name: str, results: Path) -> Known:
@@ -160,6 +159,7 @@ def known(name: str, results: Path) -> Known:
             run.reason,
             [dict(r) for r in run.records],
             dict(run.environment),
+            dict(run.was),
         )
     return _raw(raw[hits[0]])
 
@@ -169,7 +169,7 @@ def _raw(stored: store.Stored) -> Known:
         if stored.reason:
             raise store.Damaged(stored.reason)
         content = store.read_config(stored.path)
-        records = store.read_curve(stored.path / "curve.jsonl")
+        records, was = store.checked_curve(stored.path / "curve.jsonl", stored.status)
         environment = store.read_environment(stored.path)
         if not records:
             raise store.Damaged("it has no records yet")
@@ -187,4 +187,5 @@ def _raw(stored: store.Stored) -> Known:
         str(stored.status.get("reason", "")),
         records,
         environment,
+        was,
     )

@@ -23,8 +23,13 @@ def folder(results: Path, name: str, fidelity: str) -> Path:
     return results / name / fidelity
 
 
-def judge(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results: Path) -> dict[str, Any]:
-    """Verdicts on `runs`, counting the looks of the last published ones."""
+def judge(
+    artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results: Path, pack_sha256: str = ""
+) -> dict[str, Any]:
+    """Sealed verdicts on `runs`, those of the pack with that hash, counting the looks of the last published ones.
+
+    The last ones may be of another pack: this is how what was cut short between pack and verdicts is made good.
+    """
     path = folder(results, artifact.id, fidelity) / "verdicts.json"
     previous = None
     if path.exists():
@@ -32,10 +37,11 @@ def judge(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results:
             previous = json.loads(path.read_text())
             if not isinstance(previous, dict):
                 raise ValueError("it is no JSON object")
+            verdicts.check_seal(previous, path)
         except (OSError, ValueError, RecursionError) as error:
             raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
     planned = artifacts.planned_n(artifact, fidelity)
-    return verdicts.judge(artifact, runs, fidelity, previous, planned)
+    return verdicts.sealed(verdicts.judge(artifact, runs, fidelity, previous, planned), pack_sha256)
 
 
 def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> list[RunRecord]:
@@ -57,25 +63,28 @@ def publish(
 ) -> tuple[dict[str, Any], list[RunRecord], list[str]]:
     """Judge, draw and write what differs from what is there; returns verdicts, the runs behind them, and notes.
 
-    The pack keeps what it had: n never falls, but for runs whose configuration is not the experiment's any more.
+    The pack keeps what it had: n never falls, but for runs whose configuration is not the experiment's any more. It is
+    written first, as the rest follows from it, and the verdicts that name its hash last: whoever was killed between
+    leaves verdicts that are refused beside that pack, and the same command brings them up to date.
     Nothing is written where nothing changed, so published results can be shown from a read-only place.
     """
     place = folder(results, artifact.id, fidelity)
     with files.alone(place):
-        packed = pack.read(place / pack.NAME)
-        kept = current(artifact, packed, fidelity)
+        packed = pack.load(place / pack.NAME)
+        kept = current(artifact, packed.runs, fidelity)
         notes = []
-        if len(kept) < len(packed):
-            notes.append(f"{len(packed) - len(kept)} published runs have another configuration by now: left out")
+        if len(kept) < len(packed.runs):
+            notes.append(f"{len(packed.runs) - len(kept)} published runs have another configuration by now: left out")
         runs = pack.merge(kept, runs)
-        judged = judge(artifact, runs, fidelity, results)
+        same = runs == list(packed.runs)
+        judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs))
         drawing = artifacts.drawing(artifact.id)
         contents = {
+            pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
             "figure.svg": _figure(drawing.panels(artifact, runs)),
             "table.md": _page(artifact, fidelity, drawing.table(artifact, runs), judged, runs).encode(),
             "table.csv": table.as_csv(drawing.table(artifact, runs)).encode(),
-            "verdicts.json": (json.dumps(judged, indent=1, ensure_ascii=False) + "\n").encode(),
-            pack.NAME: pack.dump(runs) if runs != packed else None,  # last: the others follow from it
+            "verdicts.json": verdicts.as_file(judged),
         }
         try:
             for name, content in contents.items():

@@ -11,15 +11,15 @@ from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
+from normbench.papers import verdicts as judging
 from normbench.papers.claims import FIDELITIES, Artifact
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
 
-SCHEMA = 1
 NUMBER = (int, float, type(None))
 TOP: dict[str, Any] = {
     "artifact": str, "fidelity": str, "command": str, "deviations": list, "claims_sha256": str, "amendments": list,
-    "note": str, "expected_wrong": NUMBER, "claims": list,
+    "note": str, "expected_wrong": NUMBER, "claims": list, "pack_sha256": str,
 }  # fmt: skip
 CLAIM: dict[str, Any] = {
     "id": str, "kind": str, "statement": str, "quote": str, "locator": str, "endpoint": str, "verdict": str,
@@ -90,8 +90,14 @@ def read(place: Path, results: Path) -> Published:
         )
     if fidelity not in FIDELITIES:
         raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
+    packed = pack.load(place / pack.NAME)
+    if verdicts["pack_sha256"] != packed.sha256:
+        raise NormbenchError(
+            f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
+            f"checkout), or judge again: normbench reproduce {name} --fidelity {fidelity} --max-time 0"
+        )
     known = artifacts.load(name) if name in artifacts.ids() else None
-    return Published(name, fidelity, place, verdicts, pack.read(place / pack.NAME), known)
+    return Published(name, fidelity, place, verdicts, packed.runs, known)
 
 
 def read_verdicts(path: Path) -> dict[str, Any]:
@@ -101,9 +107,9 @@ def read_verdicts(path: Path) -> dict[str, Any]:
             raise ValueError("it is not a file")
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
         _walk(content)
-        _shape(content, {"schema": int, **TOP}, "it")
-        if content["schema"] != SCHEMA:
-            raise ValueError(f"it has schema {content['schema']}, this version reads {SCHEMA}")
+        _shape(content, {"schema": int}, "it")
+        judging.check_seal(content, path)
+        _shape(content, TOP, "it")
         for claim in content["claims"]:
             _claim(claim)
         for entry in content["amendments"]:

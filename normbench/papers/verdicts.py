@@ -7,18 +7,22 @@ has the level 1 − 0.05/k there (Bonferroni), so that a true claim is contradic
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from normbench.curves.statistics import level_after_looks
 from normbench.errors import NormbenchError, unknown
 from normbench.papers.claims import FIDELITIES, Artifact, Claim, Part
 from normbench.papers.parts import MIN_SEEDS, PartResult, evaluate, paired_runs
+from normbench.runs import files
 from normbench.runs.record import RunRecord
 
+SCHEMA = 2  # 1 had no seal
 Planned = Callable[[Part, str, Sequence[int] | None], int]
 DECIDED = ("reproduced", "weaker than claimed", "contradicted", "consistent", "inconsistent")
 
@@ -45,12 +49,12 @@ def judge(
     for run in runs:
         if run.fidelity != fidelity:
             raise NormbenchError(f"run {run.id} has fidelity {run.fidelity} and cannot be judged with {fidelity} runs.")
-    looked = _read_previous(previous, artifact.id, fidelity) if previous is not None else {}
+    looked = read_previous(previous, artifact.id, fidelity) if previous is not None else {}
     claims = [_judge_claim(claim, artifact, runs, fidelity, looked.get(claim.id), planned) for claim in artifact.claims]
     decided = [claim for claim in claims if claim["kind"] != "exact" and claim["verdict"].split(" (")[0] in DECIDED]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     content = {
-        "schema": 1,
+        "schema": SCHEMA,
         "artifact": artifact.id,
         "fidelity": fidelity,
         "command": f"normbench reproduce {artifact.id} --fidelity {fidelity}",
@@ -63,6 +67,32 @@ def judge(
     }
     plain: dict[str, Any] = _plain(content)
     return plain
+
+
+def sealed(content: Mapping[str, Any], pack_sha256: str) -> dict[str, Any]:
+    """Verdicts with the hash of the pack they were judged on ("": none) and with `sha256`, the seal over all else."""
+    whole = {**content, "schema": SCHEMA, "pack_sha256": pack_sha256}
+    whole.pop("sha256", None)
+    first = {"schema": SCHEMA, "sha256": files.seal(whole), "pack_sha256": pack_sha256}
+    return first | {key: value for key, value in whole.items() if key not in first}
+
+
+def check_seal(content: Mapping[str, Any], path: Path) -> None:
+    """Refuse verdicts whose seal does not fit (ValueError); those of another form: NormbenchError with the way out."""
+    schema = content.get("schema")
+    if schema == 1 and "sha256" not in content:
+        raise NormbenchError(f"{path} has no seal, it is of an older form. Seal it: python scripts/migrate_packs.py")
+    if type(schema) is int and schema > SCHEMA:
+        raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
+    if schema != SCHEMA:
+        raise ValueError(f"it has schema {schema}")
+    if content.get("sha256") != files.seal({key: value for key, value in content.items() if key != "sha256"}):
+        raise ValueError("its seal, sha256, does not fit its content")
+
+
+def as_file(content: Mapping[str, Any]) -> bytes:
+    """The content of verdicts.json."""
+    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _of_copies(runs: Sequence[RunRecord]) -> list[str]:
@@ -191,10 +221,10 @@ def _looks(n: int, planned: int, looked: tuple[int, int] | None) -> int:
     return looks + (n_before >= planned and n > n_before)
 
 
-def _read_previous(previous: Mapping[str, Any], artifact: str, fidelity: str) -> dict[str, tuple[int, int]]:
+def read_previous(previous: Mapping[str, Any], artifact: str, fidelity: str) -> dict[str, tuple[int, int]]:
     """Per claim the n and the looks of the last verdicts."""
     try:
-        if (previous["schema"], previous["artifact"], previous["fidelity"]) != (1, artifact, fidelity):
+        if (previous["schema"], previous["artifact"], previous["fidelity"]) != (SCHEMA, artifact, fidelity):
             raise ValueError("they belong elsewhere")
         for key, kind in (("claims_sha256", str), ("note", str), ("amendments", list)):
             if not isinstance(previous[key], kind):

@@ -1,8 +1,9 @@
-"""Files that are whole or absent: write aside, flush to disk, rename; and JSON with one text per value."""
+"""Files that are whole or absent: write aside, flush to disk, rename; JSON with one text per value, and its hash."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
+
+_encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -60,14 +63,22 @@ def write_json(path: Path, value: Any) -> None:
 
 def line(record: Mapping[str, Any]) -> bytes:
     """One line of a curve: keys sorted, shortest round-trip floats, non-finite numbers as "NaN", "Infinity"."""
-    plain = {key: _finite(value) for key, value in record.items()}
-    return (json.dumps(plain, sort_keys=True, allow_nan=False) + "\n").encode()
+    try:
+        text = _encode(dict(record))
+    except ValueError:  # a number that is not finite
+        text = _encode({key: _finite(value) for key, value in record.items()})
+    return (text + "\n").encode()
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     return value
+
+
+def seal(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of a JSON object, whatever the order of its keys and the spaces between them."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def make_folder(path: Path) -> None:

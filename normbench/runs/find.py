@@ -30,7 +30,7 @@ class Found:
 
 
 def find(specs: Sequence[RunSpec], results: Path) -> Found:
-    """Look `specs` up by id below `results`: packs first (they need no checking), then the raw store."""
+    """Look `specs` up by id below `results`: packs first, then the raw store."""
     found = Found()
     packs = sorted(results.glob(f"*/*/*/{pack.NAME}"))
     published: dict[str, RunRecord] = {}

@@ -1,78 +1,155 @@
-"""Published packs: compressed JSON lines, one per run with its id, labels, configuration, environment and records."""
+"""Published packs: compressed JSON lines, a header and one line per run with its labels, configuration and records.
+
+The header has the number of runs, the hash of the pack, in a pack that was migrated what that was before, and a seal
+over itself. The hash of the pack is that of all lines below: `zcat runs.jsonl.gz | tail -n +2 | sha256sum`.
+A line has the hash of its curve, that of a raw curve.jsonl. All are SHA-256.
+"""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterable
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
-from normbench.runs import files
-from normbench.runs.record import RunRecord
+from normbench.runs import files, upgrade
+from normbench.runs.record import RunRecord, curve_sha256
 
-SCHEMA = 1
+SCHEMA = 2  # 1 had no header and no hash; it is read, by `upgrade`
 NAME = "runs.jsonl.gz"
 FIELDS = {field.name for field in fields(RunRecord)}
 KINDS: dict[str, Any] = {  # what everything else relies on
     **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status"), str),
     **dict.fromkeys(("seed", "epochs"), int),
-    **dict.fromkeys(("axes", "environment", "config"), dict),
+    **dict.fromkeys(("axes", "environment", "config", "was"), dict),
     "records": list,
     "seconds": (int, float, type(None)),
 }
+DAMAGE = (
+    OSError, EOFError, ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError, zlib.error
+)  # fmt: skip
 
 
-def dump(runs: Iterable[RunRecord]) -> bytes:
-    """The content of a pack: sorted by arm, axes and seed, the same bytes for the same runs."""
+class _Newer(Exception):
+    """A pack of a form that does not exist yet."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The runs of a pack and their hash, "" where there is no pack; the form they were in.
+
+    `was`: schema and hash (of all lines) of the older form from which exactly these runs were brought to this one.
+    """
+
+    runs: Sequence[RunRecord] = ()
+    sha256: str = ""
+    schema: int = SCHEMA
+    was: Mapping[str, Any] = field(default_factory=dict)
+
+
+def sha256(runs: Iterable[RunRecord]) -> str:
+    """The hash of a pack of these runs."""
+    return hashlib.sha256(_lines(runs)).hexdigest()
+
+
+def _lines(runs: Iterable[RunRecord]) -> bytes:
+    """Sorted by arm, axes and seed, the same bytes for the same runs."""
     ordered = sorted(runs, key=lambda run: (run.control, run.arm, json.dumps(dict(run.axes)), run.seed, run.id))
+    contents = (vars(run) | {"curve_sha256": curve_sha256(run.records)} for run in ordered)
+    return b"".join((json.dumps(content, sort_keys=True) + "\n").encode() for content in contents)
+
+
+def dump(runs: Sequence[RunRecord], was: Mapping[str, Any] | None = None) -> bytes:
+    """The content of a pack. `was`: of the older form these runs, and no others, were migrated from."""
+    body = _lines(runs)
+    head: dict[str, Any] = {"schema": SCHEMA, "runs": len(runs), "sha256": hashlib.sha256(body).hexdigest()}
+    if was:
+        head["was"] = dict(was)
+    head["header_sha256"] = files.seal(head)
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as file:
-        for run in ordered:
-            file.write((json.dumps({"schema": SCHEMA} | asdict(run), sort_keys=True) + "\n").encode())
+        file.write((json.dumps(head) + "\n").encode() + body)
     return buffer.getvalue()
 
 
-def write(path: Path, runs: Iterable[RunRecord]) -> None:
+def write(path: Path, runs: Sequence[RunRecord]) -> None:
     """Write a pack whole."""
     files.make_folder(path.parent)
     files.write_whole(path, dump(runs))
 
 
 def read(path: Path) -> list[RunRecord]:
-    """The runs of a pack; none where there is no pack. A damaged pack: NormbenchError naming file and line."""
+    """The runs of a pack; none where there is no pack. Errors as of `load`."""
+    return list(load(path).runs)
+
+
+def load(path: Path) -> Pack:
+    """A pack, every hash of it checked. A damaged one, or one of a newer form: NormbenchError with one line."""
     if not path.exists():
-        return []
-    runs = []
-    number = 0
+        return Pack()
     try:
-        content = path.read_bytes()
-        if not content:  # gzip takes no bytes at all for an empty file
-            raise ValueError("it is empty")
-        for number, text in enumerate(gzip.decompress(content).decode().splitlines(), 1):
-            run = json.loads(text)
-            if run.pop("schema") != SCHEMA:
-                raise NormbenchError(f"{path} line {number}: this version of normbench reads schema {SCHEMA}.")
-            runs.append(_checked(RunRecord(**{key: value for key, value in run.items() if key in FIELDS})))
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        RecursionError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        zlib.error,
-    ) as error:
+        return _parse(path.read_bytes())
+    except _Newer as newer:
         raise NormbenchError(
-            f"{path} is damaged after line {number} ({error}). Restore it (git checkout) or delete it."
+            f"{path} has schema {newer}, this version reads 1 to {SCHEMA}: update normbench."
         ) from None
-    return runs
+    except DAMAGE as error:
+        raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
+
+
+@lru_cache(maxsize=32)  # a command over several artifacts looks into every pack for each of them
+def _parse(content: bytes) -> Pack:
+    """Raises one of DAMAGE, or _Newer."""
+    text = gzip.decompress(content) if content else b""  # gzip takes no bytes at all for an empty file
+    if not text:
+        raise ValueError("it is empty")
+    first, _, body = text.partition(b"\n")
+    head = json.loads(first)
+    schema = head["schema"]
+    if schema == 1:
+        runs = _runs(text, 1, _old_run)
+        return Pack(runs, sha256(runs), 1, {"schema": 1, "sha256": hashlib.sha256(text).hexdigest()})
+    if type(schema) is int and schema > SCHEMA:
+        raise _Newer(schema)
+    if head.pop("header_sha256", "") != files.seal(head) or schema != SCHEMA:
+        raise ValueError("its header was changed")
+    count = body.count(b"\n")
+    if head["runs"] != count:
+        raise ValueError(f"its header says {head['runs']} runs, it has {count}")
+    if head["sha256"] != hashlib.sha256(body).hexdigest():
+        raise ValueError("its runs do not have the hash in its header")
+    return Pack(_runs(body, 2, _run), head["sha256"], SCHEMA, head.get("was", {}))
+
+
+def _runs(text: bytes, first: int, parse: Callable[[dict[str, Any]], RunRecord]) -> tuple[RunRecord, ...]:
+    """The runs of lines, the first of which has that number; ValueError names one that is none."""
+    runs = []
+    for number, line in enumerate(text.splitlines(), first):
+        try:
+            runs.append(parse(json.loads(line)))
+        except DAMAGE as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return tuple(runs)
+
+
+def _run(line: dict[str, Any]) -> RunRecord:
+    run = _checked(RunRecord(**{key: value for key, value in line.items() if key in FIELDS}))
+    if line["curve_sha256"] != curve_sha256(run.records):
+        raise ValueError(f"the records of run {run.id} do not have its curve_sha256")
+    return run
+
+
+def _old_run(line: dict[str, Any]) -> RunRecord:
+    if line["schema"] != 1:
+        raise ValueError(f"it has schema {line['schema']}")
+    return _checked(RunRecord(**{key: value for key, value in upgrade.run(line).items() if key in FIELDS}))
 
 
 def _checked(run: RunRecord) -> RunRecord:

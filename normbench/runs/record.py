@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from normbench.runs import files
 
 PART = re.compile(r"(shuffle|block)=\d+$")  # a variant: the same way, on another order or on a part of the examples
 
@@ -23,12 +26,18 @@ def whole(records: Sequence[Mapping[str, Any]], epoch: int) -> bool:
     return finite and epoch > 0 and counts[epoch] >= counts[0] + 1
 
 
+def curve_sha256(records: Sequence[Mapping[str, Any]]) -> str:
+    """The fingerprint of a curve: the SHA-256 of its records as the lines of a curve.jsonl."""
+    return hashlib.sha256(b"".join(map(files.line, records))).hexdigest()
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """One run as logged: `records` are the lines of its curve, cut to `epochs`.
 
     `axes` places the run inside its experiment, e.g. `{"train.batch_size": 128}`; `control` names the control
-    setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`.
+    setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`. `was` has the hash that the
+    curve had in an older form, where that is another; it is no part of what the run says.
     """
 
     id: str
@@ -45,16 +54,19 @@ class RunRecord:
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    was: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def cut(self, epochs: int) -> RunRecord:
         """The same run as if it had been asked for `epochs` only: one that diverged later is done by then."""
         if epochs >= self.epochs and self.status != "diverged":
             return self
         later = whole(self.records, epochs)
+        records = [record for record in self.records if record["epoch"] <= epochs]
         return replace(
             self,
             epochs=epochs,
-            records=[record for record in self.records if record["epoch"] <= epochs],
+            records=records,
+            was=self.was if len(records) == len(self.records) else {},  # that hash is the whole curve's
             status="done" if later else self.status,
             reason="" if later else self.reason,
             seconds=None if later else self.seconds,

@@ -26,10 +26,10 @@ import yaml
 from normbench.config.compose import stored_form
 from normbench.config.identity import RunSpec, covers
 from normbench.errors import NormbenchError
-from normbench.runs import files
+from normbench.runs import files, upgrade
 from normbench.runs.record import RunRecord, whole
 
-SCHEMA = 1
+SCHEMA = 2  # the form of a curve's records, as its status.json tells; 1 is read, by `upgrade`
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>\d+)\.(?P<id>[0-9a-f]{12})")
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
@@ -39,6 +39,7 @@ STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what othe
     "steps": (int, 0),
     "seconds": ((int, float), 0.0),
     "reason": (str, ""),
+    "curve_sha256": (str, ""),  # of a finished curve
 }
 
 
@@ -107,7 +108,17 @@ class RunDirectory:
         files.write_whole(self.path / "config.yaml", yaml.safe_dump(content, sort_keys=False).encode())
 
     def write_status(self, status: str, **fields: Any) -> None:
-        files.write_json(self.path / "status.json", {"schema": SCHEMA, "status": status, **fields})
+        """status.json. Its schema is that of the curve beside it: an older curve that still lies here keeps its own."""
+        schema = SCHEMA
+        with contextlib.suppress(Damaged):
+            schema = read_status(self.path)["schema"]
+        files.write_json(self.path / "status.json", {"schema": schema, "status": status, **fields})
+
+    def drop_unfinished(self) -> None:
+        """Leave nothing that a run could go on with; a run that was finished before, set aside, stays."""
+        for name in ("curve.jsonl", "status.json"):  # in this order: a curve without a status counts as damaged
+            (self.path / name).unlink(missing_ok=True)
+        files.sync_folder(self.path)
 
     def set_aside_finished(self, goes_on: bool) -> None:
         """Before a longer run, or one with more evaluations: the finished one stays readable until that is done.
@@ -209,11 +220,13 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
         raise Damaged(f"{name} is not JSON") from None
     if not isinstance(status, dict):
         raise Damaged(f"{name} is not a JSON object")
-    if status.get("schema") != SCHEMA:
-        raise Damaged(f"{name} has schema {status.get('schema')}, this version reads {SCHEMA}")
+    schema = status.get("schema")
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        newer = ": update normbench" if type(schema) is int and schema > SCHEMA else ""
+        raise Damaged(f"{name} has schema {schema}, this version reads 1 to {SCHEMA}{newer}")
     if status.get("status") not in STATES:
         raise Damaged(f"{name} has no known status: {status.get('status')!r}")
-    needed = ("epochs",) if status["status"] in FINISHED else ()
+    needed = ("epochs", "curve_sha256") if status["status"] in FINISHED else ()
     for key, (kind, default) in STATUS_FIELDS.items():
         value = status.get(key, default if key not in needed else None)
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -221,8 +234,11 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     return status
 
 
-def read_curve(path: Path) -> list[dict[str, Any]]:
-    """The records of a curve. A torn last line is not there yet; anything else that is not a record is damage."""
+def read_curve(path: Path, schema: int = SCHEMA) -> list[dict[str, Any]]:
+    """The records of a curve, in today's form. A torn last line is not there yet; all else that is no record is damage.
+
+    schema: the form in which they are, as the run's status tells.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -237,7 +253,21 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
         if not isinstance(record, dict) or not isinstance(record.get("epoch"), int) or "split" not in record:
             raise Damaged(f"{path.name} line {number} of {len(lines)} is not a record")
         records.append(record)
-    return records
+    try:
+        return records if schema == SCHEMA else upgrade.records(records)
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"{path.name} is of form {schema}, but not all of it: {error}") from None
+
+
+def checked_curve(path: Path, status: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The records of a curve and the run's `was`. Without the hash that a finished run's status has: Damaged."""
+    records = read_curve(path, status["schema"])  # names the bad line where there is one
+    if "curve_sha256" not in status:  # on its way
+        return records, {}
+    found = curve_sha256(path)
+    if found != status["curve_sha256"]:
+        raise Damaged(f"{path.name} does not have the hash that status.json recorded")
+    return records, {} if status["schema"] == SCHEMA else upgrade.was(found, records)
 
 
 def curve_sha256(path: Path) -> str:
@@ -298,7 +328,7 @@ def _passed(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
     try:
         status, curve = read_status(path), path / "curve.jsonl"
         longer = status["status"] not in FINISHED and status.get("epochs", 0) > epochs
-        if longer and whole(read_curve(curve), epochs):
+        if longer and whole(read_curve(curve, status["schema"]), epochs):
             return {**status, "status": "done"}, curve
     except Damaged:
         pass  # not to be had; whoever lists the run says why
@@ -338,9 +368,7 @@ def _record(
     if asked is not None:  # it may have more evaluations than are asked for here
         had = read_config(stored.path, curve.name.removesuffix("curve.jsonl"))["config"]
         config = {**config, "eval": had.get("eval", config["eval"])}
-    records = read_curve(curve)  # names the bad line where there is one
-    if "curve_sha256" in status and curve_sha256(curve) != status["curve_sha256"]:
-        raise Damaged(f"{curve.name} does not have the hash that status.json recorded")
+    records, was = checked_curve(curve, status)
     whole = RunRecord(
         id=stored.id,
         seed=stored.seed,
@@ -351,6 +379,7 @@ def _record(
         environment=read_environment(stored.path),
         seconds=status.get("seconds"),
         config=config,
+        was=was,
         **labels,
     )
     return whole.cut(epochs)

@@ -52,6 +52,7 @@ def train(
         already = store.finished(run.path, spec.steps, spec)
         if already is not None:
             return str(already[0]["status"])
+        _leave_older_form(run)
         spec = _with_evaluations(spec, run)
         try:
             if spec.config["model"]["declares"].get("probe"):
@@ -61,6 +62,19 @@ def train(
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             return _disk_full(spec, run, error)
+
+
+def _leave_older_form(run: store.RunDirectory) -> None:
+    """What cannot be gone on with, or one curve would hold records of two forms: such a run starts anew."""
+    old = _old_status(run)
+    if old is None or old["schema"] == store.SCHEMA:
+        return
+    print(f"the records here are of form {old['schema']}, this version writes form {store.SCHEMA}: started anew")
+    checkpoint.clear(run.path / "checkpoint")  # first: what is left without it is never gone on with
+    if old["status"] in store.FINISHED:  # a shorter one
+        run.set_aside_finished(goes_on=False)
+    else:
+        run.drop_unfinished()
 
 
 def _with_evaluations(spec: RunSpec, run: store.RunDirectory) -> RunSpec:
