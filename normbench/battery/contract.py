@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from normbench.battery.cases import TIME, Axes, Options, Subject, draw, sizes, valid
 from normbench.errors import NormbenchError
 from normbench.norms import base
+from normbench.variants import USUAL, Variant
 
 Function = Callable[[Subject, Axes], None]
 
@@ -121,8 +122,8 @@ def end_epoch(module: nn.Module) -> None:
         norm.end_epoch()
 
 
-def variants(module: nn.Module) -> Sequence[str]:
-    return ("", *base.variants(module))
+def variants(module: nn.Module) -> Sequence[Variant]:
+    return (USUAL, *base.variants(module))
 
 
 def called(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor:

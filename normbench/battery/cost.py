@@ -11,6 +11,7 @@ import torch
 
 from normbench import data as datasets
 from normbench.config.identity import RunSpec
+from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.train import optim
 
@@ -49,8 +50,7 @@ def costs(specs: Mapping[str, RunSpec], rounds: int = 21) -> dict[str, Cost]:
     first = next(iter(specs.values()))
     split = datasets.load(first.config["data"]).splits["train"]
     size = first.config["train"]["batch_size"]
-    inputs, targets = split.inputs[:size], split.targets[:size]
-    steps = {name: _step(spec, inputs, targets) for name, spec in specs.items()}
+    steps = {name: _step(spec, split, size) for name, spec in specs.items()}
     once = min(interleave(steps, 3)[next(iter(steps))])
     repeats = max(1, round(ROUND / once))
 
@@ -70,13 +70,14 @@ def costs(specs: Mapping[str, RunSpec], rounds: int = 21) -> dict[str, Cost]:
     return found
 
 
-def _step(spec: RunSpec, inputs: torch.Tensor, targets: torch.Tensor) -> Callable[[], None]:
+def _step(spec: RunSpec, split: Split, size: int) -> Callable[[], None]:
     model = models.build(spec.config, spec.sites()).train()
-    models.start_from_data(model, inputs, targets)
+    batch = split.only(models.takes(model)).batch(slice(size))
+    models.start_from_data(model, batch)
     optimizer = optim.build(spec.config["optim"], model)
 
     def step() -> None:
-        model(inputs, targets).backward()
+        model(**batch.tensors).backward()
         optimizer.step()
         optimizer.zero_grad()
 

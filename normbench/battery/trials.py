@@ -13,7 +13,7 @@ from normbench.config.identity import RunSpec
 from normbench.curves.series import final, log_floored
 from normbench.curves.statistics import Estimate, paired
 from normbench.errors import NormbenchError
-from normbench.runs.record import RunRecord
+from normbench.runs.record import PLACE, RunRecord
 
 OPPONENTS = ("none", "batch", "layer")
 TABLE1 = "ln2016/table1"
@@ -151,7 +151,7 @@ def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, str, str]]:
             for record in run.records
             if record.get("split") == split and record.get("mode") in (mode, "both") and "variant" not in record
             for key in sorted(record)
-            if isinstance(record[key], float) and key not in ("epoch", "step")
+            if isinstance(record[key], float) and key not in PLACE
         )
     )
 

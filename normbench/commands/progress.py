@@ -55,7 +55,7 @@ class Bars:
             self.started[run] = time.monotonic()
             self.tasks[run] = self.progress.add_task(label(spec), total=spec.steps, note="starting")
         elif event["event"] == "progress":
-            self.progress.update(self.tasks[run], completed=event["step"], note=f"train NLL {event['nll']:.3g}")
+            self.progress.update(self.tasks[run], completed=event["step"], note=f"train loss {event['loss']:.3g}")
             partial = sum(self.progress.tasks[i].percentage / 100 for i in self._open())
             self.progress.update(self.all, completed=self.ended + partial)
         else:

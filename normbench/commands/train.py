@@ -19,10 +19,10 @@ from normbench.export import mirror
 from normbench.launch import pool
 from normbench.papers.table import number
 from normbench.runs.find import Found, find
+from normbench.runs.record import PLACE
 from normbench.runs.store import FINISHED
 
 NAMES = {"nll": "NLL"}
-LABELS = ("epoch", "mode", "split", "step", "variant")
 
 
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
@@ -79,7 +79,7 @@ def _table(specs: Sequence[RunSpec], found: Found, console: Console) -> None:
         for r in run.records
         if r["split"] in ("train", "test") and r["mode"] in ("eval", "both")
         for key in sorted(r, reverse=True)
-        if key not in LABELS
+        if key not in PLACE
     )
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in (

@@ -302,7 +302,9 @@ def checked(config: Config) -> Config:
     """The configuration with every option in its declared type; anything undeclared is refused."""
     config = dict(config)
     root = config["declares"]["options"]
-    flat = {key: config[key] for key in SCALARS} | {f"{part}.{key}": v for part in PARTS for key, v in config[part].items()}
+    flat = {key: config[key] for key in SCALARS} | {
+        f"{part}.{key}": v for part in PARTS for key, v in config[part].items()
+    }
     for key, value in flat.items():
         if key not in root:
             raise unknown(f"{key} is not an option.", key, sorted(root))

@@ -2,9 +2,10 @@
 
 In: options of model, data, optimizer, batch size, seed; the normalizer and its options at every site (whichever way
 they were written); the data's checksum; a maths version per component; a user's own normalizer file. Out: paths,
-launcher, how often to save, fidelity and experiment names, how long (a longer run supersedes a shorter one) and how it
-is evaluated (`eval`, `monitor`, `device`, and normalizers' options with `identity: false`; a probe trains nothing, so it has all options
-in); and an option that came later (`before` in its declaration), while it has the value of the time before.
+launcher, device, how often to save, fidelity and experiment names, how long (a longer run supersedes a shorter one) and
+how it is evaluated (`eval`, `monitor`, and normalizers' options with `identity: false`; a probe trains nothing, so it
+has all options in); and an option that came later (`before` in its declaration), while it has the value of the time
+before.
 
 A finished run serves a plan with its id only if it has the evaluations that are asked for: see `satisfies`.
 """
@@ -95,6 +96,8 @@ class RunSpec:
 def steps(config: compose.Config) -> int:
     """Updates that a configuration asks for, in epochs or as such."""
     train = config["train"]
+    if config["model"]["declares"].get("probe"):
+        return int(train["epochs"])  # as many as it counts
     return int(train["steps"]) or sites.updates_per_epoch(config) * int(train["epochs"])
 
 
@@ -146,7 +149,10 @@ def satisfies(stored: Mapping[str, Any], config: compose.Config, extra: Path | N
         return False
     if asked["reshuffles"] > had["reshuffles"] or asked["blocks"] not in (0, had["blocks"]):
         return False
-    if any(asked[key] != had[key] for key in ("unit", "strides", "samples", "monitor")) or asked["every"] % had["every"]:
+    if (
+        any(asked[key] != had[key] for key in ("unit", "strides", "samples", "monitor"))
+        or asked["every"] % had["every"]
+    ):
         return False
     # the last evaluation is tested in any case, and another length has another last one
     if had["test"] != "each" and (asked["test"] == "each" or _length(stored) != _length(config)):

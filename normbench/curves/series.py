@@ -3,155 +3,177 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from normbench.curves.statistics import Interval, t_interval
-from normbench.runs.record import PART, RunRecord
+from normbench.runs.record import RunRecord
+from normbench.variants import USUAL, Variant, select, text
 
-Series = list[tuple[float, float]]  # (epoch, value), epochs ascending; epoch 0 is the evaluation before training
+Series = list[tuple[float, float]]  # (x, value), ascending; 0 is the evaluation before training
+PARTS = {"order", "block"}  # of a record of other orders, or parts, of the examples
 FLOOR = 1e-12  # logs of losses end here: below it a float32 loss is zero
 
 
 @dataclass(frozen=True)
 class Reached:
-    """The level was first met at `epoch`, interpolated."""
+    """The level was first met at `x` (epochs, or what else the points are over), interpolated."""
 
-    epoch: float
+    x: float
 
 
 @dataclass(frozen=True)
 class Censored:
-    """The level was not met up to epoch `at`, the last finite evaluation."""
+    """The level was not met up to `at`, the last finite evaluation."""
 
     at: float
 
 
 @dataclass(frozen=True)
 class Point:
-    """One epoch of a mean curve: over the `n` runs with a finite value; `diverged` runs of the group have none."""
+    """One evaluation of a mean curve: over the `n` runs with a finite value; `diverged` runs of the group have none."""
 
-    epoch: float
+    x: float
     mean: float | None
     interval: Interval | None
     n: int
     diverged: int
 
 
-def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None) -> Series:
-    """(epoch, value) of one metric, e.g. `series(run, "train", "eval", "nll")`; values as logged, NaN and inf included.
+def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None, x: str = "epoch") -> Series:
+    """(x, value) of one metric, e.g. `series(run, "train", "eval", "nll")`; values as logged, NaN and inf included.
 
     Records of mode `both` stand for `eval` and `train`: a model whose two modes are one function is evaluated once.
-    Records of another inference `variant` (e.g. "momentum=0.01") are left out; None is the plain evaluation.
+    variant: words that name one, as `normbench.variants` reads them (`momentum=0.01`); None is the usual evaluation,
+    and a name that fits none or several has no points. x: `epoch`, `step` or `examples`.
     """
+    chosen = [USUAL] if variant is None else select(variant, variants(run))
+    return _series(run, (split, mode, metric), chosen[0], x) if len(chosen) == 1 else []
+
+
+def _series(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Series:
+    split, mode, metric = of
     modes = (mode, "both") if mode in ("eval", "train") else (mode,)
     values = {
-        record["epoch"]: float(record[metric])  # float() also reads the log's "NaN", "Infinity", "-Infinity"
+        record[x]: float(record[metric])  # float() also reads the log's "NaN", "Infinity", "-Infinity"
         for record in run.records
         if record.get("split") == split
         and record.get("mode") in modes
-        and record.get("variant") == variant
+        and record.get("variant", USUAL) == variant
         and metric in record
+        and not PARTS & record.keys()
     }
     return sorted(values.items())
 
 
 def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None) -> float | None:
-    """The value at the last epoch the run was asked for; None where it is not logged (diverged, not evaluated)."""
-    return dict(series(run, split, mode, metric, variant)).get(run.epochs)
+    """The value at the last update the run was asked for; None where it is not logged (diverged, not evaluated)."""
+    return dict(series(run, split, mode, metric, variant, x="step")).get(run.steps)
 
 
 def area(points: Series, log: bool) -> float | None:
-    """Mean over the epochs from 1 on, with `log` the geometric one; None without any. NaN where one is not finite."""
-    values = [value for epoch, value in points if epoch >= 1]
+    """Mean over the evaluations after the first, with `log` the geometric one; None without any.
+
+    The first is that before training. NaN where one is not finite.
+    """
+    values = [value for x, value in points if x > 0]
     if not values or not all(math.isfinite(value) for value in values):
         return math.nan if values else None
     mean = math.fsum(log_floored(value) if log else value for value in values) / len(values)
     return math.exp(mean) if log else mean
 
 
-def best_epoch(run: RunRecord, variant: str | None = None) -> int | None:
-    """The epoch from 1 on with the lowest finite validation NLL, the first of equal ones; None without any."""
-    points = [(v, epoch) for epoch, v in series(run, "valid", "eval", "nll", variant) if epoch and math.isfinite(v)]
-    return int(min(points)[1]) if points else None
+def best_step(run: RunRecord, variant: Variant = USUAL) -> int | None:
+    """The update at which what the run monitors is best, the first of equal ones; None without a finite value."""
+    monitor = run.monitor
+    sign = 1 if monitor["goal"] == "min" else -1
+    points = _series(run, (monitor["split"], "eval", monitor["metric"]), variant, "step")
+    finite = [(sign * value, step) for step, value in points if step and math.isfinite(value)]
+    return int(min(finite)[1]) if finite else None
 
 
-def ways(run: RunRecord, others: bool = False) -> list[str]:
-    """The inference variants that this run was evaluated in, `others` with other populations too, in one order."""
-    found = dict.fromkeys(v for record in run.records if (v := record.get("variant")))
-    return [v for v in found if (others or "populations=" not in v) and not PART.search(v)]
+def variants(run: RunRecord) -> list[Variant]:
+    """The variants that this run was evaluated in, in one order."""
+    return list({text(v): v for record in run.records if (v := record.get("variant"))}.values())
 
 
-def in_orders(run: RunRecord, split: str, metric: str, variant: str = "") -> list[float]:
-    """The metric with the examples in further orders, at the lowest validation NLL."""
-    return _parts(run, split, metric, variant, "shuffle")
+def in_orders(run: RunRecord, split: str, metric: str, variant: str | None = None) -> list[float]:
+    """The metric with the examples in further orders, at the best; `variant` names one, as in `at_epoch`."""
+    return _parts(run, split, metric, variant, "order")
 
 
 def in_blocks(run: RunRecord, split: str, metric: str, variant: str | None = None) -> list[float]:
-    """The metric on parts of the examples, each by itself, at the lowest validation NLL; none where it is not logged.
-
-    variant: as in `at_epoch`, of one way only.
-    """
-    if variant is not None and variant not in ways(run):
-        if not variant.startswith(("best by ", "worst by ")):
-            return []
-        variant = _ranked(run, variant, "best")
-    return _parts(run, split, metric, variant or "", "block")
+    """The metric on parts of the examples, each by itself, at the best; none where it is not logged."""
+    return _parts(run, split, metric, variant, "block")
 
 
-def _parts(run: RunRecord, split: str, metric: str, variant: str, kind: str) -> list[float]:
-    epoch, part = best_epoch(run), re.compile(rf"{re.escape(variant)} ?{kind}=\d+")
+def _parts(run: RunRecord, split: str, metric: str, name: str | None, part: str) -> list[float]:
+    if name is None:
+        chosen: list[Variant | None] = [USUAL]
+    else:
+        chosen = [_ranked(run, name, "best")] if " by " in name else [*select(name, variants(run))]
+    if len(chosen) != 1 or chosen[0] is None:
+        return []
+    step = best_step(run)
     return [
         float(record[metric])
         for record in run.records
-        if record["epoch"] == epoch and record["split"] == split and part.fullmatch(record.get("variant", ""))
+        if record["step"] == step
+        and record["split"] == split
+        and part in record
+        and record.get("variant", USUAL) == chosen[0]
     ]
 
 
 def at_epoch(
     run: RunRecord, split: str, metric: str, when: str | int, variant: str | None = None, mode: str = "eval"
 ) -> float | None:
-    """A metric at an epoch, None where it is not logged.
+    """A metric at an evaluation, None where it is not logged.
 
-    when: a number; `last`; `best`, where the usual evaluation has its lowest validation NLL; `own`, where this variant
-        has it.
-    variant: one of `ways`; patterns (`TT**|FF**`, `TF** populations=recalibrated`), for the mean over those that match,
-        a star being one letter; or `best by SPLIT`, `worst by SPLIT`: the one with the lowest (highest finite) NLL
-        there, each at its epoch.
+    when: an epoch; `last`; `best`, where what is monitored is best in the usual evaluation; `own`, where it is in this
+        variant.
+    variant: words that name some (`TT**|FF**`, `TF** populations=recalibrated`), for the mean over them; or `best by
+        SPLIT`, `worst by SPLIT`: the one with the lowest (highest finite) NLL there, each at its evaluation.
     """
-
     where = split, mode, metric
-    if variant is None or variant in ways(run):
-        return _value(run, when, variant, where)
+    if variant is None:
+        return _value(run, when, USUAL, where)
     if " by " in variant:
         ranked = _ranked(run, variant, when)
         return None if ranked is None else _value(run, when, ranked, where)
-    among = ways(run, others="populations=" in variant)
-    patterns = [pattern.replace("*", "?") for pattern in variant.split("|")]  # one letter each
-    matching = [way for way in among if any(fnmatchcase(way, pattern) for pattern in patterns)]
-    values = [_value(run, when, way, where) for way in matching]
+    values = [_value(run, when, chosen, where) for chosen in select(variant, variants(run))]
     known = [v for v in values if v is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def _value(run: RunRecord, when: str | int, way: str | None, of: tuple[str, str, str]) -> float | None:
-    known = {"last": run.epochs, "own": best_epoch(run, way), "best": best_epoch(run)}
-    epoch = when if isinstance(when, int) else known[when]
-    return dict(series(run, *of, way)).get(epoch) if epoch is not None else None
+def _value(run: RunRecord, when: str | int, variant: Variant, of: tuple[str, str, str]) -> float | None:
+    if isinstance(when, int):
+        return dict(_series(run, of, variant)).get(when)
+    step = run.steps if when == "last" else best_step(run, variant if when == "own" else USUAL)
+    return None if step is None else dict(_series(run, of, variant, "step")).get(step)
 
 
-def _ranked(run: RunRecord, rank: str, when: str | int) -> str | None:
-    """The way that `best by SPLIT` or `worst by SPLIT` names, None where none has a finite NLL there."""
+def _ranked(run: RunRecord, rank: str, when: str | int) -> Variant | None:
+    """The variant that `best by SPLIT` or `worst by SPLIT` names, None where none has a finite NLL there.
+
+    Among those of every evaluation: what is tried at the best alone (`eval.also_at_best`) is no candidate.
+    """
     first, by = rank.split(" by ")
-    losses = {way: loss for way in ways(run) if (loss := _value(run, when, way, (by, "eval", "nll"))) is not None}
-    finite = {way: loss for way, loss in losses.items() if math.isfinite(loss)}
-    return (min if first == "best" else max)(finite, key=finite.__getitem__) if finite else None
+    beside = {words.partition("=")[0] for words in run.config.get("eval", {}).get("also_at_best", ())}
+    finite = [
+        (loss, number, variant)
+        for number, variant in enumerate(variants(run))
+        if not beside & variant.keys()
+        and (loss := _value(run, when, variant, (by, "eval", "nll"))) is not None
+        and math.isfinite(loss)
+    ]
+    if not finite:
+        return None
+    return min(finite, key=lambda f: f[:2])[2] if first == "best" else max(finite, key=lambda f: (f[0], -f[1]))[2]
 
 
 def time_to_level(points: Series, level: float, log: bool = True) -> Reached | Censored:
-    """First epoch t with value ≤ level: t = t₀ + (t₁ − t₀)·(v₀ − level)/(v₀ − v₁), on log values for losses.
+    """First t with value ≤ level: t = t₀ + (t₁ − t₀)·(v₀ − level)/(v₀ − v₁), on log values for losses.
 
     Between two evaluations the crossing is interpolated, so the answer is never finer than one evaluation: a curve that
     dips and returns in between is not seen. Non-finite values do not meet a level. Raises ValueError for no points.
@@ -160,18 +182,18 @@ def time_to_level(points: Series, level: float, log: bool = True) -> Reached | C
         raise ValueError("time_to_level needs at least one evaluation")
     scale = log_floored if log else float
     before: tuple[float, float] | None = None
-    for epoch, value in points:
+    for x, value in points:
         if not math.isfinite(value):
             continue
         if value <= level:
             if before is None:
-                return Reached(epoch)
+                return Reached(x)
             start, start_value = before[0], scale(before[1])
             drop = start_value - scale(value)
             # Both ends below the logarithm's floor leave nothing to interpolate.
             share = (start_value - scale(level)) / drop if drop > 0 else 1.0
-            return Reached(start + (epoch - start) * share)
-        before = (epoch, value)
+            return Reached(start + (x - start) * share)
+        before = (x, value)
     return Censored(before[0] if before else 0)
 
 
@@ -189,21 +211,22 @@ def aggregate(
     variant: str | None = None,
     log: bool = False,
     floor: float = FLOOR,
+    x: str = "epoch",
 ) -> list[Point]:
-    """Per epoch the mean and t interval over the runs of one cell; with `log` the geometric mean, for log axes.
+    """Per evaluation, at `x`, the mean and t interval over the runs of a cell; with `log` the geometric mean.
 
-    A run without a finite value at an epoch because it diverged is counted in that epoch's `diverged`: the mean is then
-    one of the survivors, and the count has to stand beside it.
+    A run without a finite value there because it diverged is counted in `diverged`: the mean is then one of the
+    survivors, and the count has to stand beside it.
     """
-    curves = [(run.status == "diverged", dict(series(run, split, mode, metric, variant))) for run in runs]
+    curves = [(run.status == "diverged", dict(series(run, split, mode, metric, variant, x))) for run in runs]
     points = []
-    for epoch in sorted({epoch for _, curve in curves for epoch in curve}):
-        values = [curve[epoch] for _, curve in curves if math.isfinite(curve.get(epoch, math.nan))]
-        diverged = sum(not math.isfinite(curve.get(epoch, math.nan if lost else 0.0)) for lost, curve in curves)
+    for place in sorted({place for _, curve in curves for place in curve}):
+        values = [curve[place] for _, curve in curves if math.isfinite(curve.get(place, math.nan))]
+        diverged = sum(not math.isfinite(curve.get(place, math.nan if lost else 0.0)) for lost, curve in curves)
         estimate = t_interval([log_floored(value, floor) for value in values] if log else values, level)
         mean, interval = estimate.mean, estimate.interval
         if log and mean is not None:
             mean = math.exp(mean)
             interval = interval and (math.exp(interval[0]), math.exp(interval[1]))
-        points.append(Point(epoch, mean, interval, estimate.n, diverged))
+        points.append(Point(place, mean, interval, estimate.n, diverged))
     return points

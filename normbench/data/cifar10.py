@@ -27,7 +27,9 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     # The files' sums in the name keep two copies apart.
     sums = [files.digest(root / name, "sha256") for name in files.declared(config)]
     target = files.cache("cifar10") / f"{content.checksum([sums, config['declares']['sources']['batches']])[:32]}.npz"
-    arrays, notes = array_cache.arrays(target, lambda: _decoded(config, root), "CIFAR-10 is decoded anew for every process.")
+    arrays, notes = array_cache.arrays(
+        target, lambda: _decoded(config, root), "CIFAR-10 is decoded anew for every process."
+    )
     copy = _copy(config, arrays)
     pixels, labels, test_labels = (arrays[name] for name in ("train_images", "train_labels", "test_labels"))
     rows = random_split.parts(config, len(labels), len(test_labels), seed, "images")
@@ -37,7 +39,6 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         "valid": images.standardized(pixels, labels, rows["valid"], by),
         "test": images.standardized(arrays["test_images"], test_labels, rows["test"], by),
     }
-    facts = config["declares"]
     notes = (*notes, *copy["deviations"])
     return Dataset(str(config["name"]), splits, notes, copy)
 

@@ -43,7 +43,9 @@ class Ragged:
         return values, mask
 
     def __getitem__(self, rows: slice) -> Ragged:
-        return Ragged.of([self.values[a:b] for a, b in zip(self.offsets[:-1][rows], self.offsets[1:][rows], strict=True)])
+        return Ragged.of(
+            [self.values[a:b] for a, b in zip(self.offsets[:-1][rows], self.offsets[1:][rows], strict=True)]
+        )
 
     def to(self, device: torch.device) -> Ragged:
         return Ragged(self.values.to(device), self.offsets.to(device))
@@ -54,7 +56,7 @@ class Batch(NamedTuple):
 
     tensors: dict[str, Tensor]
     size: int  # examples
-    count: int  # what a mean over the batch is over
+    counted: int  # what a mean over the batch is over
 
 
 class Split:
@@ -99,12 +101,12 @@ class Split:
         """Of the first ragged tensor; None where all examples are of one size."""
         return next((tensor.lengths for tensor in self.tensors.values() if isinstance(tensor, Ragged)), None)
 
-    def only(self, names: Iterable[str], who: str = "the model") -> Split:
+    def only(self, names: Iterable[str], who: str = "the model", whose: str = "the data") -> Split:
         """With what `names` ask for alone; NormbenchError for a name that is not here."""
         wanted = [*names, *([self.mean_over] if self.mean_over else [])]
         for name in wanted:
             if name not in self.names:
-                raise NormbenchError(f"{who} asks for the tensor '{name}', the data have {', '.join(self.names)}.")
+                raise NormbenchError(f"{who} asks for the tensor '{name}', {whose} gives {', '.join(self.names)}.")
         kept = {name: t for name, t in self.tensors.items() if name in wanted or f"{name}{MASK}" in wanted}
         return Split(mean_over=self.mean_over, index=self.index, **kept)
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from normbench.data import Dataset, array_cache, check, content, files, random_split
-from normbench.data.examples import Split
 from normbench.data.array_cache import Arrays
+from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 
 PARTS = ("train", "test")
@@ -32,7 +32,8 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     Inputs (N, length) int64 of numbers below `words`, as Keras' `imdb.load_data(num_words=words)` and `pad_sequences`
     make them: 0 before a shorter review, 1 at its start, 2 for a rarer word, 3 + its rank in the training reviews for
     any other; of a longer review the last `length`. Words of the test reviews that no training review has are skipped.
-    Targets 1 where positive. Parts as `random_split.parts`. All 25 000 training reviews make the ranks, as for the original.
+    Targets 1 where positive. Parts as `random_split.parts`. All 25 000 training reviews make the ranks, as for the
+    original.
     """
     check(config, root)
     words, length = int(config["words"]), int(config["length"])
@@ -48,7 +49,9 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     for name, chosen in rows.items():
         part = "test" if name == "test" else "train"
         inputs, labels = (arrays[f"{part}_{kind}"][chosen].astype(np.int64) for kind in ("words", "labels"))
-        splits[name] = Split(inputs=torch.from_numpy(inputs), targets=torch.from_numpy(labels), index=torch.from_numpy(chosen))
+        splits[name] = Split(
+            inputs=torch.from_numpy(inputs), targets=torch.from_numpy(labels), index=torch.from_numpy(chosen)
+        )
     facts = config["declares"]
     copy = {"sha256": content.checksum(facts["files"]), "deviations": list(DEVIATIONS)}
     return Dataset(str(config["name"]), splits, notes, copy)

@@ -42,8 +42,8 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     splits = {}
     for part, size in facts["sizes"].items():
         count = round(size * config["fraction"]) if part == "train" else int(size)
-        inputs, targets = map(torch.from_numpy, _draw(seed, part, count, length))
-        splits[part] = Split(inputs=inputs, targets=targets)
+        reviews, good = _draw(seed, part, count, length)
+        splits[part] = Split(inputs=torch.from_numpy(reviews), targets=torch.from_numpy(good))
     return Dataset(str(config["name"]), splits)
 
 

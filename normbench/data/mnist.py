@@ -33,7 +33,6 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     rows = {"train": slice(valid, None), "valid": slice(valid)}
     splits = {name: Split(**{key: train[key][part] for key in train.tensors}) for name, part in rows.items()}
     splits["test"] = parts["test"]
-    facts = config["declares"]
     return Dataset(str(config["name"]), splits, notes)
 
 

@@ -52,9 +52,7 @@ class Sampler:
     @classmethod
     def of(cls, train: Mapping[str, Any], seed: int, count: int, lengths: Tensor | None = None) -> Sampler:
         """The one that the configuration's `train` asks for."""
-        return cls(
-            train["sampler"], count, train["batch_size"], seed, train["reshuffle"], train["drop_last"], lengths
-        )
+        return cls(train["sampler"], count, train["batch_size"], seed, train["reshuffle"], train["drop_last"], lengths)
 
     def batch(self, update: int) -> Tensor:
         """Indices of the examples of an update, counted from 0 over the whole run."""

@@ -23,7 +23,7 @@ from normbench.config.compose import Config, stored_form
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.runs import store
-from normbench.runs.record import RunRecord, whole
+from normbench.runs.record import RunRecord, evaluation_complete
 
 GRACE_SECONDS = 10.0
 POLL_SECONDS = 1.0
@@ -81,7 +81,13 @@ def _message(spec: RunSpec, event: dict[str, Any], root: Path) -> dict[str, Any]
     if event["event"] == "end":
         return {"end": spec.id, "status": event["status"]}
     run = RunRecord(
-        spec.id, seed=spec.seed, status="running", epochs=spec.epochs, config=stored_form(spec.config), **spec.labels()
+        spec.id,
+        seed=spec.seed,
+        status="running",
+        epochs=spec.epochs,
+        steps=spec.steps,
+        config=stored_form(spec.config),
+        **spec.labels(),
     )
     return {"start": asdict(run), "path": str(store.directory(root, spec).path)}
 
@@ -135,8 +141,9 @@ class Followed:
             records = store.read_curve(self.path / "curve.jsonl")
         except store.Damaged:
             return
-        newest = max((r["epoch"] for r in records), default=0)  # all before it are whole
-        ready = records if ended or whole(records, newest) else [r for r in records if r["epoch"] < newest]
+        newest = max((r["step"] for r in records), default=0)  # all before it are whole
+        whole = ended or evaluation_complete(records, newest)
+        ready = records if whole else [r for r in records if r["step"] < newest]
         if not ready:
             return
         if self.opened is None:

@@ -10,9 +10,10 @@ from typing import Any
 
 from normbench.runs import files
 from normbench.runs.record import RunRecord
+from normbench.variants import text
 
 LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
-PLACES = ("split", "mode", "variant", "epoch", "step")
+PLACES = ("split", "mode", "variant", "order", "block", "epoch", "step", "examples")
 
 
 def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
@@ -26,7 +27,8 @@ def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
         head = dict(zip(LABELS, labels, strict=True)) | {column: run.axes.get(key) for key, column in axes.items()}
         for record in run.records:
             values = {key: None if record.get(key) is None else float(record[key]) for key in metrics}
-            table.append(head | {key: record.get(key) for key in PLACES} | values)
+            place = {key: record.get(key) for key in PLACES} | {"variant": text(record.get("variant", {})) or None}
+            table.append(head | place | values)
     return columns, table
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import normbench
 from normbench.errors import NormbenchError
 from normbench.runs import files
-from normbench.runs.record import PART, RunRecord
+from normbench.runs.record import PLACE, RunRecord
+from normbench.variants import text
 
 INIT_SECONDS = 30.0  # with a key and no network, wandb itself would wait 90 s and more
 PLACES = {"train": " (training mode)", "running": " (running mean)"}  # of a record's mode; the plain name is evaluation
-LABELS = ("epoch", "mode", "split", "step", "variant")
 
 
 @dataclass
@@ -72,12 +72,12 @@ def epochs(records: Sequence[Mapping[str, Any]], after: int) -> Iterator[dict[st
     """
     merged: dict[int, dict[str, Any]] = {}
     for record in records:
-        if record["epoch"] <= after or PART.search(record.get("variant", "")):
+        if record["epoch"] <= after or "order" in record or "block" in record:
             continue
-        variant = f" ({record['variant']})" if record.get("variant") else ""
+        variant = f" ({text(record['variant'])})" if record.get("variant") else ""
         place = f"{record['split']}{PLACES.get(record['mode'], '')}{variant}"
         row = merged.setdefault(record["epoch"], {"epoch": record["epoch"], "updates": record["step"]})
-        row |= {f"{place}/{key}": float(value) for key, value in record.items() if key not in LABELS}
+        row |= {f"{place}/{key}": float(value) for key, value in record.items() if key not in PLACE}
     yield from (merged[epoch] for epoch in sorted(merged))
 
 

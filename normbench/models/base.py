@@ -31,7 +31,7 @@ Metric = Tensor | PerPlace  # of each example
 
 
 class Model(nn.Module):
-    """A paper's model. The parameters of its `forward` name the tensors of a batch that it takes, a mask by `NAME_mask`.
+    """A paper's model. The parameters of its `forward` name the tensors of a batch that it takes; masks: `NAME_mask`.
 
     `forward(inputs, targets)` gives the mean loss of a batch, `evaluate(inputs, targets)` metrics per example, each
     (B,) or `PerPlace`, e.g. `{"nll": ..., "error": ...}`; `loss` is the name of the one that `forward` is the mean of.
@@ -69,14 +69,14 @@ class Model(nn.Module):
             return torch.zeros_like(like)
         return torch.from_numpy(rows).to(like)
 
-    def evaluate(self, **tensors: Tensor) -> dict[str, Metric]:
+    def evaluate(self, *_: Any, **tensors: Any) -> Mapping[str, Metric]:
         raise NotImplementedError
 
     def over_samples(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Metrics (B,) of each example from those (samples, B) of passes with noise of their own: here the means."""
         return {name: value.mean(0) for name, value in values.items()}
 
-    def collect(self, **tensors: Tensor) -> dict[str, Tensor]:
+    def collect(self, *_: Any, **tensors: Any) -> dict[str, Tensor]:
         """What `whole` needs of each example: here nothing."""
         return {}
 
@@ -84,14 +84,14 @@ class Model(nn.Module):
         """Metrics of a whole split, of what `collect` gave of all its examples."""
         return {}
 
-    def prepare(self, **tensors: Tensor) -> dict[str, Tensor]:
+    def prepare(self, *_: Any, **tensors: Any) -> dict[str, Tensor]:
         """What the layers before the first normalizer make of some tensors, taken in the place of those by name.
 
         Here of none. An evaluation of many passes computes it once, for all examples of a split.
         """
         return {}
 
-    def rescale(self, **tensors: Tensor) -> None:
+    def rescale(self, *_: Any, **tensors: Any) -> None:
         """What the model itself changes of its initial weights on the run's first minibatch: here nothing."""
 
     def after(self, splits: Mapping[str, Split], seed: int) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.models.base import Metric, Model, Sites
+from normbench.models.base import Model, Sites
 from normbench.norms.base import NormedLinear
 from normbench.norms.base import build as build_norm
 from normbench.rnn.embedding import Embedding
@@ -75,7 +75,7 @@ class ImdbRNN(Model):
         self.tally = {name: wrong.sum() for name, wrong in _errors(logits.detach(), targets).items()}
         return F.binary_cross_entropy_with_logits(logits, targets.to(logits))
 
-    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Metric]:  # type: ignore[override]
+    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         logits = self.predict(inputs)
         nll = F.binary_cross_entropy_with_logits(logits, targets.to(logits), reduction="none")
         return {"nll": nll} | {name: wrong.float() for name, wrong in _errors(logits, targets).items()}

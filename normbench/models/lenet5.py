@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
-from normbench.models.base import Metric, Model, Sites
+from normbench.models.base import Model, Sites
 from normbench.norms.base import NormedConv, NormedLinear, fixed_factor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu}
@@ -85,7 +85,7 @@ class LeNet5(Model):
         }  # the paper's training accuracy is running
         return F.cross_entropy(logits, targets)
 
-    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Metric]:  # type: ignore[override]
+    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         logits = self.predict(inputs)
         nll = F.cross_entropy(logits, targets, reduction="none")
         return {"nll": nll, "error": (logits.argmax(-1) != targets).float()}

@@ -8,7 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.models.base import Metric, Model, Sites
+from normbench.models.base import Model, Sites
 from normbench.rnn.layers import LSTM
 
 
@@ -32,7 +32,7 @@ class RecallLSTM(Model):
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(self.predict(inputs), targets)
 
-    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Metric]:  # type: ignore[override]
+    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         logits = self.predict(inputs)
         nll = F.cross_entropy(logits, targets, reduction="none")
         return {"nll": nll, "error": (logits.argmax(-1) != targets).float()}

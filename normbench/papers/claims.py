@@ -32,13 +32,14 @@ from normbench.errors import NormbenchError, unknown
 
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
+CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
 Cell = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One number per run: `time_to_level` in epochs, `final`, `area` and `chosen` in the metric's unit, `value` as a
-    probe computed it.
+    """One number per run: `time_to_level` in epochs (`clock`: or updates, examples), `final`, `area`
+    and `chosen` in the metric's unit, `value` as a probe computed it.
 
     An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
     """
@@ -52,6 +53,7 @@ class Endpoint:
     better: str = "lower"
     key: str = ""
     epoch: str | int = ""
+    clock: str = "epoch"
 
     def __str__(self) -> str:
         if self.kind == "value":
@@ -67,7 +69,7 @@ class Endpoint:
             return f"{self.split} {metric} at {when.get(str(self.epoch), f'epoch {self.epoch}')} ({where})"
         if self.kind == "final":
             return f"final {self.split} {metric} ({where})"
-        return f"epochs to {self.split} {metric} {self.level:g} ({where})"
+        return f"{CLOCKS[self.clock]} to {self.split} {metric} {self.level:g} ({where})"
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ _PART_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _BOUNDS = ("value", "at_most", "at_least")
 _ENDPOINT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant",)),
+    "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant", "clock")),
     "final": (("kind", "split", "mode", "metric"), ("variant", "better")),
     "area": (("kind", "split", "mode", "metric"), ("variant", "better")),
     "chosen": (("kind", "split", "mode", "metric", "epoch"), ("variant", "better")),
@@ -288,6 +290,7 @@ def _endpoint(data: Any, part: str) -> Endpoint:
         level=_number(data, "level", where) if "level" in data else None,
         better=_choice(data, "better", ("lower", "higher"), where) if "better" in data else "lower",
         epoch=_epoch(data, where) if "epoch" in data else "",
+        clock=_choice(data, "clock", tuple(CLOCKS), where) if "clock" in data else "epoch",
     )
 
 

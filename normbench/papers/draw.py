@@ -49,11 +49,11 @@ def _draw(axis: Any, panel: Panel) -> None:
     for line in panel.lines:
         look = line.look
         style, width = ("-", WIDTH["paper"]) if look.in_paper else ("--", WIDTH["extra"])
-        x = [point.epoch for point in line.points]
+        x = [point.x for point in line.points]
         axis.plot(x, [point.mean for point in line.points], style, color=look.colour, lw=width, label=plain(look.name))
         band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
         axis.fill_between(
-            [p.epoch for p in band],
+            [p.x for p in band],
             [p.interval[0] for p in band if p.interval],
             [p.interval[1] for p in band if p.interval],
             color=look.colour,

@@ -36,6 +36,7 @@ class Quantity:
     top: float | None = None
     x: str = "Epoch"
     floor: float = FLOOR
+    clock: str = "epoch"  # or step, examples: what of a record `x` is
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,11 @@ def panels(
 
 def _line(cell: Sequence[RunRecord], arm: str, look: Look, quantity: Quantity) -> Line:
     where = (quantity.split, quantity.mode, quantity.metric)
-    means = aggregate(cell, *where, log=quantity.log, floor=quantity.floor)
+    means = aggregate(cell, *where, log=quantity.log, floor=quantity.floor, x=quantity.clock)
     return Line(
         arm,
         look,
-        [point for point in means if point.epoch >= 1 and point.mean is not None],
-        [(run.seed, run.id, [p for p in series(run, *where) if p[0] >= 1]) for run in cell],
+        [point for point in means if point.x > 0 and point.mean is not None],
+        [(run.seed, run.id, [p for p in series(run, *where, x=quantity.clock) if p[0] > 0]) for run in cell],
         sum(run.status == "diverged" for run in cell),
     )

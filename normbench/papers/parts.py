@@ -332,12 +332,12 @@ def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcom
         if lost or (value is not None and not math.isfinite(value)):
             return _Outcome(None, diverged=True)
         return None if value is None else _Outcome(value)
-    points = series(run, endpoint.split, endpoint.mode, endpoint.metric, variant)
+    points = series(run, endpoint.split, endpoint.mode, endpoint.metric, variant, x=endpoint.clock)
     if not points:
         return _Outcome(None, diverged=True) if lost else None
     assert endpoint.level is not None
     time = time_to_level(points, endpoint.level, log=endpoint.metric in LOSSES)
-    return _Outcome(time.epoch, lost) if isinstance(time, Reached) else _Outcome(None, lost, time.at)
+    return _Outcome(time.x, lost) if isinstance(time, Reached) else _Outcome(None, lost, time.at)
 
 
 def _in_blocks(part: Part, cells: Sequence[Mapping[int, RunRecord]], seeds: Sequence[int]) -> list[list[float]]:

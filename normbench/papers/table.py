@@ -153,7 +153,7 @@ def time_entry(
 ) -> Entry:
     """Epochs to a level; with any run that does not reach it there is a bound and no mean."""
     times = [time_to_level(read_series(run, *where), level) for run in runs if run.status != "diverged"]
-    reached = [time.epoch for time in times if not isinstance(time, Censored)]
+    reached = [time.x for time in times if not isinstance(time, Censored)]
     bounds = [time.at for time in times if isinstance(time, Censored)]
     lost = sum(run.status == "diverged" for run in runs)
     if bounds:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from normbench.config.identity import RunSpec, covers
+from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
 from normbench.runs import pack, store
 from normbench.runs.record import RunRecord
@@ -47,8 +47,8 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
     for spec in specs:
         run_id = spec.id
         run = published.get(run_id)
-        long_enough = run is not None and (run.epochs >= spec.epochs or run.status == "diverged")
-        if run is not None and long_enough and covers(run.config, spec.config, spec.config_dir):
+        long_enough = run is not None and (run.steps >= spec.steps or run.status == "diverged")
+        if run is not None and long_enough and satisfies(run.config, spec.config, spec.config_dir):
             found.records[run_id] = relabel(run, spec)
         elif run_id in found.stored:
             _from_store(found, spec, run_id)
@@ -64,13 +64,13 @@ def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
             runs = pack.merge(runs, pack.read(path))
         except NormbenchError as error:
             notes.append(str(error))
-    known = {run.id: run.epochs for run in runs}
+    known = {run.id: run.steps for run in runs}
     for stored in store.scan(results / "runs"):
         try:
             if (
                 not stored.reason
                 and stored.state in store.FINISHED
-                and stored.status["epochs"] <= known.get(stored.id, -1)
+                and stored.status["steps"] <= known.get(stored.id, -1)
             ):
                 continue  # its curve need not be read
             run = store.as_filed(stored)
@@ -98,4 +98,4 @@ def _from_store(found: Found, spec: RunSpec, run_id: str) -> None:
 
 def relabel(run: RunRecord, spec: RunSpec) -> RunRecord:
     """The same run as another experiment files it, cut to that one's length."""
-    return replace(run.cut(spec.epochs), **spec.labels())
+    return replace(run.cut(spec.steps), **spec.labels())

@@ -20,14 +20,14 @@ from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.runs import files, upgrade
-from normbench.runs.record import RunRecord, curve_sha256
+from normbench.runs.record import RunRecord, check_record, curve_sha256
 
 SCHEMA = 2  # 1 had no header and no hash; it is read, by `upgrade`
 NAME = "runs.jsonl.gz"
 FIELDS = {field.name for field in fields(RunRecord)}
 KINDS: dict[str, Any] = {  # what everything else relies on
     **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status"), str),
-    **dict.fromkeys(("seed", "epochs"), int),
+    **dict.fromkeys(("seed", "epochs", "steps"), int),
     **dict.fromkeys(("axes", "environment", "config", "was"), dict),
     "records": list,
     "seconds": (int, float, type(None)),
@@ -161,13 +161,7 @@ def _checked(run: RunRecord) -> RunRecord:
         if isinstance(value, str):
             value.encode()  # a lone surrogate is no text
     for record in run.records:
-        if not isinstance(record, dict) or not all(isinstance(record.get(key), int) for key in ("epoch", "step")):
-            raise TypeError(f"{record!r:.40} is not a record")
-        if not all(isinstance(record.get(key), str) for key in ("split", "mode")):
-            raise TypeError(f"{record!r:.40} has no split or mode")
-        for key, value in record.items():
-            if key not in ("split", "mode", "variant"):
-                float(value)  # a number, or the log's "NaN", "Infinity", "-Infinity"
+        check_record(record)
     if not run.records:
         raise TypeError("it has no records")
     return run
@@ -181,6 +175,6 @@ def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[Ru
     merged: dict[str, RunRecord] = {}
     for run in [*published, *fresh]:
         old = merged.get(run.id)
-        if old is None or (run.epochs, len(run.records)) >= (old.epochs, len(old.records)):
+        if old is None or (run.steps, len(run.records)) >= (old.steps, len(old.records)):
             merged[run.id] = run
     return list(merged.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,19 +11,21 @@ from typing import Any
 
 from normbench.runs import files
 
-PART = re.compile(r"(shuffle|block)=\d+$")  # a variant: the same way, on another order or on a part of the examples
+MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before it could be said
 
 
-def whole(records: Sequence[Mapping[str, Any]], epoch: int) -> bool:
-    """Whether a curve has got past the evaluation of `epoch`: all its records are there, and the train NLL is finite.
+def evaluation_complete(records: Sequence[Mapping[str, Any]], step: int) -> bool:
+    """Whether a curve has got past the evaluation at `step`: all its records are there, the training loss finite.
 
-    An epoch has the records of epoch 0 and the running mean, and may have more; those of test splits it may lack.
+    An evaluation has the records of the first one and the running mean, and may have more; those of test splits it may
+    lack.
     """
-    if any(record["epoch"] > epoch for record in records):
+    if any(record["step"] > step for record in records):
         return True
-    counts = Counter(record["epoch"] for record in records if not str(record.get("split")).startswith("test"))
-    finite = all(isinstance(r.get("nll", 0.0), float | int) for r in records if r["epoch"] == epoch)
-    return finite and epoch > 0 and counts[epoch] >= counts[0] + 1
+    counts = Counter(record["step"] for record in records if not str(record.get("split")).startswith("test"))
+    finite = all(isinstance(v, float | int) for r in records if r["step"] == step and r["split"] == "train"
+                 for key, v in r.items() if key not in PLACE)  # fmt: skip
+    return finite and step > 0 and counts[step] >= counts[0] + 1
 
 
 def curve_sha256(records: Sequence[Mapping[str, Any]]) -> str:
@@ -31,9 +33,34 @@ def curve_sha256(records: Sequence[Mapping[str, Any]]) -> str:
     return hashlib.sha256(b"".join(map(files.line, records))).hexdigest()
 
 
+def check_record(record: Any) -> None:
+    """TypeError, ValueError where this is no record: a place in a run, and metrics."""
+    if not isinstance(record, dict):
+        raise TypeError(f"{record!r:.40} is not a record")
+    step, epoch = record.get("step"), record.get("epoch")
+    if type(step) is not int or not isinstance(epoch, int | float) or not math.isfinite(epoch):
+        raise TypeError(f"{record!r:.40} has no step and epoch")
+    if not all(isinstance(record.get(key), str) for key in ("split", "mode")):
+        raise TypeError(f"{record!r:.40} has no split or mode")
+    variant = record.get("variant", {})
+    if not isinstance(variant, dict) or not all(isinstance(v, str | int | float) for v in variant.values()):
+        raise TypeError(f"{record!r:.40} has a variant that is none")
+    for key, value in record.items():
+        if key in ("examples", "order", "block") and type(value) is not int:
+            raise TypeError(f"{record!r:.40} has {key}={value!r:.20}")
+        if key not in PLACE:
+            float(value)  # a number, or the log's "NaN", "Infinity", "-Infinity"
+
+
+# What places a record in its run; all else in it are metrics.
+PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
+
+
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as logged: `records` are the lines of its curve, cut to `epochs`.
+    """One run as logged: `records` are the lines of its curve, cut to `steps` updates.
+
+    `epochs` is that length in epochs, 0 where it is given in updates; whoever says no `steps` has them of the records.
 
     `axes` places the run inside its experiment, e.g. `{"train.batch_size": 128}`; `control` names the control
     setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`. `was` has the hash that the
@@ -55,16 +82,28 @@ class RunRecord:
     seconds: float | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     was: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    steps: int = 0
 
-    def cut(self, epochs: int) -> RunRecord:
-        """The same run as if it had been asked for `epochs` only: one that diverged later is done by then."""
-        if epochs >= self.epochs and self.status != "diverged":
+    def __post_init__(self) -> None:
+        if not self.steps and self.epochs:
+            per_epoch = next((r["step"] / r["epoch"] for r in self.records if r["epoch"] >= 1), 0)
+            object.__setattr__(self, "steps", round(per_epoch * self.epochs))
+
+    @property
+    def monitor(self) -> Mapping[str, str]:
+        """What is best: split, metric and goal (min, max)."""
+        return {**MONITOR, **self.config.get("monitor", {})}
+
+    def cut(self, steps: int) -> RunRecord:
+        """The same run as if it had been asked for so many updates only: one that diverged later is done by then."""
+        if steps >= self.steps and self.status != "diverged":
             return self
-        later = whole(self.records, epochs)
-        records = [record for record in self.records if record["epoch"] <= epochs]
+        later = evaluation_complete(self.records, steps)
+        records = [record for record in self.records if record["step"] <= steps]
         return replace(
             self,
-            epochs=epochs,
+            epochs=round(self.epochs * steps / self.steps) if self.steps else self.epochs,
+            steps=steps,
             records=records,
             was=self.was if len(records) == len(self.records) else {},  # that hash is the whole curve's
             status="done" if later else self.status,

@@ -24,10 +24,10 @@ from typing import IO, Any
 import yaml
 
 from normbench.config.compose import stored_form
-from normbench.config.identity import RunSpec, covers
+from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
 from normbench.runs import files, upgrade
-from normbench.runs.record import RunRecord, whole
+from normbench.runs.record import RunRecord, check_record, evaluation_complete
 
 SCHEMA = 2  # the form of a curve's records, as its status.json tells; 1 is read, by `upgrade`
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>\d+)\.(?P<id>[0-9a-f]{12})")
@@ -45,6 +45,11 @@ STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what othe
 
 class Damaged(Exception):
     """A run directory that cannot be read; the message is the reason."""
+
+
+def start_anew(path: Path, damage: Damaged) -> NormbenchError:
+    """What whoever was to write there is told."""
+    return NormbenchError(f"{path} is damaged: {damage}. Delete it to start this run anew.", code=4)
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,12 @@ class RunDirectory:
                 os.replace(self.path / name, self.path / f"shorter.{name}")
         files.sync_folder(self.path)
 
+    def write_samples(self, content: Mapping[str, bytes]) -> None:
+        """Files that show what the trained model draws, in `samples/`."""
+        for name, file in content.items():
+            (self.path / "samples").mkdir(exist_ok=True)
+            files.write_whole(self.path / "samples" / name, file)
+
     def drop_aside(self) -> None:
         for name in ("status.json", "curve.jsonl", "config.yaml"):
             (self.path / f"shorter.{name}").unlink(missing_ok=True)
@@ -226,7 +237,7 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
         raise Damaged(f"{name} has schema {schema}, this version reads 1 to {SCHEMA}{newer}")
     if status.get("status") not in STATES:
         raise Damaged(f"{name} has no known status: {status.get('status')!r}")
-    needed = ("epochs", "curve_sha256") if status["status"] in FINISHED else ()
+    needed = ("epochs", "steps", "curve_sha256") if status["status"] in FINISHED else ()
     for key, (kind, default) in STATUS_FIELDS.items():
         value = status.get(key, default if key not in needed else None)
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -250,13 +261,13 @@ def read_curve(path: Path, schema: int = SCHEMA) -> list[dict[str, Any]]:
             record = json.loads(text)
         except (ValueError, RecursionError):
             raise Damaged(f"{path.name} line {number} of {len(lines)} is not JSON") from None
-        if not isinstance(record, dict) or not isinstance(record.get("epoch"), int) or "split" not in record:
-            raise Damaged(f"{path.name} line {number} of {len(lines)} is not a record")
+        try:
+            record = record if schema == SCHEMA else upgrade.record(record)
+            check_record(record)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Damaged(f"{path.name} line {number} of {len(lines)} is not a record: {error}") from None
         records.append(record)
-    try:
-        return records if schema == SCHEMA else upgrade.records(records)
-    except (ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"{path.name} is of form {schema}, but not all of it: {error}") from None
+    return records
 
 
 def checked_curve(path: Path, status: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -284,7 +295,7 @@ def read_config(path: Path, prefix: str = "") -> dict[str, Any]:
         raise Damaged(f"{name} cannot be read: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         raise Damaged(f"{name} has no configuration")
-    return content
+    return {**content, "config": upgrade.config(content["config"])}
 
 
 def read_environment(path: Path) -> dict[str, Any]:
@@ -297,8 +308,8 @@ def read_environment(path: Path) -> dict[str, Any]:
     return content
 
 
-def finished(path: Path, epochs: int, asked: RunSpec | None = None) -> tuple[dict[str, Any], Path] | None:
-    """Status and curve of the run at `path` if it is done (or diverged) and at least `epochs` long.
+def finished(path: Path, steps: int, asked: RunSpec | None = None) -> tuple[dict[str, Any], Path] | None:
+    """Status and curve of the run at `path` if it is done (or diverged) and at least `steps` long.
 
     With `asked`, only if it has the evaluations of that spec as well.
     """
@@ -309,26 +320,26 @@ def finished(path: Path, epochs: int, asked: RunSpec | None = None) -> tuple[dic
             status = read_status(path, prefix)
         except Damaged:
             continue
-        enough = status.get("epochs", 0) >= epochs or status["status"] == "diverged"
+        enough = status.get("steps", 0) >= steps or status["status"] == "diverged"
         if status["status"] in FINISHED and enough:
             return status, path / f"{prefix}curve.jsonl"
-    return _passed(path, epochs) if asked is None or has_evaluations(path, asked) else None
+    return _passed(path, steps) if asked is None or has_evaluations(path, asked) else None
 
 
 def has_evaluations(path: Path, spec: RunSpec, prefix: str = "") -> bool:
     """Whether the configuration at `path` asked for every evaluation that `spec` does."""
     try:
-        return covers(read_config(path, prefix)["config"], spec.config, spec.config_dir)
+        return satisfies(read_config(path, prefix)["config"], spec.config, spec.config_dir)
     except Damaged:
         return False
 
 
-def _passed(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
-    """A longer run that is still on its way, but beyond `epochs`: so far its curve is that of the shorter one."""
+def _passed(path: Path, steps: int) -> tuple[dict[str, Any], Path] | None:
+    """A longer run that is still on its way, but beyond `steps`: so far its curve is that of the shorter one."""
     try:
         status, curve = read_status(path), path / "curve.jsonl"
-        longer = status["status"] not in FINISHED and status.get("epochs", 0) > epochs
-        if longer and whole(read_curve(curve, status["schema"]), epochs):
+        longer = status["status"] not in FINISHED and status.get("steps", 0) > steps
+        if longer and evaluation_complete(read_curve(curve, status["schema"]), steps):
             return {**status, "status": "done"}, curve
     except Damaged:
         pass  # not to be had; whoever lists the run says why
@@ -336,11 +347,11 @@ def _passed(path: Path, epochs: int) -> tuple[dict[str, Any], Path] | None:
 
 
 def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
-    """The finished run under the labels of `spec`, its curve cut to the epochs asked for; None if not finished.
+    """The finished run under the labels of `spec`, its curve cut to the updates asked for; None if not finished.
 
     A run that lacks an evaluation which the spec asks for is not that one. Raises Damaged.
     """
-    return _record(stored, spec.epochs, spec.labels(), stored_form(spec.config), spec)
+    return _record(stored, spec.steps, spec.labels(), stored_form(spec.config), spec)
 
 
 def as_filed(stored: Stored) -> RunRecord | None:
@@ -353,15 +364,15 @@ def as_filed(stored: Stored) -> RunRecord | None:
     labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
     if not isinstance(labels.pop("axes"), dict) or not all(isinstance(label, str) for label in labels.values()):
         raise Damaged("config.yaml has no labels")
-    return _record(stored, int(stored.status["epochs"]), {**labels, "axes": content["axes"]}, content["config"])
+    return _record(stored, int(stored.status["steps"]), {**labels, "axes": content["axes"]}, content["config"])
 
 
 def _record(
-    stored: Stored, epochs: int, labels: Mapping[str, Any], config: Mapping[str, Any], asked: RunSpec | None = None
+    stored: Stored, steps: int, labels: Mapping[str, Any], config: Mapping[str, Any], asked: RunSpec | None = None
 ) -> RunRecord | None:
     if stored.reason:
         raise Damaged(stored.reason)
-    found = finished(stored.path, epochs, asked)
+    found = finished(stored.path, steps, asked)
     if found is None:
         return None
     status, curve = found
@@ -374,6 +385,7 @@ def _record(
         seed=stored.seed,
         status=str(status["status"]),
         epochs=int(status["epochs"]),
+        steps=int(status["steps"]),
         reason=str(status.get("reason", "")),
         records=records,
         environment=read_environment(stored.path),
@@ -382,4 +394,4 @@ def _record(
         was=was,
         **labels,
     )
-    return whole.cut(epochs)
+    return whole.cut(steps)

@@ -100,7 +100,7 @@ class Evaluation:
         return records + self._run(self.blocks(state, self.seen(records, state).values), state)
 
     def seen(self, records: Sequence[Record], state: State) -> State:
-        """The state with the monitored values of these records, infinite where one is no number; the lower the better."""
+        """The state with these records' monitored values, the lower the better; infinite where one is no number."""
         sign = 1 if self.monitor["goal"] == "min" else -1
         found = {
             text(record.get("variant", USUAL)): sign * float(record[self.monitor["metric"]])
@@ -167,7 +167,7 @@ class Evaluation:
 
         names = [USUAL, *self.variants]
         known = {computed(name) for name in names}
-        found = []
+        found: list[Variant] = []
         for options in self.also:
             for variant in ({**name, **options} for name in names):
                 served = any(norm.serves(variant) for norm in normalizers(self.model))
@@ -185,8 +185,10 @@ class Evaluation:
         mode = "both" if one.mode == "eval" and one.split == "train" and not self.mode_dependent else one.mode
         for variant, chunks in zip(one.variants, self._values(one, state), strict=True):
             if one.split in self.tests and not one.order and not one.block and (state.best or state.last):
-                self.outcomes[one.split, text(variant)] = {name: _example_values(parts) for name, parts in chunks.items()}
-            place = {"split": one.split, "mode": mode} | ({"variant": dict(variant)} if variant else {})
+                self.outcomes[one.split, text(variant)] = {
+                    name: _example_values(parts) for name, parts in chunks.items()
+                }
+            place: Record = {"split": one.split, "mode": mode} | ({"variant": dict(variant)} if variant else {})
             place |= {key: value for key, value in (("order", one.order), ("block", one.block)) if value}
             yield place | {name: _mean(parts) for name, parts in chunks.items()} | self._whole(one, variant)
 
@@ -196,9 +198,9 @@ class Evaluation:
             return []
         if one.mode == "train":
             split = self._prepared(one.split)
-            order = stream(self.seed, "training-mode pass", state.moment).permutation(len(split))
+            shuffled = stream(self.seed, "training-mode pass", state.moment).permutation(len(split))
             with torch.no_grad(), training_without_tracking(self.model):
-                return [self._collected(split, one.split, torch.from_numpy(order).split(self.batch_size))]
+                return [self._collected(split, one.split, torch.from_numpy(shuffled).split(self.batch_size))]
         split, order = self._prepared(one.split), None
         if one.order:
             draw = stream(self.seed, f"evaluation order {one.split}", one.order)
@@ -234,7 +236,10 @@ class Evaluation:
                 found.append(self.model.evaluate(**tensors))
         if len(found) == 1:
             return found[0]
-        return self.model.over_samples({key: torch.stack([values[key] for values in found]) for key in found[0]})
+        stacked_values = {key: [values[key] for values in found] for key in found[0]}
+        return self.model.over_samples(
+            {k: torch.stack([v for v in s if isinstance(v, Tensor)]) for k, s in stacked_values.items()}
+        )
 
     def _stacked(self, split: Split, one: Pass, chunks: Iterator[slice | Tensor]) -> list[Chunks]:
         """All variants in one pass: the same numbers but for the rounding; layers before the first normalizer once."""
@@ -245,7 +250,9 @@ class Evaluation:
                 batch = split.batch(index)
                 stack.examples = batch.size
                 repeated = {
-                    name: tensor.repeat(many, *[1] * (tensor.dim() - 1)) if name in self.model.beside_outputs else tensor
+                    name: tensor.repeat(many, *[1] * (tensor.dim() - 1))
+                    if name in self.model.beside_outputs
+                    else tensor
                     for name, tensor in batch.tensors.items()
                 }
                 with evaluating(self.model, Noise(self.seed, one.split, _numbers(split, index))):
@@ -261,7 +268,8 @@ class Evaluation:
         """Metrics of the whole split, for models that have such."""
         if type(self.model).whole is Model.whole or one.mode == "train" or one.order or one.block:
             return {}
-        split, collected = self._prepared(one.split), {}
+        split = self._prepared(one.split)
+        collected: dict[str, list[Tensor]] = {}
         with torch.no_grad(), inference(self.model, variant):
             for index in _chunks(range(len(split)), self._chunk(variant)):
                 with evaluating(self.model, Noise(self.seed, one.split, _numbers(split, index))):
@@ -272,7 +280,8 @@ class Evaluation:
     @functools.cache  # noqa: B019  an evaluation empties it when it begins
     def _prepared(self, name: str) -> Split:
         """With what the model makes of the inputs before its first normalizer: once for all passes of an evaluation."""
-        split, made = self.splits[name], {}
+        split = self.splits[name]
+        made: dict[str, Tensor] = {}
         if type(self.model).prepare is Model.prepare:
             return split
         with torch.no_grad(), inference(self.model):
@@ -287,7 +296,7 @@ class Evaluation:
         populations.gather(self.model, self.train, state.moment, self.seed, self.batch_size, names)
 
     def _chunk(self, variant: Variant) -> int:
-        """Examples at once: a training batch where what comes at once is normalized together, else whole such batches."""
+        """Examples at once: a training batch where these are normalized together, else whole such batches."""
         if any(norm.by_batch(variant) for norm in normalizers(self.model)):
             return int(self.batch_size)
         at_once = self.model.evaluated_at_once
@@ -366,4 +375,3 @@ def _mean(parts: Sequence[Metric]) -> float:
 
 def _total(values: Tensor) -> float:
     return values.double().sum().item()
-

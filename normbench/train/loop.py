@@ -22,7 +22,7 @@ from normbench.norms.base import normalizers
 from normbench.runs import files, store
 from normbench.train import checkpoint, environment, optim, outcomes, probes
 from normbench.train.evaluate import Evaluation, Record, State
-from normbench.train.progress import Progress, labels, resume, save
+from normbench.train.progress import labels, old_status, resume, save
 
 Event = dict[str, Any]
 DRAWN = 8  # samples that a finished run of a model that draws some leaves
@@ -66,7 +66,7 @@ def train(
 
 def _leave_older_form(run: store.RunDirectory) -> None:
     """What cannot be gone on with, or one curve would hold records of two forms: such a run starts anew."""
-    old = _old_status(run)
+    old = old_status(run)
     if old is None or old["schema"] == store.SCHEMA:
         return
     print(f"the records here are of form {old['schema']}, this version writes form {store.SCHEMA}: started anew")
@@ -119,7 +119,7 @@ def _train(
     here = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
     progress = resume(spec, run, model, optimizer, here)
     started = saved = clock = time.monotonic()
-    before = progress.seconds
+    before, kept = progress.seconds, {int(step) for step in config["train"]["keep"] if step.isdecimal()}
 
     def seconds() -> float:
         return before + time.monotonic() - started
@@ -154,7 +154,8 @@ def _train(
             timing.write(files.line(place | spent))
             timing.flush()
             progress.evaluated, clock = step, time.monotonic()
-            listen({"step": step, "steps": steps, "loss": records[0].get(model.loss)})
+            if step:
+                listen({"step": step, "steps": steps, "loss": records[0][model.loss]})
 
         try:
             if progress.evaluated < 0:
@@ -182,7 +183,9 @@ def _train(
                 loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()
-                progress.add(value, batch.count, batch.size, model.tally)
+                progress.add(value, batch.counted, batch.size, model.tally)
+                if progress.step in kept:
+                    checkpoint.save_weights(run.path / "weights" / f"step-{progress.step}.safetensors", model)
                 if time.monotonic() - saved >= config["train"]["checkpoint_seconds"]:
                     progress.seconds = seconds()
                     save(run, curve, progress, model, optimizer)
@@ -215,16 +218,10 @@ def _train(
     return status
 
 
-def _splits(
-    data: datasets.Dataset, model: models.Model, spec: RunSpec, device: torch.device
-) -> dict[str, Split]:
+def _splits(data: datasets.Dataset, model: models.Model, spec: RunSpec, device: torch.device) -> dict[str, Split]:
     """With the tensors that the model takes, where it computes."""
-    names = ("model", "data")
-    who, whose = (spec.config[name]["name"] for name in names)
-    return {
-        name: split.only(models.takes(model), f"model={who}", f"data={whose}").to(device)
-        for name, split in data.splits.items()
-    }
+    takes, who = models.takes(model), f"model={spec.config['model']['name']}"
+    return {name: split.only(takes, who, f"data={data.name}").to(device) for name, split in data.splits.items()}
 
 
 def _keep(
@@ -256,5 +253,4 @@ def _compute(spec: RunSpec, run: store.RunDirectory) -> str:
     files.write_whole(run.curve, b"".join(files.line(record) for record in probes.compute(spec)))
     fields["seconds"] = round(time.monotonic() - started, 3)
     run.write_status("done", **fields, curve_sha256=store.curve_sha256(run.curve))
-    run.drop_aside()
     return "done"

@@ -14,12 +14,15 @@ from normbench.variants import USUAL, Variant
 
 
 @torch.no_grad()
-def gather(model: Model, split: Split, moment: int | str, seed: int, batch_size: int, variants: Sequence[Variant] = (USUAL,)) -> None:
+def gather(
+    model: Model, split: Split, moment: int | str, seed: int, batch_size: int, variants: Sequence[Variant] = (USUAL,)
+) -> None:
     """Let every normalizer that asks for it for these variants take its statistics from one pass, in training mode, of
     the weights as they are; without one that asks nothing is done.
 
-    Batches of the training size in an order of the moment's own, an epoch or an update. Nothing else moves: running statistics rest, and what
-    a model draws in the pass (torch's generator) is fixed by seed and moment and leaves the generator as it was.
+    Batches of the training size in an order of the moment's own, an epoch or an update. Nothing else moves: running
+    statistics rest, and what a model draws in the pass (torch's generator) is fixed by seed and moment and leaves the
+    generator as it was.
     """
     if not any(norm.by_pass(variant) for norm in normalizers(model) for variant in variants):
         return

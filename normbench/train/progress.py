@@ -77,7 +77,7 @@ def resume(
 
     `here`: the environment. Errors: a checkpoint beyond the steps asked for, damage.
     """
-    old = _old_status(run)
+    old = old_status(run)
     found = checkpoint.newest(run.path / "checkpoint")
     notes: list[str] = []
     progress = Progress()
@@ -108,7 +108,8 @@ def resume(
     return progress
 
 
-def _old_status(run: store.RunDirectory) -> dict[str, Any] | None:
+def old_status(run: store.RunDirectory) -> dict[str, Any] | None:
+    """The status that lies there, None where there is none; NormbenchError where it is damaged."""
     if not (run.path / "status.json").exists():
         return None
     try:

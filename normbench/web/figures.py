@@ -65,13 +65,13 @@ def _reference(reference: Reference) -> dict[str, Any]:
 
 
 def _traces(line: Line) -> list[dict[str, Any]]:
-    look, x = line.look, [point.epoch for point in line.points]
+    look, x = line.look, [point.x for point in line.points]
     meta = {"arm": line.arm, "light": look.colour, "dark": on_dark(look.colour)}
     dash = "solid" if look.in_paper else "dash"
     traces: list[dict[str, Any]] = []
     band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
     if band:
-        ends = [(p.epoch, *p.interval) for p in band if p.interval]
+        ends = [(p.x, *p.interval) for p in band if p.interval]
         traces.append(
             {
                 "x": [e for e, _, _ in ends] + [e for e, _, _ in reversed(ends)],
