@@ -44,6 +44,7 @@ class Progress:
     lowest: dict[str, float] = field(default_factory=dict)  # validation NLL of an epoch, by the way of evaluating
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
     seconds: float = 0.0
+    schema: int = store.SCHEMA  # the form of the curve's records
 
 
 class Stop(Exception):
@@ -280,6 +281,12 @@ def _resume(
         raise NormbenchError(
             f"run {spec.id} is already at step {found[0]['step']} of a longer one, beyond the {spec.steps} asked for. "
             "Finish that one first (the same train.epochs as before), or delete its directory.",
+        )
+    if found is not None and found[0].get("schema", 1) != store.SCHEMA:  # else `_leave_older_form` had seen to it
+        raise NormbenchError(
+            f"{run.path} is damaged: its checkpoint goes on with a curve of another form than status.json says. Delete "
+            "the run's directory to start it anew.",
+            code=4,
         )
     if found is not None:
         saved, tensors, notes = found
