@@ -71,8 +71,7 @@ def directory(root: Path, spec: RunSpec, status: str = "done", **changes: Any) -
 
 def old_pack(runs: Sequence[RunRecord]) -> bytes:
     """A pack of form 1: no header, no hash."""
-    gone = ("was",)
-    contents = [{"schema": 1} | {key: value for key, value in vars(run).items() if key not in gone} for run in runs]
+    contents = [{"schema": 1} | {key: value for key, value in vars(run).items() if key != "was"} for run in runs]
     return gzip.compress("".join(json.dumps(content, sort_keys=True) + "\n" for content in contents).encode())
 
 
