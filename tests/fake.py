@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +56,7 @@ def directory(root: Path, spec: RunSpec, status: str = "done", **changes: Any) -
     (path / "config.yaml").write_text(yaml.safe_dump(content))
     (path / "environment.json").write_text(json.dumps(ENVIRONMENT))
     fields = {
-        "schema": 1,
+        "schema": store.SCHEMA,
         "status": status,
         "id": spec.id,
         "epochs": epochs,
@@ -65,6 +67,19 @@ def directory(root: Path, spec: RunSpec, status: str = "done", **changes: Any) -
     }
     (path / "status.json").write_text(json.dumps(fields | changes))
     return path
+
+
+def old_pack(runs: Sequence[RunRecord]) -> bytes:
+    """A pack of form 1: no header, no hash."""
+    contents = [{"schema": 1} | {key: value for key, value in vars(run).items() if key != "was"} for run in runs]
+    return gzip.compress("".join(json.dumps(content, sort_keys=True) + "\n" for content in contents).encode())
+
+
+def sealed_pack(lines: Sequence[str]) -> bytes:
+    """A pack whose header fits these lines, whatever they are."""
+    body = "".join(f"{line}\n" for line in lines).encode()
+    head: dict[str, Any] = {"schema": 2, "runs": len(lines), "sha256": hashlib.sha256(body).hexdigest()}
+    return gzip.compress(json.dumps(head | {"header_sha256": files.seal(head)}).encode() + b"\n" + body)
 
 
 def specs(count: int, *words: str) -> list[RunSpec]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from normbench.config import plan
 from normbench.papers import artifact as artifacts
-from normbench.papers import publish
+from normbench.papers import publish, verdicts
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
 
@@ -59,6 +59,11 @@ def _published() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (Path(folder) / "ln2016" / "fig6" / "paper").iterdir()}
 
 
+def sealed(content: dict[str, Any], pack_sha256: str | None = None) -> str:
+    """Changed verdicts as if they had been judged so, on the same pack or another."""
+    return json.dumps(verdicts.sealed(content, content["pack_sha256"] if pack_sha256 is None else pack_sha256))
+
+
 def hostile(results: Path) -> Path:
     """The same, with an arm, a claim, a part and a deviation of somebody who means harm."""
     place = published(results)
@@ -72,7 +77,7 @@ def hostile(results: Path) -> Path:
     content["deviations"].append(HOSTILE)
     content["command"] = HOSTILE
     content["amendments"].append({"claim": HOSTILE, "change": HOSTILE, "reason": HOSTILE})
-    (place / "verdicts.json").write_text(json.dumps(content))
     strangers = [replace(run, id=f"{i:012x}", arm=HOSTILE, reason=HOSTILE) for i, run in enumerate(runs(3)[:3])]
     pack.write(place / pack.NAME, [*pack.read(place / pack.NAME), *strangers])
+    (place / "verdicts.json").write_text(sealed(content, pack.load(place / pack.NAME).sha256))
     return place

@@ -45,8 +45,9 @@ def test_readme_names_files_that_exist():
 def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     name, fidelity = str(place.parent.relative_to(ROOT / "results")), place.name
     artifact = artifacts.load(name)
-    runs = pack.read(place / pack.NAME)
-    judged = publish.judge(artifact, runs, fidelity, ROOT / "results")
+    packed = pack.load(place / pack.NAME)
+    runs = packed.runs
+    judged = publish.judge(artifact, runs, fidelity, ROOT / "results", packed.sha256)
     assert judged == json.loads((place / "verdicts.json").read_text())
     assert table.as_csv(artifacts.drawing(name).table(artifact, runs)) == (place / "table.csv").read_text()
 

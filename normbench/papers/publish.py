@@ -76,7 +76,8 @@ def publish(
         if len(kept) < len(packed.runs):
             notes.append(f"{len(packed.runs) - len(kept)} published runs have another configuration by now: left out")
         runs = pack.merge(kept, runs)
-        same = runs == list(packed.runs)
+        if same := runs == list(packed.runs):
+            runs = list(packed.runs)  # with what they were
         judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs))
         drawing = artifacts.drawing(artifact.id)
         contents = {

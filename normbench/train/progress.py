@@ -31,6 +31,7 @@ class Progress:
     lowest: dict[str, float] = field(default_factory=dict)  # what is monitored, by variant
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
     seconds: float = 0.0
+    schema: int = store.SCHEMA  # the form of the curve's records
 
     def add(self, loss: float, count: int, examples: int, sums: Mapping[str, Tensor]) -> None:
         """Take an update in."""
@@ -85,6 +86,12 @@ def resume(
         raise NormbenchError(
             f"run {spec.id} is already at step {found[0]['step']} of a longer one, beyond the {spec.steps} asked for. "
             "Finish that one first (the same length as before), or delete its directory.",
+        )
+    if found is not None and found[0].get("schema", 1) != store.SCHEMA:  # else the loop had seen to it
+        raise NormbenchError(
+            f"{run.path} is damaged: its checkpoint goes on with a curve of another form than status.json says. Delete "
+            "the run's directory to start it anew.",
+            code=4,
         )
     if found is not None:
         saved, tensors, notes = found

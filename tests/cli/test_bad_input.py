@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
+import fake
 import pytest
+
+from normbench.runs import pack
 
 MLP = ("train", "model=mnist_mlp")
 
@@ -80,3 +84,15 @@ def test_results_below_a_file_cannot_be_made(normbench, capfd, tmp_path: Path):
     assert normbench(*words) == 2
     err = capfd.readouterr().err
     assert "cannot be made" in err and "NORMBENCH_RESULTS" in err and err.count("\n") == 1
+
+
+def test_a_pack_with_a_changed_digit_is_one_line(normbench, capfd, tmp_path: Path):
+    (spec,) = fake.specs(1)
+    path = tmp_path / "results" / "paper2020" / "fig" / "paper" / pack.NAME
+    pack.write(path, [fake.record(spec)])
+    assert normbench("show", spec.id) == 0
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b'"nll": 0.25', b'"nll": 0.24')))
+    capfd.readouterr()
+    assert normbench("show", spec.id) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"{pack.NAME} is damaged (its runs do not have the hash in its header)" in line

@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import fake
 import pytest
 
 from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import publish
+from normbench.papers import publish, published, verdicts
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -79,28 +80,121 @@ def test_a_lost_figure_comes_back_and_nothing_else_is_touched(tmp_path: Path):
     assert {name for name in after if after[name] != before[name]} == {"figure.svg", "table.md"}
 
 
-def test_the_pack_is_written_last_and_a_failure_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("last", range(5))
+def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A full disk, or a kill, after so many of the files: no run is lost, no look is counted twice."""
+    monkeypatch.setattr(publish, "_figure", lambda panels: repr(panels).encode())  # drawing takes a second
     place = publish.folder(tmp_path, "ln2016/fig6", "smoke")
-    written = []
+    few, many = _runs("ln"), _runs("ln", "none", seeds=2)
+    wanted, _, _ = _publish(many, tmp_path / "calm")
+    _publish(few, tmp_path)
+    written: list[str] = []
+    real = files.write_whole
 
-    def fail_at_verdicts(path: Path, content: bytes) -> None:
-        if path.name == "verdicts.json":
+    def fail(path: Path, content: bytes) -> None:
+        if len(written) == last:
             raise OSError(28, "No space left on device")
         written.append(path.name)
+        real(path, content)
 
-    monkeypatch.setattr(files, "write_whole", fail_at_verdicts)
-    _, _, notes = _publish(_runs("ln"), tmp_path)
-    assert written == ["figure.svg", "table.md", "table.csv"] and "No space left" in notes[0]
-    monkeypatch.undo()
-    _publish(_runs("ln"), tmp_path)
-    assert len(pack.read(place / pack.NAME)) == 1
-    assert not list(place.glob(".*"))
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_whole", fail)
+        _, _, notes = _publish(many, tmp_path)
+    assert written == [pack.NAME, "figure.svg", "table.md", "table.csv", "verdicts.json"][:last]
+    assert "No space left" in notes[0]
+    if last:
+        with pytest.raises(NormbenchError, match=r"judged on another pack.* reproduce ln2016/fig6 --fidelity smoke"):
+            published.read(place, tmp_path)
+    again = [] if last else many  # from the first file on, the pack has them
+    assert _publish(again, tmp_path)[0] == wanted == published.read(place, tmp_path).verdicts
+    calm = publish.folder(tmp_path / "calm", "ln2016/fig6", "smoke")
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == {
+        path.name: path.read_bytes() for path in calm.iterdir()
+    }
 
 
-@pytest.mark.parametrize("content", ["null", "[]", "{", "[" * 100_000, '{"schema": 1}'])
+def test_the_same_runs_keep_what_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A run's hash in the older form, and the pack's, say nothing about it: where they alone differ nothing changes."""
+    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    place, (run,) = publish.folder(tmp_path, "ln2016/fig6", "smoke"), _runs("ln")
+    place.mkdir(parents=True)
+    was = {"schema": 1, "sha256": "0" * 64}
+    (place / pack.NAME).write_bytes(pack.dump([replace(run, was={"schema": 1, "curve_sha256": "1" * 64})], was))
+    before = (place / pack.NAME).read_bytes()
+    judged, _, _ = _publish([run], tmp_path)
+    assert (place / pack.NAME).read_bytes() == before
+    assert judged["pack_sha256"] == pack.load(place / pack.NAME).sha256
+    _publish(_runs("ln", "none"), tmp_path)
+    assert pack.load(place / pack.NAME).was == {}, "it is another pack by now"
+    assert published.read(place, tmp_path).runs
+
+
+def test_a_pack_of_the_older_form_is_written_in_todays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    place, runs = publish.folder(tmp_path, "ln2016/fig6", "smoke"), _runs("ln", "none")
+    place.mkdir(parents=True)
+    (place / pack.NAME).write_bytes(fake.old_pack(runs))
+    was = pack.load(place / pack.NAME).was
+    _publish([], tmp_path)
+    packed = pack.load(place / pack.NAME)
+    assert (packed.schema, packed.was, len(packed.runs)) == (pack.SCHEMA, was, 2)
+    assert published.read(place, tmp_path).verdicts["pack_sha256"] == packed.sha256
+
+
+def _unpublished(results: Path, runs: list[RunRecord]) -> Path:
+    """Pack and verdicts without figure and tables: those take a second."""
+    place = publish.folder(results, "ln2016/fig6", "smoke")
+    pack.write(place / pack.NAME, runs)
+    judged = publish.judge(ARTIFACT, runs, "smoke", results, pack.sha256(runs))
+    (place / "verdicts.json").write_bytes(verdicts.as_file(judged))
+    return place
+
+
+def test_a_changed_digit_of_the_verdicts_is_refused_by_all_who_read_them(tmp_path: Path):
+    path = _unpublished(tmp_path, _runs("ln", "none", seeds=2)) / "verdicts.json"
+    whole = path.read_text()
+    read = published.read(path.parent, tmp_path)
+    assert read.verdicts["pack_sha256"] == pack.sha256(read.runs) and len(read.runs) == 4
+    digits = [place for place, letter in enumerate(whole) if letter.isdigit()]
+    for place in (*digits[:70], *digits[70::20]):  # schema, seal, hash of the pack; and of the rest some
+        path.write_text(whole[:place] + str((int(whole[place]) + 1) % 10) + whole[place + 1 :])
+        for reader in (
+            lambda: published.read_verdicts(path),
+            lambda: publish.judge(ARTIFACT, [], "smoke", tmp_path),
+        ):
+            with pytest.raises(NormbenchError) as caught:
+                reader()
+            assert str(path) in str(caught.value) and "\n" not in str(caught.value), place
+
+
+def test_verdicts_of_another_pack_are_refused(tmp_path: Path):
+    place = _unpublished(tmp_path, _runs("ln"))
+    other = _unpublished(tmp_path / "other", _runs("none"))
+    (place / "verdicts.json").write_bytes((other / "verdicts.json").read_bytes())
+    with pytest.raises(NormbenchError, match="was judged on another pack than the runs"):
+        published.read(place, tmp_path)
+    (place / pack.NAME).unlink()
+    with pytest.raises(NormbenchError, match="was judged on another pack"):
+        published.read(place, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [({"schema": 1}, r"has no seal, .* scripts/migrate_packs\.py"), ({"schema": 3}, "update normbench")],
+)
+def test_verdicts_of_another_form_are_refused_with_the_way_out(tmp_path: Path, change: dict, words: str):
+    path = _unpublished(tmp_path, _runs("ln")) / "verdicts.json"
+    content = json.loads(path.read_text()) | change
+    del content["sha256"]
+    path.write_text(json.dumps(content))
+    for reader in (lambda: published.read_verdicts(path), lambda: publish.judge(ARTIFACT, [], "smoke", tmp_path)):
+        with pytest.raises(NormbenchError, match=words):
+            reader()
+
+
+@pytest.mark.parametrize("content", ["null", "[]", "{", "[" * 100_000, '{"schema": 1}', '{"schema": 2}'])
 def test_damaged_verdicts_are_one_line(tmp_path: Path, content: str):
-    _publish(_runs("ln"), tmp_path)
-    path = publish.folder(tmp_path, "ln2016/fig6", "smoke") / "verdicts.json"
+    path = _unpublished(tmp_path, _runs("ln")) / "verdicts.json"
     path.write_text(content)
     with pytest.raises(NormbenchError, match=r"verdicts|previous"):
         _publish([], tmp_path)

@@ -350,7 +350,7 @@ def test_changed_claims_without_an_amendment_are_noted_until_amended() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"schema": 2}, {"artifact": "y/fig"}, {"fidelity": "smoke"}, {"claims": None}, {"claims": ["C1"]},
+        {"schema": 1}, {"artifact": "y/fig"}, {"fidelity": "smoke"}, {"claims": None}, {"claims": ["C1"]},
         {"note": None},        {"claims": [{"id": "C1"}]}, {"claims": [{"id": "C1", "looks": "1", "parts": []}]},
         {"claims_sha256": 3},
         {"claims": [{"id": "C1", "looks": 1, "parts": [{"n": None}]}]}, {"amendments": None},

@@ -47,12 +47,13 @@ LISTED: dict[str, tuple[Callable[[Path], object], str]] = {
     "huge number": (lambda p: (p / "status.json").write_text("9" * 10**5), "status.json is not"),
     "list as status": (lambda p: (p / "status.json").write_text("[1]"), "is not a JSON object"),
     "null status": (lambda p: (p / "status.json").write_text("null"), "is not a JSON object"),
-    "older schema": (lambda p: status(p, schema=0), "has schema 0, this version reads 1"),
-    "newer schema": (lambda p: status(p, schema=2), "has schema 2, this version reads 1"),
+    "older schema": (lambda p: status(p, schema=0), "has schema 0, this version reads 1 to 2"),
+    "newer schema": (lambda p: status(p, schema=3), "has schema 3, this version reads 1 to 2: update normbench"),
     "schema as text": (lambda p: status(p, schema="1"), "has schema 1"),
     "unknown status": (lambda p: status(p, status="finished"), "has no known status: 'finished'"),
     "status of a wrong type": (lambda p: status(p, status=["done"]), "has no known status"),
     "epochs as text": (lambda p: status(p, epochs="2"), "says epochs='2'"),
+    "no hash": (lambda p: status(p, curve_sha256=None), "says curve_sha256=None"),
     "no epochs": (lambda p: status(p, epochs=None), "says epochs=None"),
     "folder as status": (lambda p: become_folder(p / "status.json"), "cannot be read"),
     "dangling status": (lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("x")), "is missing"),
@@ -229,7 +230,7 @@ def test_listing_two_thousand_runs_opens_each_status_once(tmp_path: Path, monkey
     for number in range(2000):
         path = root / f"experiment{number % 7}" / f"arm.s{number}.{number:012x}"
         path.mkdir(parents=True)
-        (path / "status.json").write_text('{"schema": 1, "status": "done", "epochs": 2}')
+        (path / "status.json").write_text('{"schema": 2, "status": "done", "epochs": 2, "curve_sha256": ""}')
         (path / "curve.jsonl").write_text("{}\n")
     opened: list[str] = []
     real = Path.open
@@ -332,11 +333,13 @@ def gz(content: bytes) -> bytes:
         gz(b'{"schema": 1}\n'),
         gz(b"[" * 10**5 + b"\n"),
         gz(b'{"schema": 2}\n'),
+        gz(b'{"schema": 2, "runs": 0, "sha256": ""}\n'),
+        gz(b""),
         gz(b'{"schema": 1, "id": 3, "experiment": "", "arm": "", "seed": 1, "status": "", "epochs": 1}\n'),
         gz(b'{"schema": 1, "id": "a", "experiment": "", "arm": "", "seed": 1, "status": "done", "epochs": "1"}\n'),
         gz(json.dumps({"schema": 1} | dataclasses.asdict(RunRecord("a", "", "", 1, "done", 1, records=[3]))).encode()),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_a_damaged_pack_is_one_line(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / pack.NAME

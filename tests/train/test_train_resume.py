@@ -248,6 +248,49 @@ def test_a_damaged_status_is_not_trained_over(tmp_path: Path) -> None:
     assert caught.value.code == 4
 
 
+# --- an older form of curves -----------------------------------------------------------------------------------------
+
+
+def of_form_1(run: Path) -> None:
+    (run / "status.json").write_text(json.dumps(status(run) | {"schema": 1}))
+
+
+def test_an_unfinished_run_of_an_older_form_starts_anew(
+    tmp_path: Path, calm: Calm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, asked = tmp_path / "run", []
+    assert tiny.train(run, EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
+    of_form_1(run)
+    assert tiny.train(run, stopping=lambda: bool(asked.append(1))) == "done"
+    assert len(asked) == 12, "all of it"
+    assert tiny.result(run) == calm() and status(run)["schema"] == store.SCHEMA
+    assert "of form 1, this version writes form 2: started anew" in capsys.readouterr().out
+
+
+def test_a_finished_run_of_an_older_form_stays_and_a_longer_one_starts_anew(tmp_path: Path, calm: Calm) -> None:
+    run, asked = store.directory(tmp_path, tiny.spec()).path, []
+    assert tiny.train(run, "train.keep_checkpoint=true") == "done"
+    of_form_1(run)
+    assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
+    assert status(run)["schema"] == 1
+    assert tiny.train(run, "train.epochs=3", stopping=lambda: bool(asked.append(1)) or len(asked) > 3) == "interrupted"
+    (stored,) = store.scan(tmp_path)
+    assert len(store.record(stored, tiny.spec()).records) == len(calm()[0].splitlines()), "readable all the while"
+    assert tiny.train(run, "train.epochs=3") == "done"
+    assert tiny.result(run) == calm("train.epochs=3") and status(run)["schema"] == store.SCHEMA
+
+
+def test_a_checkpoint_of_an_older_form_is_not_gone_on_with_where_the_status_is_lost(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert tiny.train(run, EVERY_STEP, stopping=tiny.after(1)) == "interrupted"
+    checkpoint.clear(run / "checkpoint")
+    checkpoint.save_slot(run / "checkpoint", {"step": 1}, {})  # as it was before progress had a form
+    (run / "status.json").unlink()
+    with pytest.raises(NormbenchError, match="goes on with a curve of another form") as caught:
+        tiny.train(run)
+    assert caught.value.code == 4
+
+
 # --- longer and shorter ----------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import fake
 import madeup
 import pytest
 import yaml
@@ -26,6 +28,7 @@ from normbench.papers import published
 from normbench.papers.text import visible
 from normbench.runs import pack
 from normbench.runs.find import everything
+from normbench.runs.record import curve_sha256
 from normbench.web import report
 from normbench.web import site as site_module
 
@@ -128,9 +131,9 @@ def test_hostile_names_are_text(tmp_path: Path):
 @pytest.mark.parametrize(
     "content",
     [
-        "", "{", "[]", "null", '{"schema": 1}', '{"schema": 99}', "[" * 100_000, "\x00\xff",
-        '{"schema": 1, "artifact": "ln2016/fig6", "fidelity": "paper", "command": "", "deviations": [], "note": "", '
-        '"claims_sha256": "", "amendments": [], "expected_wrong": 0, "claims": [{"id": 3}]}',
+        "", "{", "[]", "null", '{"schema": 2}', '{"schema": 0}', "[" * 100_000, "\x00\xff",
+        madeup.sealed({"artifact": "ln2016/fig6", "fidelity": "paper", "command": "", "deviations": [], "note": "",
+                       "claims_sha256": "", "amendments": [], "expected_wrong": 0, "claims": [{"id": 3}]}, ""),
     ],
 )  # fmt: skip
 def test_damaged_verdicts_are_named_and_the_rest_is_shown(tmp_path: Path, content: str):
@@ -176,17 +179,22 @@ def test_no_change_of_a_published_file_costs_the_others_their_page(tmp_path: Pat
     other = results / "ln2016" / "fig6" / "smoke"
     other.mkdir()
     good = json.loads((place / "verdicts.json").read_text())
-    (other / "verdicts.json").write_text(json.dumps({**good, "fidelity": "smoke"}))
+    (other / "verdicts.json").write_text(madeup.sealed({**good, "fidelity": "smoke"}, ""))
+    dump = data.draw(st.sampled_from([json.dumps, madeup.sealed]))  # believed by its seal, or not
     to = data.draw(st.sampled_from(ODD))
     if data.draw(st.booleans()):
         path = data.draw(st.sampled_from(list(spots(good))))
-        (place / "verdicts.json").write_text(json.dumps(changed(good, path, to)))
+        (place / "verdicts.json").write_text(dump(changed(good, path, to)))
     else:
-        lines = gzip.decompress((place / pack.NAME).read_bytes()).decode().splitlines()[:3]
+        _, *lines = gzip.decompress((place / pack.NAME).read_bytes()).decode().splitlines()[:4]
         first = json.loads(lines[0])
         path = data.draw(st.sampled_from(list(spots(first))))
-        lines[0] = json.dumps(changed(first, path, to))
-        (place / pack.NAME).write_bytes(gzip.compress("\n".join(lines).encode()))
+        first = changed(first, path, to)
+        with contextlib.suppress(TypeError, AttributeError, ValueError):  # the records are none any more
+            first["curve_sha256"] = curve_sha256(first["records"])
+        (place / pack.NAME).write_bytes(fake.sealed_pack([json.dumps(first), *lines[1:]]))
+        with contextlib.suppress(NormbenchError):
+            (place / "verdicts.json").write_text(dump(good | {"pack_sha256": pack.load(place / pack.NAME).sha256}))
     written = report.build(results)
     assert "ln2016-fig6-smoke.html" in pages(written.index.parent)
     assert all("\n" not in note for note in written.notes)
@@ -214,7 +222,7 @@ def test_other_damage_is_one_line(tmp_path: Path, change: str):
         content["fidelity"] = "best"
     elif change == "nan":
         part["effect"] = float("nan")
-    (place / "verdicts.json").write_text(json.dumps(content))
+    (place / "verdicts.json").write_text(madeup.sealed(content))
     if change == "pipe":
         (place / "verdicts.json").unlink()
         os.mkfifo(place / "verdicts.json")
@@ -237,7 +245,7 @@ def test_an_artifact_of_another_version_is_shown_without_its_figure(tmp_path: Pa
     target = results / "x2030" / "fig'1" / "paper"
     target.parent.mkdir(parents=True)
     other.rename(target)
-    (target / "verdicts.json").write_text(json.dumps(content))
+    (target / "verdicts.json").write_text(madeup.sealed(content))
     written = report.build(results)
     assert not written.notes
     page = next(p for name, p in pages(written.index.parent).items() if name.startswith("x2030-fig-1-paper-"))
@@ -247,7 +255,7 @@ def test_an_artifact_of_another_version_is_shown_without_its_figure(tmp_path: Pa
 def test_changed_claims_are_said(tmp_path: Path):
     place = madeup.published(tmp_path / "results")
     content = json.loads((place / "verdicts.json").read_text()) | {"claims_sha256": "0" * 64}
-    (place / "verdicts.json").write_text(json.dumps(content))
+    (place / "verdicts.json").write_text(madeup.sealed(content))
     page = pages(report.build(tmp_path / "results").index.parent)["ln2016-fig6-paper.html"]
     assert any("changed after these verdicts" in text for text in page.text)
 
@@ -278,7 +286,7 @@ def test_names_that_fall_together_have_pages_of_their_own(tmp_path: Path):
     content = json.loads((madeup.published(results) / "verdicts.json").read_text())
     for name in ("a/b-c", "a-b/c", "My/Fig", "my/fig", "α/β", "γ/δ"):
         (results / name / "paper").mkdir(parents=True)
-        (results / name / "paper" / "verdicts.json").write_text(json.dumps(content | {"artifact": name}))
+        (results / name / "paper" / "verdicts.json").write_text(madeup.sealed(content | {"artifact": name}, ""))
     site = report.build(results).index.parent
     assert len(list(site.glob("*.html"))) == 7 + 2
 
@@ -317,7 +325,7 @@ def test_computed_claims_take_one_row_with_what_fails(tmp_path: Path):
     claim["parts"] = [
         claim["parts"][0] | {"kind": "exact", "id": f"number {o}", "outcome": o} for o in ("holds", "fails")
     ]
-    (place / "verdicts.json").write_text(json.dumps(content))
+    (place / "verdicts.json").write_text(madeup.sealed(content))
     index = pages(report.build(results).index.parent)["index.html"]
     assert "1 of 2 computed numbers hold" in index.text
     assert "number fails" in index.text and "number holds" not in index.text
