@@ -22,7 +22,7 @@ from normbench.config.identity import RunSpec, covers, widened
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.base import normalizers
-from normbench.rnn import engine
+from normbench.rnn import backends
 from normbench.rnn.cells import Cell
 from normbench.runs import files, store
 from normbench.streams import stream
@@ -311,7 +311,7 @@ def environment(model: nn.Module | None = None) -> dict[str, Any]:
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "processor": _processor(),
         "threads": torch.get_num_threads(),
-        **({"recurrent": engine.describe()} if recurrent else {}),
+        **({"recurrent": backends.describe()} if recurrent else {}),
         "device": "cpu",
         "system": f"{platform.system()} {platform.machine()}",
     }
