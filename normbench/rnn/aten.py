@@ -126,10 +126,6 @@ class Run:
         torch.lerp(new, self.h[t], share if self.plan.update_old else 1 - share, out=self.h[t + 1])
 
     def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
-        """Before the first backward step: gradients of all outputs, of the last c, and of h past the products.
-
-        every: all steps will come back; otherwise those that do not must count as zero.
-        """
         self.dout, self.dc, self.carry = dout, dc, carry
         self.d, self.du = (empty(self.z, *self.z.shape) for _ in range(2))
         if not every:

@@ -75,7 +75,8 @@ class Backend(Protocol):
     def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
         """Before the first backward step: gradients of all outputs, of the last c, and of the last h past the product.
 
-        every: all steps will come back; otherwise those that do not must count as zero, or be made so.
+        every: false where some steps may not come back: they add nothing to the vectors' gradients, and their rows of
+            the gradients of z and u mean nothing.
         """
         ...
 

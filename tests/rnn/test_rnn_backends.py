@@ -1,4 +1,4 @@
-"""The two backends, C kernel, torch's operations, and the plain loop are one function: values and all gradients."""
+"""Both backends, C kernel and torch's operations, and the plain loop are one function: values and all gradients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cases import draw, gradients, lengths, make, near
+from cases import FAST, draw, gradients, lengths, make, near
 
 from normbench.errors import NormbenchError
 from normbench.rnn import backends, kernel, stepwise
@@ -21,20 +21,6 @@ NORMS = {
     "gru": ("input.gates", "input.candidate", "hidden.gates", "hidden.candidate"),
 }
 BIASES = ("one", "double", "inside", "both", "none")
-
-
-def has_kernel() -> bool:
-    try:
-        kernel.load()
-    except kernel.Unavailable:
-        return False
-    return True
-
-
-FAST = [
-    "aten",
-    pytest.param("c", marks=pytest.mark.skipif(not has_kernel(), reason="there is no C compiler here")),
-]
 
 
 def noted(run: object, real: Any, taken: list[object]) -> Any:

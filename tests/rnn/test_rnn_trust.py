@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from cases import draw, gradients, lengths, make, near
+from cases import FAST, draw, gradients, has_kernel, lengths, make, near
 from torch import nn
 
-from normbench.rnn import backends, kernel
+from normbench.rnn import backends
 from normbench.rnn.cells import LSTMCell
 from normbench.streams import stream
 
@@ -22,15 +22,7 @@ LAYERED = {
 GOLDEN = {"lstm": 2.2501991100781074, "gru": 67.73239581907123, "rnn": 104.89286014560093}
 
 
-def has_kernel() -> bool:
-    try:
-        kernel.load()
-    except kernel.Unavailable:
-        return False
-    return True
-
-
-BACKENDS = ["loop", "aten", pytest.param("c", marks=pytest.mark.skipif(not has_kernel(), reason="no C compiler here"))]
+BACKENDS = ["loop", *FAST]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
