@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from cases import draw, gradients, lengths, make, near
+from devices import needs_cuda
 
 from normbench.errors import NormbenchError
 from normbench.rnn import aten, backends, kernel, matmul
 from normbench.rnn.embedding import Embedding
 
 SITES = {"lstm": ("input", "hidden", "cell"), "gru": ("input", "hidden"), "rnn": ("input", "hidden", "summed")}
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 
 
 @pytest.fixture
