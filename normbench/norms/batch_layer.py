@@ -126,7 +126,7 @@ class BatchLayerNorm(Normalizer):
     def _by_batch(self, x: Tensor) -> Tensor:
         populations = self.recalibrated if self.gathering else self.trained if self.track else None
         m, d = len(x), self.site.features
-        weight_b, weight_f = _tensors(*self._weights(m), x.dtype)
+        weight_b, weight_f = _tensors(*self._weights(m), x.dtype, x.device)
         gain = x.new_ones(d) if self.gain is None else self.gain
         flat, x_b = x if x.dim() == 2 else x.reshape(m, -1), None
         batch = 0 if populations is None else populations.count(x.shape)
@@ -261,6 +261,6 @@ def _moments_of_one(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @functools.cache
-def _tensors(weight_b: float, weight_f: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _tensors(weight_b: float, weight_f: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """The weights in the type of the data: a number would be converted at every product with a gain."""
-    return torch.tensor(weight_b, dtype=dtype), torch.tensor(weight_f, dtype=dtype)
+    return torch.tensor(weight_b, dtype=dtype, device=device), torch.tensor(weight_f, dtype=dtype, device=device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -63,6 +63,11 @@ class Populations(nn.Module):
         for name, buffer in self.named_buffers():
             if name.startswith("epoch_") or name == "counts":
                 buffer.zero_()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Populations:
+        super()._apply(fn, recurse)
+        self.held = [(fn(mean), fn(rstd)) for mean, rstd in self.held]  # another device in the middle of an epoch
+        return self
 
     def count(self, shape: Sequence[int]) -> int:
         """The number in its epoch of this batch (m, *positions, d); there is room for it from now on."""

@@ -1,1 +1,1 @@
-"""Recurrent cells written as in the papers, and the one time loop with its fast paths."""
+"""Recurrent cells written as in the papers, and the one time loop with its backends."""

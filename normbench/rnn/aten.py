@@ -1,14 +1,15 @@
-"""The element-wise part of a step in torch's own operations: what `step.c` does where there is no compiler."""
+"""The element-wise part of a step in torch's own operations: what `step.c` does for the CPU, for every device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from normbench.rnn.matmul import Projection, empty, one_step_for_all
 from normbench.rnn.plan import LAYER, NONE, Gradients, Plan, Vectors
-from normbench.rnn.product import Product, empty, products_of_one_step
 
 aten = torch.ops.aten
 Moments = tuple[Tensor, Tensor]
@@ -39,9 +40,9 @@ def unnorm(dy: Tensor, x: Tensor, kind: int, moments: Moments, gain: Tensor) -> 
 
 
 class Run:
-    """One sequence, forward or backward: step t of all arrays (T, B, ...); see `fused.Sequence`."""
+    """The `Backend` for every device: step t of all arrays (T, B, ...)."""
 
-    overwrites = False
+    overwrites: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Run:
             pairs = zip(parts[::2], parts[1::2], strict=True)
             self.moments = dict(zip(map(tuple, self.keys.tolist()), pairs, strict=True))
         else:
-            self.u = empty(z, *z.shape) if keep else products_of_one_step(z)
+            self.u = empty(z, *z.shape) if keep else one_step_for_all(z)
             self.gates, self.squashed = empty(z, *z.shape), empty(c, *c[1:].shape)
 
     def saved(self) -> list[Tensor]:
@@ -98,10 +99,10 @@ class Run:
         if self.mask is not None:
             torch.where(self.mask[t, :, None], self.h[t + 1], self.h[t], out=self.h[t + 1])
 
-    def forward_all(self, product: Product) -> bool:
+    def forward_all(self, projection: Projection) -> bool:
         return False
 
-    def backward_all(self, product: Product, dh: Tensor) -> bool:
+    def backward_all(self, projection: Projection, dh: Tensor) -> bool:
         return False
 
     def _lstm(self, t: int, hidden: Tensor) -> None:
@@ -125,10 +126,6 @@ class Run:
         torch.lerp(new, self.h[t], share if self.plan.update_old else 1 - share, out=self.h[t + 1])
 
     def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
-        """Before the first backward step: gradients of all outputs, of the last c, and of h past the products.
-
-        every: all steps will come back; otherwise those that do not must count as zero.
-        """
         self.dout, self.dc, self.carry = dout, dc, carry
         self.d, self.du = (empty(self.z, *self.z.shape) for _ in range(2))
         if not every:

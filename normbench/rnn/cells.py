@@ -23,7 +23,7 @@ AXES = ("batch", "time", "feature")
 
 
 @dataclass(frozen=True)
-class Once:
+class SequenceWeights:
     """What stays the same over the steps of one sequence: weights after normalization, dropout masks.
 
     A mask is (gates, B, features), or (1, B, features) where the gates share it; None drops nothing.
@@ -34,7 +34,7 @@ class Once:
     input_drop: Tensor | None = None
     state_drop: Tensor | None = None
 
-    def folded(self) -> Once:
+    def folded(self) -> SequenceWeights:
         """Of a single sequence, the masks as part of the weights: W (m * x) = (W * m) x."""
         (weight_ih, input_drop), (weight_hh, state_drop) = (
             (weight, drop)
@@ -42,7 +42,7 @@ class Once:
             else (weight * drop.expand(-1, len(weight) // len(drop), -1).flatten(0, 1), None)
             for weight, drop in ((self.weight_ih, self.input_drop), (self.weight_hh, self.state_drop))
         )
-        return Once(weight_ih, weight_hh, input_drop, state_drop)
+        return SequenceWeights(weight_ih, weight_hh, input_drop, state_drop)
 
 
 class Cell(Weighted):
@@ -163,7 +163,9 @@ class Cell(Weighted):
                 if isinstance(norm, WeightNormalizer):
                     norm.start(weight[rows])
 
-    def once(self, batch: int, rng: np.random.Generator | None = None, drop: bool = True) -> Once:
+    def sequence_weights(
+        self, batch: int, rng: np.random.Generator | None = None, drop: bool = True
+    ) -> SequenceWeights:
         """Weights and dropout masks for one pass over a batch of sequences; `rng` draws input masks, then states'.
 
         `drop`: false for a pass in training mode that drops nothing.
@@ -178,7 +180,7 @@ class Cell(Weighted):
             shape = (self.gates if self.per_gate else 1, batch, features)
             kept = torch.from_numpy(rng.random(shape, dtype=np.float32) >= p)
             drops.append(kept.to(self.weight_hh) / (1 - p))
-        return Once(self._weight("input", self.weight_ih), self._weight("hidden", self.weight_hh), *drops)
+        return SequenceWeights(self._weight("input", self.weight_ih), self._weight("hidden", self.weight_hh), *drops)
 
     def _weight(self, term: str, weight: Tensor) -> Tensor:
         blocks = self._by_block(term)
@@ -199,13 +201,17 @@ class Cell(Weighted):
         inside = self.bias if self.bias_kind in ("inside", "both") else None
         return inside, self.bias if self.bias_kind in ("one", "both") else None, None
 
-    def summed(self, x: Tensor, once: Once) -> Tensor:
+    def summed(self, x: Tensor, weights: SequenceWeights) -> Tensor:
         """W_x x (+ b inside) of steps (*, B, I) as they come: (*, B, gates H)."""
-        return F.linear(x, once.weight_ih, self.biases()[0]) if once.input_drop is None else self._dropped(x, once)
+        return (
+            F.linear(x, weights.weight_ih, self.biases()[0])
+            if weights.input_drop is None
+            else self._dropped(x, weights)
+        )
 
-    def _dropped(self, x: Tensor, once: Once) -> Tensor:
-        assert once.input_drop is not None
-        z = _gatewise(x, once.weight_ih, once.input_drop)
+    def _dropped(self, x: Tensor, weights: SequenceWeights) -> Tensor:
+        assert weights.input_drop is not None
+        z = _gatewise(x, weights.weight_ih, weights.input_drop)
         inside = self.biases()[0]
         return z if inside is None else z + inside
 
@@ -221,9 +227,13 @@ class Cell(Weighted):
     def _input(self, z: Tensor, apply: Callable[[Normalizer, Tensor], Tensor]) -> Tensor:
         return _plus(self._normed("input", z, apply), self.biases()[1])
 
-    def hidden_step(self, h: Tensor, once: Once, t: int, mask: Tensor | None) -> Tensor:
+    def hidden_step(self, h: Tensor, weights: SequenceWeights, t: int, mask: Tensor | None) -> Tensor:
         """N(W_h h_{t-1}) (+ the second bias of `double`), (B, gates H)."""
-        z = F.linear(h, once.weight_hh) if once.state_drop is None else _gatewise(h, once.weight_hh, once.state_drop)
+        z = (
+            F.linear(h, weights.weight_hh)
+            if weights.state_drop is None
+            else _gatewise(h, weights.weight_hh, weights.state_drop)
+        )
         return _plus(self._normed("hidden", z, lambda norm, part: norm.step(part, t, mask)), self.biases()[2])
 
     def _normed(self, term: str, z: Tensor, apply: Callable[[Normalizer, Tensor], Tensor]) -> Tensor:
@@ -236,7 +246,7 @@ class Cell(Weighted):
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
-    def step(self, x: Tensor, state: State, once: Once, t: int, mask: Tensor | None = None) -> State:
+    def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
         """The state after step t (from 0), its output first.
 
         x is the input term N(W_x x_t) + b, (B, gates H); rows where the mask (B,) is false keep their state.
@@ -285,9 +295,9 @@ class LSTMCell(Cell):
     def site_sizes(cls, hidden_size: int) -> dict[str, int]:
         return super().site_sizes(hidden_size) | {"cell": hidden_size}
 
-    def step(self, x: Tensor, state: State, once: Once, t: int, mask: Tensor | None = None) -> State:
+    def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
         h, c = state
-        f, i, o, g = (self.hidden_step(h, once, t, mask) + x).chunk(4, -1)
+        f, i, o, g = (self.hidden_step(h, weights, t, mask) + x).chunk(4, -1)
         f = f + self.forget_bias
         c = keep(mask, f.sigmoid() * c + i.sigmoid() * g.tanh(), c)
         norm = self.norm("cell")
@@ -316,9 +326,9 @@ class GRUCell(Cell):
             raise unknown(f"{self.path}: update={update} is not possible.", update, ("new", "old"))
         self.update = update
 
-    def step(self, x: Tensor, state: State, once: Once, t: int, mask: Tensor | None = None) -> State:
+    def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
         (h,) = state
-        hidden, size = self.hidden_step(h, once, t, mask), 2 * self.hidden_size
+        hidden, size = self.hidden_step(h, weights, t, mask), 2 * self.hidden_size
         z, r = (hidden[:, :size] + x[:, :size]).sigmoid().chunk(2, -1)
         n = (x[:, size:] + r * hidden[:, size:]).tanh()
         new, old = (z, 1 - z) if self.update == "new" else (1 - z, z)
@@ -344,8 +354,8 @@ class RNNCell(Cell):
     def site_sizes(cls, hidden_size: int) -> dict[str, int]:
         return super().site_sizes(hidden_size) | {"summed": hidden_size}
 
-    def step(self, x: Tensor, state: State, once: Once, t: int, mask: Tensor | None = None) -> State:
+    def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
         (h,) = state
-        a, norm = self.hidden_step(h, once, t, mask) + x, self.norm("summed")
+        a, norm = self.hidden_step(h, weights, t, mask) + x, self.norm("summed")
         a = a if norm is None else norm.step(a, t, mask)
         return (keep(mask, a.tanh() if self.nonlinearity == "tanh" else a.relu(), h),)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from normbench.rnn.product import empty
+from normbench.rnn.matmul import empty
 
 
 class Embedding(nn.Embedding):

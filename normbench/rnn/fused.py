@@ -1,8 +1,8 @@
 """Whole sequences as one autograd function: the recurrence's forward and backward pass written out.
 
-A step is a matrix product and one call for everything element-wise (`aten.Run` or `kernel.Run`); what is not
-recurrent, the product with all inputs and the sums for the weights' gradients, is one product over all steps. The
-equations are those of `cells`; tests hold the three together.
+A step is a matrix product and one call of the backend for everything element-wise; what is not recurrent, the product
+with all inputs and the sums for the weights' gradients, is one product over all steps. The equations are those of
+`cells`; tests hold the three together.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normbench.rnn import engine
-from normbench.rnn.cells import Cell, Once, State
+from normbench.rnn.backends import Backend
+from normbench.rnn.cells import Cell, SequenceWeights, State
+from normbench.rnn.matmul import Projection, empty
 from normbench.rnn.plan import Plan, Vectors, vectors
-from normbench.rnn.product import Product, empty
 
 
 class Sequence(torch.autograd.Function):
@@ -26,7 +26,7 @@ class Sequence(torch.autograd.Function):
     def forward(
         ctx: Any,
         plan: Plan,
-        run: engine.RunClass,
+        backend: type[Backend],
         keep: bool,
         mask: Tensor | None,
         drops: tuple[Tensor | None, Tensor | None],
@@ -38,19 +38,19 @@ class Sequence(torch.autograd.Function):
         c0: Tensor,
         *gains_and_shifts: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        product = Product(weight_hh, drops[1])
-        z = input_products(x, weight_ih, inside, drops[0])
+        projection = Projection(weight_hh, drops[1])
+        z = input_projection(x, weight_ih, inside, drops[0])
         steps = len(z)
         h, c = _states(h0, steps), _states(c0, steps)
-        job = run(plan, Vectors(*(v.contiguous() for v in gains_and_shifts)), z, h, c, mask, keep=keep)
-        job.prepare(slice(0, steps))
-        if not job.forward_all(product):
-            for t, (state, u) in enumerate(zip(h[:-1].unbind(0), job.u.unbind(0), strict=True)):
-                job.forward(t, product.step(state, u))
+        run = backend(plan, Vectors(*(v.contiguous() for v in gains_and_shifts)), z, h, c, mask, keep=keep)
+        run.prepare(slice(0, steps))
+        if not run.forward_all(projection):
+            for t, (state, u) in enumerate(zip(h[:-1].unbind(0), run.u.unbind(0), strict=True)):
+                run.forward(t, projection.step(state, u))
         if not keep:
             return h[1:], h[-1].clone(), c[-1].clone()
-        ctx.plan, ctx.run, ctx.drops, ctx.spent = plan, run, drops, False
-        ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *gains_and_shifts, *job.saved())
+        ctx.plan, ctx.backend, ctx.drops, ctx.spent = plan, backend, drops, False
+        ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *gains_and_shifts, *run.saved())
         return h[1:], h[-1].clone(), c[-1].clone()
 
     @staticmethod
@@ -58,33 +58,33 @@ class Sequence(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor, dh: Tensor, dc: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_ih, inside, weight_hh, mask, z, h, c, *rest = ctx.saved_tensors
         v, saved = Vectors(*(part.contiguous() for part in rest[:6])), rest[6:]
-        inputs, product = Product(weight_ih, ctx.drops[0]), Product(weight_hh, ctx.drops[1])
-        job = ctx.run(ctx.plan, v, z, h, c, mask, saved)
-        if ctx.spent and job.overwrites:  # a first pass has left gradients where z and u were
-            job.restore(input_products(x, weight_ih, inside, ctx.drops[0]), product.all(h[:-1]))
+        inputs, projection = Projection(weight_ih, ctx.drops[0]), Projection(weight_hh, ctx.drops[1])
+        run = ctx.backend(ctx.plan, v, z, h, c, mask, saved)
+        if ctx.spent and run.overwrites:  # a first pass has left gradients where z and u were
+            run.restore(input_projection(x, weight_ih, inside, ctx.drops[0]), projection.all(h[:-1]))
         ctx.spent = True
-        job.begin(dy.contiguous(), dc.clone(), torch.zeros_like(dh))
+        run.begin(dy.contiguous(), dc.clone(), torch.zeros_like(dh))
         dh = dh.clone()
-        if not job.backward_all(product, dh):
+        if not run.backward_all(projection, dh):
             for t in reversed(range(len(z))):
-                job.backward(t, dh)
-                dh = product.to_input(job.du[t])
-        found = job.finish()
+                run.backward(t, dh)
+                dh = projection.to_input(run.du[t])
+        found = run.finish()
         needs = ctx.needs_input_grad
         return (
             *[None] * 5,
             inputs.to_input(found.z) if needs[5] else None,
             inputs.to_weight(found.z, x) if needs[6] else None,
             found.z.sum((0, 1)) if needs[7] else None,
-            product.to_weight(found.u, h[:-1]) if needs[8] else None,
-            dh + job.carry,
-            job.dc,
+            projection.to_weight(found.u, h[:-1]) if needs[8] else None,
+            dh + run.carry,
+            run.dc,
             *found.vectors,
         )
 
 
-def input_products(x: Tensor, weight: Tensor, inside: Tensor | None, drop: Tensor | None) -> Tensor:
-    z = Product(weight, drop).all(x)
+def input_projection(x: Tensor, weight: Tensor, inside: Tensor | None, drop: Tensor | None) -> Tensor:
+    z = Projection(weight, drop).all(x)
     return z if inside is None else z.add_(inside)
 
 
@@ -95,20 +95,26 @@ def _states(first: Tensor, steps: int) -> Tensor:
 
 
 def sequence(
-    cell: Cell, plan: Plan, run: engine.RunClass, x: Tensor, mask: Tensor | None, state: State, once: Once
+    cell: Cell,
+    plan: Plan,
+    backend: type[Backend],
+    x: Tensor,
+    mask: Tensor | None,
+    state: State,
+    weights: SequenceWeights,
 ) -> tuple[Tensor, State]:
     """Outputs (T, B, H) and last state of a cell that has a plan; arguments as `loop.unroll`."""
     h0 = state[0]
     c0 = state[1] if len(state) > 1 else h0.new_empty(*h0.shape[:-1], 0)
     gains_and_shifts = vectors(cell)
-    learned = (x, once.weight_ih, cell.biases()[0], once.weight_hh, h0, c0, *gains_and_shifts)
+    learned = (x, weights.weight_ih, cell.biases()[0], weights.weight_hh, h0, c0, *gains_and_shifts)
     keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in learned)
     y, h, c = Sequence.apply(
         plan,
-        run,
+        backend,
         keep,
         None if mask is None else mask.contiguous(),
-        (once.input_drop, once.state_drop),
+        (weights.input_drop, weights.state_drop),
         *learned,
     )
     return y, (h, c)[: cell.states]

@@ -12,12 +12,13 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from normbench.rnn.matmul import Projection, empty, one_step_for_all
 from normbench.rnn.plan import Gradients, Plan, Vectors
-from normbench.rnn.product import Product, empty, products_of_one_step
 
 SOURCE = Path(__file__).with_name("step.c")
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
@@ -30,7 +31,7 @@ FLAGS = (
 )
 ARRAYS = ("z", "u", "h", "c", "stats", "mask")
 VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c")
-WAYS = ("forward", "backward", "forward_all", "backward_all")
+FUNCTIONS = ("forward", "backward", "forward_all", "backward_all")
 PRODUCT = ("weight", "transposed", "dh")
 GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
 
@@ -53,9 +54,9 @@ class Job(ctypes.Structure):
 
 
 class Run:
-    """One sequence, forward or backward, as `aten.Run`; the gradients of z and u take the place of z and u."""
+    """The `Backend` for the CPU; the gradients of z and u take the place of z and u."""
 
-    overwrites = True
+    overwrites: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Run:
             self.u, self.stats = saved or (empty(z, *z.shape), z.new_empty(steps, batch, 8 if plan.gru else 6))
             self._point(u=self.u)
         else:
-            self.u, self.stats = products_of_one_step(z), z.new_empty(steps, batch, 8 if plan.gru else 6)
+            self.u, self.stats = one_step_for_all(z), z.new_empty(steps, batch, 8 if plan.gru else 6)
             self._point(scratch=self.u)
         self.step_bytes = batch * width * z.element_size() if keep else 0
         self._point(z=z, h=h, c=c, stats=self.stats, **vectors._asdict())
@@ -84,7 +85,7 @@ class Run:
         suffix = "double" if z.dtype == torch.float64 else "float"
         library, cell = load(), "gru" if plan.gru else "lstm"
         self._forward, self._backward, self._forward_all, self._backward_all = (
-            getattr(library, f"{cell}_{way}_{suffix}") for way in WAYS
+            getattr(library, f"{cell}_{name}_{suffix}") for name in FUNCTIONS
         )
         self.address, self.u_address = ctypes.addressof(self.job), self.u.data_ptr() if keep else -1
 
@@ -106,26 +107,26 @@ class Run:
         at = u.data_ptr()
         self._forward(self.address, t, None if at == self.u_address + t * self.step_bytes else at)
 
-    def forward_all(self, product: Product) -> bool:
+    def forward_all(self, projection: Projection) -> bool:
         """All steps in one call, if the kernel's own products are the better ones."""
-        if not self._small(product):
+        if not self._small(projection):
             return False
-        (transposed,) = product.transposed
+        (transposed,) = projection.transposed
         self._point(transposed=transposed)
         self._forward_all(self.address, len(self.z), None)
         return True
 
-    def backward_all(self, product: Product, dh: Tensor) -> bool:
+    def backward_all(self, projection: Projection, dh: Tensor) -> bool:
         """The same of the backward steps; dh is overwritten by what reaches h_0 through the products."""
-        if not self._small(product):
+        if not self._small(projection):
             return False
-        self.weight, self.dh = product.weight.contiguous(), dh
+        self.weight, self.dh = projection.weight.contiguous(), dh
         self._point(weight=self.weight, dh=dh)
         self._backward_all(self.address, len(self.z), None)
         return True
 
-    def _small(self, product: Product) -> bool:
-        return product.drop is None and product.weight.numel() * product.weight.element_size() <= CACHED
+    def _small(self, projection: Projection) -> bool:
+        return projection.drop is None and projection.weight.numel() * projection.weight.element_size() <= CACHED
 
     def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
         self.dout, self.dc, self.carry, self.du = dout, dc, carry, self.u
@@ -245,9 +246,9 @@ def _open(path: Path) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
         for cell in ("lstm", "gru"):
-            for way in WAYS:
+            for name in FUNCTIONS:
                 for suffix in ("float", "double"):
-                    function = getattr(library, f"{cell}_{way}_{suffix}")
+                    function = getattr(library, f"{cell}_{name}_{suffix}")
                     function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], None
     except (OSError, AttributeError) as error:
         raise Unavailable(f"{path} cannot be loaded: {error}") from None

@@ -51,8 +51,8 @@ class Recurrent(nn.Module):
         self.cells = nn.ModuleList()
         for layer in range(num_layers):
             inputs = input_size if layer == 0 else self.directions * hidden_size
-            for way in ("forward", "backward") if bidirectional else ("",):
-                parts = [path, str(layer) if num_layers > 1 else "", way]
+            for direction in ("forward", "backward") if bidirectional else ("",):
+                parts = [path, str(layer) if num_layers > 1 else "", direction]
                 name = ".".join(part for part in parts if part)
                 self.cells.append(self.cell(inputs, hidden_size, sites, name, **options))  # type: ignore[arg-type]
 
@@ -75,16 +75,16 @@ class Recurrent(nn.Module):
         rows = None if mask is None else mask.bool().T
         last: list[State] = []
         for layer in range(self.num_layers):
-            ways = []
-            for way in range(self.directions):
-                cell = self._cell(layer, way)
+            outputs = []
+            for direction in range(self.directions):
+                cell = self._cell(layer, direction)
                 first = cell.initial(batch) if begin is None else begin[len(last)]
-                turned = y.flip(0) if way else y
-                turned_mask = rows if rows is None or not way else rows.flip(0)
-                out, end = unroll(cell, turned, turned_mask, first, cell.once(batch, rng, drop))
-                ways.append(out.flip(0) if way else out)
+                turned = y.flip(0) if direction else y
+                turned_mask = rows if rows is None or not direction else rows.flip(0)
+                out, end = unroll(cell, turned, turned_mask, first, cell.sequence_weights(batch, rng, drop))
+                outputs.append(out.flip(0) if direction else out)
                 last.append(end)
-            y = ways[0] if len(ways) == 1 else torch.cat(ways, -1)
+            y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
         ends = tuple(torch.stack(parts) for parts in zip(*last, strict=True))
         return y.transpose(0, 1), ends[0] if len(ends) == 1 else ends
 
@@ -93,10 +93,10 @@ class Recurrent(nn.Module):
         if len(self.cells) != 1:
             raise NormbenchError(f"{self.path}: steps are taken by one layer in one direction, not {len(self.cells)}.")
         cell = self._cell(0, 0)
-        return Steps(cell, cell.once(batch, rng))
+        return Steps(cell, cell.sequence_weights(batch, rng))
 
-    def _cell(self, layer: int, way: int) -> Cell:
-        cell = self.cells[layer * self.directions + way]
+    def _cell(self, layer: int, direction: int) -> Cell:
+        cell = self.cells[layer * self.directions + direction]
         assert isinstance(cell, Cell)
         return cell
 

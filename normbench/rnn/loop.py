@@ -1,30 +1,37 @@
-"""The one time loop: projections of all steps at once, then step after step on the fastest path that fits."""
+"""The one time loop: projections of all steps at once, then step after step by the fastest backend that fits."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from normbench.rnn import engine, fused, stepwise
-from normbench.rnn.cells import Cell, Once, State
+from normbench.rnn import backends, fused, stepwise
+from normbench.rnn.cells import Cell, SequenceWeights, State
 from normbench.rnn.plan import plan
 
 
-def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, once: Once) -> tuple[Tensor, State]:
+def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
     """Outputs (T, B, H) and the last state of a cell over x (T, B, I); mask (T, B), true where x is valid."""
-    run, way = engine.current(), plan(cell)
-    if run is not None and way is not None and x.dtype == cell.weight_hh.dtype:
-        return fused.sequence(cell, way, run, x, mask, state, once.folded())
-    return plain(cell, cell.summed(x, once), mask, state, once)
+    backend, planned = backends.current(x.device), plan(cell)
+    if backend is not None and planned is not None and _together(weights.weight_hh, mask, x, *state):
+        return fused.sequence(cell, planned, backend, x, mask, state, weights.folded())
+    return plain(cell, cell.summed(x, weights), mask, state, weights)
 
 
-def plain(cell: Cell, z: Tensor, mask: Tensor | None, state: State, once: Once) -> tuple[Tensor, State]:
+def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
+    """Whether all are of one dtype and on one device; where not, it is the plain loop's operations that say so."""
+    device = weight.device
+    alike = all(tensor.dtype == weight.dtype and tensor.device == device for tensor in given)
+    return alike and (mask is None or mask.device == device)
+
+
+def plain(cell: Cell, z: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
     """The cell's definition, step by step: every normalizer, every option."""
     outputs = []
     # unbind: indexing z[t] would make the backward pass quadratic in T
     terms = cell.input_term(z, mask).unbind(0)
     for t, term in enumerate(terms):
-        state = cell.step(term, state, once, t, None if mask is None else mask[t])
+        state = cell.step(term, state, weights, t, None if mask is None else mask[t])
         outputs.append(state[0])
     return torch.stack(outputs), state
 
@@ -36,16 +43,18 @@ class Steps:
     counted.
     """
 
-    def __init__(self, cell: Cell, once: Once) -> None:
-        self.cell, self.once, self.t = cell, once, 0
-        run, way = engine.current(), plan(cell)
-        self.fast = None if run is None or way is None else stepwise.Steps(cell, way, run, once.folded())
+    def __init__(self, cell: Cell, weights: SequenceWeights) -> None:
+        self.cell, self.weights, self.t = cell, weights, 0
+        backend, planned = backends.current(weights.weight_hh.device), plan(cell)
+        self.fast = None
+        if backend is not None and planned is not None:
+            self.fast = stepwise.Steps(cell, planned, backend, weights.folded())
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None = None) -> State:
         """The state after x_t (B, I), its output first; rows where the mask (B,) is false keep theirs."""
         if self.fast is not None:
             return self.fast(x, state, mask)
-        z = self.cell.input_step(self.cell.summed(x, self.once), self.t, mask)
-        state = self.cell.step(z, state, self.once, self.t, mask)
+        z = self.cell.input_step(self.cell.summed(x, self.weights), self.t, mask)
+        state = self.cell.step(z, state, self.weights, self.t, mask)
         self.t += 1
         return state

@@ -1,4 +1,4 @@
-"""Which cells the fast paths serve, and what these need to know of one."""
+"""Which cells the backends serve, and what these need to know of one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Gradients(NamedTuple):
 
 
 def plan(cell: Cell) -> Plan | None:
-    """How the fast paths compute this cell; None where only its definition serves."""
+    """How the backends compute this cell; None where only its definition serves."""
     if type(cell) not in (LSTMCell, GRUCell) or cell.weight_hh.dtype not in (torch.float32, torch.float64):
         return None
     gru = isinstance(cell, GRUCell)
@@ -80,7 +80,7 @@ def _kind(norm: Normalizer | None) -> tuple[int, float] | None:
 
 
 def vectors(cell: Cell) -> Vectors:
-    """The cell's gains, shifts and biases as the fast paths take them, under autograd."""
+    """The cell's gains, shifts and biases as the backends take them, under autograd."""
     size = cell.hidden_size
     _, after, second = cell.biases()
     gain_x, shift_x = _gain_and_shift(cell, "input")

@@ -1,4 +1,4 @@
-"""One step at a time on the fast paths, for models with feedback: the weights' gradients wait until all steps are back.
+"""One step at a time by a backend, for models with feedback: the weights' gradients wait until all steps are back.
 
 `Begin` hands a token to every step, so autograd comes back to it last; until then each step only leaves the gradients
 of its products beside its inputs. One product over all steps then makes each weight's gradient.
@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from normbench.errors import NormbenchError
-from normbench.rnn import engine
-from normbench.rnn.cells import Cell, Once, State
+from normbench.rnn.backends import Backend
+from normbench.rnn.cells import Cell, SequenceWeights, State
+from normbench.rnn.matmul import Projection, empty
 from normbench.rnn.plan import Plan, Vectors, vectors
-from normbench.rnn.product import Product, empty
 
 CHUNK = 64  # steps that share their arrays: how many there will be is not known
 
@@ -26,12 +26,12 @@ class Chunk:
     """Arrays of some steps and the run over them; which of its steps gradients came back to."""
 
     def __init__(self, steps: Steps, x: Tensor, h: Tensor, c: Tensor, capacity: int) -> None:
-        batch, like = len(x), h.detach()
+        batch, like = len(x), steps.weights[0]  # theirs whatever comes: the kernel goes by addresses
         self.x, self.z = (empty(like, capacity, batch, size) for size in (x.shape[1], len(steps.weights[0])))
         self.h, self.c = (empty(like, capacity + 1, batch, part.shape[1]) for part in (h, c))
-        self.mask = torch.ones(capacity, batch, dtype=torch.bool, device=x.device)
+        self.mask = torch.ones(capacity, batch, dtype=torch.bool, device=like.device)
         plain = Vectors(*(v.detach().contiguous() for v in steps.vectors))
-        self.run = steps.run(steps.plan, plain, self.z, self.h, self.c, self.mask)
+        self.run: Backend = steps.backend(steps.plan, plain, self.z, self.h, self.c, self.mask)
         self.back: list[int] = []
 
     def begin(self) -> None:
@@ -48,15 +48,16 @@ class Chunk:
 class Steps:
     """`loop.Steps` for a cell with a plan."""
 
-    def __init__(self, cell: Cell, plan: Plan, run: engine.RunClass, once: Once) -> None:
-        self.plan, self.run, self.vectors = plan, run, vectors(cell)
-        self.weights = (once.weight_ih.detach(), once.weight_hh.detach())
+    def __init__(self, cell: Cell, plan: Plan, backend: type[Backend], weights: SequenceWeights) -> None:
+        self.plan, self.backend, self.vectors = plan, backend, vectors(cell)
+        self.weights = (weights.weight_ih.detach(), weights.weight_hh.detach())
         inside = cell.biases()[0]
         self.inside = None if inside is None else inside.detach()
-        self.inputs, self.states = Product(self.weights[0], once.input_drop), Product(self.weights[1], once.state_drop)
+        self.inputs = Projection(self.weights[0], weights.input_drop)
+        self.states = Projection(self.weights[1], weights.state_drop)
         self.chunks: list[Chunk] = []
         self.t = 0
-        self.token: Tensor = Begin.apply(self, once.weight_ih, inside, once.weight_hh, *self.vectors)
+        self.token: Tensor = Begin.apply(self, weights.weight_ih, inside, weights.weight_hh, *self.vectors)
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None) -> State:
         h = state[0]

@@ -12,7 +12,7 @@ from torch import nn
 
 import normbench
 from normbench.errors import NormbenchError
-from normbench.rnn import engine
+from normbench.rnn import backends
 from normbench.rnn.cells import Cell
 from normbench.runs import files, store
 
@@ -36,7 +36,7 @@ def environment(model: nn.Module | None = None, on: torch.device | None = None) 
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "processor": _processor(),
         "threads": torch.get_num_threads(),
-        **({"recurrent": engine.describe()} if recurrent else {}),
+        **({"recurrent": backends.describe()} if recurrent else {}),
         "device": f"cuda ({torch.cuda.get_device_name(on)}, CUDA {torch.version.cuda})" if cuda else "cpu",
         "system": f"{platform.system()} {platform.machine()}",
     }

@@ -21,7 +21,7 @@ from normbench.battery.cost import interleave
 from normbench.config.plan import train_specs
 from normbench.models import base
 from normbench.models.imdb_rnn import ImdbRNN
-from normbench.rnn.cells import Once
+from normbench.rnn.cells import SequenceWeights
 from normbench.streams import stream
 from normbench.train import optim
 
@@ -40,7 +40,7 @@ class Loop(nn.Module):
         for layer in ours.lstm:
             self.cells.append(nn.LSTMCell(layer.input_size, layer.hidden_size))
         self.dense, self.logit = nn.Linear(*ours.dense.linear.weight.shape[::-1]), nn.Linear(ours.logit.in_features, 1)
-        self.per_gate, self.once = per_gate, list[Once]()
+        self.per_gate, self.weights = per_gate, list[SequenceWeights]()
         self.copy(ours)
 
     @torch.no_grad()
@@ -58,26 +58,30 @@ class Loop(nn.Module):
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         h = self.embedding(inputs)
-        for cell, once in zip(self.cells, self.once, strict=True):
+        for cell, weights in zip(self.cells, self.weights, strict=True):
             state = (h.new_zeros(len(h), cell.hidden_size),) * 2
             step, outputs = self.gatewise if self.per_gate else self.shared, []
             for x in h.unbind(1):
-                state = step(cell, once, x, state)
+                state = step(cell, weights, x, state)
                 outputs.append(state[0])
             h = torch.stack(outputs, 1)
         logits = self.logit(torch.tanh(self.dense(h[:, -1]))).squeeze(-1)
         return F.binary_cross_entropy_with_logits(logits, targets.float())
 
-    def shared(self, cell: nn.LSTMCell, once: Once, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def shared(
+        self, cell: nn.LSTMCell, weights: SequenceWeights, x: Tensor, state: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         h, c = state
-        new: tuple[Tensor, Tensor] = cell(x * once.input_drop[0], (h * once.state_drop[0], c))  # type: ignore[index]  # drawn here
+        new: tuple[Tensor, Tensor] = cell(x * weights.input_drop[0], (h * weights.state_drop[0], c))  # type: ignore[index]  # drawn here
         return new
 
-    def gatewise(self, cell: nn.LSTMCell, once: Once, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def gatewise(
+        self, cell: nn.LSTMCell, weights: SequenceWeights, x: Tensor, state: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         h, c = state
         parts = zip(cell.weight_ih.chunk(4), cell.weight_hh.chunk(4), cell.bias_ih.chunk(4), TORCH_ORDER, strict=True)
         i, f, g, o = (
-            F.linear(x * once.input_drop[k], w, b) + F.linear(h * once.state_drop[k], u)  # type: ignore[index]  # drawn here
+            F.linear(x * weights.input_drop[k], w, b) + F.linear(h * weights.state_drop[k], u)  # type: ignore[index]  # drawn here
             for w, u, b, k in parts
         )
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
@@ -135,7 +139,7 @@ def compare(batch: int, per_gate: bool, rounds: int, *words: str) -> Iterator[ha
 
     for layer in ours.lstm:
         (cell,) = layer.cells
-        loop.once.append(cell.once(batch, masks))
+        loop.weights.append(cell.sequence_weights(batch, masks))
     refuse_difference(ours, loop, (our_step(), their_step()))
     # what is updated has gradients of its own, which the steps beside it do not touch
     updated = base.build(spec.config, spec.sites())

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 from normbench.battery.cost import interleave
 from normbench.norms.sites import Choice, Site
-from normbench.rnn import engine
+from normbench.rnn import backends
 from normbench.rnn.cells import Sites
 from normbench.rnn.layers import GRU, LSTM, Recurrent
-from normbench.rnn.product import matmul
+from normbench.rnn.matmul import matmul
 
 Side = Callable[[], object]
 PEAK = 1536  # size of the square product that measures the limit
@@ -134,12 +134,12 @@ def jax_step(shape: Shape, x: Tensor, weight: Tensor) -> Side:
     return lambda: jax.block_until_ready(both(*given))
 
 
-def trained(module: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, path: str = "") -> Side:
-    """Forward and backward; on our path of that name."""
+def trained(module: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, backend: str = "") -> Side:
+    """Forward and backward; by our backend of that name."""
     inputs = x.clone().requires_grad_()
 
     def step() -> None:
-        with engine.using(path):
+        with backends.using(backend):
             call(inputs).backward(weight)
         inputs.grad = None
         module.zero_grad()
@@ -147,9 +147,9 @@ def trained(module: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor, weig
     return step
 
 
-def inferred(call: Callable[[Tensor], Tensor], x: Tensor, path: str = "") -> Side:
+def inferred(call: Callable[[Tensor], Tensor], x: Tensor, backend: str = "") -> Side:
     def step() -> None:
-        with engine.using(path), torch.no_grad():
+        with backends.using(backend), torch.no_grad():
             call(x)
 
     return step

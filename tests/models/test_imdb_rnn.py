@@ -93,8 +93,10 @@ def test_imdb_rnn_drops_in_updates_alone_and_all_arms_drop_the_same() -> None:
         network = built(small("imdb_rnn", f"norm={norm}")).train()
         seen = masks[norm] = []
         for layer in network.lstm:
-            once = layer.cells[0].once
-            layer.cells[0].once = lambda *a, once=once, seen=seen: seen.append(once(*a)) or seen[-1]
+            weights = layer.cells[0].sequence_weights
+            layer.cells[0].sequence_weights = lambda *a, weights=weights, seen=seen: (
+                seen.append(weights(*a)) or seen[-1]
+            )
         for update in (0, 1, 0):
             with models.update(network, 1, update):
                 network(inputs, targets)
@@ -102,7 +104,7 @@ def test_imdb_rnn_drops_in_updates_alone_and_all_arms_drop_the_same() -> None:
         assert not torch.equal(seen[0].input_drop, seen[2].input_drop)
         network(inputs, targets)
         network.evaluate(inputs, targets)
-        assert all(once.input_drop is None and once.state_drop is None for once in seen[6:])
+        assert all(weights.input_drop is None and weights.state_drop is None for weights in seen[6:])
     for one, other in zip(masks["none"][:6], masks["batch_layer"][:6], strict=True):
         assert torch.equal(one.input_drop, other.input_drop) and torch.equal(one.state_drop, other.state_drop)
 

@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 import torch
 
 from normbench.config import compose
 from normbench.norms.sites import Choice, Site
+from normbench.rnn import backends, kernel
 from normbench.rnn.cells import Cell, Sites
 from normbench.rnn.layers import GRU, LSTM, RNN, Recurrent
 
+
+def has_kernel() -> bool:
+    try:
+        kernel.load()
+    except kernel.Unavailable:
+        return False
+    return True
+
+
+FAST = [
+    pytest.param(name, marks=pytest.mark.skipif(name == "c" and not has_kernel(), reason="there is no C compiler here"))
+    for name in backends.BACKENDS
+]
 LAYERS: dict[str, type[Recurrent]] = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
 WEIGHT = ("weight", "spectral")
 

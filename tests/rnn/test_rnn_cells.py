@@ -133,7 +133,7 @@ def test_the_authors_bias_stands_inside_the_normalizer_and_outside() -> None:
     ln = make("lstm", 5, 4, {"input": "layer", "hidden": "layer"}, bias="both")
     cell = ln.cells[0]
     inside = cell.norm("input")(x[:2, :1] @ cell.weight_ih.T + cell.bias) + cell.bias
-    raw = cell.summed(x[:2, :1].transpose(0, 1), cell.once(2))
+    raw = cell.summed(x[:2, :1].transpose(0, 1), cell.sequence_weights(2))
     torch.testing.assert_close(cell.input_term(raw, None), inside.transpose(0, 1))
 
 
@@ -159,16 +159,16 @@ def test_dropout_is_one_mask_per_gate_for_all_steps(kind: str) -> None:
     layer = make(kind, 5, 4, input_dropout=0.4, state_dropout=0.3, **AS_TORCH[kind])
     (cell,) = layer.cells
     x = draw(1, 6, 5)
-    once = cell.once(1, np.random.default_rng(1))
-    assert once.input_drop.shape == (cell.gates, 1, 5) and once.state_drop.shape == (cell.gates, 1, 4)
-    for drop, p in ((once.input_drop, 0.4), (once.state_drop, 0.3)):
+    weights = cell.sequence_weights(1, np.random.default_rng(1))
+    assert weights.input_drop.shape == (cell.gates, 1, 5) and weights.state_drop.shape == (cell.gates, 1, 4)
+    for drop, p in ((weights.input_drop, 0.4), (weights.state_drop, 0.3)):
         kept = set(drop.unique().tolist())
         assert len(kept) == 2 and min(kept) == 0 and max(kept) == pytest.approx(1 / (1 - p))
     plain = make(kind, 5, 4, **AS_TORCH[kind])
     plain.load_state_dict(layer.state_dict())
     with torch.no_grad():
-        plain.cells[0].weight_ih *= once.input_drop[:, 0].repeat_interleave(4, 0)
-        plain.cells[0].weight_hh *= once.state_drop[:, 0].repeat_interleave(4, 0)
+        plain.cells[0].weight_ih *= weights.input_drop[:, 0].repeat_interleave(4, 0)
+        plain.cells[0].weight_hh *= weights.state_drop[:, 0].repeat_interleave(4, 0)
     y, _ = layer(x, rng=np.random.default_rng(1))
     torch.testing.assert_close(y, plain(x)[0])
     assert not torch.equal(layer.eval()(x)[0], y)
@@ -178,12 +178,12 @@ def test_dropout_is_one_mask_per_gate_for_all_steps(kind: str) -> None:
 
 def test_shared_dropout_drops_the_same_for_all_gates() -> None:
     layer = make("lstm", 5, 4, state_dropout=0.5, per_gate=False)
-    once = layer.cells[0].once(2, np.random.default_rng(0))
-    assert once.input_drop is None and once.state_drop.shape == (1, 2, 4)
+    weights = layer.cells[0].sequence_weights(2, np.random.default_rng(0))
+    assert weights.input_drop is None and weights.state_drop.shape == (1, 2, 4)
     wide = make("lstm", 5, 4, state_dropout=0.5)
     wide.load_state_dict(layer.state_dict())
-    wide.cells[0].once = lambda batch, rng, drop: type(once)(
-        wide.cells[0].weight_ih, wide.cells[0].weight_hh, None, once.state_drop.repeat(4, 1, 1)
+    wide.cells[0].sequence_weights = lambda batch, rng, drop: type(weights)(
+        wide.cells[0].weight_ih, wide.cells[0].weight_hh, None, weights.state_drop.repeat(4, 1, 1)
     )
     x = draw(2, 5, 5)
     torch.testing.assert_close(layer(x, rng=np.random.default_rng(0))[0], wide(x)[0])
@@ -265,11 +265,11 @@ def test_weight_normalizers_make_the_matrices_of_both_products(kind: str, norm: 
     base.start(layer)
     (cell,) = layer.cells
     plain = make(kind, 5, 4, seed=None)
-    once = cell.eval().once(2)
+    weights = cell.eval().sequence_weights(2)
     with torch.no_grad():
-        plain.cells[0].weight_ih.copy_(once.weight_ih)
-        plain.cells[0].weight_hh.copy_(once.weight_hh)
-    assert torch.equal(once.weight_hh, cell.weight_hh) == (norm == "weight")  # which begins as the same function
+        plain.cells[0].weight_ih.copy_(weights.weight_ih)
+        plain.cells[0].weight_hh.copy_(weights.weight_hh)
+    assert torch.equal(weights.weight_hh, cell.weight_hh) == (norm == "weight")  # which begins as the same function
     x = draw(2, 6, 5)
     torch.testing.assert_close(layer(x)[0], plain(x)[0])
     layer.train()(x)[0].square().sum().backward()

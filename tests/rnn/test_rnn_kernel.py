@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from normbench.errors import NormbenchError
-from normbench.rnn import aten, engine, kernel
+from normbench.rnn import aten, backends, kernel
 
 TRAIN = """
 import torch
-from normbench.rnn import engine
+from normbench.rnn import backends
 from normbench.rnn.layers import LSTM
 torch.manual_seed(0)
 LSTM(3, 4)(torch.randn(2, 5, 3))[0].sum().backward()
 LSTM(3, 4)(torch.randn(2, 5, 3))[0].sum().backward()
-print(engine.describe())
+print(backends.describe())
 """
 
 
@@ -110,7 +110,7 @@ def test_without_a_compiler_torchs_operations_serve_which_is_said_once(
     monkeypatch.setenv("CC", str(script))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("NORMBENCH_RNN", "")
-    assert engine.current() is aten.Run and engine.current() is aten.Run
+    assert backends.current() is aten.Run and backends.current() is aten.Run
     said = capfd.readouterr().err
     assert said.count("\n") == 1 and "torch's own operations" in said
     wanted = {
@@ -120,16 +120,16 @@ def test_without_a_compiler_torchs_operations_serve_which_is_said_once(
         "garbage": "cannot be loaded",
     }
     assert wanted[broken] in said
-    assert engine.describe().startswith("ATen")
+    assert backends.describe().startswith("ATen")
     monkeypatch.setenv("NORMBENCH_RNN", "c")
     with pytest.raises(NormbenchError, match=r"NORMBENCH_RNN=c: .*Install a C compiler, or take aten"):
-        engine.current()
+        backends.current()
 
 
-def test_an_unknown_path_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORMBENCH_RNN", "atne")
     with pytest.raises(NormbenchError, match=r"NORMBENCH_RNN=atne is not possible. Did you mean 'aten'"):
-        engine.current()
+        backends.current()
 
 
 @needs_compiler
@@ -153,7 +153,7 @@ def test_the_kernel_is_clean_under_the_address_sanitizer(tmp_path: Path) -> None
     if probe.returncode or not os.path.isabs(library):
         pytest.skip("the compiler has no address sanitizer")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "test_rnn_paths.py", "-k", "every_shape and not aten"],
+        [sys.executable, "-m", "pytest", "-q", "-x", "test_rnn_backends.py", "-k", "every_shape and not aten"],
         cwd=Path(__file__).parent,
         env=os.environ
         | {"XDG_CACHE_HOME": str(tmp_path), "CC": f"{kernel.words()[0]} -fsanitize=address,undefined -g"}

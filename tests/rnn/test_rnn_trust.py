@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from cases import draw, gradients, lengths, make, near
+from cases import FAST, draw, gradients, has_kernel, lengths, make, near
 from torch import nn
 
-from normbench.rnn import engine, kernel
+from normbench.rnn import backends
 from normbench.rnn.cells import LSTMCell
 from normbench.streams import stream
 
@@ -18,31 +18,23 @@ LAYERED = {
     "gru": dict.fromkeys(("input", "hidden"), "layer"),
     "rnn": {"summed": "layer"},
 }
-# Sums of the squared outputs after 5 steps of gradient descent, in float64: the same on every path.
+# Sums of the squared outputs after 5 steps of gradient descent, in float64: the same by every backend.
 GOLDEN = {"lstm": 2.2501991100781074, "gru": 67.73239581907123, "rnn": 104.89286014560093}
 
 
-def has_kernel() -> bool:
-    try:
-        kernel.load()
-    except kernel.Unavailable:
-        return False
-    return True
+BACKENDS = ["loop", *FAST]
 
 
-PATHS = ["loop", "aten", pytest.param("c", marks=pytest.mark.skipif(not has_kernel(), reason="no C compiler here"))]
-
-
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", LAYERED)
-def test_training_gives_the_losses_of_before(path: str, kind: str) -> None:
+def test_training_gives_the_losses_of_before(backend: str, kind: str) -> None:
     layer = make(kind, 5, 8, LAYERED[kind], num_layers=2)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
             parameter.copy_(torch.from_numpy(stream(0, "golden", name).standard_normal(tuple(parameter.shape))))
     inputs = torch.from_numpy(stream(0, "golden").standard_normal((6, 4, 9, 5)))
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
-    with engine.using(path):
+    with backends.using(backend):
         for x in inputs:
             loss = layer(x, torch.arange(9) < torch.tensor([9, 1, 4, 6])[:, None])[0].square().sum()
             optimizer.zero_grad()
@@ -51,16 +43,16 @@ def test_training_gives_the_losses_of_before(path: str, kind: str) -> None:
     assert loss.item() == pytest.approx(GOLDEN[kind], rel=1e-9)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_a_thousand_steps(path: str, kind: str) -> None:
+def test_a_thousand_steps(backend: str, kind: str) -> None:
     """Against torch's layer without normalizers, gradients too; with them, finite from end to end."""
     torch.manual_seed(0)
     theirs = {"lstm": nn.LSTM, "gru": nn.GRU}[kind](3, 4, batch_first=True).double()
     ours = make(kind, 3, 4, **({"bias": "double", "update": "old"} if kind == "gru" else {}))
     ours.load_torch(theirs)
     x = draw(2, 1000, 3)
-    with engine.using(path):
+    with backends.using(backend):
         y, _ = ours(x)
         y.square().sum().backward()
         wanted, _ = theirs(x)
@@ -79,10 +71,12 @@ def test_the_kernels_float32_is_as_good_as_torchs() -> None:
     x = draw(8, 20, 16)
     wanted = gradients(double, x)
     errors = {}
-    for path in ["loop", "aten", *(["c"] if has_kernel() else [])]:
-        with engine.using(path):
+    for backend in ["loop", "aten", *(["c"] if has_kernel() else [])]:
+        with backends.using(backend):
             found = gradients(single, x.float())
-        errors[path] = max(float((found[k].double() - wanted[k]).abs().max() / wanted[k].abs().max()) for k in wanted)
+        errors[backend] = max(
+            float((found[k].double() - wanted[k]).abs().max() / wanted[k].abs().max()) for k in wanted
+        )
     assert all(error < 3 * errors["loop"] for error in errors.values()) and errors["loop"] < 1e-4, errors
 
 
@@ -98,20 +92,20 @@ def test_bfloat16_goes_the_plain_way(kind: str) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", LAYERED)
-def test_equal_bytes_every_time(path: str, kind: str) -> None:
+def test_equal_bytes_every_time(backend: str, kind: str) -> None:
     layer = make(kind, 5, 33, LAYERED[kind]).float()
     x, mask = draw(5, 12, 5).float(), lengths(5, 12)
-    with engine.using(path):
+    with backends.using(backend):
         first, second = (gradients(layer, x, mask=mask) for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", LAYERED)
 @pytest.mark.parametrize("where", ["input", "weight"])
-def test_nan_goes_through(path: str, kind: str, where: str) -> None:
+def test_nan_goes_through(backend: str, kind: str, where: str) -> None:
     """To every later step of that row and to the gradients; to no other row."""
     layer = make(kind, 5, 20, LAYERED[kind]).float()
     x = draw(3, 6, 5).float()
@@ -120,7 +114,7 @@ def test_nan_goes_through(path: str, kind: str, where: str) -> None:
     else:
         with torch.no_grad():
             layer.cells[0].weight_hh[3, 3] = math.nan
-    with engine.using(path):
+    with backends.using(backend):
         found = gradients(layer, x)
     if where == "input":
         assert found["y"][1, 2:].isnan().all() and found["y"][1, :2].isfinite().all()
@@ -130,20 +124,20 @@ def test_nan_goes_through(path: str, kind: str, where: str) -> None:
         assert found["y"][:, -1].isnan().any(1).all()
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e2, 1e4])
-def test_saturated_gates_stay_finite(path: str, scale: float) -> None:
+def test_saturated_gates_stay_finite(backend: str, scale: float) -> None:
     layer, x = make("lstm", 5, 20), draw(3, 6, 5) * scale
-    with engine.using("loop"):
+    with backends.using("loop"):
         wanted = gradients(layer, x)
     layer.float()
-    with engine.using(path):
+    with backends.using(backend):
         found = gradients(layer, x.float())
     near({k: v.double() for k, v in found.items()}, wanted, tolerance=2e-3)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_memory_stays_flat_over_a_thousand_steps_of_training(path: str) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_memory_stays_flat_over_a_thousand_steps_of_training(backend: str) -> None:
     """Tensors alive and resident pages, after a first part in which allocators fill."""
     layer = make("lstm", 8, 16, LAYERED["lstm"]).float()
     x = draw(4, 5, 8).float()
@@ -166,7 +160,7 @@ def test_memory_stays_flat_over_a_thousand_steps_of_training(path: str) -> None:
             loss.backward()
             optimizer.step()
 
-    with engine.using(path):
+    with backends.using(backend):
         train(200)
         before = resident()
         train(1000)

@@ -48,11 +48,11 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
     readout = draw("readout", size)
 
     magnitudes, states = [], []
-    state, once = cell.initial(batch), cell.once(batch, None)
+    state, weights = cell.initial(batch), cell.sequence_weights(batch, None)
     for t in range(steps):
         product = x[t] @ cell.weight_ih.T
         magnitudes.append(float((state[0] @ recurrent.T + product).detach().abs().mean()))
-        state = cell.step(cell.input_step(product, t, None), state, once, t)
+        state = cell.step(cell.input_step(product, t, None), state, weights, t)
         state[0].retain_grad()
         states.append(state[0])
     (states[-1] @ readout).mean().backward()

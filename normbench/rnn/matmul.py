@@ -18,7 +18,7 @@ MADV_HUGEPAGE = 14
 
 @functools.cache
 def onednn() -> bool:
-    """Whether oneDNN's products are the faster ones: MKL keeps to AVX2 on processors that are not Intel's.
+    """Whether oneDNN's products are the faster ones on the CPU: MKL keeps to AVX2 on processors that are not Intel's.
 
     96 against 215 GFLOP/s on one core of an AMD EPYC with AVX-512.
     """
@@ -36,16 +36,16 @@ def _intel() -> bool:
 
 
 def empty(like: Tensor, *shape: int) -> Tensor:
-    """`torch.empty`; a large one in pages of 2 MB: fresh small pages cost more than what is written to them."""
+    """`torch.empty` as `like`; on the CPU a large one in pages of 2 MB: fresh small ones cost more than the writing."""
     made = like.new_empty(shape)
     size = made.numel() * made.element_size()
-    if size >= HUGE and (advise := _madvise()) is not None:
+    if size >= HUGE and made.is_cpu and (advise := _madvise()) is not None:
         first = -(-made.data_ptr() // 4096) * 4096
         advise(first, size - (first - made.data_ptr()), MADV_HUGEPAGE)
     return made
 
 
-def products_of_one_step(like: Tensor) -> Tensor:
+def one_step_for_all(like: Tensor) -> Tensor:
     """As (T, B, features), but every step has the same place: for passes that keep nothing."""
     return like.new_empty(1, *like.shape[1:]).expand(like.shape)
 
@@ -61,7 +61,7 @@ def _madvise() -> Callable[[int, int, int], object] | None:
 
 def matmul(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """a (n, k) times b (k, m); perhaps into `out`, but it is the result that counts."""
-    if a.dtype == torch.float32 and 2 * a.numel() * b.shape[1] >= SMALL and onednn():
+    if a.dtype == torch.float32 and 2 * a.numel() * b.shape[1] >= SMALL and onednn() and a.is_cpu:
         if not (b.is_contiguous() or b.t().is_contiguous()):
             b = b.contiguous()  # for other strides oneDNN has only its reference: a thousand times as long
         result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
@@ -69,9 +69,9 @@ def matmul(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     return torch.mm(a, b) if out is None else torch.mm(a, b, out=out)
 
 
-def tall(a: Tensor, b: Tensor) -> Tensor:
+def tall_matmul(a: Tensor, b: Tensor) -> Tensor:
     """a (n, k) times b (k, m) for a great n."""
-    if len(a) * b.shape[1] * a.element_size() <= 2 * HUGE:
+    if len(a) * b.shape[1] * a.element_size() <= 2 * HUGE or not a.is_cpu:
         return matmul(a, b)
     out = empty(a, len(a), b.shape[1])
     for rows, into in zip(a.split(ROWS), out.split(ROWS), strict=True):
@@ -81,7 +81,7 @@ def tall(a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
-class Product:
+class Projection:
     """W x for rows x (..., B, features), each gate's x under its own dropout mask where there are some.
 
     drop (gates or 1, B, features) or None; the weight's rows are the gates, one after the other.
@@ -102,7 +102,7 @@ class Product:
     def all(self, x: Tensor) -> Tensor:
         """W x of all steps (T, B, features): (T, B, rows of W)."""
         pairs = zip(self._masked(x), self.parts, strict=True)
-        parts = [tall(rows.flatten(0, 1), part.t()) for rows, part in pairs]
+        parts = [tall_matmul(rows.flatten(0, 1), part.t()) for rows, part in pairs]
         return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).view(*x.shape[:2], -1)
 
     def step(self, x: Tensor, out: Tensor) -> Tensor:
@@ -116,14 +116,18 @@ class Product:
     def to_input(self, d: Tensor) -> Tensor:
         """The gradient of x from that of the product, of one step or of all."""
         if self.drop is None:
-            return tall(d.flatten(0, 1), self.weight).view(*d.shape[:2], -1) if d.dim() == 3 else matmul(d, self.weight)
+            return (
+                tall_matmul(d.flatten(0, 1), self.weight).view(*d.shape[:2], -1)
+                if d.dim() == 3
+                else matmul(d, self.weight)
+            )
         if d.dim() == 2 and 2 * d.numel() * self.weight.shape[1] < SMALL and len(self.parts) > 1:
             by_gate = d.view(len(d), len(self.parts), -1).transpose(0, 1)
             weights = self.weight.view(len(self.parts), -1, self.weight.shape[1])
             return torch.bmm(by_gate, weights).mul_(self.drop).sum(0)
         total: Tensor | None = None
         for rows, weight, mask in zip(d.chunk(len(self.parts), -1), self.parts, self.drop, strict=True):
-            part = tall(rows.flatten(0, -2).contiguous(), weight).view(*d.shape[:-1], -1)
+            part = tall_matmul(rows.flatten(0, -2).contiguous(), weight).view(*d.shape[:-1], -1)
             total = part.mul_(mask) if total is None else total.addcmul_(part, mask)
         assert total is not None
         return total
@@ -137,5 +141,6 @@ class Product:
 
 def _summed(d: Tensor, x: Tensor) -> Tensor:
     """d^T x."""
-    parts = [matmul(rows.t(), part) for part, rows in zip(d.split(SUMMED), x.split(SUMMED), strict=True)]
+    at_once = SUMMED if d.is_cpu else len(d)
+    parts = [matmul(rows.t(), part) for part, rows in zip(d.split(at_once), x.split(at_once), strict=True)]
     return functools.reduce(torch.Tensor.add_, parts).t()

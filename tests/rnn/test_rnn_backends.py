@@ -1,4 +1,4 @@
-"""The three paths, C kernel, torch's operations and plain loop, are one function: values and all gradients."""
+"""Both backends, C kernel and torch's operations, and the plain loop are one function: values and all gradients."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cases import draw, gradients, lengths, make, near
+from cases import FAST, draw, gradients, lengths, make, near
 
 from normbench.errors import NormbenchError
-from normbench.rnn import aten, engine, kernel, product, stepwise
+from normbench.rnn import backends, kernel, stepwise
+from normbench.rnn.matmul import Projection, empty, matmul, tall_matmul
 from normbench.rnn.plan import plan
-from normbench.rnn.product import Product, empty, matmul, tall
 
 NORMS = {
     "lstm": ("input", "hidden", "cell"),
@@ -23,40 +23,26 @@ NORMS = {
 BIASES = ("one", "double", "inside", "both", "none")
 
 
-def has_kernel() -> bool:
-    try:
-        kernel.load()
-    except kernel.Unavailable:
-        return False
-    return True
-
-
-FAST = [
-    "aten",
-    pytest.param("c", marks=pytest.mark.skipif(not has_kernel(), reason="there is no C compiler here")),
-]
-
-
 def noted(run: object, real: Any, taken: list[object]) -> Any:
     return lambda self, rows: (taken.append(run), real(self, rows))[1]
 
 
 @pytest.fixture(autouse=True)
-def every_fast_path_is_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A test that names a path must not have taken another."""
-    path = request.node.callspec.params.get("path") if hasattr(request.node, "callspec") else None
+def the_named_backend_is_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test that names a backend must not have taken another."""
+    name = request.node.callspec.params.get("backend") if hasattr(request.node, "callspec") else None
     taken: list[object] = []
-    for run in (aten.Run, kernel.Run):
+    for run in backends.BACKENDS.values():
         monkeypatch.setattr(run, "prepare", noted(run, run.prepare, taken))
     yield
-    if path is not None:
-        assert set(taken) == {{"aten": aten.Run, "c": kernel.Run}[path]}
+    if name is not None:
+        assert set(taken) == {backends.BACKENDS[name]}
 
 
-def both(path: str, layer: Any, *arguments: Any, **keywords: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    with engine.using("loop"):
+def both(backend: str, layer: Any, *arguments: Any, **keywords: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    with backends.using("loop"):
         wanted = gradients(layer, *arguments, **keywords)
-    with engine.using(path):
+    with backends.using(backend):
         return gradients(layer, *arguments, **keywords), wanted
 
 
@@ -76,39 +62,39 @@ def rows(kind: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("masked", [False, True])
-def test_every_option_is_the_plain_loop(path: str, kind: str, masked: bool) -> None:
+def test_every_option_is_the_plain_loop(backend: str, kind: str, masked: bool) -> None:
     mask = lengths(3, 6) if masked else None
     for options in rows(kind):
         layer = make(kind, 5, 7, **options)
         state = draw(2, 1, 3, 7, seed=4).unbind(0)[: layer.cell.states]
         given = {"mask": mask} if options.get("learn_h0") else {"mask": mask, "state": state}
-        near(*both(path, layer, draw(3, 6, 5), **given))
+        near(*both(backend, layer, draw(3, 6, 5), **given))
 
 
-@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize(("batch", "steps", "size"), [(1, 1, 1), (1, 9, 4), (5, 1, 16), (2, 3, 33), (4, 40, 8)])
-def test_every_shape_is_the_plain_loop(path: str, kind: str, batch: int, steps: int, size: int) -> None:
+def test_every_shape_is_the_plain_loop(backend: str, kind: str, batch: int, steps: int, size: int) -> None:
     norms = dict.fromkeys(NORMS[kind], "layer")
     layer = make(kind, 3, size, norms, num_layers=2, bidirectional=True)
-    near(*both(path, layer, draw(batch, steps, 3), mask=lengths(batch, steps)), tolerance=1e-10)
+    near(*both(backend, layer, draw(batch, steps, 3), mask=lengths(batch, steps)), tolerance=1e-10)
 
 
-@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("per_gate", [False, True])
 @pytest.mark.parametrize("batch", [3, 1])
-def test_dropout_is_the_plain_loop(path: str, kind: str, per_gate: bool, batch: int) -> None:
+def test_dropout_is_the_plain_loop(backend: str, kind: str, per_gate: bool, batch: int) -> None:
     layer = make(
         kind, 5, 4, dict.fromkeys(NORMS[kind], "layer"), input_dropout=0.3, state_dropout=0.4, per_gate=per_gate
     )
     x, mask = draw(batch, 6, 5), lengths(batch, 6)
-    with engine.using("loop"):
+    with backends.using("loop"):
         wanted = gradients(layer, x, mask=mask, rng=np.random.default_rng(5))
-    with engine.using(path):
+    with backends.using(backend):
         near(gradients(layer, x, mask=mask, rng=np.random.default_rng(5)), wanted)
 
 
@@ -120,11 +106,11 @@ def test_onednn_gets_operands_without_gaps(monkeypatch: pytest.MonkeyPatch) -> N
         handed.append(b)
         return a @ b.t()
 
-    monkeypatch.setattr(product, "onednn", lambda: True)
-    monkeypatch.setattr(product, "SMALL", 0)
+    monkeypatch.setattr("normbench.rnn.matmul.onednn", lambda: True)
+    monkeypatch.setattr("normbench.rnn.matmul.SMALL", 0)
     monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", recorded, raising=False)
     x, d, drop = (draw(*shape).float() for shape in ((6, 3, 5), (6, 3, 8), (4, 3, 5)))
-    found = Product(draw(8, 5).float(), drop).to_weight(d, x)
+    found = Projection(draw(8, 5).float(), drop).to_weight(d, x)
     wanted = [d[..., 2 * g : 2 * g + 2].flatten(0, 1).T @ (x * drop[g]).flatten(0, 1) for g in range(4)]
     torch.testing.assert_close(found, torch.cat(wanted))
     assert len(handed) == 4 and all(b.is_contiguous() or b.t().is_contiguous() for b in handed)
@@ -148,11 +134,11 @@ def fed_back(layer: Any, x: torch.Tensor, mask: torch.Tensor | None, **keywords:
     return found | {name: p.grad.clone() for name, p in layer.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("masked", [False, True])
 def test_steps_with_feedback_are_the_plain_loop(
-    path: str, kind: str, masked: bool, monkeypatch: pytest.MonkeyPatch
+    backend: str, kind: str, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over several chunks of steps, with gradients from the first half of them."""
     monkeypatch.setattr(stepwise, "CHUNK", 3)
@@ -161,18 +147,18 @@ def test_steps_with_feedback_are_the_plain_loop(
         layer = make(kind, 5 + 4, 4, **options)
         x, mask = draw(batch, 10, 5), lengths(batch, 10) if masked else None
         rng = {"rng": np.random.default_rng(3)} if "input_dropout" in options else {}
-        with engine.using("loop"):
+        with backends.using("loop"):
             wanted = fed_back(layer, x, mask, **rng)
         rng = {"rng": np.random.default_rng(3)} if rng else {}
-        with engine.using(path):
+        with backends.using(backend):
             near(fed_back(layer, x, mask, **rng), wanted)
 
 
-@pytest.mark.parametrize("path", FAST)
-def test_steps_without_gradients_keep_nothing_but_the_state(path: str) -> None:
+@pytest.mark.parametrize("backend", FAST)
+def test_steps_without_gradients_keep_nothing_but_the_state(backend: str) -> None:
     layer = make("lstm", 5, 4, dict.fromkeys(NORMS["lstm"], "layer"))
     x = draw(2, 70, 5)
-    with engine.using(path), torch.no_grad():
+    with backends.using(backend), torch.no_grad():
         y, _ = layer(x)
         steps, state = layer.steps(2), layer.cells[0].initial(2)
         for t in range(70):
@@ -181,19 +167,19 @@ def test_steps_without_gradients_keep_nothing_but_the_state(path: str) -> None:
     assert len(steps.fast.chunks) == 1 and len(steps.fast.chunks[0].z) == 1
 
 
-@pytest.mark.parametrize("path", FAST)
-def test_a_second_backward_pass_over_steps_is_refused(path: str) -> None:
+@pytest.mark.parametrize("backend", FAST)
+def test_a_second_backward_pass_over_steps_is_refused(backend: str) -> None:
     layer = make("gru", 5, 4)
-    with engine.using(path):
+    with backends.using(backend):
         (h,) = layer.steps(2)(draw(2, 5), layer.cells[0].initial(2))
         h.sum().backward(retain_graph=True)
         with pytest.raises(NormbenchError, match="second backward pass over steps"):
             h.sum().backward()
 
 
-@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-def test_gradcheck(path: str, kind: str) -> None:
+def test_gradcheck(backend: str, kind: str) -> None:
     layer = make(kind, 3, 2, dict.fromkeys(NORMS[kind], "layer"))
     parameters = [p.detach().requires_grad_() for p in layer.parameters()]
     names = [name for name, _ in layer.named_parameters()]
@@ -203,15 +189,15 @@ def test_gradcheck(path: str, kind: str) -> None:
         y, end = torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x, mask))
         return (y, *end) if isinstance(end, tuple) else (y, end)
 
-    with engine.using(path):
+    with backends.using(backend):
         assert torch.autograd.gradcheck(run, (draw(2, 3, 3).requires_grad_(), *parameters))
 
 
-@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-def test_a_second_backward_pass_is_like_the_first(path: str, kind: str) -> None:
+def test_a_second_backward_pass_is_like_the_first(backend: str, kind: str) -> None:
     layer = make(kind, 5, 4, dict.fromkeys(NORMS[kind], "layer"), bias="inside")
-    with engine.using(path):
+    with backends.using(backend):
         x = draw(3, 6, 5).requires_grad_()
         y, _ = layer(x, lengths(3, 6))
         first, second = (
@@ -220,15 +206,15 @@ def test_a_second_backward_pass_is_like_the_first(path: str, kind: str) -> None:
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("path", FAST)
-def test_parts_that_need_no_gradient_are_left_out(path: str) -> None:
+@pytest.mark.parametrize("backend", FAST)
+def test_parts_that_need_no_gradient_are_left_out(backend: str) -> None:
     layer = make("lstm", 5, 4, dict.fromkeys(NORMS["lstm"], "layer"))
     x = draw(3, 6, 5)
-    whole, _ = both(path, layer, x)
+    whole, _ = both(backend, layer, x)
     for frozen in ("weight_ih", "weight_hh", "bias"):
         layer.zero_grad()
         getattr(layer.cells[0], frozen).requires_grad_(False)
-        with engine.using(path):
+        with backends.using(backend):
             y, end = layer(x)
             sum((p * draw(*p.shape, seed=i)).sum() for i, p in enumerate((y, *end))).backward()
         for name, parameter in layer.named_parameters():
@@ -239,7 +225,7 @@ def test_parts_that_need_no_gradient_are_left_out(path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NORMS)
-def test_what_the_fast_paths_cannot_do_goes_the_plain_way(kind: str) -> None:
+def test_what_the_backends_cannot_do_goes_the_plain_way(kind: str) -> None:
     for norms in ({"hidden": "group"}, {"hidden": ("layer", {"eps_mode": "out"})}, {"hidden": ("rms", {"p": 0.5})}):
         assert plan(make(kind, 5, 4, norms).cells[0]) is None
     assert plan(make(kind, 5, 4).bfloat16().cells[0]) is None
@@ -259,22 +245,22 @@ def test_products_are_torchs(shape: tuple[int, int, int]) -> None:
     a, b = draw(rows, depth), draw(depth, columns, seed=1)
     torch.testing.assert_close(matmul(a.float(), b.float()), (a @ b).float(), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(matmul(a.float(), b.t().contiguous().float().t()), (a @ b).float(), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(tall(a.float(), b.float()), (a @ b).float(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(tall_matmul(a.float(), b.float()), (a @ b).float(), rtol=1e-4, atol=1e-4)
     d = draw(1, rows, columns, seed=2)
-    torch.testing.assert_close(Product(b.t(), None).to_weight(d, a[None]), d[0].t() @ a)
+    torch.testing.assert_close(Projection(b.t(), None).to_weight(d, a[None]), d[0].t() @ a)
     assert empty(a, 3, 4).shape == (3, 4) and empty(a, 1 << 20).dtype == a.dtype
 
 
-@pytest.mark.parametrize("path", FAST)
+@pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-def test_large_weights_go_step_by_step(path: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_weights_go_step_by_step(backend: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the cache does not hold is not for the kernel's own products."""
     monkeypatch.setattr(kernel, "CACHED", 0)
     layer = make(kind, 5, 7, dict.fromkeys(NORMS[kind], "layer"))
-    near(*both(path, layer, draw(3, 6, 5), mask=lengths(3, 6)))
-    with torch.no_grad(), engine.using("loop"):
+    near(*both(backend, layer, draw(3, 6, 5), mask=lengths(3, 6)))
+    with torch.no_grad(), backends.using("loop"):
         wanted, _ = layer(draw(3, 6, 5))
-    with torch.no_grad(), engine.using(path):
+    with torch.no_grad(), backends.using(backend):
         for cached in (0, 1 << 22):
             monkeypatch.setattr(kernel, "CACHED", cached)
             torch.testing.assert_close(layer(draw(3, 6, 5))[0], wanted, rtol=1e-11, atol=1e-11)

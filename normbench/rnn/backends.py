@@ -1,0 +1,154 @@
+"""Which backend computes a recurrence: the C kernel, torch's own operations, or neither: the plain loop."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from normbench.errors import NormbenchError, unknown
+from normbench.rnn import aten, kernel
+from normbench.rnn.matmul import Projection, onednn
+from normbench.rnn.plan import Gradients, Plan, Vectors
+
+
+class Backend(Protocol):
+    """One sequence, forward or backward: what is element-wise in its steps. Matrix products are its caller's.
+
+    `fused` takes all steps of a sequence, `stepwise` one at a time, from 0 up and back. Forward: `prepare`, then
+    `forward_all`, or `forward` for each step. Backward: `begin`, then `backward_all`, or `backward` for each step, and
+    `finish`. All tensors are on one device, contiguous, and of the cell's dtype.
+
+    Args:
+        plan, vectors: the cell's.
+        z: W_x x of all steps, with the bias inside, (T, B, gates H).
+        h, c: the states, (T + 1, B, H), of which the first is given and the others are written; c of a GRU (T + 1, B,
+            0).
+        mask: (T, B), true where the step is valid, or None.
+        saved: for a backward pass, what `saved` of the forward pass gave.
+        keep: false where no backward pass will come.
+    """
+
+    overwrites: ClassVar[bool]  # gradients of z and u take the place of z and u
+    u: Tensor  # the products W_h h, (T, B, gates H)
+    du: Tensor  # their gradient, from `begin` on
+    dc: Tensor  # the gradient of the c before the step that came back last, (B, H)
+    carry: Tensor  # the same of h, as far as it does not go through the product
+
+    def __init__(
+        self,
+        plan: Plan,
+        vectors: Vectors,
+        z: Tensor,
+        h: Tensor,
+        c: Tensor,
+        mask: Tensor | None,
+        saved: Sequence[Tensor] = (),
+        keep: bool = True,
+    ) -> None: ...
+
+    def saved(self) -> list[Tensor]:
+        """What a backward pass needs beside the arguments of this one."""
+        ...
+
+    def restore(self, z: Tensor, u: Tensor) -> None:
+        """Put z and u back, where a first backward pass has overwritten them and a second one begins."""
+        ...
+
+    def prepare(self, rows: slice) -> None:
+        """The input's term of these steps, before the first of them."""
+        ...
+
+    def forward(self, t: int, u: Tensor) -> None:
+        """h[t + 1] and c[t + 1] from u, the product with h[t], which may lie in u[t] of this run or elsewhere."""
+        ...
+
+    def forward_all(self, projection: Projection) -> bool:
+        """All steps, products included; false, and nothing done, where these are better made one by one."""
+        ...
+
+    def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
+        """Before the first backward step: gradients of all outputs, of the last c, and of the last h past the product.
+
+        every: false where some steps may not come back: they add nothing to the vectors' gradients, and their rows of
+            the gradients of z and u mean nothing.
+        """
+        ...
+
+    def backward(self, t: int, dh: Tensor) -> None:
+        """du[t], and dc and carry for step t - 1, from dh, which is what reaches h[t + 1] through the product."""
+        ...
+
+    def backward_all(self, projection: Projection, dh: Tensor) -> bool:
+        """All steps, as `forward_all`; dh is overwritten by what reaches h[0] through the product."""
+        ...
+
+    def dz(self, t: int) -> Tensor:
+        """The gradient of z[t], after its backward step, where steps were prepared one by one."""
+        ...
+
+    def finish(self) -> Gradients:
+        """Gradients of z and u, and of the vectors, summed over steps and rows."""
+        ...
+
+
+BACKENDS: dict[str, type[Backend]] = {"c": kernel.Run, "aten": aten.Run}
+NAMES = (*BACKENDS, "loop")
+_chosen: str = ""
+_said: set[str] = set()
+
+
+def current(device: torch.device | str = "cpu") -> type[Backend] | None:
+    """The backend here and now for tensors on this device; None: the plain loop is asked for.
+
+    NORMBENCH_RNN=c, aten or loop asks for one. Otherwise it is c on the CPU, aten on other devices and where there is
+    no compiler, which is said once on stderr. Errors: c is asked for and cannot be had.
+    """
+    name = _chosen or os.environ.get("NORMBENCH_RNN", "")
+    if name and name not in NAMES:
+        raise unknown(f"NORMBENCH_RNN={name} is not possible.", name, NAMES)
+    if name == "loop":
+        return None
+    on_cpu = torch.device(device).type == "cpu"
+    if name == "aten" or not (name or on_cpu):
+        return aten.Run
+    if not on_cpu:
+        raise NormbenchError(f"NORMBENCH_RNN=c: the C kernel computes on the CPU, not on {device}. Take aten or loop.")
+    try:
+        kernel.load()
+        return kernel.Run
+    except kernel.Unavailable as reason:
+        if name == "c":
+            raise NormbenchError(f"NORMBENCH_RNN=c: {reason}. Install a C compiler, or take aten.") from None
+        if str(reason) not in _said:
+            _said.add(str(reason))
+            print(
+                f"normbench: recurrent layers run on torch's own operations, up to four times slower: {reason}",
+                file=sys.stderr,
+            )
+        return aten.Run
+
+
+@contextmanager
+def using(name: str) -> Iterator[None]:
+    """The backend of this name inside the block."""
+    global _chosen
+    before, _chosen = _chosen, name
+    try:
+        yield
+    finally:
+        _chosen = before
+
+
+def describe(device: torch.device | str = "cpu") -> str:
+    """What the last bits of a recurrent model's curve depend on, beside torch and the processor."""
+    backend = current(device)
+    name = "loop" if backend is None else f"C, {kernel.compiler()}" if backend is kernel.Run else "ATen"
+    if torch.device(device).type != "cpu":
+        return f"{name}; products by torch on {torch.device(device).type}"
+    return f"{name}; products by {'oneDNN' if onednn() else 'BLAS'}"

@@ -1,0 +1,61 @@
+"""Every model follows the device of its tensors: shown on the meta device, and on CUDA where there is one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from devices import needs_cuda, to_meta
+from smallest import MODELS, NORMS, able, batches, built, small, usual
+from torch import Tensor
+
+from normbench.config.identity import RunSpec
+from normbench.models import base as models
+from normbench.norms.base import normalizers
+from normbench.train import optim
+
+PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if able(m, n)]
+
+
+def passes(network: models.Model, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Loss, gradients and metrics of an update and of an evaluation."""
+    network.train()
+    with models.update(network, 1, 0):
+        loss = network(inputs, targets)
+    loss.backward()
+    found = {"loss": loss.detach()} | {f"d {name}": p.grad for name, p in network.named_parameters()}
+    found |= {f"running {name}": total for name, total in network.tally.items()}
+    for norm in normalizers(network):
+        norm.end_epoch()
+    with torch.no_grad():
+        return found | network.eval().evaluate(network.prepare(inputs), targets)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_model_makes_is_where_its_inputs_are(model: str) -> None:
+    spec = small(model)
+    network = built(spec)
+    to_meta(network)
+    found = passes(network, *(tensor.to("meta") for tensor in batches(spec, 1)[0]))
+    assert all(value.is_meta for value in found.values())
+
+
+def updated(spec: RunSpec, device: str) -> dict[str, Tensor]:
+    """In float64, for in float32 rounding decides where a gradient of nearly zero goes."""
+    network = built(spec).double().to(device)
+    inputs, targets = (tensor.to(device) for tensor in batches(spec, 1)[0])
+    optimizer = optim.build(spec.config["optim"], network)
+    found = passes(network, inputs.double() if inputs.is_floating_point() else inputs, targets)
+    optimizer.step()
+    found |= {f"after {name}": parameter.detach() for name, parameter in network.named_parameters()}
+    assert {value.device.type for value in found.values()} == {device}
+    return {name: value.cpu() for name, value in found.items()}
+
+
+@needs_cuda
+@pytest.mark.parametrize(("model", "norm"), PAIRS)
+def test_cuda_is_the_cpu(model: str, norm: str) -> None:
+    spec = small(model, *usual(model, norm))
+    wanted, found = updated(spec, "cpu"), updated(spec, "cuda")
+    assert set(found) == set(wanted)
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-7, atol=1e-7, msg=lambda m, n=name: f"{n}: {m}")

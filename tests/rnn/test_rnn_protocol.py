@@ -1,0 +1,132 @@
+"""What every backend keeps to: the signatures of the protocol, and what its docstrings say."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from cases import FAST, draw, lengths, make
+from torch import Tensor
+
+from normbench.rnn.backends import BACKENDS, Backend
+from normbench.rnn.matmul import Projection
+from normbench.rnn.plan import Vectors, plan, vectors
+
+METHODS = [name for name, member in vars(Backend).items() if inspect.isfunction(member) and name[0] != "_"]
+SITES = {"lstm": ("input", "hidden", "cell"), "gru": ("input", "hidden")}
+T, B, H = 5, 3, 4
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_signatures_are_the_protocols(name: str) -> None:
+    assert {"prepare", "forward_all", "backward", "dz", "finish"} <= set(METHODS)
+    for method in ("__init__", *METHODS):
+        declared, ours = (inspect.signature(getattr(of, method)) for of in (Backend, BACKENDS[name]))
+        assert ours == declared, method
+    assert all(inspect.getdoc(getattr(Backend, method)) for method in METHODS)
+    assert isinstance(BACKENDS[name].overwrites, bool)
+
+
+def arguments(kind: str, masked: bool) -> tuple[Any, ...]:
+    """Plan, vectors, z, h, c and mask of a cell, and its weight; drawn, the same every time."""
+    layer = make(kind, 2, H, dict.fromkeys(SITES[kind], "layer"))
+    (cell,) = layer.cells
+    h, c = draw(T + 1, B, H, seed=1), draw(T + 1, B, H if kind == "lstm" else 0, seed=2)
+    plain = Vectors(*(v.detach().contiguous() for v in vectors(cell)))
+    mask = lengths(B, T).T.contiguous() if masked else None
+    return (plan(cell), plain, draw(T, B, layer.cell.gates * H), h, c, mask), cell.weight_hh.detach()
+
+
+def forward(
+    run: Backend, given: tuple[Any, ...], weight: Tensor, at_once: bool = False, one_by_one: bool = False
+) -> bool:
+    """Whether it was done: of one that makes no steps at once, only if it need not."""
+    projection, h = Projection(weight, None), given[3]
+    if not one_by_one:
+        run.prepare(slice(0, T))
+    if at_once:
+        return run.forward_all(projection)
+    for t in range(T):
+        if one_by_one:
+            run.prepare(slice(t, t + 1))
+        run.forward(t, h[t] @ weight.T)  # which lies elsewhere than in run.u
+    return True
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("kind", SITES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_all_steps_at_once_are_the_steps(backend: str, kind: str, masked: bool) -> None:
+    """Forward and backward, with and without what a backward pass needs; false says that nothing was done."""
+    found: list[list[Tensor]] = []
+    for keep, at_once in ((True, False), (False, False), (True, True), (False, True)):
+        given, weight = arguments(kind, masked)
+        before = given[3].clone()
+        run = BACKENDS[backend](*given, keep=keep)
+        if not forward(run, given, weight, at_once):
+            assert torch.equal(given[3], before)
+            continue
+        assert run.u.shape == given[2].shape
+        found.append([given[3], given[4]])
+        if keep:
+            back = BACKENDS[backend](*given, run.saved())
+            back.begin(draw(T, B, H, seed=3), draw(*given[4][0].shape, seed=4), draw(B, H, seed=5))
+            dh, projection = draw(B, H, seed=6), Projection(weight, None)
+            assert not at_once or back.backward_all(projection, dh)
+            for t in reversed(range(0 if at_once else T)):
+                back.backward(t, dh)
+                dh = back.du[t] @ weight
+            got = back.finish()
+            assert got.u.data_ptr() == back.du.data_ptr()
+            assert got.z.shape == given[2].shape == got.u.shape and len(got.vectors) == len(given[1])
+            assert [v.shape for v in got.vectors] == [v.shape for v in given[1]]
+            found[-1] += [got.z, got.u, *got.vectors, dh, back.dc, back.carry]
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=False):  # those that keep nothing have no gradients
+            torch.testing.assert_close(two, one, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("kind", SITES)
+def test_steps_that_are_prepared_one_by_one_are_the_sequence(backend: str, kind: str) -> None:
+    """And those that do not come back count as zero, where not every one is announced."""
+    got = []
+    for one_by_one in (False, True):
+        given, weight = arguments(kind, False)
+        run = BACKENDS[backend](*given)
+        forward(run, given, weight, one_by_one=one_by_one)
+        if not one_by_one:
+            run = BACKENDS[backend](*given, run.saved())
+        zero = torch.zeros(B, H, dtype=torch.float64)
+        run.begin(torch.zeros(T, B, H, dtype=torch.float64), torch.zeros_like(given[4][0]), zero, every=False)
+        rows = []
+        for t in (2, 1, 0):
+            run.backward(t, draw(B, H, seed=t))
+            rows += [run.dz(t).clone()] if one_by_one else []
+        found = run.finish()
+        assert all(torch.equal(found.z[t], row) for t, row in zip((2, 1, 0), rows, strict=False))
+        got.append([found.z[:3], found.u[:3], *found.vectors, run.dc, run.carry])
+    torch.testing.assert_close(got[1], got[0], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("kind", SITES)
+def test_what_is_overwritten_is_restored(backend: str, kind: str) -> None:
+    given, weight = arguments(kind, False)
+    z = given[2].clone()
+    run = BACKENDS[backend](*given)
+    forward(run, given, weight)
+    saved, products = run.saved(), given[3][:-1] @ weight.T
+    gradients = []
+    for turn in range(2):
+        back = BACKENDS[backend](*given, saved)
+        if turn and back.overwrites:
+            back.restore(z, products)
+        back.begin(draw(T, B, H, seed=3), torch.zeros_like(given[4][0]), torch.zeros(B, H, dtype=torch.float64))
+        for t in reversed(range(T)):
+            back.backward(t, draw(B, H, seed=t))
+        gradients.append(back.finish().u.clone())
+        assert torch.equal(given[2], z) != back.overwrites
+    torch.testing.assert_close(*gradients, rtol=1e-11, atol=1e-11)
