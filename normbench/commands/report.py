@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from normbench.commands.terminal import say
 from normbench.web import report
 
 
@@ -13,6 +14,6 @@ def run(results: Path, output: Path | None, console: Console) -> int:
     """Write the site and say where; what is damaged is left out of it, with a line."""
     written = report.build(results, output)
     for note in written.notes:
-        console.print(f"  note: {note}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"report  {written.index}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"  note: {note}")
+    say(console, f"report  {written.index}")
     return 0
