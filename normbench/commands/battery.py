@@ -13,19 +13,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from normbench import data
 from normbench.battery import contract, cost, trials
 from normbench.battery.adopt import Adopted, adopt
-from normbench.commands import places
+from normbench.commands import places, training
 from normbench.commands.progress import Bars
+from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch import pool
+from normbench.launch.ensure import ensure_runs
 from normbench.papers.ln2016 import table1
 from normbench.papers.table import final_entry, grid
 from normbench.runs import files
-from normbench.runs.find import Found, find
+from normbench.runs.find import Found
 from normbench.web import standing
 from normbench.web.forest import effect_text
 
@@ -47,6 +47,7 @@ def run(request: Request, console: Console) -> int:
     """Exit code: 0 done, 2 a promise is broken, 4 a run failed, 130 interrupted."""
     if request.seeds < 1:
         raise NormbenchError(f"--seeds {request.seeds} must be at least 1.")
+    launcher = training.launcher(request.jobs)
     folder = request.results / "battery"
     adopted = adopt(request.norm, request.config_dir, folder)
     planned, notes = trials.trials(
@@ -55,15 +56,24 @@ def run(request: Request, console: Console) -> int:
     probes = trials.table1(adopted.name, adopted.config_dir)
     promises = _contract(adopted, console)
 
-    specs = [spec for trial in planned for own in trial.specs.values() for spec in own]
-    specs += [spec for spec in probes.values() if isinstance(spec, RunSpec)]
+    every = [spec for trial in planned for own in trial.specs.values() for spec in own]
+    every += [spec for spec in probes.values() if isinstance(spec, RunSpec)]
+    specs = list({spec.id: spec for spec in every}.values())
     for note in notes:
-        _say(console, f"  {note}")
-    reasons, interrupted = _train(specs, request, console)
-    if interrupted:
-        _say(console, "interrupted; the same command goes on.")
+        say(console, f"  {note}")
+
+    def announce(found: Found, missing: Sequence[RunSpec]) -> None:
+        total = len(specs)
+        say(console, f"{places.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
+
+    ensured = ensure_runs(
+        specs, launcher, request.results, announce, lambda runs: Bars(runs, console), wait_for_busy=True
+    )
+    if ensured.interrupted:
+        say(console, "interrupted; the same command goes on.")
         return 130
-    found = find(specs, request.results)
+    found = ensured.found
+    reasons = {run: o.reason for run, o in ensured.outcomes.items() if o.status in ("failed", "refused")}
     outcomes = [_outcome(adopted.name, trial, found, reasons) for trial in planned]
     rows = _table1(probes, found)
     _show_table1(rows, console)
@@ -86,15 +96,15 @@ def run(request: Request, console: Console) -> int:
     place = folder / adopted.name
     page = standing.write(told, place / "page")
     files.write_whole(place / "battery.json", _json(told))
-    _say(console, f"\n  numbers   {place / 'battery.json'}")
-    _say(console, f"  page      {page}")
+    say(console, f"\n  numbers   {place / 'battery.json'}")
+    say(console, f"  page      {page}")
     return 4 if any(outcome.failed for outcome in outcomes) else 0
 
 
 def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
     """The promises with the number of layouts; NormbenchError naming each that is broken."""
     if adopted.derived:
-        _say(console, f"{adopted.name}: no YAML beside the file; options and facts are taken from what it does")
+        say(console, f"{adopted.name}: no YAML beside the file; options and facts are taken from what it does")
     subject = adopted.subject()
     kept, failures = [], []
     for check, layouts, broken in contract.summary(list(contract.examine(subject))):
@@ -102,34 +112,16 @@ def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
             kept.append((check.title, layouts))
             continue
         failures.append(check.name)
-        _say(console, f"  broken  {check.name}: {check.title}")
+        say(console, f"  broken  {check.name}: {check.title}")
         for finding in broken[:2]:
-            _say(console, f"          {' × '.join(finding.axes)}: {finding.broken}")
+            say(console, f"          {' × '.join(finding.axes)}: {finding.broken}")
     if failures:
         raise NormbenchError(
             f"{adopted.name} breaks {len(failures)} of {len(kept) + len(failures)} promises: {', '.join(failures)}. "
             "Nothing was trained."
         )
-    _say(console, f"{adopted.name} keeps all {len(kept)} promises of the contract on {kept[0][1]} layouts")
+    say(console, f"{adopted.name} keeps all {len(kept)} promises of the contract on {kept[0][1]} layouts")
     return kept
-
-
-def _train(specs: Sequence[RunSpec], request: Request, console: Console) -> tuple[dict[str, str], bool]:
-    """Reasons of the runs that failed, by id; and whether the user interrupted."""
-    found = find(specs, request.results)
-    missing = list({s.id: s for s in specs if s.id not in found.records and found.state(s) != "damaged"}.values())
-    total = len({spec.id for spec in specs})
-    _say(console, f"{places.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
-    if not missing:
-        return {}, False
-    for config in {spec.config["data"]["name"]: spec.config["data"] for spec in missing}.values():
-        data.check(config)
-    pool.check_writable(request.results / "runs")
-    with Bars(len(missing), console) as bars:
-        outcomes, interrupted = pool.launch(
-            missing, request.results / "runs", request.jobs, bars.listen, wait_for_busy=True
-        )
-    return {i: o.reason for i, o in outcomes.items() if o.status in ("failed", "refused")}, interrupted
 
 
 def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str, str]) -> standing.Outcome:
@@ -163,20 +155,20 @@ def _table1(probes: Mapping[str, RunSpec | str], found: Found) -> tuple[list[str
 
 def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> None:
     """A line per normalizer; the deviations are on the page."""
-    _say(console, "\nLN Table 1: what it does not notice")
+    say(console, "\nLN Table 1: what it does not notice")
     for norm, *words in rows[1]:
         held = [name for name, word in zip(rows[0][1:], words, strict=False) if word.startswith("yes")]
-        _say(console, f"  {norm}: {', '.join(held) or 'nothing'}")
+        say(console, f"  {norm}: {', '.join(held) or 'nothing'}")
 
 
 def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
     """The terminal's share: last values, cost and effects of one trial."""
     trial = outcome.trial
-    _say(console, f"\n{trial.title}{' · ' + trial.where if trial.where else ''}")
+    say(console, f"\n{trial.title}{' · ' + trial.where if trial.where else ''}")
     for norm, reason in (*trial.refused.items(), *outcome.failed.items()):
-        _say(console, f"  {norm}: {reason}")
+        say(console, f"  {norm}: {reason}")
     for norm, words in trial.changed.items():
-        _say(console, f"  {norm} with {words}, which a time loop asks of it")
+        say(console, f"  {norm} with {words}, which a time loop asks of it")
     every = [run for own in outcome.runs.values() for run in own]
     tested = [where for where in trials.quantities(every) if where[0] == "test"]  # the page has the others
     entries = [
@@ -199,7 +191,7 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
             continue
         text = effect_text({"effect": effect.estimate.mean, "interval": effect.estimate.interval, "unit": effect.unit,
                             "sign_test": None})  # fmt: skip
-        _say(console, f"  {effect.quantity}, {name} against {effect.against}: {text}, n = {effect.estimate.n}")
+        say(console, f"  {effect.quantity}, {name} against {effect.against}: {text}, n = {effect.estimate.n}")
 
 
 def _command(request: Request) -> str:
@@ -241,7 +233,3 @@ def _json(told: standing.Standing) -> bytes:
         ],
     }  # fmt: skip
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.table import Table as Grid
 
 from normbench import data
+from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.data import files
 from normbench.errors import NormbenchError
@@ -60,8 +61,8 @@ def data_sets(console: Console) -> int:
     """Each data set and whether it is there, whole."""
     for name, state in states():
         title = compose.choice("data", name)["declares"]["title"]
-        console.print(f"{name:<17} {title}: {state}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"looked in {data.root()} (NORMBENCH_DATA)", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"{name:<17} {title}: {state}")
+    say(console, f"looked in {data.root()} (NORMBENCH_DATA)")
     return 0
 
 
@@ -116,5 +117,5 @@ def data_get(name: str, console: Console) -> int:
     if brought and "terms" in config["declares"]:
         lines.append(f"terms of use: {config['declares']['terms']}")
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
     return 0

@@ -19,10 +19,11 @@ from rich.console import Console
 
 import normbench
 from normbench.commands import catalogue, places
+from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.data import root as data_root
 from normbench.errors import NormbenchError
-from normbench.launch import pool
+from normbench.launch.base import cores
 
 LITTLE_DISK = 2e9  # bytes; a run of Fig. 6 takes 42 MB while it trains and 7 MB after that
 LITTLE_MEMORY = 2e9
@@ -47,7 +48,7 @@ def run(results: Path, as_json: bool, console: Console) -> int:
         topic = ""
         for finding in findings:
             console.print(f"{finding.topic if finding.topic != topic else '':<9} {MARK[finding.state]} ", end="")
-            console.print(finding.text, markup=False, highlight=False, soft_wrap=True)
+            say(console, finding.text)
             topic = finding.topic
     return 4 if any(finding.state == "bad" for finding in findings) else 0
 
@@ -113,8 +114,8 @@ def _gflops(size: int = 768, repeats: int = 5) -> float:
 
 
 def _threads(results: Path) -> Iterator[Finding]:
-    usable, cores = pool.cores(), os.cpu_count() or 1
-    limit = f" of {cores}" if usable != cores else ""
+    usable, there = cores(), os.cpu_count() or 1
+    limit = f" of {there}" if usable != there else ""
     yield Finding("threads", "good", f"{usable} cores{limit}: {places.plural(usable, 'run')} at once, one thread each")
     load = os.getloadavg()[0]
     if load > 0.5 * usable:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from normbench.commands import places
+from normbench.commands.terminal import say
 from normbench.errors import NormbenchError
 from normbench.export import tables, wandb_run
 from normbench.runs.find import everything
@@ -28,7 +29,7 @@ def run_table(form: str, results: Path, only: Sequence[str], output: Path | None
         raise NormbenchError(
             f"{path} cannot be written: {error.strerror}. Choose another place with --output."
         ) from None
-    _say(console, f"{places.plural(len(runs), 'run')}, {places.plural(count, 'record')}: {path}")
+    say(console, f"{places.plural(len(runs), 'run')}, {places.plural(count, 'record')}: {path}")
     return 0
 
 
@@ -52,18 +53,16 @@ def run_wandb(
     finally:  # what was sent before an error or a Ctrl-C counts
         target.settle()
     already = f", {there} there already (--again sends them anyway)" if there else ""
-    _say(console, f"{places.plural(sent, 'run')} to W&B project {project}, {mode}{already}")
+    say(console, f"{places.plural(sent, 'run')} to W&B project {project}, {mode}{already}")
     if mode == "offline" and sent:
-        _say(
-            console, f"  files below {target.folder}; to a server with: wandb sync {target.folder}/wandb/offline-run-*"
-        )
+        say(console, f"  files below {target.folder}; to a server with: wandb sync {target.folder}/wandb/offline-run-*")
     return 0
 
 
 def _chosen(results: Path, only: Sequence[str], console: Console) -> list[RunRecord]:
     runs, notes = everything(results)
     for note in notes:
-        _say(console, f"  note: {note}")
+        say(console, f"  note: {note}")
     for word in only:
         if not any(_fits(run, word) for run in runs):
             raise NormbenchError(f"--only {word}: no finished run below {results} has that experiment, arm or id.")
@@ -75,7 +74,3 @@ def _chosen(results: Path, only: Sequence[str], console: Console) -> list[RunRec
 
 def _fits(run: RunRecord, word: str) -> bool:
     return word in (run.experiment, run.arm) or (len(word) >= 4 and run.id.startswith(word))
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -9,7 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from normbench.commands.terminal import say
 from normbench.config.identity import RunSpec
+from normbench.launch.base import Listener
 from normbench.runs.store import FINISHED
 
 
@@ -21,7 +23,7 @@ def label(spec: RunSpec) -> str:
 
 
 class Bars:
-    """A context that shows what a pool reports; pass `listen` to it."""
+    """A context that gives a listener, which shows what a launcher reports."""
 
     def __init__(self, total: int, console: Console) -> None:
         self.total, self.console = total, console
@@ -40,9 +42,9 @@ class Bars:
         self.started: dict[str, float] = {}
         self.all = self.progress.add_task("all", total=total, note=f"0/{total}")
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> Listener:
         self.progress.start()
-        return self
+        return self.listen
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -73,9 +75,5 @@ class Bars:
         took = time.monotonic() - self.started.get(spec.id, time.monotonic())
         reason = f": {event['reason']}" if event.get("reason") else ""
         if not self.console.is_terminal or event["status"] not in ("done",):
-            self.console.print(
-                f"  [{self.ended}/{self.total}] {label(spec)} {event['status']}{reason} ({took:.0f} s)",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            text = f"  [{self.ended}/{self.total}] {label(spec)} {event['status']}{reason} ({took:.0f} s)"
+            say(self.console, text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from normbench import data
-from normbench.commands import places
-from normbench.commands.progress import Bars
+from normbench.commands import places, training
+from normbench.commands.terminal import say
 from normbench.config import plan
+from normbench.config.compose import COMMAND_GROUPS
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.export import mirror
-from normbench.launch import pool
+from normbench.launch.base import Launcher, Listener
+from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, table
 from normbench.papers.claims import Artifact
-from normbench.runs.find import Found, find
+from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
 from normbench.web import report
 
@@ -53,18 +54,21 @@ class Request:
     retry_failed: bool = False
     dry_run: bool = False
     config_dir: Path | None = None
-    words: Sequence[str] = ()  # logger=... among the artifacts
+    words: Sequence[str] = ()  # launcher=..., logger=... among the artifacts
 
 
 def run(request: Request, console: Console) -> int:
     """Exit code: 0 done (divergence is a result), 4 a run failed, 130 interrupted."""
     for word in request.words:
-        if word.split("=")[0].split(".")[0] != "logger":
+        if word.split("=")[0].split(".")[0] not in COMMAND_GROUPS:
             raise NormbenchError(
-                f"'{word}': an artifact's runs are as it says; only logger=... can be set here. "
+                f"'{word}': an artifact's runs are as it says; only launcher=... and logger=... can be set here. "
                 "For a question of your own: normbench train experiment=NAME arm=ARM key=value"
             )
-    plan.command_options("logger", request.words, request.config_dir)  # a typo is told before anything starts
+    # a typo is told before anything starts
+    launcher = training.launcher(request.jobs, request.words, request.config_dir)
+    logger = plan.command_options("logger", request.words, request.config_dir)
+    watch = training.watching(console, logger, request.results)
     chosen = [artifacts.load(name) for name in artifacts.select(request.names)]
     lacking = [
         a for a in chosen if request.fidelity not in plan.experiment(a.experiment, request.config_dir)["fidelities"]
@@ -73,7 +77,7 @@ def run(request: Request, console: Console) -> int:
         request.names
     ):  # only swept up by a paper's name, or by `all`
         for artifact in lacking:
-            _say(console, f"{artifact.id} has no fidelity {request.fidelity}: left out")
+            say(console, f"{artifact.id} has no fidelity {request.fidelity}: left out")
         chosen = [artifact for artifact in chosen if artifact not in lacking]
     plans = [(artifact, _plan(artifact, request)) for artifact in chosen]  # all checked before the first run starts
     code = 0
@@ -82,7 +86,7 @@ def run(request: Request, console: Console) -> int:
         if request.max_time is not None:  # of the whole command, not of each artifact
             left = max(0.0, request.max_time - (time.monotonic() - started))
             request, started = replace(request, max_time=left), time.monotonic()
-        code = max(code, _artifact(artifact, specs, request, console))
+        code = max(code, _artifact(artifact, specs, request, launcher, watch, console))
         if code == 130:
             break
     if not request.dry_run and request.results.is_dir():  # where nothing was run or published nothing is made
@@ -95,11 +99,11 @@ def _report(results: Path, console: Console) -> None:
     try:
         written = report.build(results)
     except NormbenchError as error:
-        _say(console, f"  note: {error}")
+        say(console, f"  note: {error}")
         return
     for note in written.notes:
-        _say(console, f"  note: {note}")
-    _say(console, f"  report    {written.index}")
+        say(console, f"  note: {note}")
+    say(console, f"  report    {written.index}")
 
 
 def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
@@ -114,35 +118,45 @@ def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
     )
 
 
-def _artifact(artifact: Artifact, specs: list[RunSpec], request: Request, console: Console) -> int:
-    found = find(specs, request.results)
-    missing = _missing(specs, found, request)
-    _header(artifact, specs, found, missing, request, console)
+def _artifact(
+    artifact: Artifact,
+    specs: list[RunSpec],
+    request: Request,
+    launcher: Launcher,
+    watch: Callable[[int], AbstractContextManager[Listener]],
+    console: Console,
+) -> int:
+    ensured = ensure_runs(
+        specs,
+        launcher,
+        request.results,
+        lambda found, missing: _header(artifact, specs, found, missing, request, launcher.processes, console),
+        watch,
+        request.retry_failed,
+        0 if request.dry_run else request.max_time,
+        wait_for_busy=True,
+    )
+    found = ensured.found
     if request.dry_run:
-        for spec in missing:
+        for spec in ensured.missing:
             axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
-            _say(console, f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({found.state(spec)})")
+            say(console, f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({found.state(spec)})")
         return 0
-    code = 0
-    if missing and request.max_time != 0:
-        code = _train(missing, request, console)
-        found = find(specs, request.results)
+    failures = [o for o in ensured.outcomes.values() if o.status in ("failed", "refused")]
+    for reason in dict.fromkeys(o.reason for o in failures if not ensured.interrupted):
+        say(console, f"  failed: {reason}")
     # runs that the plan did not ask for stay in the pack; they are judged with the rest
     _results(artifact, list(found.records.values()), request, console)
-    if code == 130:
-        left = _missing(specs, found, request)
+    if ensured.interrupted:
+        left = missing(specs, found, request.retry_failed)
         resumable = sum(found.state(spec) == "interrupted" for spec in left)
-        _say(
+        say(
             console,
             f"interrupted; {len(specs) - len(left)} of {len(specs)} done, {resumable} resumable. "
             "The same command goes on.",
         )
-    return code
-
-
-def _missing(specs: Sequence[RunSpec], found: Found, request: Request) -> list[RunSpec]:
-    skip = {"damaged"} if request.retry_failed else {"damaged", "failed"}
-    return [s for s in specs if s.id not in found.records and found.state(s) not in skip]
+        return 130
+    return 4 if failures else 0
 
 
 def _header(
@@ -151,6 +165,7 @@ def _header(
     found: Found,
     missing: Sequence[RunSpec],
     request: Request,
+    processes: int,
     console: Console,
 ) -> None:
     node = specs[0].config["data"]
@@ -164,30 +179,30 @@ def _header(
         counted.append((len({spec.control for spec in specs}), "setting"))
     factors = [places.plural(*factor) for factor in counted]
     all_of_them = math.prod(n for n, _ in counted) == len(specs)  # limits leave some out
-    _say(console, f"\n{artifact.title} · {request.fidelity}")
-    _say(console, f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
-    estimate = _estimate(missing, found, request)
+    say(console, f"\n{artifact.title} · {request.fidelity}")
+    say(console, f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
+    estimate = _estimate(missing, found, processes)
     failed = sum(found.state(s) == "failed" for s in specs)
     counts = f"{len(found.records)} done, {len(missing)} to run" if missing else f"{len(found.records)} done"
     failures = f", {failed} failed (--retry-failed tries again)" if failed and not request.retry_failed else ""
-    _say(
+    say(
         console,
         f"  {len(specs)} runs {'=' if all_of_them else 'of'} {' × '.join(factors)} · {counts}{failures}{estimate}\n",
     )
     for damaged in found.damaged:
-        _say(console, f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
+        say(console, f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
     for note in found.notes:
-        _say(console, f"  note: {note}")
+        say(console, f"  note: {note}")
     if missing and request.max_time == 0:
-        _say(console, "  --max-time 0: nothing is started\n")
+        say(console, "  --max-time 0: nothing is started\n")
 
 
-def _estimate(missing: Sequence[RunSpec], found: Found, request: Request) -> str:
+def _estimate(missing: Sequence[RunSpec], found: Found, processes: int) -> str:
     """Time left from finished runs of the same axes (any axes: by seconds per update), or nothing to go by."""
     if not missing:
         return ""
-    jobs = min(request.jobs or pool.cores(), len(missing))
-    processes = f"{jobs} process" + ("es" if jobs > 1 else "")
+    jobs = min(processes, len(missing))
+    together = places.plural(jobs, "process")
     rates: dict[Any, list[float]] = {}
     for run in found.records.values():
         if run.seconds and run.records:
@@ -195,28 +210,9 @@ def _estimate(missing: Sequence[RunSpec], found: Found, request: Request) -> str
     needed = []
     for spec in missing:
         if (rate := rates.get(tuple(spec.axes.items()))) is None:
-            return f" · on {processes}"
+            return f" · on {together}"
         needed.append(statistics.median(rate) * spec.steps)
-    return f" · about {places.duration(sum(needed) / jobs)} on {processes}"
-
-
-def _train(missing: Sequence[RunSpec], request: Request, console: Console) -> int:
-    root = request.results / "runs"
-    data.check(missing[0].config["data"])
-    pool.check_writable(root)
-    logger = plan.command_options("logger", request.words, request.config_dir)
-    with Bars(len(missing), console) as bars, mirror.following(logger, request.results, bars.listen) as follower:
-        outcomes, interrupted = pool.launch(
-            missing, root, request.jobs, follower.listen, request.max_time, wait_for_busy=True
-        )
-    for note in follower.notes:
-        _say(console, f"  note: {note}")
-    if interrupted:
-        return 130
-    failures = [o for o in outcomes.values() if o.status in ("failed", "refused")]
-    for reason in dict.fromkeys(o.reason for o in failures):
-        _say(console, f"  failed: {reason}")
-    return 4 if failures else 0
+    return f" · about {places.duration(sum(needed) / jobs)} on {together}"
 
 
 def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:
@@ -229,10 +225,10 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     show_table(artifacts.drawing(artifact.id).table(artifact, published), console)
     show_verdicts(judged, console)
     for note in notes:
-        _say(console, f"  note: {note}")
+        say(console, f"  note: {note}")
     for name, file in (("figure", "figure.svg"), ("table", "table.md"), ("verdicts", "verdicts.json")):
         if (place / file).exists():  # a table has no figure
-            _say(console, f"  {name:<9} {place / file}")
+            say(console, f"  {name:<9} {place / file}")
 
 
 def show_table(entries: Sequence[table.Entry], console: Console) -> None:
@@ -257,7 +253,3 @@ def show_verdicts(judged: dict[str, Any], console: Console) -> None:
         grid.add_row(claim["id"], escape(claim["statement"]), verdict, escape(claim["evidence"]))
     console.print(grid)
     console.print()
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ import yaml
 from rich.console import Console
 
 from normbench.commands.progress import Bars
+from normbench.commands.terminal import say
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, unknown
-from normbench.launch import pool
+from normbench.launch import base
+from normbench.launch.ensure import ensure_runs
 from normbench.runs import pack, store
-from normbench.runs.record import curve_sha256
+from normbench.runs.record import RunRecord, curve_sha256
 
 # what the bytes of a curve depend on beside the configuration
 SAME = ("torch", "instruction_set", "threads", "recurrent", "data")
@@ -60,8 +63,7 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
     if as_json:
         print(json.dumps(content, indent=1))
         return 0
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    say(console, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
     return 0
 
 
@@ -81,49 +83,35 @@ def rerun(name: str, results: Path, epochs: int | None, config_dir: Path | None,
         )
     aside = Path(tempfile.mkdtemp(prefix="normbench-rerun-"))
     try:
-        with Bars(1, console) as bars:
-            outcomes, interrupted = pool.launch([spec], aside, 1, bars.listen)
-        if interrupted:
+        launcher = base.load(plan.command_options("launcher", (), config_dir))
+        ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, console))
+        if ensured.interrupted:
             return 130
-        if outcomes[spec.id].status not in store.FINISHED:
-            raise NormbenchError(outcomes[spec.id].reason, code=4)
-        path = store.directory(aside, spec).path
-        again, environment = store.read_curve(path / "curve.jsonl"), store.read_environment(path)
+        again = ensured.found.records.get(spec.id)
+        if again is None:
+            raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     before = [record for record in run.records if record["epoch"] <= spec.epochs]
-    return _compare(run, before, again, environment, console)
+    return _compare(run, before, again, console)
 
 
-def _compare(
-    run: Known, before: list[dict[str, Any]], again: list[dict[str, Any]], environment: dict[str, Any], console: Console
-) -> int:
+def _compare(run: Known, before: Sequence[Mapping[str, Any]], rerun: RunRecord, console: Console) -> int:
     changed = [
-        f"{key}: {run.environment.get(key)} then, {environment.get(key)} now"
+        f"{key}: {run.environment.get(key)} then, {rerun.environment.get(key)} now"
         for key in SAME
-        if run.environment.get(key) != environment.get(key)
+        if run.environment.get(key) != rerun.environment.get(key)
     ]
     elsewhere = f" ({'; '.join(changed)})" if changed else ""
-    fingerprint = curve_sha256(again)
+    again, fingerprint = rerun.records, curve_sha256(rerun.records)
     if curve_sha256(before) == fingerprint:
-        text = f"run {run.id}: the same curve, {len(again)} records, sha256 {fingerprint[:12]}{elsewhere}"
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(console, f"run {run.id}: the same curve, {len(again)} records, sha256 {fingerprint[:12]}{elsewhere}")
         return 0
     first = next((i for i, pair in enumerate(zip(before, again, strict=False)) if pair[0] != pair[1]), len(again))
     where = before[first] if first < len(before) else {}
     now = again[first] if first < len(again) else {}
-    console.print(
-        f"run {run.id}: the curves differ from record {first + 1} on{elsewhere}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
-    console.print(
-        f"  then {json.dumps(where, sort_keys=True)}\n  now  {json.dumps(now, sort_keys=True)}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(console, f"run {run.id}: the curves differ from record {first + 1} on{elsewhere}")
+    say(console, f"  then {json.dumps(where, sort_keys=True)}\n  now  {json.dumps(now, sort_keys=True)}")
     return 4
 
 
@@ -132,7 +120,7 @@ def known(name: str, results: Path) -> Known:
     name = Path(name).name[-12:] if "/" in name else name
     # a damaged copy hides no whole one, a shorter one no longer one
     raw = {s.id: s for s in sorted(store.scan(results / "runs"), key=lambda s: not s.reason) if s.id}
-    packed = [(run, path) for path in sorted(results.glob(f"*/*/*/{pack.NAME}")) for run in pack.read(path)]
+    packed = [(run, path) for path in pack.paths(results) for run in pack.read(path)]
     published = {run.id: (run, path) for run, path in sorted(packed, key=lambda pair: pair[0].epochs)}
     hits = sorted(i for i in {*raw, *published} if i.startswith(name)) if name else []
     if not hits:

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from normbench.commands import places
+from normbench.commands.terminal import say
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
@@ -29,17 +30,12 @@ def run(results: Path, as_json: bool, console: Console) -> int:
         print(json.dumps({"runs": runs}, indent=1))
         return 0
     if not runs:
-        console.print(
-            f"no runs below {results / 'runs'} yet. Try: normbench reproduce ln2016/fig6 --fidelity smoke",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        say(console, f"no runs below {results / 'runs'} yet. Try: normbench reproduce ln2016/fig6 --fidelity smoke")
     else:
         _summary(runs, console)
         _unfinished([r for r in runs if r["status"] not in store.FINISHED], console)
-    for path in sorted(results.glob(f"*/*/*/{pack.NAME}")):
-        console.print(_published(path, path.parent.relative_to(results)), markup=False, highlight=False, soft_wrap=True)
+    for path in pack.paths(results):
+        say(console, _published(path, path.parent.relative_to(results)))
     return 0
 
 
@@ -132,11 +128,7 @@ def _unfinished(runs: list[dict[str, Any]], console: Console) -> None:
         share = f" {100 * run['step'] / run['steps']:.0f} %" if run["steps"] else ""
         left = f", about {places.duration(run['seconds_left'])} left" if "seconds_left" in run else ""
         reason = f": {run['reason']}" if run["reason"] else ""
-        console.print(
-            f"  {run['id'] or run['path']} {run['arm']} s{run['seed']} {run['status']}{share}{left}{reason}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        name = run["id"] or run["path"]
+        say(console, f"  {name} {run['arm']} s{run['seed']} {run['status']}{share}{left}{reason}")
     if len(runs) > SHOWN:
-        console.print(f"  … and {len(runs) - SHOWN} more (normbench status --json)", markup=False, highlight=False)
+        say(console, f"  … and {len(runs) - SHOWN} more (normbench status --json)")

@@ -9,16 +9,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from normbench import data
 from normbench.commands import places
-from normbench.commands.progress import Bars
+from normbench.commands.terminal import say
+from normbench.commands.training import watching
 from normbench.config import plan
 from normbench.config.identity import RunSpec
 from normbench.curves.series import final
-from normbench.export import mirror
-from normbench.launch import pool
+from normbench.launch import base
+from normbench.launch.ensure import ensure_runs
 from normbench.papers.table import number
-from normbench.runs.find import Found, find
+from normbench.runs.find import Found
 from normbench.runs.record import PLACE
 from normbench.runs.store import FINISHED
 
@@ -28,27 +28,19 @@ NAMES = {"nll": "NLL"}
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
     """Exit code: 0 done, 3 diverged, 4 failed, 5 busy elsewhere, 130 interrupted; the gravest of a sweep."""
     specs = plan.train_specs(words, multirun, config_dir)
-    jobs = plan.command_options("launcher", words, config_dir)["jobs"]
+    launcher = base.load(plan.command_options("launcher", words, config_dir))
     logger = plan.command_options("logger", words, config_dir)
-    found = find(specs, results)
-    missing = [spec for spec in specs if found.state(spec) not in (*FINISHED, "damaged")]
-    done = sum(found.state(spec) in FINISHED for spec in specs)
-    say(console, f"{places.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
-    outcomes: dict[str, pool.Outcome] = {}
-    interrupted = False
-    if missing:
-        for config in {spec.config["data"]["name"]: spec.config["data"] for spec in missing}.values():
-            data.check(config)
-        pool.check_writable(results / "runs")
-        with Bars(len(missing), console) as bars, mirror.following(logger, results, bars.listen) as follower:
-            outcomes, interrupted = pool.launch(missing, results / "runs", jobs, follower.listen)
-        for note in follower.notes:
-            say(console, f"  note: {note}")
-        found = find(specs, results)
+
+    def announce(found: Found, missing: Sequence[RunSpec]) -> None:
+        done = sum(found.state(spec) in FINISHED for spec in specs)
+        say(console, f"{places.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
+
+    ensured = ensure_runs(specs, launcher, results, announce, watching(console, logger, results))
+    found, outcomes = ensured.found, ensured.outcomes
     _table(specs, found, console)
     for line in _remarks(specs, found, outcomes):
         say(console, line)
-    if interrupted:
+    if ensured.interrupted:
         say(console, "interrupted; the same command goes on.")
         return 130
     codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
@@ -56,7 +48,7 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     return next((code for code in (4, 2, 5, 3) if code in codes), 0)
 
 
-def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, pool.Outcome]) -> Iterator[str]:
+def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
     """Where the run lies, and a line for each that did not end well."""
     if len(specs) == 1 and specs[0].id in found.stored:
         yield f"  {found.stored[specs[0].id].path}"
@@ -96,7 +88,3 @@ def _table(specs: Sequence[RunSpec], found: Found, console: Console) -> None:
         finals = ["" if value is None else number(value, abs(value) / 100) for value in values]
         grid.add_row(spec.id, escape(spec.arm), str(spec.seed), found.state(spec), *finals)
     console.print(grid)
-
-
-def say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -69,9 +69,7 @@ def collect(results: Path) -> tuple[list[Published], list[Damaged]]:
     """Everything published below `results`: by artifact, then from `paper` fidelity down to `smoke`."""
     found: list[Published] = []
     damaged: list[Damaged] = []
-    for place in sorted(
-        {path.parent for name in ("verdicts.json", pack.NAME) for path in results.glob(f"*/*/*/{name}")}
-    ):
+    for place in sorted({path.parent for name in ("verdicts.json", pack.NAME) for path in pack.paths(results, name)}):
         try:
             found.append(read(place, results))
         except NormbenchError as error:

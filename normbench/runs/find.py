@@ -32,9 +32,8 @@ class Found:
 def find(specs: Sequence[RunSpec], results: Path) -> Found:
     """Look `specs` up by id below `results`: packs first, then the raw store."""
     found = Found()
-    packs = sorted(results.glob(f"*/*/*/{pack.NAME}"))
     published: dict[str, RunRecord] = {}
-    for path in packs:
+    for path in pack.paths(results):
         try:
             published = {run.id: run for run in pack.merge(published.values(), pack.read(path))}
         except NormbenchError as error:  # of some artifact; whoever publishes that one is stopped by it
@@ -59,7 +58,7 @@ def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
     """All finished runs below `results`, published and raw, one per id (the longest); lines about those unreadable."""
     runs: list[RunRecord] = []
     notes = []
-    for path in sorted(results.glob(f"*/*/*/{pack.NAME}")):
+    for path in pack.paths(results):
         try:
             runs = pack.merge(runs, pack.read(path))
         except NormbenchError as error:

@@ -178,3 +178,12 @@ def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[Ru
         if old is None or (run.steps, len(run.records)) >= (old.steps, len(old.records)):
             merged[run.id] = run
     return list(merged.values())
+
+
+def paths(results: Path, name: str = NAME) -> list[Path]:
+    """The packs, or other files of that name, that lie published: RESULTS/PAPER/ARTIFACT/FIDELITY/NAME.
+
+    A folder whose name begins with a dot is on its way to being something else.
+    """
+    found = results.glob(f"*/*/*/{name}")
+    return sorted(p for p in found if not any(part.startswith(".") for part in p.relative_to(results).parts))

@@ -36,7 +36,7 @@ def environment(model: nn.Module | None = None, on: torch.device | None = None) 
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "processor": _processor(),
         "threads": torch.get_num_threads(),
-        **({"recurrent": backends.describe()} if recurrent else {}),
+        **({"recurrent": backends.describe(on or "cpu")} if recurrent else {}),
         "device": f"cuda ({torch.cuda.get_device_name(on)}, CUDA {torch.version.cuda})" if cuda else "cpu",
         "system": f"{platform.system()} {platform.machine()}",
     }

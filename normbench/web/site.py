@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import importlib.resources
 import importlib.util
+import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from normbench.papers.text import signed, visible
 from normbench.runs import files
 from normbench.web import forest
 
+AT_FDCWD, RENAME_EXCHANGE = -100, 1 << 1  # Linux: fcntl.h, fs.h
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
 VERDICT_CLASS = {
     "reproduced": "good",
@@ -43,25 +46,37 @@ HOW = {
 def put(target: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a folder aside, with style and scripts in it, and put that in place of `target` at once.
 
+    Killed at any moment, it leaves the old site or the new one whole; the next call removes what else it left.
     Errors: `target` holds other files than such a site, or cannot be written.
     """
     _refuse_strangers(target)
-    files.make_folder(target.parent)
-    with files.alone(target.parent):
+    place = target.resolve()
+    files.make_folder(place.parent)
+    with files.alone(place.parent):
+        # fixed names, as nobody else is here; with dots, so that nobody takes what they hold for published
+        aside, old = (place.with_name(f".{place.name}.normbench-{what}") for what in ("aside", "old"))
         try:
-            aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            _tidy(place, aside, old)
             try:
+                aside.mkdir()
                 (aside / MARKER).write_text("written by normbench; replaced as a whole\n")
                 _assets(aside / "assets")
                 write(aside)
-                aside.chmod(0o755)  # mkdtemp's folder is its owner's alone
-                _replace(aside, target)
+                _replace(place, aside, old)
             finally:
-                shutil.rmtree(aside, ignore_errors=True)
+                _tidy(place, aside, old)
         except OSError as error:
             raise NormbenchError(
                 f"{target} cannot be written: {error.strerror}. Choose another place with --output."
             ) from None
+
+
+def _tidy(place: Path, aside: Path, old: Path) -> None:
+    """Nothing is left but the site, the old one if a call ended between two renames."""
+    if old.exists() and not place.exists():
+        old.rename(place)
+    for left in (aside, old):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _refuse_strangers(target: Path) -> None:
@@ -71,20 +86,25 @@ def _refuse_strangers(target: Path) -> None:
         raise NormbenchError(f"{target} holds other files than a report. Choose a new or empty folder with --output.")
 
 
-def _replace(aside: Path, target: Path) -> None:
-    if not target.exists():
-        aside.rename(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-    try:
-        target.rename(old / "report")
-        try:
-            aside.rename(target)
-        except OSError:
-            (old / "report").rename(target)
-            raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+def _replace(place: Path, aside: Path, old: Path) -> None:
+    if not place.exists():
+        aside.rename(place)
+    elif not _exchange(aside, place):
+        place.rename(old)
+        aside.rename(place)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Each takes the other's name in one step; False where the system or the file system cannot: renameat2(2)."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(AT_FDCWD, os.fsencode(a), AT_FDCWD, os.fsencode(b), RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise OSError(number, os.strerror(number))
 
 
 def _assets(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import tiny
 
-from normbench.launch.pool import launch
+from normbench.launch.pool import Pool
 
 # saved after every step, so that these take long enough to be met in the middle
 WORDS = ("train.epochs=400", "train.checkpoint_seconds=0")
@@ -17,7 +17,7 @@ WORDS = ("train.epochs=400", "train.checkpoint_seconds=0")
 
 def main() -> None:
     specs = [tiny.spec(*WORDS, f"seed={seed}") for seed in sys.argv[2:]]
-    outcomes, interrupted = launch(specs, Path(sys.argv[1]), jobs=2)
+    outcomes, interrupted = Pool(2).launch(specs, Path(sys.argv[1]))
     states = {str(spec.seed): [outcomes[spec.id].status, outcomes[spec.id].reason] for spec in specs}
     print(json.dumps({"outcomes": states, "interrupted": interrupted}))
 

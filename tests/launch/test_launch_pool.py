@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,24 @@ import tiny
 
 from normbench.config import compose
 from normbench.errors import NormbenchError
-from normbench.launch import pool
-from normbench.runs import find, store
+from normbench.launch import base, ensure, pool
+from normbench.launch.pool import Pool
+from normbench.runs import store
+from normbench.runs.find import find
 
 DRIVE = Path(__file__).with_name("drive.py")
 RAISES = """
+import os, threading, time
+
 from normbench.norms.base import Normalizer, normalizer
+
+print("a word at import")
+
+
+def chatter():
+    while True:
+        os.write(1, b"not an event\\n")
+        time.sleep(0.001)
 
 
 @normalizer("raises")
@@ -32,10 +45,29 @@ class Raises(Normalizer):
 
     def forward(self, x, mask=None):
         print("a word to standard output")
+        if self.how == "chatter":
+            if threading.active_count() < 3:
+                threading.Thread(target=chatter, daemon=True).start()
+            return x
         if self.how == "exit":
-            import os
             os._exit(9)
         raise ValueError("not with me\\nsecond line")
+"""
+SPOILT = """
+import json, os, signal, sys, time
+
+events = int(sys.argv[2])
+for job in sys.stdin:
+    if json.loads(job)["run"]["config"]["seed"] == 1:
+        os.write(events, b'{"event": "end", "status": "do')
+        if sys.argv[1] == "torn":
+            if os.fork() == 0:  # lives on with a copy of whatever its parent has open
+                time.sleep(30)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.write(events, b"\\n")
+        time.sleep(30)
+    os.write(events, b'{"event": "end", "status": "done"}\\n')
 """
 YAML = """
 name: raises
@@ -50,7 +82,7 @@ declares:
   kinds: [pre_activation]
   axes: [batch, feature]
   options:
-    how: {type: str, choices: [raise, exit]}
+    how: {type: str, choices: [raise, exit, chatter]}
 """
 
 
@@ -69,17 +101,21 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
-    """On two processes: runs that are done, one that raises, one that takes its worker with it, one that is busy."""
+    """On two processes: runs that are done, one that raises, one that takes its worker with it, one that is busy.
+
+    One more prints from a thread that goes on after it, while its worker trains others.
+    """
     root = tmp_path / "runs"
     raises = tiny.spec("norm=raises", config_dir=own)
     dies = tiny.spec("norm=raises", "norm.how=exit", config_dir=own)
+    chatters = tiny.spec("norm=raises", "norm.how=chatter", config_dir=own)
     busy = tiny.spec("seed=9")
-    specs = [raises, dies, busy, tiny.spec("seed=1"), tiny.spec("norm=layer")]
+    specs = [chatters, raises, dies, busy, tiny.spec("seed=1"), tiny.spec("norm=layer")]
     heard: list[tuple[str, str]] = []
     with store.directory(root, busy).writing():
-        outcomes, interrupted = pool.launch(specs, root, 2, lambda spec, event: heard.append((spec.id, event["event"])))
+        outcomes, interrupted = Pool(2).launch(specs, root, lambda spec, event: heard.append((spec.id, event["event"])))
     assert not interrupted
-    assert [outcomes[spec.id].status for spec in specs] == ["failed", "failed", "busy", "done", "done"]
+    assert [outcomes[spec.id].status for spec in specs] == ["done", "failed", "failed", "busy", "done", "done"]
     assert outcomes[raises.id].reason == "ValueError: not with me"
     assert "its worker ended unexpectedly (exit code 9)" in outcomes[dies.id].reason
     assert outcomes[busy.id].code == 5 and f"process {os.getpid()}" in outcomes[busy.id].reason
@@ -87,14 +123,31 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
         events = [event for run_id, event in heard if run_id == spec.id]
         assert events[0] == "start" and events[-1] == "end" and events.count("end") == 1
 
+    chatter = (store.directory(root, chatters).path / "output.log").read_text()
+    assert "a word at import" in chatter and "a word to standard output" in chatter and "not an event" in chatter
     path = store.directory(root, raises).path
     log = (path / "output.log").read_text()
     assert "a word to standard output" in log and "Traceback" in log and "ValueError: not with me" in log
     assert 'raise ValueError("not with me' in log, "with the line of the user's file"
-    found = find.find(specs, tmp_path)
-    assert [found.state(spec) for spec in specs] == ["failed", "interrupted", "interrupted", "done", "done"]
+    found = find(specs, tmp_path)
+    states = ["done", "failed", "interrupted", "interrupted", "done", "done"]
+    assert [found.state(spec) for spec in specs] == states
     assert found.damaged == []
     assert found.stored[raises.id].status["reason"] == "ValueError: not with me"
+
+
+@pytest.mark.parametrize("how", ["torn", "garbled"])
+def test_a_line_that_is_no_event_ends_its_worker_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A process that is killed as it writes, with one that it forked; and one that writes nonsense and lives on."""
+    monkeypatch.setattr(pool, "WORKER", (sys.executable, "-c", SPOILT, how))
+    specs = [tiny.spec("seed=1"), tiny.spec("seed=2")]
+    before = time.monotonic()
+    outcomes, _ = Pool(1).launch(specs, tmp_path / "runs")
+    assert time.monotonic() - before < 25, "nobody waited for those who sleep"
+    assert [outcomes[spec.id].status for spec in specs] == ["failed", "done"]
+    assert outcomes[specs[0].id].reason == "its worker ended unexpectedly (exit code -9)"
 
 
 class Driven:
@@ -201,14 +254,14 @@ def test_a_second_interrupt_ends_at_once(driven: Driven) -> None:
 
 def test_a_deadline_that_has_passed_starts_nothing(tmp_path: Path) -> None:
     specs = [tiny.spec("seed=1"), tiny.spec("seed=2")]
-    outcomes, interrupted = pool.launch(specs, tmp_path / "runs", 1, seconds=0.0)
+    outcomes, interrupted = Pool(1).launch(specs, tmp_path / "runs", deadline=time.monotonic())
     assert {outcome.status for outcome in outcomes.values()} == {"not started"} and not interrupted
     assert not (tmp_path / "runs").exists()
 
 
 def test_nothing_to_do_starts_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool.Pool, "_start", lambda self: pytest.fail("a worker was started"))
-    assert pool.launch([], tmp_path / "runs", 2) == ({}, False)
+    monkeypatch.setattr(pool, "_Worker", lambda: pytest.fail("a worker was started"))
+    assert Pool(2).launch([], tmp_path / "runs") == ({}, False)
 
 
 def test_results_that_cannot_be_written_are_refused_before_anything(
@@ -216,10 +269,10 @@ def test_results_that_cannot_be_written_are_refused_before_anything(
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NormbenchError, match="cannot be made"):
-        pool.check_writable(tmp_path / "file" / "results")
-    monkeypatch.setattr(pool.os, "access", lambda path, mode: False)  # simulated: root may write anywhere
+        ensure.check_writable(tmp_path / "file" / "results")
+    monkeypatch.setattr(ensure.os, "access", lambda path, mode: False)  # simulated: root may write anywhere
     with pytest.raises(NormbenchError, match=r"cannot be written\. Choose another place"):
-        pool.check_writable(tmp_path / "results")
+        ensure.check_writable(tmp_path / "results")
 
 
 @pytest.mark.parametrize(
@@ -230,5 +283,5 @@ def test_cores_are_those_of_the_container(
 ):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 5})
     (tmp_path / "cpu.max").write_text(text)
-    assert pool.cores(tmp_path / "cpu.max") == (limit or 4)
-    assert pool.cores(tmp_path / "missing") == 4
+    assert base.cores(tmp_path / "cpu.max") == (limit or 4)
+    assert base.cores(tmp_path / "missing") == 4

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import json
 import os
+import signal
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
@@ -350,6 +353,60 @@ def test_a_failed_build_leaves_the_old_site(site: Path, tmp_path: Path, monkeypa
         report.build(tmp_path / "results")
     assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
     assert [path.name for path in site.parent.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_killed_at_any_step_the_old_site_or_the_new_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
+):
+    """Killed before its first step, then its second, and so on; where two names cannot be exchanged, too."""
+    monkeypatch.setattr(site_module, "_assets", lambda folder: folder.mkdir())
+    if not exchange:
+        monkeypatch.setattr(site_module, "_exchange", lambda a, b: False)
+    elif not site_module._exchange(*(Path(tempfile.mkdtemp(dir=tmp_path)) for _ in range(2))):
+        pytest.skip("this file system exchanges no names")
+    target = tmp_path / "paper" / "report"  # deep enough for its pack to be found as a published one
+    old, inside = target.with_name(".report.normbench-old"), Path("page") / pack.NAME
+
+    def put(word: str) -> None:
+        def write(folder: Path) -> None:
+            (folder / inside).parent.mkdir()
+            for path in (inside, Path("index.html")):
+                (folder / path).write_text(word)
+
+        site_module.put(target, write)
+
+    put("0")
+    for step in itertools.count(1):
+        before = (target / "index.html").read_text()
+        survived = killed_at(step, lambda: put(str(step)))  # noqa: B023  called at once
+        there = target if exchange or target.exists() else old
+        words = {(there / path).read_text() for path in (inside, "index.html")}
+        assert words in ({before}, {str(step)})
+        assert pack.paths(tmp_path) == [path for path in [target / inside] if path.exists()]
+        put(before)
+        assert os.listdir(target.parent) == ["report"] and (target / "index.html").read_text() == before
+        if survived:
+            break
+    assert words == {str(step)} and step > 10
+
+
+def killed_at(step: int, then: Callable[[], None]) -> bool:
+    """Do it in a process that is killed before its step of that number of those that change a folder: False if so."""
+    if (child := os.fork()) == 0:
+        steps = itertools.count(1)
+
+        def hook(event: str, arguments: tuple[object, ...]) -> None:
+            changes = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "ctypes.dlsym")
+            if (changes or (event == "open" and arguments[1] == "w")) and next(steps) == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        try:
+            then()
+        finally:
+            os._exit(0)
+    return not os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def test_contents_list_every_artifact_once():

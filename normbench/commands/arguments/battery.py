@@ -1,0 +1,33 @@
+"""`normbench battery`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from normbench.commands import places
+
+EPILOG = """examples:
+  normbench battery --norm my_norm.py                   a file with one class marked @normalizer("my_norm")
+  normbench battery --norm examples/own_normalizer/norm/centre.yaml
+  normbench battery --norm rms --only ln2016/fig6       one that is there already
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--norm", required=True, metavar="FILE|NAME", help="a .py or .yaml file, or a known name")
+    parser.add_argument("--fidelity", default="smoke", choices=places.FIDELITIES)
+    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds per normalizer (default: 5)")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="EXPERIMENT", help="only this experiment (repeatable)"
+    )
+
+
+def run(given: Namespace, console: Any) -> int:
+    from normbench.commands import battery
+
+    request = battery.Request(
+        given.norm, given.results, given.fidelity, given.seeds, given.jobs, given.only, given.config_dir
+    )
+    return battery.run(request, console)

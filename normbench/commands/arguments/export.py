@@ -1,0 +1,41 @@
+"""`normbench export`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from normbench.errors import NormbenchError
+
+EPILOG = """examples:
+  normbench export wandb                                W&B files below results/wandb; nothing leaves the machine
+  normbench export wandb --mode online --entity TEAM    to the server that wandb is set up for
+  normbench export csv --only ln2016/fig6               one row per evaluation: results/export/curves.csv
+  normbench export parquet --output curves.parquet
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("form", choices=["wandb", "csv", "parquet"])
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="WHAT", help="only this experiment, arm or run (repeatable)"
+    )
+    parser.add_argument("--output", metavar="FILE", type=Path, help="csv, parquet: where to write it")
+    parser.add_argument("--mode", choices=["offline", "online"], help="wandb: files (the default), or the server")
+    parser.add_argument("--project", help="wandb: the project (default: normbench)")
+    parser.add_argument("--entity", help="wandb: user or team (default: W&B's own)")
+    parser.add_argument("--again", action="store_true", help="wandb: also what was sent before")
+
+
+def run(given: Namespace, console: Any) -> int:
+    from normbench.commands import export
+
+    for name in ("output",) if given.form == "wandb" else ("mode", "project", "entity", "again"):
+        if getattr(given, name) not in (None, False):
+            raise NormbenchError(f"--{name} is not an option of export {given.form}.")
+    if given.form != "wandb":
+        return export.run_table(given.form, given.results, given.only, given.output, console)
+    project = "normbench" if given.project is None else given.project
+    target = (given.mode or "offline", project, given.entity or "")
+    return export.run_wandb(given.results, given.only, *target, given.again, console)

@@ -1,0 +1,22 @@
+"""`normbench list`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+EPILOG = """examples:
+  normbench list norms
+  normbench list --json
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("kind", nargs="?", choices=["artifacts", "models", "norms", "data"])
+    parser.add_argument("--json", action="store_true")
+
+
+def run(given: Namespace, console: Any) -> int:
+    from normbench.commands import catalogue
+
+    return catalogue.listing(given.kind, given.json, given.config_dir, console)

@@ -1,0 +1,76 @@
+"""`normbench reproduce`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from normbench.commands import places
+from normbench.errors import NormbenchError
+
+EPILOG = """examples:
+  normbench reproduce ln2016/fig6 --fidelity smoke
+  normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
+  normbench reproduce ln2016 --max-time 2h              go on another day with the same command
+  normbench reproduce ln2016/fig6 --controls            also the settings that the paper leaves open
+  normbench reproduce ln2016/fig6 logger=wandb          mirrored to W&B files below results/wandb, as it trains
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "words", nargs="+", metavar="artifact", help="ln2016/fig6, a paper (ln2016), or all; logger=wandb"
+    )
+    parser.add_argument("--fidelity", default="paper", choices=places.FIDELITIES)
+    parser.add_argument(
+        "--seeds",
+        type=seeds,
+        metavar="N|A-B",
+        help="seeds per arm, or from A to B (default: the artifact's, fixed ahead)",
+    )
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    parser.add_argument("--device", default="cpu", choices=["cpu"], help="where to train")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="WHAT", help="only this arm or axis value (repeatable)"
+    )
+    parser.add_argument("--controls", action="store_true", help="also the control settings of the experiment")
+    parser.add_argument(
+        "--max-time", type=places.seconds, metavar="TIME", help="stop after 90s, 30m, 2h; 0 starts nothing"
+    )
+    parser.add_argument("--retry-failed", action="store_true", help="train failed runs again")
+    parser.add_argument("--dry-run", action="store_true", help="show what would run")
+
+
+def seeds(given: str) -> int | range:
+    """`5` or `6-10`."""
+    first, dash, last = given.partition("-")
+    if first.isdecimal() and (last.isdecimal() if dash else True):
+        asked = range(int(first), int(last) + 1) if dash else int(first)
+        if asked and (isinstance(asked, int) or asked[0] > 0):
+            return asked
+    raise NormbenchError(
+        f"--seeds {given} must be a number of seeds (at least 1), or the first and the last, such as 6-10."
+    )
+
+
+def run(given: Namespace, console: Any) -> int:
+    from normbench.commands import reproduce
+
+    names = [word for word in given.words if "=" not in word]
+    if not names:
+        raise NormbenchError("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
+    request = reproduce.Request(
+        names,
+        given.fidelity,
+        given.results,
+        given.seeds,
+        given.jobs,
+        given.only,
+        given.controls,
+        given.max_time,
+        given.retry_failed,
+        given.dry_run,
+        given.config_dir,
+        [word for word in given.words if "=" in word],
+    )
+    return reproduce.run(request, console)

@@ -1,0 +1,40 @@
+"""What the commands that train have in common: which launcher, and who watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from normbench.commands.progress import Bars
+from normbench.commands.terminal import say
+from normbench.config import plan
+from normbench.config.compose import Config
+from normbench.errors import NormbenchError
+from normbench.export import mirror
+from normbench.launch import base
+
+MANY = "launcher=pool"  # where nothing else is asked for, by commands of many runs
+
+
+def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = None) -> base.Launcher:
+    """The launcher that --jobs (0: one per core) and `launcher...` among the words ask for; the words win."""
+    if jobs < 0:
+        raise NormbenchError(f"--jobs {jobs} must be 0 (one per core) or more.")
+    asked = [MANY, *([f"launcher.jobs={jobs}"] if jobs else []), *words]
+    return base.load(plan.command_options("launcher", asked, config_dir))
+
+
+def watching(console: Console, logger: Config, results: Path) -> Callable[[int], AbstractContextManager[base.Listener]]:
+    """Progress on the terminal, and a mirror as `logger` says, while so many runs are trained."""
+
+    @contextmanager
+    def watch(runs: int) -> Iterator[base.Listener]:
+        with Bars(runs, console) as show, mirror.following(logger, results, show) as follower:
+            yield follower.listen
+        for note in follower.notes:
+            say(console, f"  note: {note}")
+
+    return watch

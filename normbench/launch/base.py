@@ -1,0 +1,67 @@
+"""What a launcher is: it trains runs somewhere. `normbench/launch/NAME.py` gives the one that is called NAME."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+
+Listener = Callable[[RunSpec, dict[str, Any]], None]
+
+
+@dataclass
+class Outcome:
+    """How a run ended for this command: done, diverged, interrupted, failed, refused, busy or not started."""
+
+    status: str
+    reason: str = ""
+    code: int = 0
+
+
+class Launcher(Protocol):
+    """Trains runs; what a launcher's module returns from `launcher(**options)`, the options those of its YAML."""
+
+    @property
+    def processes(self) -> int:
+        """How many runs it trains at once, at most."""
+
+    def launch(
+        self,
+        specs: Sequence[RunSpec],
+        root: Path,
+        listen: Listener = lambda spec, event: None,
+        deadline: float | None = None,
+    ) -> tuple[dict[str, Outcome], bool]:
+        """Train `specs` below `root`; returns outcomes by run id and whether the user interrupted.
+
+        listen: hears `start`, `progress` and `end` of every run. deadline: by time.monotonic(); then running runs are
+        saved and stopped. A run that another process writes ends as `busy`.
+        """
+
+
+def load(options: Mapping[str, Any]) -> Launcher:
+    """The launcher that a checked `launcher` node names, with its options."""
+    name, own = options["name"], {key: value for key, value in options.items() if key != "name"}
+    path = f"normbench.launch.{name}"
+    module = importlib.import_module(path) if name.isidentifier() and importlib.util.find_spec(path) else None
+    if not hasattr(module, "launcher"):
+        raise NormbenchError(f"launcher={name}: there is no normbench/launch/{name}.py with a function launcher.")
+    made: Launcher = module.launcher(**own)  # type: ignore[union-attr]
+    return made
+
+
+def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Cores that this process may use: by its affinity and its container's share, not all that the machine has."""
+    usable = len(os.sched_getaffinity(0))
+    with contextlib.suppress(OSError, ValueError):  # no cgroup v2, or "max": no share is set
+        allowed, period = quota.read_text().split()
+        usable = min(usable, max(1, round(int(allowed) / int(period))))
+    return usable

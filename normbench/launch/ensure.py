@@ -1,0 +1,84 @@
+"""Runs that are there when this returns: found, or trained by a launcher."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from normbench import data
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.launch.base import Launcher, Listener, Outcome
+from normbench.runs import files, store
+from normbench.runs.find import Found, find
+
+BUSY_SECONDS = 0.5  # between looks at runs that another process writes
+
+
+@dataclass(frozen=True)
+class Ensured:
+    """What is found now, which runs were missing before, and how those that were launched ended."""
+
+    found: Found
+    missing: Sequence[RunSpec]
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)  # by run id
+    interrupted: bool = False
+
+
+def ensure_runs(
+    specs: Sequence[RunSpec],
+    launcher: Launcher,
+    results: Path,
+    announce: Callable[[Found, Sequence[RunSpec]], None] = lambda found, missing: None,
+    watch: Callable[[int], AbstractContextManager[Listener]] = lambda runs: nullcontext(lambda spec, event: None),
+    retry_failed: bool = True,
+    seconds: float | None = None,
+    wait_for_busy: bool = False,
+) -> Ensured:
+    """Find `specs` below `results` and train what is missing; NormbenchError before any is trained, where it cannot be.
+
+    announce: called with what is found and what is missing before anything is checked or trained. watch: a context for
+    the training of so many runs, which gives what listens to it. seconds: after that long running runs are saved and
+    stopped; 0 trains nothing. wait_for_busy: runs that another process writes are waited for after all others, and
+    taken over if that process ends without finishing.
+    """
+    found = find(specs, results)
+    lacking = missing(specs, found, retry_failed)
+    announce(found, lacking)
+    if not lacking or seconds == 0:
+        return Ensured(found, lacking)
+    root = results / "runs"
+    for config in {spec.config["data"]["name"]: spec.config["data"] for spec in lacking}.values():
+        data.check(config)
+    check_writable(root)
+    with watch(len(lacking)) as listen:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        outcomes, interrupted = launcher.launch(lacking, root, listen, deadline)
+        while wait_for_busy and not interrupted:
+            busy = [spec for spec in lacking if outcomes[spec.id].status == "busy"]
+            if not busy or (deadline is not None and time.monotonic() >= deadline):
+                break
+            if all(store.is_locked(store.directory(root, spec).path) for spec in busy):
+                time.sleep(BUSY_SECONDS)
+                continue
+            # a run that the other process has finished ends at once
+            again, interrupted = launcher.launch(busy, root, listen, deadline)
+            outcomes |= again
+    return Ensured(find(specs, results), lacking, outcomes, interrupted)
+
+
+def missing(specs: Sequence[RunSpec], found: Found, retry_failed: bool = True) -> list[RunSpec]:
+    """Those that are to be trained: damaged ones are left alone, and failed ones unless they are tried again."""
+    left_alone = {"damaged"} if retry_failed else {"damaged", "failed"}
+    return [spec for spec in specs if spec.id not in found.records and found.state(spec) not in left_alone]
+
+
+def check_writable(root: Path) -> None:
+    """Refuse an unwritable results folder before anything starts."""
+    files.make_folder(root)
+    if not os.access(root, os.W_OK):
+        raise NormbenchError(f"{root} cannot be written. Choose another place with --results or NORMBENCH_RESULTS.")
