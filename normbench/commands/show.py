@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Known:
     labels: dict[str, Any]
     config: dict[str, Any]
     state: str
-    epochs: int
+    steps: int
     reason: str
     records: list[dict[str, Any]]
     environment: dict[str, Any]
@@ -50,7 +50,7 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
         "id": run.id,
         "status": run.state,
         "reason": run.reason,
-        "epochs": run.epochs,
+        "steps": run.steps,
         **run.labels,
         "source": str(run.source),
         "config": run.config,
@@ -67,16 +67,25 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
     return 0
 
 
-def rerun(name: str, results: Path, epochs: int | None, config_dir: Path | None, console: Console) -> int:
+def rerun(
+    name: str, results: Path, epochs: int | None, steps: int | None, config_dir: Path | None, console: Console
+) -> int:
     """Train the same configuration again, aside, and compare the curves byte by byte; 4 if they differ."""
-    if epochs is not None and epochs < 1:
-        raise NormbenchError(f"--epochs {epochs} must be at least 1.")
+    asked = {unit: length for unit, length in (("epochs", epochs), ("steps", steps)) if length is not None}
+    for unit, length in asked.items():
+        if length < 1:
+            raise NormbenchError(f"--{unit} {length} must be at least 1.")
+    if len(asked) > 1:
+        raise NormbenchError(f"--epochs {epochs} and --steps {steps}: say how far in one of them.")
     run = known(name, results)
     if run.state not in store.FINISHED:
         raise NormbenchError(f"run {run.id} is {run.state}: only a finished run can be compared.")
     config = compose.restore(run.config, config_dir)
-    config["train"] = {**config["train"], "epochs": min(run.epochs, epochs or run.epochs), "keep": []}
+    config["train"] = {**config["train"], "keep": []}
     spec = plan.checked(RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
+    if asked:
+        shorter = replace(spec, config={**config, "train": {**config["train"], "epochs": 0, "steps": 0, **asked}})
+        spec = shorter if shorter.steps < spec.steps else spec
     if spec.id != run.id:
         raise NormbenchError(
             f"run {run.id} was made by other maths: this version of normbench gives its configuration the id {spec.id}."
@@ -92,7 +101,7 @@ def rerun(name: str, results: Path, epochs: int | None, config_dir: Path | None,
             raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    before = [record for record in run.records if record["epoch"] <= spec.epochs]
+    before = [record for record in run.records if record["step"] <= spec.steps]
     return _compare(run, before, again, console)
 
 
@@ -121,7 +130,7 @@ def known(name: str, results: Path) -> Known:
     # a damaged copy hides no whole one, a shorter one no longer one
     raw = {s.id: s for s in sorted(store.scan(results / "runs"), key=lambda s: not s.reason) if s.id}
     packed = [(run, path) for path in pack.paths(results) for run in pack.read(path)]
-    published = {run.id: (run, path) for run, path in sorted(packed, key=lambda pair: pair[0].epochs)}
+    published = {run.id: (run, path) for run, path in sorted(packed, key=lambda pair: pair[0].steps)}
     hits = sorted(i for i in {*raw, *published} if i.startswith(name)) if name else []
     if not hits:
         raise unknown(f"no run {name} below {results}.", name, {*raw, *published}, "normbench status")
@@ -143,7 +152,7 @@ def known(name: str, results: Path) -> Known:
             labels,
             dict(run.config),
             run.status,
-            run.epochs,
+            run.steps,
             run.reason,
             [dict(r) for r in run.records],
             dict(run.environment),
@@ -164,14 +173,14 @@ def _raw(stored: store.Stored) -> Known:
     except store.Damaged as damage:
         raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.") from None
     labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
-    epochs = int(stored.status.get("epochs", 0))
+    steps = int(stored.status.get("steps", 0))
     return Known(
         stored.id,
         stored.path,
         {**labels, "seed": stored.seed},
         content["config"],
         stored.state,
-        epochs,
+        steps,
         str(stored.status.get("reason", "")),
         records,
         environment,

@@ -96,17 +96,18 @@ def _tail(path: Path) -> list[bytes]:
 
 
 def _seconds_left(path: Path, step: int, steps: int) -> float | None:
-    epochs = []
+    """By the pace of the last evaluations; None before the first one after an update."""
+    spent: list[tuple[int, float]] = []
     for text in _tail(path / "timing.jsonl"):
         try:
             record = json.loads(text)
-            epochs.append(record["train_seconds"] + record["evaluate_seconds"])
-            epoch = record["epoch"]
+            spent.append((int(record["step"]), record["train_seconds"] + record["evaluate_seconds"]))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
-    if not epochs or not step:
+    first = spent.pop(0)[0] if len(spent) > 1 else 0
+    if not spent or spent[-1][0] <= first:
         return None
-    per_step = sum(epochs) / len(epochs) * epoch / step
+    per_step = sum(seconds for _, seconds in spent) / (spent[-1][0] - first)
     return round(per_step * (steps - step), 1)
 
 

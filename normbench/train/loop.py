@@ -150,9 +150,10 @@ def _train(
             for record in records:
                 if record["split"] == "train" and not math.isfinite(record.get(model.loss, 0.0)):
                     raise Stop("diverged", f"{_loss(model)} is {record[model.loss]} after {_when(place)}")
-            spent = {"train_seconds": trained, "evaluate_seconds": time.monotonic() - clock - trained}
-            timing.write(files.line(place | spent))
-            timing.flush()
+            if step:
+                spent = {"train_seconds": trained, "evaluate_seconds": time.monotonic() - clock - trained}
+                timing.write(files.line(place | spent))
+                timing.flush()
             progress.evaluated, clock = step, time.monotonic()
             if step:
                 listen({"step": step, "steps": steps, "loss": records[0][model.loss]})

@@ -13,9 +13,10 @@ EPILOG = """examples:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", help="id, the start of one, or its directory")
     parser.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs")
+    parser.add_argument("--steps", type=int, metavar="N", help="only the first N updates")
 
 
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import show
 
-    return show.rerun(given.run, given.results, given.epochs, given.config_dir, console)
+    return show.rerun(given.run, given.results, given.epochs, given.steps, given.config_dir, console)
