@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,13 @@ def train(folder: Path, *words: str, **keywords: Any) -> str:
 def result(folder: Path) -> tuple[bytes, bytes]:
     """What must be equal to the last byte: the curve and the last weights."""
     return (folder / "curve.jsonl").read_bytes(), (folder / "weights" / "last.safetensors").read_bytes()
+
+
+def variant(record: Mapping[str, Any]) -> str:
+    """How a record's evaluation differs from the usual one, in a few words: `TTFF populations=pooled shuffle=2`."""
+    words = [v if k == "configuration" else f"{k}={v}" for k, v in record.get("variant", {}).items()]
+    words += [f"{word}={record[key]}" for word, key in (("shuffle", "order"), ("block", "block")) if key in record]
+    return " ".join(words)
 
 
 def after(calls: int) -> Callable[[], bool]:

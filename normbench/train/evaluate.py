@@ -90,14 +90,14 @@ class Evaluation:
         self.outcomes.clear()
         self._prepared.cache_clear()
         self._gather(state, [USUAL])
-        records = self._run(self.usual(state), state)
+        records = self.run(self.usual(state), state)
         state = self.seen(records, state)
         others = self._others() if state.best else []
         if others:
             self._gather(state, others)
-        records += self._run(self.further(state, others), state)
-        records += self._run(self.waiting(state, others), state)
-        return records + self._run(self.blocks(state, self.seen(records, state).values), state)
+        records += self.run(self.further(state, others), state)
+        records += self.run(self.waiting(state, others), state)
+        return records + self.run(self.blocks(state, self.seen(records, state).values), state)
 
     def seen(self, records: Sequence[Record], state: State) -> State:
         """The state with these records' monitored values, the lower the better; infinite where one is no number."""
@@ -178,7 +178,8 @@ class Evaluation:
 
     # --- the executor ------------------------------------------------------------------------------------------------
 
-    def _run(self, passes: Sequence[Pass], state: State) -> list[Record]:
+    def run(self, passes: Sequence[Pass], state: State) -> list[Record]:
+        """Records of these passes, in their order."""
         return [record for one in passes for record in self._records(one, state)]
 
     def _records(self, one: Pass, state: State) -> Iterator[Record]:

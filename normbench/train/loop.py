@@ -154,9 +154,8 @@ def _train(
                 spent = {"train_seconds": trained, "evaluate_seconds": time.monotonic() - clock - trained}
                 timing.write(files.line(place | spent))
                 timing.flush()
-            progress.evaluated, clock = step, time.monotonic()
-            if step:
                 listen({"step": step, "steps": steps, "loss": records[0][model.loss]})
+            progress.evaluated, clock = step, time.monotonic()
 
         try:
             if progress.evaluated < 0:

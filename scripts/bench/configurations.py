@@ -7,48 +7,50 @@ passes give is checked in the tests.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from harness import Row, main, row
 
 from normbench.config.plan import train_specs
-from normbench.data import Split
+from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.norms.base import normalizers
 from normbench.norms.batch_layer import CONFIGURATIONS
-from normbench.train.evaluate import several
+from normbench.train.evaluate import Evaluation, Pass, State
 
 BATCH, IMAGES = 25, 2000
 GOAL = 4.5
 
 
-def trained() -> tuple[models.Model, Split]:
-    """The network after a few batches, so that it has populations; and images to evaluate."""
+def trained() -> Evaluation:
+    """The network after a few batches, so that it has populations, and images to evaluate."""
     (spec,) = train_specs(["model=lenet5", "norm=batch_layer", f"train.batch_size={BATCH}"], False)
     model = models.build(spec.config, spec.sites()).train()
     draws = torch.Generator().manual_seed(0)
-    split = Split(torch.randn(IMAGES, 32, 32, 3, generator=draws), torch.randint(0, 10, (IMAGES,), generator=draws))
+    inputs = torch.randn(IMAGES, 32, 32, 3, generator=draws)
+    split = Split(inputs=inputs, targets=torch.randint(0, 10, (IMAGES,), generator=draws))
     for norm in normalizers(model):
         norm.begin_epoch()
     for index in torch.arange(8 * BATCH).split(BATCH):
-        model(split.inputs[index], split.targets[index])
+        model(**split.batch(index).tensors)
     for norm in normalizers(model):
         norm.end_epoch()
-    return model, split
+    return Evaluation(model, dict.fromkeys(("train", "valid", "test"), split), spec.config, spec.sites())
 
 
 def rows(rounds: int) -> Iterator[Row]:
-    model, split = trained()
+    evaluation = trained()
 
-    def seconds(names: list[str]) -> float:
+    def seconds(configurations: Sequence[str]) -> float:
+        variants = [{"configuration": letters} for letters in configurations]
         start = time.perf_counter()
-        several(model, split, names, BATCH)
+        evaluation.run([Pass("test", variants=variants)], State())
         return time.perf_counter() - start
 
     for case, letters in (("16 stacked / FFFF", "FFFF"), ("16 stacked / TTFF", "TTFF")):
-        seconds(list(CONFIGURATIONS)), seconds([letters])  # warm
-        pairs = [(seconds(list(CONFIGURATIONS)), seconds([letters])) for _ in range(rounds)]
+        seconds(CONFIGURATIONS), seconds([letters])  # warm
+        pairs = [(seconds(CONFIGURATIONS), seconds([letters])) for _ in range(rounds)]
         ours, reference = zip(*pairs, strict=True)
         yield row(case, ours, reference, IMAGES // BATCH, GOAL)
 

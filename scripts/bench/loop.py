@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from normbench.config.plan import train_specs
-from normbench.data import Dataset, Split
+from normbench.data import Dataset
+from normbench.data.examples import Split
 from normbench.models import base
 from normbench.runs.store import RunDirectory
 from normbench.streams import stream
@@ -98,7 +99,7 @@ class Bare:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr, fused=True)
 
     def epoch(self, order: torch.Tensor, batch_size: int) -> tuple[float, float]:
-        model, optimizer, inputs, targets = self.model, self.optimizer, self.data.inputs, self.data.targets
+        model, optimizer, inputs, targets = self.model, self.optimizer, self.data["inputs"], self.data["targets"]
         total = 0.0
         started = time.perf_counter()
         model.train()
@@ -126,9 +127,9 @@ def compare(model: str, norm: str, batch_size: int, rounds: int, folder: Path) -
     count = steps * batch_size
     draw = stream(1, "bench")
     inputs = torch.from_numpy(draw.random((count, *SHAPE[model]), dtype="float32"))
-    split = Split(inputs, torch.from_numpy(draw.integers(0, CLASSES, count)))
-    few = Split(split.inputs[:batch_size], split.targets[:batch_size])
-    made_up = Dataset("made up", {"train": split, "valid": few, "test": few}, CLASSES, math.prod(SHAPE[model]))
+    split = Split(inputs=inputs, targets=torch.from_numpy(draw.integers(0, CLASSES, count)))
+    few = Split(inputs=inputs[:batch_size], targets=split["targets"][:batch_size])
+    made_up = Dataset("made up", {"train": split, "valid": few, "test": few})
     ours = base.build(spec.config, spec.sites())
     bare = Bare(BARE[model](norm), split, _in_order(ours), spec.config["optim"]["lr"])
     run = RunDirectory(folder / f"{model}-{norm}-{batch_size}")

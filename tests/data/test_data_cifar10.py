@@ -94,7 +94,7 @@ def expected(part: str = "train") -> np.ndarray:
 def places(split: data.Split, part: str) -> list[int]:
     """Which images of the set the rows of a split are; each must be one of them."""
     whole = torch.from_numpy(expected(part)).flatten(1)
-    distances = torch.cdist(split.inputs.double().flatten(1), whole)
+    distances = torch.cdist(split["inputs"].double().flatten(1), whole)
     assert distances.min(1).values.max() < 1e-3
     return distances.argmin(1).tolist()
 
@@ -111,37 +111,37 @@ def test_parts_are_drawn_and_do_not_overlap(config: dict[str, Any], root: Path) 
     for part, rows in found.items():
         split = loaded.splits[part]
         assert rows != sorted(rows), part
-        assert split.inputs.dtype == torch.float32 and split.targets.tolist() == [row % 10 for row in rows]
+        assert split["inputs"].dtype == torch.float32 and split["targets"].tolist() == [row % 10 for row in rows]
 
 
 def test_the_seed_chooses_the_parts(config: dict[str, Any], root: Path) -> None:
     first, again, other = (data.load(config, root, seed=seed).splits for seed in (1, 1, 2))
     for part in first:
-        assert torch.equal(first[part].inputs, again[part].inputs)
-        assert not torch.equal(first[part].inputs, other[part].inputs), part
+        assert torch.equal(first[part]["inputs"], again[part]["inputs"])
+        assert not torch.equal(first[part]["inputs"], other[part]["inputs"]), part
 
 
 def test_a_fraction_is_part_of_the_whole(config: dict[str, Any], root: Path) -> None:
     whole = data.load(config, root, seed=1).splits
     part = data.load(config | {"fraction": 0.25}, root, seed=1).splits
     for name, rows in {"train": 10, "valid": 5, "test": 30}.items():
-        assert len(part[name].targets) == rows
-        assert torch.equal(part[name].inputs, whole[name].inputs[:rows])
+        assert len(part[name]["targets"]) == rows
+        assert torch.equal(part[name]["inputs"], whole[name]["inputs"][:rows])
 
 
 def test_scaling_is_scikit_learns(config: dict[str, Any], root: Path) -> None:
     split = data.load(config, root, seed=1).splits["train"]
     rows = places(split, "train")
-    torch.testing.assert_close(split.inputs, torch.from_numpy(expected()[rows]).float(), rtol=1e-5, atol=1e-5)
-    assert not split.inputs[:, 5, 5, 1].any()
+    torch.testing.assert_close(split["inputs"], torch.from_numpy(expected()[rows]).float(), rtol=1e-5, atol=1e-5)
+    assert not split["inputs"][:, 5, 5, 1].any()
 
 
 def test_scaling_by_what_is_trained_on(config: dict[str, Any], root: Path) -> None:
     split = data.load(config | {"scaler": "train", "fraction": 0.5}, root, seed=1).splits["train"]
     varying = torch.ones(32, 32, 3, dtype=torch.bool)
     varying[5, 5, 1] = False
-    torch.testing.assert_close(split.inputs.double().mean(0), torch.zeros(32, 32, 3).double(), rtol=0, atol=1e-5)
-    deviation = split.inputs.double().std(0, correction=0)[varying]
+    torch.testing.assert_close(split["inputs"].double().mean(0), torch.zeros(32, 32, 3).double(), rtol=0, atol=1e-5)
+    deviation = split["inputs"].double().std(0, correction=0)[varying]
     torch.testing.assert_close(deviation, torch.ones_like(deviation), rtol=1e-4, atol=0)
 
 
@@ -188,17 +188,17 @@ def test_images_that_only_claim_to_be_exact(root: Path) -> None:
 def test_the_cache_is_kept_and_a_damaged_one_is_made_anew(
     config: dict[str, Any], root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = data.load(config, root).splits["train"].inputs
+    first = data.load(config, root).splits["train"]["inputs"]
     (kept,) = (cache.parent / "cifar10").iterdir()
     whole = kept.read_bytes()
     monkeypatch.setattr(cifar10, "_image", None)  # whoever decodes again fails
-    assert torch.equal(data.load(config, root).splits["train"].inputs, first)
+    assert torch.equal(data.load(config, root).splits["train"]["inputs"], first)
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
     middle = len(whole) // 2
     for damaged in (whole[:-9], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :], b"", b"PK nonsense"):
         kept.write_bytes(damaged)
-        assert torch.equal(data.load(config, root).splits["train"].inputs, first)
+        assert torch.equal(data.load(config, root).splits["train"]["inputs"], first)
         with np.load(kept) as arrays:
             assert arrays["train_images"].shape == (60, 32, 32, 3)
 
@@ -216,7 +216,7 @@ def test_unwritable_cache(config: dict[str, Any], root: Path, tmp_path: Path, mo
     (tmp_path / "blocked").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
     loaded = data.load(config, root)
-    assert len(loaded.splits["test"].targets) == 30
+    assert len(loaded.splits["test"]["targets"]) == 30
     assert len(loaded.notes) == 1 and "blocked/normbench/cifar10 cannot be used (Not a directory)" in loaded.notes[0]
 
 
@@ -269,13 +269,13 @@ def small() -> dict[str, bytes]:
 def test_real_cifar10() -> None:
     config = compose.choice("data", "cifar10")
     loaded = data.load(config | {"fraction": 1.0}, seed=1)
-    assert {part: tuple(split.inputs.shape) for part, split in loaded.splits.items()} == {
+    assert {part: tuple(split["inputs"].shape) for part, split in loaded.splits.items()} == {
         "train": (45000, 32, 32, 3),
         "valid": (5000, 32, 32, 3),
         "test": (10000, 32, 32, 3),
     }
-    assert loaded.splits["test"].targets.bincount().tolist() == [1000] * 10
-    both = torch.cat([loaded.splits["train"].targets, loaded.splits["valid"].targets])
+    assert loaded.splits["test"]["targets"].bincount().tolist() == [1000] * 10
+    both = torch.cat([loaded.splits["train"]["targets"], loaded.splits["valid"]["targets"]])
     assert both.bincount().tolist() == [5000] * 10
     counted = re.findall(r"\d+", config["declares"]["remark"])
     official = loaded.copy["sha256"] == data_checksum(config["declares"])

@@ -26,11 +26,11 @@ def test_parts(config: dict[str, Any], tmp_path: Path) -> None:
     data.check(config, tmp_path / "absent")
     loaded = data.load(config, tmp_path / "absent", seed=1)
     assert (loaded.name, loaded.classes, loaded.features, loaded.notes) == ("coloured_digits", 10, 3072, ())
-    assert {part: len(split.targets) for part, split in loaded.splits.items()} == config["declares"]["sizes"]
+    assert {part: len(split["targets"]) for part, split in loaded.splits.items()} == config["declares"]["sizes"]
     for split in loaded.splits.values():
-        assert split.inputs.shape[1:] == (32, 32, 3) and split.inputs.dtype == torch.float32
-        assert split.targets.unique().tolist() == list(range(10))
-    train = loaded.splits["train"].inputs.double()
+        assert split["inputs"].shape[1:] == (32, 32, 3) and split["inputs"].dtype == torch.float32
+        assert split["targets"].unique().tolist() == list(range(10))
+    train = loaded.splits["train"]["inputs"].double()
     torch.testing.assert_close(train.mean(0), torch.zeros(32, 32, 3).double(), rtol=0, atol=1e-5)
     torch.testing.assert_close(train.std(0, correction=0), torch.ones(32, 32, 3).double(), rtol=1e-5, atol=0)
 
@@ -65,10 +65,10 @@ def test_the_seed_chooses_a_fraction(config: dict[str, Any]) -> None:
         data.load(config | {"fraction": fraction}, seed=seed).splits
         for fraction, seed in ((1.0, 1), (0.2, 1), (0.2, 2))
     )
-    assert [len(first[part].targets) for part in ("train", "valid", "test")] == [960, 158, 1600]
-    assert torch.equal(first["train"].inputs, whole["train"].inputs[:960])
-    assert not torch.equal(first["train"].inputs, other["train"].inputs)
-    assert torch.equal(first["test"].inputs, other["test"].inputs)
+    assert [len(first[part]["targets"]) for part in ("train", "valid", "test")] == [960, 158, 1600]
+    assert torch.equal(first["train"]["inputs"], whole["train"]["inputs"][:960])
+    assert not torch.equal(first["train"]["inputs"], other["train"]["inputs"])
+    assert torch.equal(first["test"]["inputs"], other["test"]["inputs"])
 
 
 def test_refusals(config: dict[str, Any]) -> None:

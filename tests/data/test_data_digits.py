@@ -25,14 +25,14 @@ def test_splits(digits: dict[str, Any], tmp_path: Path) -> None:
     assert (loaded.name, loaded.classes, loaded.features, loaded.notes) == ("digits", 10, 64, ())
     # Joined in their order, the parts are the whole set, so none overlaps another.
     parts = [loaded.splits[name] for name in ("valid", "train", "test")]
-    assert [len(part.targets) for part in parts] == [197, 1200, 400]
+    assert [len(part["targets"]) for part in parts] == [197, 1200, 400]
     images, labels = load_digits(return_X_y=True)
-    assert torch.equal(torch.cat([part.inputs for part in parts]), torch.from_numpy(images / 16).float())
-    assert torch.equal(torch.cat([part.targets for part in parts]), torch.from_numpy(labels))
+    assert torch.equal(torch.cat([part["inputs"] for part in parts]), torch.from_numpy(images / 16).float())
+    assert torch.equal(torch.cat([part["targets"] for part in parts]), torch.from_numpy(labels))
     for part in parts:
-        assert part.inputs.dtype == torch.float32 and part.targets.dtype == torch.int64
-        assert part.inputs.min() == 0 and part.inputs.max() == 1
-        assert part.targets.unique().tolist() == list(range(10))
+        assert part["inputs"].dtype == torch.float32 and part["targets"].dtype == torch.int64
+        assert part["inputs"].min() == 0 and part["inputs"].max() == 1
+        assert part["targets"].unique().tolist() == list(range(10))
 
 
 @pytest.mark.parametrize(("valid", "test"), [(0, 400), (200, 0), (1000, 797), (-1, 10)])

@@ -76,12 +76,12 @@ def test_parts_and_what_is_in_them(config: dict[str, Any], root: Path) -> None:
     loaded = data.load(config, root, seed=1)
     assert (loaded.name, loaded.classes, loaded.features, loaded.notes) == ("imdb", 2, 1, ())
     assert loaded.copy["deviations"] == list(imdb.DEVIATIONS)
-    assert {part: tuple(split.inputs.shape) for part, split in loaded.splits.items()} == {
+    assert {part: tuple(split["inputs"].shape) for part, split in loaded.splits.items()} == {
         "train": (3, 6),
         "valid": (1, 6),
         "test": (2, 6),
     }
-    assert all(split.inputs.dtype == split.targets.dtype == torch.int64 for split in loaded.splits.values())
+    assert all(split["inputs"].dtype == split["targets"].dtype == torch.int64 for split in loaded.splits.values())
     both = [row for part in ("train", "valid") for row in numbered(loaded.splits[part])]
     wanted = [imdb.encode(imdb.split(text), RANKS, 12, 6).tolist() for text in TRAIN]
     assert sorted(both) == sorted(zip(wanted, [0, 0, 1, 1], strict=True))
@@ -90,7 +90,7 @@ def test_parts_and_what_is_in_them(config: dict[str, Any], root: Path) -> None:
 
 
 def numbered(split: data.Split) -> list[tuple[list[int], int]]:
-    return list(zip(split.inputs.tolist(), split.targets.tolist(), strict=True))
+    return list(zip(split["inputs"].tolist(), split["targets"].tolist(), strict=True))
 
 
 def test_the_seed_draws_the_parts_and_a_fraction_is_part_of_the_whole(root: Path) -> None:
@@ -98,11 +98,11 @@ def test_the_seed_draws_the_parts_and_a_fraction_is_part_of_the_whole(root: Path
     config = write(root, {"train": texts, "test": texts}) | {"held_out": 10, "words": 100}
     whole, again, other = (data.load(config, root, seed=seed).splits for seed in (1, 1, 2))
     part = data.load(config | {"fraction": 0.2}, root, seed=1).splits
-    assert {name: len(split.targets) for name, split in part.items()} == {"train": 6, "valid": 2, "test": 40}
+    assert {name: len(split["targets"]) for name, split in part.items()} == {"train": 6, "valid": 2, "test": 40}
     for name, split in part.items():
-        assert torch.equal(split.inputs, whole[name].inputs[: len(split.targets)])
-        assert torch.equal(whole[name].inputs, again[name].inputs)
-        assert not torch.equal(whole[name].inputs, other[name].inputs)
+        assert torch.equal(split["inputs"], whole[name]["inputs"][: len(split["targets"])])
+        assert torch.equal(whole[name]["inputs"], again[name]["inputs"])
+        assert not torch.equal(whole[name]["inputs"], other[name]["inputs"])
     with pytest.raises(NormbenchError, match=r"fraction=0.01 are out of range: of 40 training reviews"):
         data.load(config | {"fraction": 0.01}, root)
 
@@ -113,11 +113,11 @@ def test_the_seed_draws_the_parts_and_a_fraction_is_part_of_the_whole(root: Path
 def test_the_cache_is_kept_for_these_files_and_options(
     config: dict[str, Any], root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = data.load(config, root).splits["train"].inputs
-    longer = data.load(config | {"length": 7}, root).splits["train"].inputs
+    first = data.load(config, root).splits["train"]["inputs"]
+    longer = data.load(config | {"length": 7}, root).splits["train"]["inputs"]
     assert torch.equal(longer[:, 1:], first) and len(list((cache.parent / "imdb").iterdir())) == 2
     monkeypatch.setattr(imdb, "encode", None)  # whoever encodes again fails
-    assert torch.equal(data.load(config, root).splits["train"].inputs, first)
+    assert torch.equal(data.load(config, root).splits["train"]["inputs"], first)
     for changed in ({"words": 13}, {"declares": config["declares"] | {"maths": 99}}):
         with pytest.raises(TypeError):
             data.load(config | changed, root)
@@ -162,13 +162,13 @@ def test_missing(config: dict[str, Any], root: Path) -> None:
 @pytest.mark.data
 def test_real_imdb() -> None:
     loaded = data.load(compose.choice("data", "imdb"), seed=1)
-    assert {part: tuple(split.inputs.shape) for part, split in loaded.splits.items()} == {
+    assert {part: tuple(split["inputs"].shape) for part, split in loaded.splits.items()} == {
         "train": (4000, 80),
         "valid": (1000, 80),
         "test": (25000, 80),
     }
-    assert loaded.splits["test"].targets.bincount().tolist() == [12500, 12500]
-    inputs = loaded.splits["train"].inputs
+    assert loaded.splits["test"]["targets"].bincount().tolist() == [12500, 12500]
+    inputs = loaded.splits["train"]["inputs"]
     assert inputs.min() == 0 and 19000 < inputs.max() < 20000
 
 

@@ -24,11 +24,11 @@ def test_parts(config: dict[str, Any], tmp_path: Path) -> None:
     loaded = data.load(config, tmp_path / "absent", seed=1)
     assert (loaded.name, loaded.classes, loaded.features, loaded.notes) == ("made_reviews", 2, 1, ())
     for part, split in loaded.splits.items():
-        assert tuple(split.inputs.shape) == (config["declares"]["sizes"][part], 20)
-        assert split.inputs.dtype == split.targets.dtype == torch.int64
-        assert split.inputs.max() < config["words"]
-        assert 0.35 < split.targets.float().mean() < 0.65
-        for review in split.inputs.tolist():
+        assert tuple(split["inputs"].shape) == (config["declares"]["sizes"][part], 20)
+        assert split["inputs"].dtype == split["targets"].dtype == torch.int64
+        assert split["inputs"].max() < config["words"]
+        assert 0.35 < split["targets"].float().mean() < 0.65
+        for review in split["inputs"].tolist():
             words = review[review.index(made_reviews.START) :]
             assert not any(review[: -len(words)]) and all(word >= made_reviews.FIRST for word in words[1:])
 
@@ -49,10 +49,10 @@ def test_the_seed_draws_and_a_fraction_leaves_the_rest(config: dict[str, Any]) -
     first, again, other, part = (
         data.load(config | more, seed=seed).splits for more, seed in (({}, 1), ({}, 1), ({}, 2), ({"fraction": 0.1}, 1))
     )
-    assert torch.equal(first["train"].inputs, again["train"].inputs)
-    assert not torch.equal(first["train"].inputs, other["train"].inputs)
-    assert torch.equal(part["train"].inputs, first["train"].inputs[:100])
-    assert torch.equal(part["test"].inputs, first["test"].inputs)
+    assert torch.equal(first["train"]["inputs"], again["train"]["inputs"])
+    assert not torch.equal(first["train"]["inputs"], other["train"]["inputs"])
+    assert torch.equal(part["train"]["inputs"], first["train"]["inputs"][:100])
+    assert torch.equal(part["test"]["inputs"], first["test"]["inputs"])
 
 
 def test_refusals(config: dict[str, Any]) -> None:

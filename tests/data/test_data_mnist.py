@@ -52,8 +52,8 @@ def test_splits(config: dict[str, Any], root: Path, made: dict[str, bytes]) -> N
     assert loaded.splits.keys() == expected.keys()
     for name, (inputs, targets) in expected.items():
         split = loaded.splits[name]
-        assert split.inputs.dtype == torch.float32 and split.targets.dtype == torch.int64
-        assert torch.equal(split.inputs, inputs) and torch.equal(split.targets, targets)
+        assert split["inputs"].dtype == torch.float32 and split["targets"].dtype == torch.int64
+        assert torch.equal(split["inputs"], inputs) and torch.equal(split["targets"], targets)
 
 
 @pytest.mark.parametrize("valid", [0, TRAIN, TRAIN + 1, -1])
@@ -65,7 +65,7 @@ def test_valid_out_of_range(config: dict[str, Any], root: Path, valid: int) -> N
 def test_root_from_environment(config: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORMBENCH_DATA", str(root))
     data.check(config)
-    assert len(data.load(config).splits["test"].targets) == TEST
+    assert len(data.load(config).splits["test"]["targets"]) == TEST
 
 
 def test_the_source_is_only_read(config: dict[str, Any], raw: Path, cache: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_source_is_only_read(config: dict[str, Any], raw: Path, cache: Path)
 def test_read_only_data(config: dict[str, Any], raw: Path) -> None:
     raw.chmod(0o555)
     try:
-        assert len(data.load(config, raw.parents[1]).splits["test"].targets) == TEST
+        assert len(data.load(config, raw.parents[1]).splits["test"]["targets"]) == TEST
     finally:
         raw.chmod(0o755)
 
@@ -211,7 +211,7 @@ def test_right_md5_not_idx(made: dict[str, bytes], tmp_path: Path, body: bytes) 
 
 
 def test_cache_is_kept_and_a_damaged_one_is_rebuilt(config: dict[str, Any], root: Path, cache: Path) -> None:
-    first = data.load(config, root).splits["train"].inputs
+    first = data.load(config, root).splits["train"]["inputs"]
     kept = next(path for path in cache.iterdir() if path.name.startswith("train-images"))
     whole, stamp = kept.read_bytes(), kept.stat().st_mtime_ns
     data.load(config, root)
@@ -219,7 +219,7 @@ def test_cache_is_kept_and_a_damaged_one_is_rebuilt(config: dict[str, Any], root
     for damaged in (whole[:-5], whole[:99] + bytes([whole[99] ^ 1]) + whole[100:], b"", whole + b"\0"):
         kept.write_bytes(damaged)
         loaded = data.load(config, root)
-        assert torch.equal(loaded.splits["train"].inputs, first) and loaded.notes == ()
+        assert torch.equal(loaded.splits["train"]["inputs"], first) and loaded.notes == ()
         assert kept.read_bytes() == whole
     assert len(list(cache.iterdir())) == 4
 
@@ -232,7 +232,7 @@ def test_unwritable_cache(config: dict[str, Any], root: Path, tmp_path: Path, mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     loaded = data.load(config, root)
-    assert len(loaded.splits["test"].targets) == TEST
+    assert len(loaded.splits["test"]["targets"]) == TEST
     assert len(loaded.notes) == 1 and "blocked/normbench/mnist cannot be used (Not a directory)" in loaded.notes[0]
     assert not list(scratch.iterdir())
 
@@ -243,7 +243,7 @@ def test_folder_in_the_place_of_a_cached_file(config: dict[str, Any], root: Path
     kept.unlink()
     kept.mkdir()
     loaded = data.load(config, root)
-    assert len(loaded.splits["test"].targets) == TEST and len(loaded.notes) == 1
+    assert len(loaded.splits["test"]["targets"]) == TEST and len(loaded.notes) == 1
     assert len(list(cache.iterdir())) == 4
 
 
@@ -285,7 +285,7 @@ def _load_often(config: dict[str, Any], root: Path, sums: Any) -> None:
         for path in mnist.cache_folder().glob("train-*"):
             path.unlink(missing_ok=True)
         loaded = data.load(config, root)
-        sums.put((float(loaded.splits["train"].inputs.sum()), loaded.notes))
+        sums.put((float(loaded.splits["train"]["inputs"].sum()), loaded.notes))
 
 
 def test_processes_unpacking_at_once(config: dict[str, Any], root: Path, cache: Path) -> None:
@@ -335,22 +335,22 @@ def test_declared_files_are_torchvisions() -> None:
 def test_real_mnist() -> None:
     config = yaml.safe_load(CONF.read_text())
     loaded = data.load(config)
-    assert {name: tuple(split.inputs.shape) for name, split in loaded.splits.items()} == {
+    assert {name: tuple(split["inputs"].shape) for name, split in loaded.splits.items()} == {
         "train": (55000, 784),
         "valid": (5000, 784),
         "test": (10000, 784),
     }
     test, train, valid = (loaded.splits[name] for name in ("test", "train", "valid"))
-    assert test.targets.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert (train.targets.bincount() + valid.targets.bincount()).tolist() == [
+    assert test["targets"].bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert (train["targets"].bincount() + valid["targets"].bincount()).tolist() == [
         5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949,
     ]  # fmt: skip
-    assert valid.targets[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
-    assert test.targets[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    assert valid["targets"][:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+    assert test["targets"][:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
     for split in loaded.splits.values():
-        assert split.inputs.min() == 0 and split.inputs.max() == 1
+        assert split["inputs"].min() == 0 and split["inputs"].max() == 1
     # The published mean and deviation of the 60 000 training images.
-    images = torch.cat([valid.inputs, train.inputs]).double()
+    images = torch.cat([valid["inputs"], train["inputs"]]).double()
     assert images.mean().item() == pytest.approx(0.1307, abs=5e-5)
     assert images.std().item() == pytest.approx(0.3081, abs=5e-5)
     assert {name: _sha256(split) for name, split in loaded.splits.items()} == GOLDEN
@@ -358,8 +358,8 @@ def test_real_mnist() -> None:
 
 def _sha256(split: data.Split) -> str:
     """Of the grey values as bytes and the labels as bytes, in order."""
-    grey = (split.inputs * 255).round().to(torch.uint8).numpy().tobytes()
-    return hashlib.sha256(grey + split.targets.to(torch.uint8).numpy().tobytes()).hexdigest()
+    grey = (split["inputs"] * 255).round().to(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(grey + split["targets"].to(torch.uint8).numpy().tobytes()).hexdigest()
 
 
 # Computed from the files with gzip and numpy alone.

@@ -18,25 +18,25 @@ def config(*words: str) -> compose.Config:
 
 def test_the_target_is_the_marked_symbol() -> None:
     for part in datasets.load(config("data.length=7")["data"], seed=3).splits.values():
-        symbols, marker = part.inputs[..., :8], part.inputs[..., 8]
-        assert torch.equal(symbols.sum(-1), torch.ones_like(marker)) and set(part.inputs.unique().tolist()) == {
+        symbols, marker = part["inputs"][..., :8], part["inputs"][..., 8]
+        assert torch.equal(symbols.sum(-1), torch.ones_like(marker)) and set(part["inputs"].unique().tolist()) == {
             0.0,
             1.0,
         }
         assert torch.equal(marker.sum(-1), torch.ones(len(marker)))
-        assert torch.equal((symbols * marker[..., None]).sum(1).argmax(-1), part.targets)
+        assert torch.equal((symbols * marker[..., None]).sum(1).argmax(-1), part["targets"])
 
 
 def test_parts_have_their_sizes_and_lengths() -> None:
     node = config("data.length=7", "data.fraction=0.1")
     splits = datasets.load(node["data"], seed=1).splits
-    shapes = {name: tuple(split.inputs.shape) for name, split in splits.items()}
+    shapes = {name: tuple(split["inputs"].shape) for name, split in splits.items()}
     assert shapes == {
         "train": (500, 7, 9), "valid": (500, 7, 9), "test": (1000, 7, 9),
         "test 2x": (1000, 14, 9), "test 4x": (1000, 28, 9),
     }  # fmt: skip
     assert train_size(node) == 500
-    places = splits["test 4x"].inputs[..., 8].argmax(-1)
+    places = splits["test 4x"]["inputs"][..., 8].argmax(-1)
     assert np.bincount(places.numpy(), minlength=28).min() > 0, "every place can be marked"
 
 
@@ -44,8 +44,8 @@ def test_the_seed_draws_everything_and_a_part_of_the_training_set_is_its_beginni
     node = config("data.length=5")["data"]
     one, again, other = (datasets.load(node, seed=seed).splits for seed in (1, 1, 2))
     for part, split in one.items():
-        assert torch.equal(split.inputs, again[part].inputs) and not torch.equal(split.inputs, other[part].inputs)
-    assert not torch.equal(one["train"].inputs[:500], one["valid"].inputs)
+        assert torch.equal(split["inputs"], again[part]["inputs"]) and not torch.equal(split["inputs"], other[part]["inputs"])
+    assert not torch.equal(one["train"]["inputs"][:500], one["valid"]["inputs"])
 
 
 def test_other_random_numbers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_batch_layer_in_the_rnn_keeps_as_many_numbers_as_the_authors_print() -> 
     spec = small("imdb_rnn", *words, "norm=batch_layer", "train.batch_size=25")
     network = built(spec).train()
     reviews = datasets.load(spec.config["data"]).splits["train"]
-    network(reviews.inputs[:25], reviews.targets[:25])
+    network(reviews["inputs"][:25], reviews["targets"][:25])
     found = []
     for norm in (network.norms["0"], network.norms["1"], network.dense.norm):
         norm.end_epoch()

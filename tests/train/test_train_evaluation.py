@@ -16,15 +16,16 @@ from safetensors.torch import load_file
 from normbench import data as datasets
 from normbench.config import identity
 from normbench.config.plan import train_specs
-from normbench.data import Split
+from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.base import inference, normalizers
-from normbench.norms.batch_layer import CONFIGURATIONS
+from normbench.norms.batch_layer import CONFIGURATIONS, KINDS
 from normbench.runs import store
 from normbench.runs.find import find
-from normbench.runs.record import whole
-from normbench.train import evaluate
+from normbench.runs.record import evaluation_complete
+from normbench.train.evaluate import Evaluation, Pass, State
+from normbench.variants import parse, text
 
 BLN = ("norm=batch_layer", "norm.configuration=FFFF")
 
@@ -43,6 +44,17 @@ def trained(m: int, *words: str, batches: int = 4) -> models.Model:
     return model
 
 
+DECLARED = {"configuration": CONFIGURATIONS, "populations": KINDS, "eval_stats": ["running", "batch"]}
+
+
+def several(model: models.Model, split: Split, names: list[str], m: int) -> list[dict]:
+    """Records of one pass over the split in all of these variants."""
+    config = {**tiny.spec(f"train.batch_size={m}").config}
+    evaluation = Evaluation(model, {"train": split, "valid": split, "test": split}, config, {})
+    variants = [parse(name, DECLARED, "", "") for name in names]
+    return evaluation.run([Pass("test", variants=variants)], State())
+
+
 @pytest.mark.parametrize(
     ("m", "words"),
     [(5, ()), (5, ("norm.mode=paper",)), (1, ()), (5, ("norm.affine=false",)), (5, ("norm.sites=[conv]",))],
@@ -51,10 +63,11 @@ def test_ways_in_one_pass_are_those_passes_one_by_one(m: int, words: tuple[str, 
     """Also with other populations, with a last batch that is smaller, and where m = 1 gives NaN."""
     model = trained(m, *BLN, *words)
     draws = torch.Generator().manual_seed(2)
-    split = Split(torch.randn(13, 32, 32, 3, generator=draws).double(), torch.randint(0, 10, (13,), generator=draws))
+    images = torch.randn(13, 32, 32, 3, generator=draws).double()
+    split = Split(inputs=images, targets=torch.randint(0, 10, (13,), generator=draws))
     names = ["", *CONFIGURATIONS, *(f"{letters} populations=pooled" for letters in CONFIGURATIONS)]
-    together = evaluate.several(model, split, names, m)
-    alone = [evaluate.several(model, split, [name], m)[0] for name in names]
+    together = several(model, split, names, m)
+    alone = [several(model, split, [name], m)[0] for name in names]
     assert all(norm.stack is None for norm in normalizers(model))
     for name, a, b in zip(names, together, alone, strict=True):
         assert a["nll"] == pytest.approx(b["nll"], rel=1e-12, abs=1e-12, nan_ok=True), name
@@ -69,11 +82,18 @@ def test_ways_in_one_pass_are_those_passes_one_by_one(m: int, words: tuple[str, 
 
 
 def curve(folder: Path) -> list[dict]:
-    return [json.loads(text) for text in (folder / "curve.jsonl").read_text().splitlines()]
+    """Records with their variant in a few words, where they have one."""
+    found = []
+    for line in (folder / "curve.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        name = tiny.variant(record)
+        plain = {key: value for key, value in record.items() if key not in ("variant", "order", "block")}
+        found.append(plain | ({"variant": name} if name else {}))
+    return found
 
 
 def test_what_is_asked_for_is_recorded_and_nothing_else_moves(tmp_path: Path) -> None:
-    asked = ("eval.variants=[TTFF,FFFF]", "eval.splits=[valid,test]", "eval.populations=[pooled,recalibrated]")
+    asked = ("eval.variants=[TTFF,FFFF]", "eval.splits=[valid,test]", "eval.also_at_best=['populations=pooled','populations=recalibrated']")
     words = (*BLN, "train.epochs=3", "optim.lr=0.3")  # of a size at which the second epoch is not the best
     tiny.train(tmp_path / "plain", *words)
     tiny.train(tmp_path / "asked", *words, *asked, "eval.reshuffles=2", "eval.reshuffled=[TTFF]")
@@ -130,11 +150,12 @@ def test_blocks_that_are_no_whole_batches_are_refused(tmp_path: Path) -> None:
 def test_batch_statistics_go_by_batches_of_the_training_size() -> None:
     spec = tiny.spec("norm=batch", "eval.variants=['eval_stats=batch']", "train.batch_size=7")
     model, data = models.build(spec.config, spec.sites()), datasets.load(spec.config["data"])
-    split = Split(data.splits["test"].inputs[:20], data.splits["test"].targets[:20])
-    (found,) = evaluate.several(model, split, ["eval_stats=batch"], 7)
-    with torch.no_grad(), inference(model, "eval_stats=batch"):
-        parts = [model.evaluate(split.inputs[i : i + 7], split.targets[i : i + 7])["nll"] for i in (0, 7, 14)]
-        whole = model.evaluate(split.inputs, split.targets)["nll"].mean().item()
+    test = data.splits["test"]
+    split = Split(inputs=test["inputs"][:20], targets=test["targets"][:20])
+    (found,) = several(model, split, ["eval_stats=batch"], 7)
+    with torch.no_grad(), inference(model, {"eval_stats": "batch"}):
+        parts = [model.evaluate(split["inputs"][i : i + 7], split["targets"][i : i + 7])["nll"] for i in (0, 7, 14)]
+        whole = model.evaluate(split["inputs"], split["targets"])["nll"].mean().item()
     assert found["nll"] == pytest.approx(torch.cat(parts).mean().item(), rel=1e-6) and abs(found["nll"] - whole) > 1e-4
 
 
@@ -166,7 +187,7 @@ def test_a_run_without_an_evaluation_is_not_the_one_that_is_asked_for(tmp_path: 
     loop.train(second, store.directory(root, second))
     for spec, variant in ((first, "TTFF"), (second, "FFFT")):
         record = find([spec], tmp_path).records[spec.id]
-        assert {variant} <= {r["variant"] for r in record.records if "variant" in r}
+        assert {f"configuration={variant}"} <= {text(r["variant"]) for r in record.records if "variant" in r}
         assert not (store.directory(root, spec).path / "shorter.config.yaml").exists()
     other = tiny.spec("norm=batch_layer", "norm.configuration=TTTT")  # another usual evaluation of the same training
     assert other.id == first.id and not find([other], tmp_path).records
@@ -188,23 +209,9 @@ def test_the_lowest_validation_loss_outlives_an_interruption(tmp_path: Path) -> 
     assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "straight")
 
 
-def test_a_checkpoint_that_knows_the_usual_lowest_loss_alone_goes_on(tmp_path: Path) -> None:
-    """Of a version before test splits could wait: a number then, of runs that are tested at every epoch."""
-    words = ("train.checkpoint_seconds=0", "optim.lr=0.3", "train.epochs=3", *BLN, "eval.reshuffles=1")
-    assert tiny.train(tmp_path / "run", *words, stopping=tiny.after(9)) == "interrupted"
-    for path in (tmp_path / "run" / "checkpoint").glob("*.json"):
-        head = json.loads(path.read_text())
-        head["progress"]["lowest"] = head["progress"]["lowest"].get("", math.inf)
-        del head["progress_sha256"]
-        path.write_text(json.dumps(head))
-    tiny.train(tmp_path / "run", *words)
-    tiny.train(tmp_path / "straight", *words)
-    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "straight")
-
-
 def test_test_splits_can_wait_for_the_lowest_validation_loss(tmp_path: Path) -> None:
     """Of any way that is asked for; the last epoch is tested in any case. What is recorded has the same numbers."""
-    asked = ("eval.variants=[TTTT,TTFF]", "eval.splits=[valid,test]", "eval.populations=[recalibrated]")
+    asked = ("eval.variants=[TTTT,TTFF]", "eval.splits=[valid,test]", "eval.also_at_best=['populations=recalibrated']")
     words = (*BLN, "train.epochs=4", "optim.lr=0.3", *asked, "eval.reshuffles=1")
     tiny.train(tmp_path / "each", *words)
     tiny.train(tmp_path / "lowest", *words, "eval.test=lowest")
@@ -229,15 +236,15 @@ def test_test_splits_can_wait_for_the_lowest_validation_loss(tmp_path: Path) -> 
 
 def test_a_run_tested_less_often_is_not_one_tested_at_every_epoch() -> None:
     each, lowest = tiny.spec(*BLN).config, tiny.spec(*BLN, "eval.test=lowest").config
-    assert identity.covers(each, lowest) and identity.covers(lowest, lowest) and not identity.covers(lowest, each)
+    assert identity.satisfies(each, lowest) and identity.satisfies(lowest, lowest) and not identity.satisfies(lowest, each)
     before = {key: value for key, value in each["eval"].items() if key != "test"}  # a run from when it was always so
-    assert identity.covers({**each, "eval": before}, each)
-    assert identity.widened(tiny.spec(*BLN), lowest).config["eval"]["test"] == "each"
+    assert identity.satisfies({**each, "eval": before}, each)
+    assert identity.merged(tiny.spec(*BLN), lowest).config["eval"]["test"] == "each"
     # the last epoch of another length is not tested for being the last
     spec = tiny.spec(*BLN, "eval.test=lowest", "train.epochs=9")
-    assert not identity.covers(spec.config, lowest) and not identity.covers(lowest, spec.config)
-    assert identity.covers({**spec.config, "eval": each["eval"]}, lowest)
-    both = identity.widened(spec, lowest)
+    assert not identity.satisfies(spec.config, lowest) and not identity.satisfies(lowest, spec.config)
+    assert identity.satisfies({**spec.config, "eval": each["eval"]}, lowest)
+    both = identity.merged(spec, lowest)
     assert (both.config["eval"]["test"], both.epochs) == ("each", 9)
 
 
@@ -258,23 +265,23 @@ def test_a_shorter_request_has_its_last_epoch_tested(tmp_path: Path) -> None:
 
 def test_an_epoch_without_tests_is_whole() -> None:
     def records(epoch: int, *splits: str) -> list[dict]:
-        return [{"epoch": epoch, "split": split, "mode": "eval", "nll": 1.0} for split in splits]
+        return [{"epoch": epoch, "step": epoch, "split": split, "mode": "eval", "nll": 1.0} for split in splits]
 
     before = records(0, "train", "valid", "test")
-    assert whole([*before, *records(1, "train", "train", "valid")], 1)
-    assert not whole([*before, *records(1, "train", "valid")], 1)
+    assert evaluation_complete([*before, *records(1, "train", "train", "valid")], 1)
+    assert not evaluation_complete([*before, *records(1, "train", "valid")], 1)
 
 
 def test_a_repeated_run_keeps_the_longer_length() -> None:
     stored = {
         "train": {"epochs": 9},
-        "eval": {"variants": ["TTFF"], "populations": [], "splits": ["test"], "reshuffles": 3, "reshuffled": ["TTFF"]},
+        "eval": {"variants": ["TTFF"], "also_at_best": [], "splits": ["test"], "reshuffles": 3, "reshuffled": ["TTFF"]},
     }
     stored["eval"]["blocks"] = 4
-    spec = identity.widened(tiny.spec(*BLN, "eval.variants=[FFFT]", "eval.splits=[valid]"), stored)
-    asked = {"variants": ["FFFT", "TTFF"], "populations": [], "splits": ["valid", "test"], "reshuffles": 3}
+    spec = identity.merged(tiny.spec(*BLN, "eval.variants=[FFFT]", "eval.splits=[valid]"), stored)
+    asked = {"variants": ["FFFT", "TTFF"], "also_at_best": [], "splits": ["valid", "test"], "reshuffles": 3}
     asked |= {"reshuffled": ["TTFF"], "test": "each", "blocks": 4}
-    assert spec.config["eval"] == asked and spec.epochs == 9 and spec.id == replace(spec).id
+    assert asked.items() <= spec.config["eval"].items() and spec.epochs == 9 and spec.id == replace(spec).id
 
 
 @pytest.mark.parametrize(
@@ -282,7 +289,7 @@ def test_a_repeated_run_keeps_the_longer_length() -> None:
     [
         ((*BLN, "eval.variants=[TTFG]"), "eval.variants: 'TTFG' is no way of evaluating norm=batch_layer."),
         (("norm=layer", "eval.variants=[TTFF]"), "eval.variants: 'TTFF' is no way of evaluating norm=layer."),
-        (("norm=batch", "eval.populations=[pooled]"), "norm=batch has no populations to choose."),
+        (("norm=batch", "eval.also_at_best=['populations=pooled']"), "no way of evaluating norm=batch."),
         ((*BLN, "eval.splits=[tset]"), "eval.splits=tset is not possible."),
         ((*BLN, "eval.reshuffles=-1"), "eval.reshuffles=-1 is too small"),
         (("eval.blocks=-1",), "eval.blocks=-1 is too small"),

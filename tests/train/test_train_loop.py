@@ -152,7 +152,7 @@ def test_an_evaluation_leaves_model_and_modes_as_they_were() -> None:
         model = models.build(spec.config, spec.sites()).train()
         optimizer, records = optim.build(spec.config["optim"], model), []
         for step in range(4):
-            model(split.inputs[step * 50 : step * 50 + 50], split.targets[step * 50 : step * 50 + 50]).backward()
+            model(split["inputs"][step * 50 : step * 50 + 50], split["targets"][step * 50 : step * 50 + 50]).backward()
             optimizer.step()
             optimizer.zero_grad()
             for _ in range(evaluations):
@@ -183,8 +183,8 @@ def test_a_pass_is_the_mean_over_examples_not_over_batches() -> None:
     split = datasets.load(spec.config["data"]).splits["test"]
     model = models.build(spec.config, spec.sites()).eval()
     with torch.no_grad():
-        whole = model.evaluate(split.inputs, split.targets)["nll"].double().mean().item()
-        parts = full_pass(model, split, [slice(0, 7), slice(7, len(split.targets))])
+        whole = model.evaluate(split["inputs"], split["targets"])["nll"].double().mean().item()
+        parts = full_pass(model, split, [slice(0, 7), slice(7, len(split["targets"]))])
     assert parts["nll"] == pytest.approx(whole, rel=1e-6)
 
 
