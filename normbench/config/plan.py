@@ -217,6 +217,13 @@ def checked(spec: RunSpec) -> RunSpec:
     """The same spec, after its sites have been resolved: an impossible combination is refused here."""
     sites.train_size(spec.config)
     sites.refuse_evaluation(spec.config["eval"], spec.sites())
+    schedule = spec.config["schedule"]
+    ends = schedule["declares"].get("ends")
+    if ends and spec.steps > schedule[ends]:
+        raise NormbenchError(
+            f"schedule.{ends}={schedule[ends]}: schedule={schedule['name']} ends there, and the run has {spec.steps} "
+            "updates."
+        )
     return spec
 
 

@@ -27,6 +27,7 @@ from normbench.rnn.cells import Cell
 from normbench.runs import files, store
 from normbench.streams import stream
 from normbench.train import checkpoint, optim, probes
+from normbench.train.adjust import Adjust
 from normbench.train.evaluate import Record, block_size, evaluate, validation
 
 Event = dict[str, Any]
@@ -122,6 +123,7 @@ def _train(
                 block_size(len(split.targets), batch_size, config["eval"]["blocks"], name)
     model = models.build(config, choices)
     optimizer = optim.build(config["optim"], model)
+    adjust = Adjust(config, model, optimizer)
     progress = _resume(spec, run, model, optimizer, data.copy)
     started = saved = time.monotonic()
     before = progress.seconds
@@ -162,6 +164,8 @@ def _train(
                     if not math.isfinite(value):  # before the update: the weights stay as they were
                         raise Stop("diverged", f"train NLL is {value} at step {progress.step + 1}")
                     loss.backward()
+                    for name, acted in adjust(progress.step).items():  # means are over examples
+                        progress.sums[name] = progress.sums.get(name, 0.0) + acted * len(index)
                     optimizer.step()
                     optimizer.zero_grad()
                     progress.loss_sum += value * len(index)
