@@ -229,6 +229,9 @@ def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
     choices = tuple(sorted(selection.items()))
     config = copy.deepcopy(_plain_groups(choices, extra))  # OmegaConf's own copy takes ten times as long
     known = _known_keys(config, selection, extra)
+    for group in selection.keys() & {"optim", "schedule", "clip"}:  # a model's own options are of its own choice there
+        options = config[group]["declares"].get("options") or {}
+        config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
     for override in overrides:
         key = override.key_or_group
         if key in GROUPS:
