@@ -15,7 +15,7 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
-SPEC_KEYS = {"type", "list", "length", "min", "max", "below", "choices", "pattern", "identity", "before"}
+SPEC_KEYS = {"type", "list", "map", "length", "min", "max", "below", "choices", "pattern", "identity", "before"}
 
 
 def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
@@ -26,6 +26,10 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
         if len(value) != spec.get("length", len(value)):
             raise NormbenchError(f"{place}={value} must have {spec['length']} values.")
         return [_check_one(place, item, spec) for item in value]
+    if spec.get("map"):
+        if not isinstance(value, Mapping) or not value:
+            raise NormbenchError(f"{place}={value} must be a map to {spec['type']}, such as {place}={{NAME: ...}}.")
+        return {str(name): _check_one(f"{place}.{name}", item, spec) for name, item in value.items()}
     return _check_one(place, value, spec)
 
 
@@ -36,7 +40,8 @@ def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) < 1e300 else math.inf
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-        raise NormbenchError(f"{place}={value} is not {_article(spec['type'])}.")
+        given = "" if value is not None else f" Give one: {place}=..."
+        raise NormbenchError(f"{place}={value} is not {_article(spec['type'])}.{given}")
     if "pattern" in spec and isinstance(value, str) and not re.fullmatch(spec["pattern"], value):
         raise NormbenchError(f"{place}={value} is not possible: it must be of the form {spec['pattern']}.")
     if "choices" in spec and value not in spec["choices"]:

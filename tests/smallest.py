@@ -48,7 +48,9 @@ def batches(spec: RunSpec, count: int) -> list[tuple[torch.Tensor, torch.Tensor]
     """Rows in the set's own order, which does not depend on any generator."""
     split = training_part(spec.config["model"]["name"])
     size = spec.config["train"]["batch_size"]
-    return [(split["inputs"][i : i + size], split["targets"][i : i + size]) for i in range(0, count * size, size)][:count]
+    return [(split["inputs"][i : i + size], split["targets"][i : i + size]) for i in range(0, count * size, size)][
+        :count
+    ]
 
 
 @functools.cache

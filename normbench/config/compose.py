@@ -26,18 +26,20 @@ from omegaconf.errors import OmegaConfBaseException
 from normbench import schema
 from normbench.errors import NormbenchError, did_you_mean, unknown
 
-RUN_GROUPS = ("model", "norm", "data", "optim")  # what a run is
+RUN_GROUPS = ("model", "norm", "data", "optim", "schedule", "clip")  # what a run is
 COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
 GROUPS = (*RUN_GROUPS, *COMMAND_GROUPS)
 PARTS = ("train", "eval", "monitor")  # of the root
 SCALARS = ("seed", "device")
 LABELS = ("experiment", "arm", "fidelity", "control")
-NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer"}
+NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer", "clip": "way of clipping"}
 REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside its options
     "model": {"title": str, "source": str, "maths": int, "sites": dict, "default_sites": list},
     "norm": {"title": str, "source": str, "maths": int, "kinds": list, "axes": list},
     "data": {"title": str, "source": str, "maths": int},
     "optim": {"title": str, "source": str, "maths": int},
+    "schedule": {"title": str, "source": str, "maths": int},
+    "clip": {"title": str, "source": str, "maths": int},
     "launcher": {"title": str},
     "logger": {"title": str},
 }
@@ -88,6 +90,10 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     if found:
         return found[0]
     listing = "normbench list" + {"model": " models", "norm": " norms", "data": " data"}.get(group, "")
+    if group in ("optim", "schedule"):  # more than are listed unasked
+        listing = ", ".join(
+            known for known in choices(group, extra) if "refused" not in declaration(group, known, extra)
+        )
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
     raise unknown(f"{group}={name} is not {article} {noun}.", name, choices(group, extra), listing)
@@ -205,6 +211,10 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
 
     Later words win. Errors: unknown group choice, unknown key, wrong type or range, no model.
     """
+    return checked(_unchecked(overrides, extra))
+
+
+def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
     groups = {o.key_or_group: o for o in overrides if o.key_or_group in GROUPS}
     selection = {}
     for group, override in groups.items():
@@ -220,6 +230,9 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
     choices = tuple(sorted(selection.items()))
     config = copy.deepcopy(_plain_groups(choices, extra))  # OmegaConf's own copy takes ten times as long
     known = _known_keys(config, selection, extra)
+    for group in selection.keys() & {"optim", "schedule", "clip"}:  # a model's own options are of its own choice there
+        options = config[group]["declares"].get("options") or {}
+        config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
     for override in overrides:
         key = override.key_or_group
         if key in GROUPS:
@@ -234,7 +247,7 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
     _one_budget(config, {o.key_or_group for o in overrides})
     norm = selection.get("norm", config["norm"]["name"])
     _place_file(config["norm"], choice_path("norm", norm, extra))
-    return checked(config)
+    return config
 
 
 def _one_budget(config: Config, said: Set[str]) -> None:
@@ -271,6 +284,8 @@ def _known_keys(config: Config, selection: Mapping[str, str], extra: Path | None
             place = choice_path(group, selection[group], extra) if group in selection else f"conf/{group}"
             raise NormbenchError(f"{place} must say name: {selection.get(group, '...')}, as its file is called.")
         facts = declaration(group, node["name"], extra)
+        if "refused" in facts:  # known, so that the reason can be said
+            raise NormbenchError(f"{group}={node['name']} {facts['refused']}.")
         if group == "data":
             _refuse_unread(node["name"], facts, extra)
         known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
@@ -288,8 +303,10 @@ def _refuse_unread(name: str, facts: Mapping[str, Any], extra: Path | None) -> N
 
 
 def _refuse_unfit(config: Config, extra: Path | None) -> None:
-    """Images or sequences for a model of vectors, and the other way round."""
+    """Images or sequences for a model of vectors, and the other way round; a model to be trained, and by nothing."""
     model, data = config["model"]["name"], config["data"]["name"]
+    if not is_probe(model, extra) and "class" not in config["optim"]["declares"]:
+        raise NormbenchError(f"optim={config['optim']['name']} trains nothing: model={model} needs another.")
     wanted, given = declaration("model", model, extra).get("reads"), declaration("data", data, extra).get("shape")
     if wanted != given:
         reads, has = (f"inputs of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
@@ -332,7 +349,7 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
     """
     try:
         words = [f"{group}={stored[group]['name']}" for group in RUN_GROUPS if group in stored]
-        config = compose(parse(words), extra)
+        config = _unchecked(parse(words), extra)  # some options have no value until the stored one is there
         for group in RUN_GROUPS:
             if group in stored:
                 facts = config[group]["declares"]

@@ -2,10 +2,11 @@
 
 In: options of model, data, optimizer, batch size, seed; the normalizer and its options at every site (whichever way
 they were written); the data's checksum; a maths version per component; a user's own normalizer file. Out: paths,
-launcher, device, how often to save, fidelity and experiment names, how long (a longer run supersedes a shorter one) and
-how it is evaluated (`eval`, `monitor`, and normalizers' options with `identity: false`; a probe trains nothing, so it
-has all options in); and an option that came later (`before` in its declaration), while it has the value of the time
-before.
+launcher, device, how often to save, fidelity and experiment names, how long (a longer run supersedes a shorter one: a
+schedule counts updates from the first) and how it is evaluated (`eval`, `monitor`, and normalizers' options with
+`identity: false`; a probe trains nothing, so it has all options in); and an option that came later (`before` in its
+declaration), while it has the value of the time before, and schedule and clipping, which came later, where there are
+none.
 
 A finished run serves a plan with its id only if it has the evaluations that are asked for: see `satisfies`.
 """
@@ -118,6 +119,7 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
             schema.came_later(root, "train."),
         ),
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
+        **{group: _component(config[group]) for group in ("schedule", "clip") if config[group]["name"] != "none"},
         "data_checksum": data_checksum(config["data"]["declares"]),
         "sites": {
             path: {

@@ -220,6 +220,13 @@ def checked(spec: RunSpec) -> RunSpec:
     choices = spec.sites()
     for key in ("variants", "reshuffled", "also_at_best"):
         sites.asked_variants(spec.config["eval"], choices, key)
+    schedule = spec.config["schedule"]
+    ends = schedule["declares"].get("ends")
+    if ends and spec.steps > schedule[ends]:
+        raise NormbenchError(
+            f"schedule.{ends}={schedule[ends]}: schedule={schedule['name']} ends there, and the run has {spec.steps} "
+            "updates."
+        )
     return spec
 
 

@@ -1,4 +1,4 @@
-"""What every model is, how one is built from a configuration, and the paired initial draws."""
+"""What every model is, and how one is built from a configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from normbench.data.examples import Batch, Split
-from normbench.norms.base import own_parameters, pending, start, starting
+from normbench.models.init import initialize
+from normbench.norms.base import pending, starting
 from normbench.norms.sites import Choice, Site, declared
 from normbench.streams import stream
 
@@ -157,44 +158,8 @@ def build(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model:
     """The configured model with its initial weights: `normbench.models.NAME.build(config, sites)`."""
     module = importlib.import_module(f"normbench.models.{config['model']['name']}")
     model: Model = module.build(config, Sites(config, choices))
-    initialize(model, config["model"]["init"], config["seed"])
+    initialize(model, config)
     return model
-
-
-@torch.no_grad()
-def initialize(model: nn.Module, scheme: str, seed: int) -> None:
-    """Weights W (out, in) ~ U(-b, b), biases 0; a normalizer's own parameters stay as it made them.
-
-    `glorot_uniform`: b = sqrt(6 / (in + out)) (Glorot and Bengio 2010, eq. 16); `he_uniform`: b = sqrt(6 / in) (He et
-    al. 2015, eq. 10). Of a convolution, in and out are times the kernel's size. `glorot_orthogonal`: matrices of dense
-    layers orthogonal (Saxe et al. 2014), of the QR decomposition of a normal one, as Keras; all else `glorot_uniform`,
-    a recurrent layer's gates as one matrix.
-    Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. Weight normalizers then
-    begin from the weights just drawn.
-    """
-    skip = own_parameters(model)
-    dense = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    for name, parameter in model.named_parameters():
-        if name in skip:
-            continue
-        if parameter.dim() < 2:
-            parameter.zero_()
-            continue
-        draw = stream(seed, "init", name)
-        if scheme == "glorot_orthogonal" and name in dense:
-            parameter.copy_(torch.from_numpy(_orthogonal(draw, *parameter.shape)))
-            continue
-        fan_out, fan_in = parameter[:, 0].numel(), parameter[0].numel()
-        bound = (6 / (fan_in + (0 if scheme == "he_uniform" else fan_out))) ** 0.5
-        parameter.copy_(torch.from_numpy(draw.uniform(-bound, bound, tuple(parameter.shape))))
-    start(model)
-
-
-def _orthogonal(draw: np.random.Generator, rows: int, columns: int) -> np.ndarray:
-    """Orthonormal rows or columns, whichever are fewer."""
-    q, r = np.linalg.qr(draw.standard_normal((max(rows, columns), min(rows, columns))))
-    q *= np.sign(np.diag(r))  # else not uniform over all orthogonal matrices
-    return q if rows >= columns else q.T
 
 
 @torch.no_grad()

@@ -25,7 +25,7 @@ there drive the contract:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -136,28 +136,34 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
     normalizer's YAML. Errors: a pattern without a site, two patterns equally specific, an option that does not
     exist, a normalizer that cannot serve the site.
     """
-    model, sites = config["model"]["name"], declared(config)
-    chosen: dict[str, tuple[str, Any]] = {}
-    # the most specific first, so that only claims that could win are compared, in whatever order they were written
-    for pattern, entry in sorted(_patterns(config).items(), key=lambda item: _specificity(item[0]), reverse=True):
-        hits = [path for path in sites if matches(pattern, path)]
-        if not hits:
-            prefixes = {path.rsplit(".", i)[0] for path in sites for i in range(path.count(".") + 1)}
-            raise unknown(f"norm.sites: {model} has no site '{pattern}'.", pattern, sorted(prefixes))
-        for path in hits:
-            if path in chosen:
-                other = chosen[path][0]
-                if _specificity(other) == _specificity(pattern):
-                    raise NormbenchError(f"norm.sites: '{other}' and '{pattern}' both claim site '{path}' of {model}.")
-                continue
-            chosen[path] = (pattern, entry)
+    sites, entries = declared(config), _patterns(config)
+    chosen = claims("norm.sites", config["model"]["name"], "site", entries, sites)
     result = {}
     for path, site in sites.items():
         if path in chosen:
-            choice = _resolve(site, chosen[path][1], config, norm_node)
+            choice = _resolve(site, entries[chosen[path]], config, norm_node)
             if choice.name != "none":
                 result[path] = choice
     return result
+
+
+def claims(place: str, model: str, noun: str, patterns: Iterable[str], paths: Collection[str]) -> dict[str, str]:
+    """The pattern that each path goes by, the most specific one; paths that none matches do not appear.
+
+    Errors, beginning with `place`: a pattern without a path, two patterns equally specific.
+    """
+    chosen: dict[str, str] = {}
+    # the most specific first, so that only claims that could win are compared, in whatever order they were written
+    for pattern in sorted(patterns, key=_specificity, reverse=True):
+        hits = [path for path in paths if matches(pattern, path)]
+        if not hits:
+            prefixes = {path.rsplit(".", i)[0] for path in paths for i in range(path.count(".") + 1)}
+            raise unknown(f"{place}: {model} has no {noun} '{pattern}'.", pattern, sorted(prefixes))
+        for path in hits:
+            other = chosen.setdefault(path, pattern)
+            if other != pattern and _specificity(other) == _specificity(pattern):
+                raise NormbenchError(f"{place}: '{other}' and '{pattern}' both claim {noun} '{path}' of {model}.")
+    return chosen
 
 
 def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from normbench.models import base as models
 from normbench.norms.base import normalizers
 from normbench.runs import files, store
 from normbench.train import checkpoint, environment, optim, outcomes, probes
+from normbench.train.adjust import Adjust
 from normbench.train.evaluate import Evaluation, Record, State
 from normbench.train.progress import labels, old_status, resume, save
 
@@ -116,6 +117,7 @@ def _train(
     every = config["eval"]["every"] * (sampler.per_epoch if config["eval"]["unit"] == "epochs" else 1)
     evaluation = Evaluation(model, splits, config, spec.sites())
     optimizer = optim.build(config["optim"], model)
+    adjust = Adjust(config, model, optimizer)
     here = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
     progress = resume(spec, run, model, optimizer, here)
     started = saved = clock = time.monotonic()
@@ -181,9 +183,10 @@ def _train(
                 if not math.isfinite(value):  # before the update: the weights stay as they were
                     raise Stop("diverged", f"{_loss(model)} is {value} at step {progress.step + 1}")
                 loss.backward()
+                acted = {name: share * batch.size for name, share in adjust(progress.step).items()}
                 optimizer.step()
                 optimizer.zero_grad()
-                progress.add(value, batch.counted, batch.size, model.tally)
+                progress.add(value, batch.counted, batch.size, {**model.tally, **acted})
                 if progress.step in kept:
                     checkpoint.save_weights(run.path / "weights" / f"step-{progress.step}.safetensors", model)
                 if time.monotonic() - saved >= config["train"]["checkpoint_seconds"]:

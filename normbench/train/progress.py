@@ -33,7 +33,7 @@ class Progress:
     seconds: float = 0.0
     schema: int = store.SCHEMA  # the form of the curve's records
 
-    def add(self, loss: float, count: int, examples: int, sums: Mapping[str, Tensor]) -> None:
+    def add(self, loss: float, count: int, examples: int, sums: Mapping[str, Tensor | float]) -> None:
         """Take an update in."""
         self.step += 1
         self.loss_sum += loss * count

@@ -172,6 +172,20 @@ def test_an_option_of_training_that_came_later() -> None:
     assert compose.restore(stored)["train"]["reshuffle"] is True
 
 
+@pytest.mark.parametrize(
+    ("group", "words"), [("clip", "clip=global clip.at"), ("schedule", "schedule=step schedule.step_size")]
+)
+def test_groups_that_came_later_count_unless_they_do_nothing(group: str, words: str) -> None:
+    spec = tiny.spec()
+    assert group not in identity.maths(spec.config) and tiny.spec(f"{group}=none").id == spec.id
+    first, second = (tiny.spec(*f"{words}={value}".split()) for value in (1, 2))
+    assert len({spec.id, first.id, second.id}) == 3
+    stored = json.loads(json.dumps(compose.stored_form(first.config)))
+    assert identity.run_id(compose.restore(stored)) == first.id
+    del stored[group]  # a run from before
+    assert identity.run_id(compose.restore(stored)) == spec.id
+
+
 def test_data_and_maths_versions_count() -> None:
     config = tiny.spec("norm=layer").config
     first = identity.run_id(config)

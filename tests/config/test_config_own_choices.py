@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from normbench.config import plan
+from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 
 WORDS = ["model=mnist_mlp", "data=digits"]
@@ -27,6 +27,24 @@ def test_any_folder_name_will_do(tmp_path: Path, name: str):
     folder = _own(tmp_path / name, "norm", "mine", GOOD)
     (spec,) = plan.train_specs([*WORDS, "norm=mine"], False, folder)
     assert {choice.name for choice in spec.sites().values()} == {"mine"}
+
+
+def test_a_model_has_clipping_of_its_own_until_another_is_chosen(tmp_path: Path):
+    text = (compose.conf_dir() / "model" / "mnist_mlp.yaml").read_text()
+    own = text.replace("name: mnist_mlp", "name: own").replace(
+        "/optim: adam", "/optim: adam\n  - override /clip: global"
+    )
+    folder = _own(tmp_path, "model", "own", f"{own}\nclip:\n  at: 5\noptim:\n  bias_correction: kiros\n")
+    words = ["model=own", "data=digits"]
+    for more, clip, optim in (
+        ([], {"name": "global", "at": 5.0}, "kiros"),
+        (["clip=per_tensor"], {"name": "per_tensor", "at": 5.0}, "kiros"),
+        (["clip=none", "optim=sgd"], {"name": "none"}, None),
+    ):
+        (spec,) = plan.train_specs([*words, *more], False, folder)
+        found = compose.stored_form(spec.config)
+        assert found["clip"] == clip and found["optim"].get("bias_correction") == optim
+        assert compose.stored_form(compose.restore(found, folder)) == found
 
 
 def _without(*keys: str) -> dict:

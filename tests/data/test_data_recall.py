@@ -44,7 +44,9 @@ def test_the_seed_draws_everything_and_a_part_of_the_training_set_is_its_beginni
     node = config("data.length=5")["data"]
     one, again, other = (datasets.load(node, seed=seed).splits for seed in (1, 1, 2))
     for part, split in one.items():
-        assert torch.equal(split["inputs"], again[part]["inputs"]) and not torch.equal(split["inputs"], other[part]["inputs"])
+        assert torch.equal(split["inputs"], again[part]["inputs"]) and not torch.equal(
+            split["inputs"], other[part]["inputs"]
+        )
     assert not torch.equal(one["train"]["inputs"][:500], one["valid"]["inputs"])
 
 

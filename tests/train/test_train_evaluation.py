@@ -93,7 +93,11 @@ def curve(folder: Path) -> list[dict]:
 
 
 def test_what_is_asked_for_is_recorded_and_nothing_else_moves(tmp_path: Path) -> None:
-    asked = ("eval.variants=[TTFF,FFFF]", "eval.splits=[valid,test]", "eval.also_at_best=['populations=pooled','populations=recalibrated']")
+    asked = (
+        "eval.variants=[TTFF,FFFF]",
+        "eval.splits=[valid,test]",
+        "eval.also_at_best=['populations=pooled','populations=recalibrated']",
+    )
     words = (*BLN, "train.epochs=3", "optim.lr=0.3")  # of a size at which the second epoch is not the best
     tiny.train(tmp_path / "plain", *words)
     tiny.train(tmp_path / "asked", *words, *asked, "eval.reshuffles=2", "eval.reshuffled=[TTFF]")
@@ -236,7 +240,9 @@ def test_test_splits_can_wait_for_the_lowest_validation_loss(tmp_path: Path) -> 
 
 def test_a_run_tested_less_often_is_not_one_tested_at_every_epoch() -> None:
     each, lowest = tiny.spec(*BLN).config, tiny.spec(*BLN, "eval.test=lowest").config
-    assert identity.satisfies(each, lowest) and identity.satisfies(lowest, lowest) and not identity.satisfies(lowest, each)
+    assert (
+        identity.satisfies(each, lowest) and identity.satisfies(lowest, lowest) and not identity.satisfies(lowest, each)
+    )
     before = {key: value for key, value in each["eval"].items() if key != "test"}  # a run from when it was always so
     assert identity.satisfies({**each, "eval": before}, each)
     assert identity.merged(tiny.spec(*BLN), lowest).config["eval"]["test"] == "each"

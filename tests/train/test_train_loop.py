@@ -262,41 +262,6 @@ def test_further_running_means_survive_an_interruption(tmp_path: Path) -> None:
     assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "calm")
 
 
-# --- optimizers ------------------------------------------------------------------------------------------------------
-
-
-def keras_adam(gradients: torch.Tensor, p: torch.Tensor, lr: float, b1: float, b2: float, eps: float) -> torch.Tensor:
-    """tf.keras.optimizers.Adam, written down."""
-    m, v = torch.zeros_like(p), torch.zeros_like(p)
-    for t, g in enumerate(gradients, 1):
-        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
-        p = p - lr * math.sqrt(1 - b2**t) / (1 - b1**t) * m / (v.sqrt() + eps)
-    return p
-
-
-def test_keras_adam_adds_eps_to_the_uncorrected_root(tmp_path: Path) -> None:
-    config = {"name": "keras_adam", "lr": 0.01, "betas": [0.9, 0.999], "eps": 1e-3}
-    gradients = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 0.01
-    start = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4)
-    found = {}
-    for name, stop in (("keras_adam", 0), ("keras_adam", 3), ("adam", 0)):
-        model = torch.nn.Linear(4, 3, bias=False).double()
-        model.weight.data.copy_(start)
-        optimizer = optim.build(config | {"name": name}, model)
-        for step, gradient in enumerate(gradients):
-            if stop and step == stop:  # as a resumed run
-                state = {key: value.clone() for key, value in optim.state_tensors(optimizer, model).items()}
-                optimizer = optim.build(config | {"name": name}, model)
-                optim.load_state(optimizer, model, state)
-            model.weight.grad = gradient.clone()
-            optimizer.step()
-        found[name, stop] = model.weight.detach()
-    wanted = keras_adam(gradients, start, 0.01, 0.9, 0.999, 1e-3)
-    for key in (("keras_adam", 0), ("keras_adam", 3)):
-        torch.testing.assert_close(found[key], wanted, rtol=1e-12, atol=1e-14)
-    assert (found["adam", 0] - wanted).abs().max() > 1e-3
-
-
 # --- epochs ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,140 @@
+"""Initial draws of weights by name: `normal`, `orthogonal`, ...; which parameter has which, a model's YAML says."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from normbench.errors import NormbenchError, unknown
+from normbench.norms import sites
+from normbench.norms.base import own_parameters, start
+from normbench.rnn.cells import Cell
+from normbench.streams import stream
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What a scheme may know: the shape (out, in, ...), the module whose parameter it is."""
+
+    shape: tuple[int, ...]
+    module: nn.Module
+
+    @property
+    def fan_out(self) -> int:
+        """Of a convolution, times the kernel's size, as `fan_in`."""
+        return self.shape[0] * int(np.prod(self.shape[2:]))
+
+    @property
+    def fan_in(self) -> int:
+        return int(np.prod(self.shape[1:]))
+
+    @property
+    def gates(self) -> int:
+        """Blocks of rows that are matrices of their own."""
+        return self.module.gates if isinstance(self.module, Cell) else 1
+
+
+# --- schemes: (generator, weight, numbers) -> array of the weight's shape ---------------------------------------------
+
+Draw = np.random.Generator
+
+
+def uniform(draw: Draw, weight: Weight, bound: float) -> np.ndarray:
+    """U(-bound, bound)."""
+    return draw.uniform(-bound, bound, weight.shape)
+
+
+def normal(draw: Draw, weight: Weight, std: float) -> np.ndarray:
+    """N(0, std^2)."""
+    return draw.normal(0, std, weight.shape)
+
+
+def glorot_uniform(draw: Draw, weight: Weight) -> np.ndarray:
+    """U(-b, b), b = sqrt(6 / (in + out)) (Glorot and Bengio 2010, eq. 16); a recurrent layer's gates as one matrix."""
+    return uniform(draw, weight, (6 / (weight.fan_in + weight.fan_out)) ** 0.5)
+
+
+def he_uniform(draw: Draw, weight: Weight) -> np.ndarray:
+    """U(-b, b), b = sqrt(6 / in) (He et al. 2015, eq. 10)."""
+    return uniform(draw, weight, (6 / weight.fan_in) ** 0.5)
+
+
+def inverse_root(draw: Draw, weight: Weight) -> np.ndarray:
+    """U(-b, b), b = 1 / sqrt(H) in a recurrent layer of H units, else 1 / sqrt(in), as torch draws its own."""
+    units = weight.module.hidden_size if isinstance(weight.module, Cell) else weight.fan_in
+    return uniform(draw, weight, units**-0.5)
+
+
+def orthogonal(draw: Draw, weight: Weight) -> np.ndarray:
+    """Orthonormal rows or columns, whichever are fewer (Saxe et al. 2014); of gates, each block by itself."""
+    rows = weight.shape[0] // weight.gates
+    blocks = [_orthogonal(draw, rows, weight.fan_in) for _ in range(weight.gates)]
+    return np.concatenate(blocks).reshape(weight.shape)
+
+
+def glorot_orthogonal(draw: Draw, weight: Weight) -> np.ndarray:
+    """`orthogonal` in dense layers, else `glorot_uniform`."""
+    return (orthogonal if isinstance(weight.module, nn.Linear) else glorot_uniform)(draw, weight)
+
+
+def _orthogonal(draw: Draw, rows: int, columns: int) -> np.ndarray:
+    """Of the QR decomposition of a normal matrix, as Keras."""
+    q, r = np.linalg.qr(draw.standard_normal((max(rows, columns), min(rows, columns))))
+    q *= np.sign(np.diag(r))  # else not uniform over all orthogonal matrices
+    return q if rows >= columns else q.T
+
+
+SCHEMES: dict[str, Callable[..., np.ndarray]] = {
+    scheme.__name__: scheme
+    for scheme in (uniform, normal, glorot_uniform, he_uniform, inverse_root, orthogonal, glorot_orthogonal)
+}
+
+
+# --- of a whole model -------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
+    """Every weight by the scheme of its name, biases 0; a normalizer's own parameters stay as it made them.
+
+    `model.init` is a scheme without numbers, for all weights; or a name under which the model's YAML declares schemes
+    by pattern, of which the most specific wins, with their numbers (or the options that hold them) and a factor:
+    `initial: {NAME: {"*": {scheme: normal, std: 0.01}, embedding: {scheme: orthogonal, times: 0.05}}}`.
+    Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. Weight normalizers then
+    begin from the weights just drawn.
+    """
+    skip, modules = own_parameters(model), dict(model.named_modules())
+    weights = {name: p for name, p in model.named_parameters() if name not in skip}
+    chosen, declared = config["model"]["init"], config["model"]["declares"].get("initial") or {}
+    rules = declared.get(chosen, {"*": {"scheme": chosen}})
+    place, name_of_model = f"model.init={chosen}", config["model"]["name"]
+    by = sites.claims(place, name_of_model, "parameter", rules, weights)
+    for name, parameter in weights.items():
+        if parameter.dim() < 2:
+            parameter.zero_()
+            continue
+        if name not in by:
+            raise NormbenchError(f"{place}: {name_of_model} declares no initial draw of '{name}'.")
+        draw = _scheme(f"{place}: {by[name]}", rules[by[name]], config)
+        weight = Weight(tuple(parameter.shape), modules[name.rpartition(".")[0]])
+        parameter.copy_(torch.from_numpy(draw(stream(config["seed"], "init", name), weight)))
+    start(model)
+
+
+def _scheme(place: str, rule: Any, config: Mapping[str, Any]) -> Callable[[Draw, Weight], np.ndarray]:
+    """`orthogonal`, or `{scheme: normal, std: 0.01, times: 2}` with numbers or the options that hold them."""
+    given = {"scheme": rule} if isinstance(rule, str) else dict(rule)
+    name = str(given.pop("scheme", None))
+    if name not in SCHEMES:
+        raise unknown(f"{place}: {name} is not a scheme.", name, SCHEMES)
+    numbers = {key: sites.lookup(config, value) if isinstance(value, str) else value for key, value in given.items()}
+    times, wanted = numbers.pop("times", 1.0), [*inspect.signature(SCHEMES[name]).parameters][2:]
+    if sorted(numbers) != sorted(wanted):
+        raise NormbenchError(f"{place}: {name} takes {' and '.join(wanted) or 'no numbers'}, not {numbers}.")
+    return lambda draw, weight: times * SCHEMES[name](draw, weight, **numbers)

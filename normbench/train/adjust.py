@@ -1,0 +1,106 @@
+"""What stands between a backward pass and the optimizer's step: the update's learning rate, clipping of gradients."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normbench.norms import sites
+from normbench.train.optim import made
+
+
+class Adjust:
+    """Called before the optimizer's step of each update, with the number of the update, from 0.
+
+    `schedule`: the class of torch.optim.lr_scheduler that the choice declares, stepped at every update. A run that goes
+    on takes its schedule through the updates before again, so that checkpoints hold nothing of it.
+    `clip`: one of `RULES`, on the gradients of all parameters.
+    Errors: options that do not go together, or not with the optimizer; a group of parameters that is not there.
+    """
+
+    def __init__(self, config: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.scheduler = _scheduler(config["schedule"], optimizer)
+        self.parameters = dict(model.named_parameters())
+        self.rule = RULES[config["clip"]["name"]]
+        self.at = config["clip"].get("at")
+        if isinstance(self.at, Mapping):  # by pattern; from here on by parameter
+            chosen = sites.claims("clip.at", config["model"]["name"], "parameter", self.at, self.parameters)
+            self.at = {name: self.at[pattern] for name, pattern in chosen.items()}
+
+    def __call__(self, number: int) -> dict[str, bool]:
+        """`{"clipped": whether any gradient was changed}`; empty where there is no clipping."""
+        if self.scheduler is not None:
+            with warnings.catch_warnings():  # that the optimizer has taken no step: it has, before it was interrupted
+                warnings.simplefilter("ignore")
+                while self.scheduler.last_epoch < number:
+                    self.scheduler.step()
+        if self.rule is None:
+            return {}
+        gradients = {name: p.grad for name, p in self.parameters.items() if p.grad is not None}
+        return {"clipped": self.rule(gradients, self.at)}
+
+
+def _scheduler(config: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> Any:
+    if config["name"] == "none":
+        return None
+    rate = config["declares"].get("rate")  # the argument in which the class takes what is optim.lr here
+    further = {rate: optimizer.defaults["lr"]} if rate else {}
+    return made("schedule", config, vars(torch.optim.lr_scheduler), optimizer, **further)
+
+
+# --- clipping: changes gradients in place, tells whether it did ------------------------------------------------------
+
+Gradients = Mapping[str, Tensor]  # by the name of the parameter
+
+
+def _norm(gradients: Gradients) -> float:
+    """Of all of them as one vector."""
+    return torch.stack([torch.linalg.vector_norm(g) for g in gradients.values()]).norm().item()
+
+
+def _scale(gradients: Gradients, factor: float) -> None:
+    for gradient in gradients.values():
+        gradient.mul_(factor)
+
+
+def clip_global(gradients: Gradients, at: float) -> bool:
+    """||g|| > at: g <- at g / ||g|| (Pascanu et al. 2013, algorithm 1)."""
+    norm = _norm(gradients)
+    if norm > at:
+        _scale(gradients, at / norm)
+    return norm > at
+
+
+def clip_per_tensor(gradients: Gradients, at: float) -> bool:
+    """The same for each parameter by itself."""
+    return any([clip_global({name: gradient}, at) for name, gradient in gradients.items()])  # all, not until the first
+
+
+def clip_value_by_group(gradients: Gradients, at: Mapping[str, float]) -> bool:
+    """Values to within plus and minus the parameter's bound; parameters without one stay as they are."""
+    bound = [(gradient, at[name]) for name, gradient in gradients.items() if name in at]
+    beyond = any([bool((gradient.abs() > most).any()) for gradient, most in bound])
+    for gradient, most in bound:
+        gradient.clamp_(-most, most)
+    return beyond
+
+
+def clip_attr_legacy(gradients: Gradients, at: float) -> bool:
+    """||g|| > at^2: g <- at g / sqrt(||g|| + 1e-8), as if ||g|| were its square (code of the attentive reader)."""
+    norm = _norm(gradients)
+    if norm > at**2:
+        _scale(gradients, at / (norm + 1e-8) ** 0.5)
+    return norm > at**2
+
+
+RULES: dict[str, Any] = {
+    "none": None,
+    "global": clip_global,
+    "per_tensor": clip_per_tensor,
+    "value_by_group": clip_value_by_group,
+    "attr_legacy": clip_attr_legacy,
+}

@@ -1,0 +1,182 @@
+"""Every optimizer: its YAML says what torch's class takes, it steps as torch's does, and goes on as it was."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import pytest
+import tiny
+import torch
+
+from normbench.config import compose
+from normbench.errors import NormbenchError
+from normbench.train import optim
+
+FACTS = {name: compose.declaration("optim", name) for name in compose.choices("optim")}
+TORCHS = {
+    cls for cls in vars(torch.optim).values() if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
+} - {torch.optim.Optimizer}
+USED = [
+    name for name, facts in FACTS.items() if hasattr(torch.optim, facts.get("class", "")) and "refused" not in facts
+]
+# How it is computed, which is ours to choose, and what another choice is for.
+LEFT_OUT = {"params", "foreach", "fused", "capturable", "differentiable"}
+OTHERS = {"adam": {"decoupled_weight_decay"}}  # is adamw, and torch before 2.7 lacks it
+OWN = {"adam": {"bias_correction"}}
+# Other than the defaults, so that an option that is not handed on is seen.
+FURTHER = {
+    "adadelta": {"rho": 0.8},
+    "adafactor": {"d": 1.5, "eps": [1e-5, 1e-2], "weight_decay": 0.1},
+    "adagrad": {"lr_decay": 0.1, "initial_accumulator_value": 0.2},
+    "adam": {"amsgrad": True, "weight_decay": 0.1, "eps": 1e-2},
+    "adamax": {"betas": [0.7, 0.8]},
+    "adamw": {"weight_decay": 0.3, "betas": [0.5, 0.9]},
+    "asgd": {"lambd": 0.1, "t0": 1.0, "alpha": 0.5},
+    "nadam": {"momentum_decay": 0.1, "decoupled_weight_decay": True, "weight_decay": 0.1},
+    "radam": {"betas": [0.5, 0.6]},
+    "rmsprop": {"centered": True, "momentum": 0.5, "alpha": 0.8},
+    "rprop": {"etas": [0.4, 1.5], "step_sizes": [1e-3, 0.05]},
+    "sgd": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1, "maximize": True},
+}
+
+
+def test_every_class_of_torch_is_here_or_refused() -> None:
+    declared = {facts["class"] for facts in FACTS.values() if "class" in facts}
+    assert {cls.__name__ for cls in TORCHS} <= declared
+    ours = declared - {cls.__name__ for cls in TORCHS} - {"Muon"}  # which older versions of torch lack
+    assert ours == {"KerasAdam"} and set(FURTHER) == set(USED)
+
+
+@pytest.mark.parametrize("name", USED)
+def test_options_and_defaults_are_torchs(name: str) -> None:
+    parameters = inspect.signature(getattr(torch.optim, FACTS[name]["class"])).parameters
+    wanted = {key: p.default for key, p in parameters.items() if key not in LEFT_OUT | OTHERS.get(name, set())}
+    if name == "adafactor":  # None there: the resolution of the parameter's type
+        wanted["eps"] = (torch.finfo(torch.float32).eps, wanted["eps"][1])
+    node = compose.choice("optim", name)
+    found = {key: tuple(value) if isinstance(value, list) else value for key, value in node.items()}
+    assert {key: found[key] for key in FACTS[name]["options"].keys() - OWN.get(name, set())} == wanted
+    assert FACTS[name].get("fused", False) == ("fused" in parameters)
+
+
+def stepped(optimizer: torch.optim.Optimizer, model: torch.nn.Module, steps: range) -> list[torch.Tensor]:
+    for step in steps:
+        draw = torch.Generator().manual_seed(step)
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=draw)
+        optimizer.step()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def layer() -> torch.nn.Module:
+    model = torch.nn.Linear(3, 2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
+    return model
+
+
+@pytest.mark.parametrize("name", USED)
+def test_it_steps_as_torchs_class_and_goes_on_after_a_stop(name: str) -> None:
+    config = tiny.spec(f"optim={name}", *(f"optim.{k}={v}".lower().replace(" ", "") for k, v in FURTHER[name].items()))
+    chosen, model, other = config.config["optim"], layer(), layer()
+    options = {key: tuple(v) if isinstance(v, list) else v for key, v in FURTHER[name].items()}
+    cls = getattr(torch.optim, FACTS[name]["class"])
+    theirs = cls(other.parameters(), lr=chosen["lr"], foreach=False, **options)
+    ours = optim.build(chosen, model)
+    stepped(ours, model, range(3))
+    state = {key: value.clone() for key, value in optim.state_tensors(ours, model).items()}
+    again = layer()
+    again.load_state_dict(model.state_dict())
+    resumed = optim.build(chosen, again)
+    optim.load_state(resumed, again, state)
+    found, wanted = stepped(ours, model, range(3, 6)), stepped(theirs, other, range(6))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
+    assert all(torch.equal(a, b) for a, b in zip(found, stepped(resumed, again, range(3, 6)), strict=True))
+    plain = layer()
+    defaults = stepped(cls(plain.parameters(), lr=chosen["lr"]), plain, range(6))
+    assert not torch.allclose(defaults[0], found[0], rtol=1e-4), "the options change nothing"
+
+
+def test_adafactors_default_is_torchs_none() -> None:
+    ours, theirs = layer(), layer()
+    found = stepped(optim.build(tiny.spec("optim=adafactor").config["optim"], ours), ours, range(3))
+    wanted = stepped(torch.optim.Adafactor(theirs.parameters()), theirs, range(3))
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("optim=sgd", "optim.nesterov=true"), "optim=sgd: Nesterov momentum requires a momentum and zero dampening."),
+        (("optim=rprop", "optim.etas=[1.2,0.5]"), "optim=rprop: Invalid eta values: 1.2, 0.5."),
+        (("optim.bias_correction=kiros", "optim.betas=[0,0.9]"), "optim=adam: bias_correction=kiros divides by zero"),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_line(words: tuple[str, ...], wanted: str) -> None:
+    with pytest.raises(NormbenchError) as caught:
+        optim.build(tiny.spec(*words).config["optim"], layer())
+    assert str(caught.value).startswith(wanted) and caught.value.code == 2
+
+
+def test_a_class_that_this_torch_lacks_is_one_line() -> None:
+    config = tiny.spec("optim=sgd").config["optim"]
+    with pytest.raises(NormbenchError, match=r"optim=sgd: torch \S+ has no Newest\.$"):
+        optim.build(config | {"declares": config["declares"] | {"class": "Newest"}}, layer())
+
+
+# --- three Adams -----------------------------------------------------------------------------------------------------
+
+
+def test_the_legacy_adam_steps_so_many_times_as_far() -> None:
+    """Of the code of order embeddings and skip-thoughts: derived by hand, for the usual betas."""
+    ratios = {
+        **{1: 3.51, 2: 4.29, 5: 5.80, 10: 6.53, 20: 6.24, 50: 4.50},
+        **{100: 3.24, 300: 1.96, 1000: 1.26, 3000: 1.03, 10000: 1.00},
+    }
+    for t, ratio in ratios.items():
+        assert optim.kiros_ratio(t, 0.9, 0.999) == pytest.approx(ratio, abs=0.005)
+
+
+def naive(kind: str, gradients: torch.Tensor, p: torch.Tensor, lr: float, b1: float, b2: float, eps: float):
+    m, v = torch.zeros_like(p), torch.zeros_like(p)
+    for t, g in enumerate(gradients, 1):
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        if kind == "standard":
+            p = p - lr * m / (1 - b1**t) / ((v / (1 - b2**t)).sqrt() + eps)
+        else:
+            c1, c2 = (b1, b2) if kind == "keras" else (1 - b1, 1 - b2)  # the code: fix1 = 1 - b1**t with b1 = 0.1
+            p = p - lr * math.sqrt(1 - c2**t) / (1 - c1**t) * m / (v.sqrt() + eps)
+    return p
+
+
+KINDS = {
+    "standard": ("optim=adam",),
+    "keras": ("optim=keras_adam",),
+    "kiros": ("optim=adam", "optim.bias_correction=kiros"),
+}
+
+
+@pytest.mark.parametrize("stop", [0, 3])
+def test_three_adams_are_their_formulas(stop: int) -> None:
+    """Distinct by far at this eps; stopped after a step and gone on with, the same."""
+    gradients = torch.randn(12, 3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 0.01
+    start = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4)
+    wanted = {kind: naive(kind, gradients, start, 0.01, 0.9, 0.999, 1e-3) for kind in KINDS}
+    for kind, words in KINDS.items():
+        config = tiny.spec(*words, "optim.lr=0.01", "optim.eps=1e-3").config["optim"]
+        model = torch.nn.Linear(4, 3, bias=False).double()
+        model.weight.data.copy_(start)
+        optimizer = optim.build(config, model)
+        for step, gradient in enumerate(gradients):
+            if stop and step == stop:
+                state = {key: value.clone() for key, value in optim.state_tensors(optimizer, model).items()}
+                optimizer = optim.build(config, model)
+                optim.load_state(optimizer, model, state)
+            model.weight.grad = gradient.clone()
+            optimizer.step()
+            assert optimizer.param_groups[0]["lr"] == 0.01, "a schedule goes on from it"
+        for other in KINDS:
+            off = (model.weight.detach() - wanted[other]).abs().max()
+            assert off < 1e-12 if other == kind else off > 1e-3, (kind, other, off)
