@@ -15,7 +15,7 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
-SPEC_KEYS = {"type", "list", "map", "length", "min", "max", "below", "choices", "pattern", "identity", "before"}
+SPEC_KEYS = {"type", "list", "map", "optional", "length", "min", "max", "below", "choices", "pattern", "identity", "before"}
 
 
 def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
@@ -27,7 +27,7 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
             raise NormbenchError(f"{place}={value} must have {spec['length']} values.")
         return [_check_one(place, item, spec) for item in value]
     if spec.get("map"):
-        if not isinstance(value, Mapping) or not value:
+        if not isinstance(value, Mapping) or not (value or spec.get("optional")):
             raise NormbenchError(f"{place}={value} must be a map to {spec['type']}, such as {place}={{NAME: ...}}.")
         return {str(name): _check_one(f"{place}.{name}", item, spec) for name, item in value.items()}
     return _check_one(place, value, spec)

@@ -194,7 +194,7 @@ def _length(config: Mapping[str, Any]) -> tuple[int, int]:
 EVALUATIONS = ("variants", "also_at_best", "splits", "reshuffled")
 EARLIER = {  # what a configuration meant before it could be said
     **dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "blocks": 0, "every": 1, "unit": "epochs",
-    "strides": [], "samples": 1,
+    "strides": {}, "samples": 1,
 }  # fmt: skip
 MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}
 

@@ -220,6 +220,7 @@ def checked(spec: RunSpec) -> RunSpec:
     choices = spec.sites()
     for key in ("variants", "reshuffled", "also_at_best"):
         sites.asked_variants(spec.config["eval"], choices, key)
+    _refuse_monitor(spec.config)
     schedule = spec.config["schedule"]
     ends = schedule["declares"].get("ends")
     if ends and spec.steps > schedule[ends]:
@@ -228,6 +229,13 @@ def checked(spec: RunSpec) -> RunSpec:
             "updates."
         )
     return spec
+
+
+def _refuse_monitor(config: compose.Config) -> None:
+    model, metric = config["model"], config["monitor"]["metric"]
+    metrics = model["declares"].get("metrics")  # a probe has none
+    if metrics is not None and metric not in metrics:
+        raise unknown(f"monitor.metric={metric}: model={model['name']} has no such metric.", metric, metrics)
 
 
 def command_options(group: str, words: Sequence[str], extra: Path | None = None) -> compose.Config:

@@ -185,7 +185,7 @@ class Evaluation:
     def _records(self, one: Pass, state: State) -> Iterator[Record]:
         mode = "both" if one.mode == "eval" and one.split == "train" and not self.mode_dependent else one.mode
         for variant, chunks in zip(one.variants, self._values(one, state), strict=True):
-            if one.split in self.tests and not one.order and not one.block and (state.best or state.last):
+            if one.split in self.tests and self.asked["outcomes"] and not one.order and not one.block:
                 self.outcomes[one.split, text(variant)] = {
                     name: _example_values(parts) for name, parts in chunks.items()
                 }
@@ -332,18 +332,13 @@ class Evaluation:
                 )
 
 
-def _strided(splits: Mapping[str, Split], words: Sequence[str]) -> dict[str, Split]:
-    """The splits that are evaluated; `train=10` leaves every tenth example of one, `train=0` none of it."""
-    kept = dict(splits)
-    for word in words:
-        name, _, stride = word.rpartition("=")
+def _strided(splits: Mapping[str, Split], strides: Mapping[str, int]) -> dict[str, Split]:
+    """The splits that are evaluated: `{train: 10}` leaves every tenth example of one, `{train: 0}` none of it."""
+    for name in strides:
         if name not in splits:
-            raise NormbenchError(f"eval.strides={word}: the data have no split {name}. ({', '.join(splits)})")
-        if int(stride) == 0:
-            del kept[name]
-        else:
-            kept[name] = splits[name].every(int(stride))
-    return kept
+            raise NormbenchError(f"eval.strides.{name}: the data have no split {name}. ({', '.join(splits)})")
+    shown = {name: (split, strides.get(name, 1)) for name, split in splits.items()}
+    return {name: split if n == 1 else split.every(n) for name, (split, n) in shown.items() if n}
 
 
 def _numbers(split: Split, index: slice | Tensor) -> Sequence[int]:

@@ -233,7 +233,7 @@ def _keep(
     """Weights of the best evaluation so far, and each test example's results of that one and of the last."""
     if state.best and "best" in config["train"]["keep"]:
         checkpoint.save_weights(run.path / "weights" / "best.safetensors", model)
-    if config["eval"]["outcomes"] and evaluation.outcomes:
+    if evaluation.outcomes:
         for name in [*(["best"] if state.best else []), *(["last"] if state.last else [])]:
             outcomes.write(run.path / "outcomes" / f"{name}.npz", evaluation.outcomes, evaluation.splits)
 

@@ -1,0 +1,204 @@
+"""A model that has nothing in common with a classifier moves in without touching `train/`.
+
+Sentences of any length and no targets, updates for a budget, noise in its evaluation, a metric of the whole split, a
+stage after training, and something to draw.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.machinery
+import json
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from normbench.config.plan import train_specs
+from normbench.data import Dataset
+from normbench.data.examples import Ragged, Split
+from normbench.errors import NormbenchError
+from normbench.models.base import Model, PerPlace
+from normbench.rnn.layers import LSTM
+from normbench.runs.store import RunDirectory
+from normbench.streams import stream
+from normbench.train import loop, outcomes
+
+WORDS = 7
+CHOICES = {
+    "data/sentences": """
+        name: sentences
+        declares: {title: t, source: s, maths: 1, shape: [time, word], train_size: {of: 30, less: []}, sha256: x}
+        """,
+    "model/tenant": """
+        # @package _global_
+        defaults: [{/data: sentences}, {/optim: adam}, _self_]
+        model:
+          name: tenant
+          init: glorot_uniform
+          declares:
+            title: t
+            source: s
+            maths: 1
+            reads: [time, word]
+            metrics: [nll, rank]
+            default_sites: [lstm.cell]
+            sites:
+              lstm.input: &term {features: 5, times: 4, kinds: [pre_activation], axes: [batch, time, feature], bias: keep}
+              lstm.hidden: {<<: *term, kinds: [state]}
+              lstm.cell: {<<: *term, times: 1, kinds: [state]}
+            options: {init: {type: str}}
+        train: {batch_size: 4, steps: 12, sampler: bucketed, keep: [best, last, 7]}
+        eval: {every: 5, unit: updates, samples: 2, strides: {train: 3}}
+        monitor: {metric: rank}
+        """,
+}
+
+
+class Tenant(Model):
+    """Next word by an LSTM whose first state is noise; rank: of each sentence's own end among all ends."""
+
+    def __init__(self, sites: Any) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, 4)
+        self.lstm = LSTM(4, 5, sites, "lstm")
+        self.out = nn.Linear(5, WORDS)
+
+    def losses(self, words: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.normal("start", words.new_zeros(len(words), 5, dtype=torch.float32))
+        y, _ = self.lstm(self.embedding(words[:, :-1]), mask[:, 1:], (h[None], torch.zeros_like(h)[None]))
+        nll = F.cross_entropy(self.out(y).transpose(1, 2), words[:, 1:], reduction="none")
+        return nll * mask[:, 1:], mask[:, 1:]
+
+    def forward(self, words: Tensor, words_mask: Tensor) -> Tensor:
+        nll, valid = self.losses(words, words_mask)
+        return nll.sum() / valid.sum()
+
+    def evaluate(self, words: Tensor, words_mask: Tensor) -> dict[str, Tensor]:
+        nll, valid = self.losses(words, words_mask)
+        return {"nll": nll.sum(1) / valid.sum(1)}
+
+    def collect(self, words: Tensor, words_mask: Tensor) -> dict[str, Tensor]:
+        last = words_mask.sum(1) - 1
+        return {"first": self.embedding(words[:, 0]), "last": self.embedding(words[range(len(words)), last])}
+
+    def whole(self, split: str, collected: dict[str, Tensor]) -> dict[str, float]:
+        scores = collected["first"] @ collected["last"].T
+        return {"rank": float((scores > scores.diag()[:, None]).sum(1).float().mean())}
+
+    def after(self, splits: Any, seed: int) -> Iterator[dict[str, Any]]:
+        yield {"split": "task", "words": float(sum(map(len, splits.values())))}
+
+    def sample(self, seed: int, count: int) -> dict[str, bytes]:
+        return {f"{i}.txt": bytes(stream(seed, "sample", i).integers(97, 123, 5).tolist()) for i in range(count)}
+
+
+def load(config: Any, root: Path, seed: int = 0) -> Dataset:
+    draw = stream(seed, "sentences")
+    sizes = {"train": 30, "valid": 9, "test": 11}
+    made = {
+        name: Ragged.of(torch.from_numpy(draw.integers(0, WORDS, draw.integers(2, 9))) for _ in range(size))
+        for name, size in sizes.items()
+    }
+    return Dataset("sentences", {name: Split(words=ragged, mean_over="words_mask") for name, ragged in made.items()})
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name, text in CHOICES.items():
+        path = tmp_path / "conf" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(line[8:] for line in text.splitlines()))
+    for name, member in (("models.tenant", "build"), ("data.sentences", "load")):
+        module = types.ModuleType(f"normbench.{name}")
+        module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
+        setattr(module, member, {"build": lambda config, sites: Tenant(sites), "load": load}[member])
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def made(*words: str) -> Any:
+        return train_specs(["model=tenant", "norm=layer", *words], False, tmp_path / "conf")[0]
+
+    return made
+
+
+def curve(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
+
+
+def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path: Path) -> None:
+    given = spec("train.checkpoint_seconds=0")
+    assert loop.train(given, RunDirectory(tmp_path / "run")) == "done"
+    records = curve(tmp_path / "run")
+    assert sorted({r["step"] for r in records}) == [0, 5, 10, 12] and {
+        r["epoch"] for r in records if r["step"] == 12
+    } == {1.5}
+    assert {r["mode"] for r in records if r["step"] == 12} == {"running", "both", "eval", "stage"}
+    assert all("rank" in r and "nll" in r for r in records if r["mode"] in ("eval", "both"))
+    assert next(r for r in records if r["split"] == "task")["words"] == 50
+    best = min((r["rank"], r["step"]) for r in records if r["split"] == "valid" and r["step"])[1]
+    kept = {path.name for path in (tmp_path / "run" / "weights").iterdir()}
+    assert kept == {"best.safetensors", "last.safetensors", "step-7.safetensors"}
+    assert {path.name for path in (tmp_path / "run" / "outcomes").iterdir()} == {"best.npz", "last.npz"}
+    at_best = next(r for r in records if r["split"] == "test" and r["step"] == best)
+    own = outcomes.read(tmp_path / "run" / "outcomes" / "best.npz", "test", "", "nll")
+    assert len(own) == 11 and own.mean() == pytest.approx(at_best["nll"], abs=2e-3)
+    assert len(list((tmp_path / "run" / "samples").iterdir())) == loop.DRAWN
+    for calls in (1, 5, 11):
+        stopped = tmp_path / f"stopped {calls}"
+        assert loop.train(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
+        assert loop.train(given, RunDirectory(stopped)) == "done"
+        assert tiny.result(stopped) == tiny.result(tmp_path / "run")
+
+
+def test_noise_of_an_evaluation_belongs_to_the_example(spec: Any, tmp_path: Path) -> None:
+    """At every evaluation the same, and in whatever batch: not that of an update."""
+    folders = {}
+    for name, words in {"whole": (), "strided": ("eval.strides={test: 2}",), "one": ("eval.samples=1",)}.items():
+        folders[name] = tmp_path / name
+        loop.train(spec("optim.lr=0", *words), RunDirectory(folders[name]))
+    own = {name: outcomes.read(folder / "outcomes" / "last.npz", "test", "", "nll") for name, folder in folders.items()}
+    assert np.array_equal(own["whole"][::2], own["strided"])
+    assert not np.allclose(own["whole"], own["one"]), "two samples are averaged"
+    tests = [r["nll"] for r in curve(folders["whole"]) if r["split"] == "test"]
+    assert len(tests) == 4 and len(set(tests)) == 1, "nothing was learnt, and nothing drawn anew"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train.steps=5", "train.epochs=5"), "train.epochs=5 and train.steps=5: a run is as long as one of them says"),
+        (("monitor.metric=rnak",), "monitor.metric=rnak: model=tenant has no such metric. Did you mean 'rank'?"),
+        (("monitor.split=tset",), "monitor.split=tset: there is no evaluation of it to tell what is best."),
+        (("eval.strides={valid: 0}",), "monitor.split=valid: there is no evaluation of it"),
+        (("eval.strides={tset: 2}",), "eval.strides.tset: the data have no split tset."),
+        (("train.sampler=equal_lengths", "eval.unit=epochs"), "Count in updates"),
+        (("train.keep=[frist]",), "train.keep=frist is not possible"),
+        (("model=mnist_mlp",), "model=mnist_mlp reads vectors"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_and_leaves_nothing(
+    spec: Any, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(NormbenchError) as caught:
+        loop.train(spec("data=sentences", *words), RunDirectory(tmp_path / "run"))
+    assert said in str(caught.value) and not (tmp_path / "run" / "curve.jsonl").exists()
+
+
+def test_a_tensor_that_is_not_there_is_named(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tenant, "forward", lambda self, words, pictures: None)
+    with pytest.raises(NormbenchError, match="model=tenant asks for the tensor 'pictures', data=sentences gives words"):
+        loop.train(spec(), RunDirectory(tmp_path / "run"))
+    assert not (tmp_path / "run" / "curve.jsonl").exists()
+    with pytest.raises(NormbenchError, match="the mask words_mask of a data set's part is"):
+        Split(words=torch.zeros(3, 4), words_mask=torch.ones(3, 5))
+    with pytest.raises(NormbenchError, match="different numbers of examples: a 3, b 4"):
+        Split(a=torch.zeros(3), b=torch.zeros(4))
+    assert dataclasses.is_dataclass(Ragged) and PerPlace(torch.ones(2), torch.ones(2)).counts.sum() == 2
