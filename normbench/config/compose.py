@@ -26,7 +26,8 @@ from omegaconf.errors import OmegaConfBaseException
 from normbench import schema
 from normbench.errors import NormbenchError, did_you_mean, unknown
 
-RUN_GROUPS = ("model", "norm", "data", "optim", "schedule", "clip")  # what a run is
+LATER_GROUPS = ("schedule", "clip")  # came after runs had been published, which had none of them
+RUN_GROUPS = ("model", "norm", "data", "optim", *LATER_GROUPS)  # what a run is
 COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
 GROUPS = (*RUN_GROUPS, *COMMAND_GROUPS)
 PARTS = ("train", "eval", "monitor")  # of the root
@@ -230,7 +231,7 @@ def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
     choices = tuple(sorted(selection.items()))
     config = copy.deepcopy(_plain_groups(choices, extra))  # OmegaConf's own copy takes ten times as long
     known = _known_keys(config, selection, extra)
-    for group in selection.keys() & {"optim", "schedule", "clip"}:  # a model's own options are of its own choice there
+    for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its own choice there
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
     for override in overrides:
@@ -349,6 +350,7 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
     """
     try:
         words = [f"{group}={stored[group]['name']}" for group in RUN_GROUPS if group in stored]
+        words += [f"{group}=none" for group in LATER_GROUPS if group not in stored]
         config = _unchecked(parse(words), extra)  # some options have no value until the stored one is there
         for group in RUN_GROUPS:
             if group in stored:

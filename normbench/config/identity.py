@@ -119,7 +119,7 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
             schema.came_later(root, "train."),
         ),
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
-        **{group: _component(config[group]) for group in ("schedule", "clip") if config[group]["name"] != "none"},
+        **{group: _component(config[group]) for group in compose.LATER_GROUPS if config[group]["name"] != "none"},
         "data_checksum": data_checksum(config["data"]["declares"]),
         "sites": {
             path: {
