@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from normbench.config import plan
 from normbench.config.compose import COMMAND_GROUPS
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch.base import Launcher, Listener
+from normbench.launch.base import Launcher, Watch
 from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, table
@@ -123,7 +122,7 @@ def _artifact(
     specs: list[RunSpec],
     request: Request,
     launcher: Launcher,
-    watch: Callable[[int], AbstractContextManager[Listener]],
+    watch: Watch,
     console: Console,
 ) -> int:
     ensured = ensure_runs(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -27,7 +27,7 @@ def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = Non
     return base.load(plan.command_options("launcher", asked, config_dir))
 
 
-def watching(console: Console, logger: Config, results: Path) -> Callable[[int], AbstractContextManager[base.Listener]]:
+def watching(console: Console, logger: Config, results: Path) -> base.Watch:
     """Progress on the terminal, and a mirror as `logger` says, while so many runs are trained."""
 
     @contextmanager

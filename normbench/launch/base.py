@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 
 Listener = Callable[[RunSpec, dict[str, Any]], None]
+Watch = Callable[[int], AbstractContextManager[Listener]]  # a context for the training of so many runs
 
 
 @dataclass

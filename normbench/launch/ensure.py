@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from normbench import data
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch.base import Launcher, Listener, Outcome
+from normbench.launch.base import Launcher, Outcome, Watch
 from normbench.runs import files, store
 from normbench.runs.find import Found, find
 
@@ -34,7 +34,7 @@ def ensure_runs(
     launcher: Launcher,
     results: Path,
     announce: Callable[[Found, Sequence[RunSpec]], None] = lambda found, missing: None,
-    watch: Callable[[int], AbstractContextManager[Listener]] = lambda runs: nullcontext(lambda spec, event: None),
+    watch: Watch = lambda runs: nullcontext(lambda spec, event: None),
     retry_failed: bool = True,
     seconds: float | None = None,
     wait_for_busy: bool = False,

@@ -20,13 +20,14 @@ OUTPUT = {"figure.svg", "table.md", "table.csv", "verdicts.json", "runs.jsonl.gz
 
 def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fig6, tmp_path: Path):
     own = ("--config-dir", str(small_fig6))
-    assert normbench(*REPRODUCE, *own, "--dry-run") == 0
-    assert capfd.readouterr().out.count("(missing)") == 10
+    assert normbench(*REPRODUCE, *own, "--dry-run", "launcher=local") == 0
+    out = capfd.readouterr().out
+    assert out.count("(missing)") == 10 and "on 1 process\n" in out
     assert not (tmp_path / "results").exists()
 
-    assert normbench(*REPRODUCE, *own, "--jobs", "2") == 0
+    assert normbench(*REPRODUCE, *own, "launcher=pool", "launcher.jobs=2") == 0
     first = capfd.readouterr().out
-    assert "10 runs = 5 arms × 2 batch sizes × 1 seed · 0 done, 10 to run" in first
+    assert "10 runs = 5 arms × 2 batch sizes × 1 seed · 0 done, 10 to run · on 2 processes\n" in first
     place = tmp_path / "results" / "ln2016" / "fig6" / "smoke"
     assert {path.name for path in place.iterdir()} == OUTPUT
     before = {path.name: path.read_bytes() for path in place.iterdir()}

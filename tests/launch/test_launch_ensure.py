@@ -1,0 +1,95 @@
+"""Runs that are ensured: what a launcher is asked for, and what it never hears of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import fake
+import pytest
+import tiny
+
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.launch import base, ensure
+from normbench.launch.base import Outcome
+from normbench.launch.ensure import ensure_runs
+from normbench.runs import store
+from normbench.runs.find import Found
+
+
+class Made:
+    """A launcher that makes runs up; `first`: how some end at its first launch, such as seed1="busy"."""
+
+    processes = 1
+
+    def __init__(self, **first: str) -> None:
+        self.first = first
+        self.launches: list[list[int]] = []
+
+    def launch(
+        self, specs: Sequence[RunSpec], root: Path, listen: Any = None, deadline: float | None = None
+    ) -> tuple[dict[str, Outcome], bool]:
+        first = self.first if not self.launches else {}
+        self.launches.append([spec.seed for spec in specs])
+        states = {spec.id: first.get(f"seed{spec.seed}", "done") for spec in specs}
+        for spec in specs:
+            if states[spec.id] == "done" and not store.directory(root, spec).path.exists():
+                fake.directory(root, spec)
+        return {run: Outcome(state) for run, state in states.items()}, "interrupted" in states.values()
+
+
+def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
+    done, damaged, failed, fresh = specs = fake.specs(4)
+    fake.directory(tmp_path / "runs", done)
+    (fake.directory(tmp_path / "runs", damaged) / "status.json").write_text("{")
+    fake.directory(tmp_path / "runs", failed, "failed")
+    launcher, announced = Made(), []
+
+    def say(found: Found, missing: Sequence[RunSpec]) -> None:
+        announced.append(missing)
+
+    nothing = ensure_runs(specs, launcher, tmp_path, say, retry_failed=False, seconds=0)
+    assert not nothing.outcomes and not launcher.launches
+    ensured = ensure_runs(specs, launcher, tmp_path, say, retry_failed=False)
+    assert announced == [[fresh], [fresh]] and launcher.launches == [[4]]
+    assert [ensured.found.state(spec) for spec in specs] == ["done", "damaged", "failed", "done"]
+    ensure_runs(specs, launcher, tmp_path, say)
+    assert announced[2] == [failed]
+
+
+@pytest.mark.parametrize(("wait", "launches"), [(True, [[1, 2], [1]]), (False, [[1, 2]])])
+def test_a_busy_run_is_waited_for_and_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: bool, launches: list[list[int]]
+) -> None:
+    specs = fake.specs(2)
+    launcher = Made(seed1="busy")
+    writing = store.directory(tmp_path / "runs", specs[0]).writing()
+    writing.__enter__()
+    # the other process lets go while it is waited for
+    monkeypatch.setattr(ensure.time, "sleep", lambda seconds: writing.__exit__(None, None, None))
+    ensured = ensure_runs(specs, launcher, tmp_path, wait_for_busy=wait)
+    assert launcher.launches == launches
+    assert ensured.outcomes[specs[0].id].status == ("done" if wait else "busy")
+
+
+def test_an_interrupt_ends_the_waiting(tmp_path: Path) -> None:
+    launcher = Made(seed1="busy", seed2="interrupted")
+    assert ensure_runs(fake.specs(2), launcher, tmp_path, wait_for_busy=True).interrupted
+    assert launcher.launches == [[1, 2]]
+
+
+def test_data_that_are_missing_are_told_before_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "nowhere"))
+    launcher = Made()
+    with pytest.raises(NormbenchError, match="Bring it with: normbench data get mnist"):
+        ensure_runs([tiny.spec("seed=1"), tiny.spec("data=mnist")], launcher, tmp_path / "results")
+    assert not launcher.launches and not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("name", ["worker", "elsewhere", "a/b"])
+def test_a_launcher_without_a_module_is_one_line(name: str) -> None:
+    with pytest.raises(NormbenchError, match=f"launcher={name}: there is no normbench/launch/{name}.py"):
+        base.load({"name": name})
+    assert base.load({"name": "local", "jobs": 1}).processes == 1
