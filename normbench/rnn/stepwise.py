@@ -27,7 +27,7 @@ class Chunk:
 
     def __init__(self, steps: Steps, x: Tensor, h: Tensor, c: Tensor, capacity: int) -> None:
         batch, like = len(x), steps.weights[0]  # theirs whatever comes: the kernel goes by addresses
-        self.x, self.z = (empty(like, capacity, batch, size) for size in (x.shape[1], len(steps.weights[0])))
+        self.x, self.z = (empty(like, capacity, batch, size) for size in (x.shape[1], len(like)))
         self.h, self.c = (empty(like, capacity + 1, batch, part.shape[1]) for part in (h, c))
         self.mask = torch.ones(capacity, batch, dtype=torch.bool, device=like.device)
         plain = Vectors(*(v.detach().contiguous() for v in steps.vectors))
