@@ -15,7 +15,20 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
-SPEC_KEYS = {"type", "list", "map", "optional", "length", "min", "max", "below", "choices", "pattern", "identity", "before"}
+SPEC_KEYS = {
+    "type",
+    "list",
+    "map",
+    "optional",
+    "length",
+    "min",
+    "max",
+    "below",
+    "choices",
+    "pattern",
+    "identity",
+    "before",
+}
 
 
 def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
