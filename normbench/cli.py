@@ -30,6 +30,7 @@ COMMANDS = {
     "status": "runs done, running, failed; time left",
     "show": "one run: configuration, environment, last records",
     "rerun": "repeat a run and compare the curves to the byte",
+    "sample": "what a trained model draws: the files of a run, or new ones",
     "battery": "where does a normalizer stand? contract, Table 1, every experiment",
     "report": "a static HTML site of all published artifacts",
     "export": "finished runs for other tools: W&B, CSV, parquet",

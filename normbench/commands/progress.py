@@ -16,10 +16,11 @@ from normbench.runs.store import FINISHED
 
 
 def label(spec: RunSpec) -> str:
-    """`bn-all b4 s1`: arm, batch size or another axis' value, seed."""
+    """`bn-all b4 s1`: arm, batch size or another axis' value, seed; the device where it is another than the CPU."""
     axes = " ".join(f"b{value}" if key == "train.batch_size" else str(value) for key, value in spec.axes.items())
     control = f" {spec.control}" if spec.control else ""
-    return f"{spec.arm} {axes} s{spec.seed}{control}".replace("  ", " ")
+    device = f" {spec.config['device']}" if spec.config["device"] != "cpu" else ""
+    return f"{spec.arm} {axes} s{spec.seed}{control}{device}".replace("  ", " ")
 
 
 class Bars:

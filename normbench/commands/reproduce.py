@@ -54,6 +54,7 @@ class Request:
     dry_run: bool = False
     config_dir: Path | None = None
     words: Sequence[str] = ()  # launcher=..., logger=... among the artifacts
+    device: str = "cpu"
 
 
 def run(request: Request, console: Console) -> int:
@@ -106,7 +107,7 @@ def _report(results: Path, console: Console) -> None:
 
 
 def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
-    return plan.artifact_specs(
+    specs = plan.artifact_specs(
         artifact.experiment,
         request.fidelity,
         artifact.seeds if request.seeds is None else request.seeds,
@@ -115,6 +116,7 @@ def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
         request.config_dir,
         limited=request.seeds is None,  # who names a number means it
     )
+    return [replace(spec, config={**spec.config, "device": request.device}) for spec in specs]
 
 
 def _artifact(

@@ -24,7 +24,7 @@ from normbench.runs import pack, store
 from normbench.runs.record import RunRecord, curve_sha256
 
 # what the bytes of a curve depend on beside the configuration
-SAME = ("torch", "instruction_set", "threads", "recurrent", "data")
+SAME = ("torch", "instruction_set", "threads", "recurrent", "device", "data")
 
 
 @dataclass(frozen=True)

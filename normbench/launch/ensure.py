@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -55,6 +57,8 @@ def ensure_runs(
     for config in {spec.config["data"]["name"]: spec.config["data"] for spec in lacking}.values():
         data.check(config)
     check_writable(root)
+    for device in sorted({spec.config["device"] for spec in lacking}):
+        check_device(device)
     with watch(len(lacking)) as listen:
         deadline = None if seconds is None else time.monotonic() + seconds
         outcomes, interrupted = launcher.launch(lacking, root, listen, deadline)
@@ -75,6 +79,17 @@ def missing(specs: Sequence[RunSpec], found: Found, retry_failed: bool = True) -
     """Those that are to be trained: damaged ones are left alone, and failed ones unless they are tried again."""
     left_alone = {"damaged"} if retry_failed else {"damaged", "failed"}
     return [spec for spec in specs if spec.id not in found.records and found.state(spec) not in left_alone]
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that is not here, before anything starts; asked in a process of its own, for torch is slow."""
+    if name == "cpu":
+        return
+    ask = f"from normbench.train.environment import device; device({name!r})"
+    asked = subprocess.run([sys.executable, "-c", ask], stderr=subprocess.PIPE, text=True, check=False)
+    if asked.returncode:
+        reason = asked.stderr.strip().splitlines()[-1].partition("NormbenchError: ")[2]
+        raise NormbenchError(reason or f"device={name}: {asked.stderr.strip().splitlines()[-1]}")
 
 
 def check_writable(root: Path) -> None:

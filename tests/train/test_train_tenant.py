@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.machinery
+import io
 import json
 import sys
 import types
@@ -20,8 +21,10 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
+from rich.console import Console
 from torch import Tensor, nn
 
+from normbench.commands import sample
 from normbench.config.plan import train_specs
 from normbench.data import Dataset
 from normbench.data.examples import Ragged, Split
@@ -52,7 +55,8 @@ CHOICES = {
             metrics: [nll, rank]
             default_sites: [lstm.cell]
             sites:
-              lstm.input: &term {features: 5, times: 4, kinds: [pre_activation], axes: [batch, time, feature], bias: keep}
+              lstm.input: &term
+                {features: 5, times: 4, kinds: [pre_activation], axes: [batch, time, feature], bias: keep}
               lstm.hidden: {<<: *term, kinds: [state]}
               lstm.cell: {<<: *term, times: 1, kinds: [state]}
             options: {init: {type: str}}
@@ -151,6 +155,13 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
     own = outcomes.read(tmp_path / "run" / "outcomes" / "best.npz", "test", "", "nll")
     assert len(own) == 11 and own.mean() == pytest.approx(at_best["nll"], abs=2e-3)
     assert len(list((tmp_path / "run" / "samples").iterdir())) == loop.DRAWN
+    sampled = tmp_path / "results" / "runs" / "adhoc" / f"tenant.s1.{given.id}"
+    loop.train(given, RunDirectory(sampled))
+    console = Console(file=io.StringIO(), width=500)
+    assert sample.run(given.id[:6], tmp_path / "results", 3, 7, "best", given.config_dir, console) == 0
+    assert console.file.getvalue().count("/samples/best-seed-7-") == 3
+    with pytest.raises(NormbenchError, match="--weights frist: the run kept best, last, step-7"):
+        sample.run(given.id, tmp_path / "results", 3, 7, "frist", given.config_dir, console)
     for calls in (1, 5, 11):
         stopped = tmp_path / f"stopped {calls}"
         assert loop.train(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"

@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="seeds per arm, or from A to B (default: the artifact's, fixed ahead)",
     )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
-    parser.add_argument("--device", default="cpu", choices=["cpu"], help="where to train")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where to train")
     parser.add_argument(
         "--only", action="append", default=[], metavar="WHAT", help="only this arm or axis value (repeatable)"
     )
@@ -72,5 +72,6 @@ def run(given: Namespace, console: Any) -> int:
         given.dry_run,
         given.config_dir,
         [word for word in given.words if "=" in word],
+        given.device,
     )
     return reproduce.run(request, console)
