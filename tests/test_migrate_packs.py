@@ -86,7 +86,7 @@ def test_what_was_cut_short_between_pack_and_verdicts_goes_on(migrate: Any, tmp_
 @pytest.mark.parametrize(
     "name, content, words",
     [
-        (pack.NAME, gzip.compress(b'{"schema": 1}\n'), "is damaged (line 1: 'records')"),
+        (pack.NAME, gzip.compress(b'{"schema": 1}\n', mtime=0), "is damaged (line 1: 'records')"),
         ("verdicts.json", b"[]", "is damaged (it is no JSON object)"),
         ("verdicts.json", b'{"schema": 1}', "are damaged"),
         ("verdicts.json", b'{"schema": 1, "sha256": ""}', "is damaged (it has schema 1)"),

@@ -33,6 +33,15 @@ def train(folder: Path, *words: str, **keywords: Any) -> str:
     return loop.train(spec(*words), RunDirectory(folder), **keywords)
 
 
+def evaluate(model: Any, of: RunSpec, moment: int) -> list[dict[str, Any]]:
+    """The records of one evaluation before anything was learnt."""
+    from normbench import data
+    from normbench.train.evaluate import Evaluation, State
+
+    splits = data.load(of.config["data"]).splits
+    return Evaluation(model, splits, of.config, of.sites())(State(moment, first=True))
+
+
 def result(folder: Path) -> tuple[bytes, bytes]:
     """What must be equal to the last byte: the curve and the last weights."""
     return (folder / "curve.jsonl").read_bytes(), (folder / "weights" / "last.safetensors").read_bytes()

@@ -118,8 +118,9 @@ class Noise:
 
 
 def takes(model: Model) -> list[str]:
-    """The tensors that the model asks a batch for."""
-    return [name for name in inspect.signature(model.forward).parameters if name != "self"]
+    """The tensors that the model asks a batch for: the parameters of its `forward` that have no default."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 from collections import Counter
@@ -85,7 +86,9 @@ class RunRecord:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        if not self.steps and self.epochs:
+        if self.steps or not self.epochs:
+            return
+        with contextlib.suppress(TypeError, KeyError, ValueError, OverflowError):  # no records: their reader says so
             per_epoch = next((r["step"] / r["epoch"] for r in self.records if r["epoch"] >= 1), 0)
             object.__setattr__(self, "steps", round(per_epoch * self.epochs))
 

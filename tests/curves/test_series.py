@@ -17,29 +17,36 @@ from normbench.curves.series import (
     aggregate,
     area,
     at_epoch,
-    best_epoch,
+    best_step,
     final,
     in_blocks,
     in_orders,
     series,
     time_to_level,
-    ways,
+    variants,
 )
+from normbench.runs import upgrade
 from normbench.runs.record import RunRecord
+from normbench.variants import text
 
 
 def record(epoch: float, value: Any, mode: str = "eval", split: str = "train", **more: Any) -> dict[str, Any]:
-    return {"epoch": epoch, "split": split, "mode": mode, "nll": value, "step": int(epoch * 10), **more}
+    """`variant`: in words, as `TTFF shuffle=2`."""
+    words = {"variant": more.pop("variant")} if "variant" in more else {}
+    return upgrade.record(
+        {"epoch": epoch, "split": split, "mode": mode, "nll": value, "step": int(epoch * 10), **more, **words}
+    )
 
 
 def make_run(records: list[dict[str, Any]], seed: int = 0, status: str = "done", epochs: int = 2) -> RunRecord:
-    return RunRecord(f"r{seed}", "e", "ln", seed, status, epochs, records=records)
+    config = {"eval": {"also_at_best": ["populations=recalibrated"]}}
+    return RunRecord(f"r{seed}", "e", "ln", seed, status, epochs, records=records, config=config)
 
 
 def crossing(points: Series, level: float, log: bool = True) -> float:
     found = time_to_level(points, level, log)
     assert isinstance(found, Reached)
-    return found.epoch
+    return found.x
 
 
 def test_series_selects_split_mode_metric_and_variant() -> None:
@@ -115,7 +122,7 @@ def test_time_to_level_lies_between_the_two_evaluations_around_it(values: list[f
     if first is None:
         assert found == Censored(len(values) - 1)
     else:
-        assert isinstance(found, Reached) and max(0, first - 1) <= found.epoch <= first
+        assert isinstance(found, Reached) and max(0, first - 1) <= found.x <= first
 
 
 def test_aggregate_is_mean_and_interval_over_seeds() -> None:
@@ -157,7 +164,10 @@ def test_the_area_is_a_mean_over_epochs_of_training() -> None:
     assert math.isnan(area([(0, 1.0), (1, math.nan)], log=True) or 0.0)
 
 
-def several_ways() -> RunRecord:
+NAMES = [*(f"configuration={way}" for way in ("TTFF", "TTTT", "FTTT")), "configuration=TTFF populations=recalibrated"]
+
+
+def several_variants() -> RunRecord:
     """Validation says epoch 2; TTFF alone says epoch 3."""
     records = []
     for epoch, (usual, way, other) in enumerate([(9.0, 9.0, 9.0), (2.0, 3.0, 5.0), (1.0, 2.0, 6.0), (1.5, 1.0, 7.0)]):
@@ -173,11 +183,11 @@ def several_ways() -> RunRecord:
 
 
 def test_blocks_of_the_examples_at_the_chosen_epoch() -> None:
-    run = several_ways()
+    run = several_variants()
     blocks = [record(2, 0.1 * k, split="test", variant=f"TTFF block={k}") for k in (1, 2)]
     blocks += [record(e, 0.5, split="test", variant=f"block={k}") for k in (1, 2, 3) for e in (1, 2)]
     run = replace(run, records=[*run.records, *blocks])
-    assert ways(run) == ["TTFF", "TTTT", "FTTT"], "a block is no way of evaluating"
+    assert list(map(text, variants(run))) == NAMES, "a block is no variant"
     assert in_blocks(run, "test", "nll") == [0.5, 0.5, 0.5] and in_blocks(run, "valid", "nll") == []
     assert in_blocks(run, "test", "nll", "TTFF") == in_blocks(run, "test", "nll", "best by valid") == [0.1, 0.2]
     assert in_blocks(run, "test", "nll", "TT**") == in_blocks(run, "test", "nll", "worst by valid") == []
@@ -195,10 +205,11 @@ def test_a_star_in_a_pattern_is_one_letter() -> None:
         assert len(wanted) == 8 and at_epoch(run, "test", "nll", "best", pattern) == sum(wanted) / 8, pattern
 
 
-def test_ways_of_evaluation_at_the_chosen_epoch() -> None:
-    run = several_ways()
-    assert ways(run) == ["TTFF", "TTTT", "FTTT"]
-    assert (best_epoch(run), best_epoch(run, "TTFF"), best_epoch(run, "FTTT")) == (2, 3, None)
+def test_variants_at_the_chosen_epoch() -> None:
+    run = several_variants()
+    assert list(map(text, variants(run))) == NAMES
+    bests = [best_step(run), *(best_step(run, {"configuration": letters}) for letters in ("TTFF", "FTTT"))]
+    assert bests == [20, 30, None]
 
     def test_nll(when: str | int, variant: str | None = None) -> float | None:
         return at_epoch(run, "test", "nll", when, variant)

@@ -27,8 +27,8 @@ from normbench.models import base as models
 from normbench.norms import base
 from normbench.norms.sites import Choice, Site
 from normbench.norms.weight import WeightNorm
+from normbench.streams import stream
 from normbench.train import checkpoint
-from normbench.train.evaluate import evaluate
 
 KINDS = WEIGHT_KINDS
 NORMS = [n for n in contract.NAMES if set(KINDS) & set(contract.declares(n)["kinds"])]
@@ -380,14 +380,13 @@ def test_a_run_begins_from_its_first_minibatch_once(
     spec = tiny.spec(*chosen)
     data = datasets.load(spec.config["data"])
     model = models.build(spec.config, spec.sites())
-    order = models.stream(spec.seed, "order", 1).permutation(1200)[:210]
-    split = data.splits["train"]
-    first, targets = split.inputs[order], split.targets[order]
-    models.start_from_data(model, first, targets)
+    batch = data.splits["train"].batch(torch.from_numpy(stream(spec.seed, "order", 1).permutation(1200)[:210]))
+    first = batch.tensors["inputs"]
+    models.start_from_data(model, batch)
     assert model.training, "as it was built"
     mode_dependent = any(choice.mode_dependent for choice in spec.sites().values())
     assert mode_dependent == ("norm.mean_only_bn=true" in start)
-    wanted = evaluate(model, data, 0, spec.seed, 210, mode_dependent)
+    wanted = tiny.evaluate(model, spec, 0)
     records = [json.loads(line) for line in (run / "curve.jsonl").read_text().splitlines()]
     assert [{"epoch": 0, "step": 0} | record for record in wanted] == [r for r in records if r["epoch"] == 0]
     h = first
@@ -406,10 +405,10 @@ def test_others_are_left_alone_by_the_start() -> None:
     split = datasets.load(spec.config["data"]).splits["train"]
     model = models.build(spec.config, spec.sites())
     model.register_forward_hook(lambda *_: pytest.fail("a pass was made"))
-    models.start_from_data(model, split.inputs[:9], split.targets[:9])
+    models.start_from_data(model, split.batch(slice(9)))
     spec = tiny.spec("norm.sites={hidden:batch,logits:{name:weight,init:data}}")
     model = models.build(spec.config, spec.sites())
-    models.start_from_data(model, split.inputs[:9], split.targets[:9])
+    models.start_from_data(model, split.batch(slice(9)))
     assert not model.hidden[0].norm.running_mean.any() and not base.pending(model)
 
 

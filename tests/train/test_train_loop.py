@@ -19,7 +19,7 @@ from normbench.models.mnist_mlp import MnistMLP
 from normbench.runs import store
 from normbench.runs.store import RunDirectory
 from normbench.train import loop, optim
-from normbench.train.evaluate import evaluate, full_pass
+from normbench.train.evaluate import Evaluation, Pass, State
 
 
 def status(folder: Path) -> dict:
@@ -129,7 +129,7 @@ def test_where_both_modes_are_one_function_there_is_one_pass(words: tuple[str, .
 def test_batch_statistics_give_a_pass_in_each_mode_and_for_each_momentum(tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", "norm=batch", "norm.also_momenta=[0.01]", "train.epochs=1")
     records = [r for r in curve(tmp_path / "run") if r["epoch"] == 1]
-    assert [(r["split"], r["mode"], r.get("variant")) for r in records] == [
+    assert [(r["split"], r["mode"], tiny.variant(r) or None) for r in records] == [
         ("train", "running", None),
         ("train", "eval", None),
         ("valid", "eval", None),
@@ -156,7 +156,7 @@ def test_an_evaluation_leaves_model_and_modes_as_they_were() -> None:
             optimizer.step()
             optimizer.zero_grad()
             for _ in range(evaluations):
-                records.append(evaluate(model, data, step, 1, 200, True))
+                records.append(tiny.evaluate(model, spec, step))
                 assert model.training and all(p.grad is None for p in model.parameters())
         return {k: v.clone() for k, v in model.state_dict().items()}, records
 
@@ -167,25 +167,24 @@ def test_an_evaluation_leaves_model_and_modes_as_they_were() -> None:
 
 
 def test_the_training_mode_pass_is_that_of_its_epoch() -> None:
-    spec = tiny.spec("norm=batch")
-    data = datasets.load(spec.config["data"])
-    model = models.build(spec.config, spec.sites())
+    specs = {seed: tiny.spec("norm=batch", f"seed={seed}") for seed in (1, 2)}
+    model = models.build(specs[1].config, specs[1].sites())
     found = {}
     for epoch, seed in ((1, 1), (2, 1), (1, 2)):
-        found[epoch, seed] = next(
-            r["nll"] for r in evaluate(model, data, epoch, seed, 200, True) if r["mode"] == "train"
-        )
+        records = tiny.evaluate(model, specs[seed], epoch)
+        found[epoch, seed] = next(r["nll"] for r in records if r["mode"] == "train")
     assert len(set(found.values())) == 3
 
 
 def test_a_pass_is_the_mean_over_examples_not_over_batches() -> None:
     spec = tiny.spec()
-    split = datasets.load(spec.config["data"]).splits["test"]
-    model = models.build(spec.config, spec.sites()).eval()
+    splits = datasets.load(spec.config["data"]).splits
+    model, split = models.build(spec.config, spec.sites()).eval(), splits["test"]
+    model.evaluated_at_once = 7
     with torch.no_grad():
         whole = model.evaluate(split["inputs"], split["targets"])["nll"].double().mean().item()
-        parts = full_pass(model, split, [slice(0, 7), slice(7, len(split["targets"]))])
-    assert parts["nll"] == pytest.approx(whole, rel=1e-6)
+    (record,) = Evaluation(model, splits, spec.config, {}).run([Pass("test")], State())
+    assert len(split) % 7 and record["nll"] == pytest.approx(whole, rel=1e-6)
 
 
 def test_the_running_loss_is_the_mean_over_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +280,7 @@ def test_every_part_for_testing_is_evaluated_in_every_way(tmp_path: Path) -> Non
     norm = ("norm=batch", "norm.stats=per_step", "norm.also_eval_stats=[batch]", "model.hidden_size=3")
     (spec,) = train_specs([*words, *norm], False)
     assert loop.train(spec, RunDirectory(tmp_path)) == "done"
-    found = [(r["split"], r.get("variant", "")) for r in curve(tmp_path) if r["epoch"] == 1]
+    found = [(r["split"], tiny.variant(r)) for r in curve(tmp_path) if r["epoch"] == 1]
     for part in ("test", "test 2x", "test 4x"):
         assert found.count((part, "")) == 1 and found.count((part, "eval_stats=batch")) == 1
     assert found.count(("valid", "")) == 1
