@@ -1,7 +1,7 @@
 """What an option may be: every YAML choice declares its options under `declares`; this checks values against them.
 
-`before: VALUE` marks an option that came after runs had been published: with VALUE a run is what it was without the
-option, so the run id leaves it out, and a stored configuration that lacks it means VALUE. `identity: false` marks one
+`legacy_default: VALUE` marks an option that came after runs had been published: with VALUE a run is what it was without
+the option, so the run id leaves it out, and a stored configuration that lacks it means VALUE. `hashed: false` marks one
 that leaves training as it is.
 """
 
@@ -26,8 +26,8 @@ SPEC_KEYS = {
     "below",
     "choices",
     "pattern",
-    "identity",
-    "before",
+    "hashed",
+    "legacy_default",
 }
 
 
@@ -101,15 +101,15 @@ def check_declaration(place: str, declares: Any, required: Mapping[str, type]) -
             )
 
 
-def came_later(declares: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def legacy_defaults(declares: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Options that came after runs had been published, with the value that those runs had without saying it.
 
     Of those whose names begin with `prefix`, which is left out.
     """
     specs = {k.removeprefix(prefix): s for k, s in (declares.get("options") or {}).items() if k.startswith(prefix)}
-    return {key: spec["before"] for key, spec in specs.items() if "before" in spec}
+    return {key: spec["legacy_default"] for key, spec in specs.items() if "legacy_default" in spec}
 
 
-def outside_identity(declares: Mapping[str, Any]) -> tuple[str, ...]:
+def unhashed(declares: Mapping[str, Any]) -> tuple[str, ...]:
     """Options that leave training as it is: how a run is evaluated, how often it is saved."""
-    return tuple(key for key, spec in (declares.get("options") or {}).items() if not spec.get("identity", True))
+    return tuple(key for key, spec in (declares.get("options") or {}).items() if not spec.get("hashed", True))

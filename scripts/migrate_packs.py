@@ -29,7 +29,7 @@ def migrate(place: Path, results: Path) -> list[str]:
         if content != (place / "verdicts.json").read_bytes():
             contents["verdicts.json"] = content
     for name, content in contents.items():  # the verdicts last: those without a seal are sealed by the next attempt
-        files.write_whole(place / name, content)
+        files.atomic_write(place / name, content)
     return list(contents)
 
 

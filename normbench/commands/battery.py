@@ -95,7 +95,7 @@ def run(request: Request, console: Console) -> int:
     )
     place = folder / adopted.name
     page = standing.write(told, place / "page")
-    files.write_whole(place / "battery.json", _json(told))
+    files.atomic_write(place / "battery.json", _json(told))
     say(console, f"\n  numbers   {place / 'battery.json'}")
     say(console, f"  page      {page}")
     return 4 if any(outcome.failed for outcome in outcomes) else 0

@@ -355,9 +355,9 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
         for group in RUN_GROUPS:
             if group in stored:
                 facts = config[group]["declares"]
-                config[group] = {**schema.came_later(facts), **stored[group], "declares": facts}
+                config[group] = {**schema.legacy_defaults(facts), **stored[group], "declares": facts}
         _one_budget(config, {f"train.{key}" for key, value in stored["train"].items() if value})
-        config["train"] = {**config["train"], **schema.came_later(config["declares"], "train."), **stored["train"]}
+        config["train"] = {**config["train"], **schema.legacy_defaults(config["declares"], "train."), **stored["train"]}
         for part in ("eval", "monitor"):
             config[part] = {**config[part], **stored.get(part, {})}
         config["seed"], config["device"] = stored["seed"], stored.get("device", config["device"])

@@ -4,9 +4,9 @@ In: options of model, data, optimizer, batch size, seed; the normalizer and its 
 they were written); the data's checksum; a maths version per component; a user's own normalizer file. Out: paths,
 launcher, device, how often to save, fidelity and experiment names, how long (a longer run supersedes a shorter one: a
 schedule counts updates from the first) and how it is evaluated (`eval`, `monitor`, and normalizers' options with
-`identity: false`; a probe trains nothing, so it has all options in); and an option that came later (`before` in its
-declaration), while it has the value of the time before, and schedule and clipping, which came later, where there are
-none.
+`hashed: false`; a probe trains nothing, so it has all options in); and an option that came later (`legacy_default` in
+its declaration), while it has the value of the time before, and schedule and clipping, which came later, where there
+are none.
 
 A finished run serves a plan with its id only if it has the evaluations that are asked for: see `satisfies`.
 """
@@ -116,7 +116,7 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
         "train": {"maths": root["maths"]}
         | _said(
             {k: v for k, v in config["train"].items() if _counts(root["options"][f"train.{k}"])},
-            schema.came_later(root, "train."),
+            schema.legacy_defaults(root, "train."),
         ),
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
         **{group: _component(config[group]) for group in compose.LATER_GROUPS if config[group]["name"] != "none"},
@@ -128,7 +128,7 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
                 "kind": c.kind,
                 "keep_bias": c.keep_bias,
                 "options": _said(
-                    {key: value for key, value in c.options.items() if probe or key not in c.evaluation}, c.before
+                    {key: value for key, value in c.options.items() if probe or key not in c.evaluation}, c.legacy
                 ),
             }
             | ({"file": hashlib.sha256(Path(c.file).read_bytes()).hexdigest()} if c.file else {})
@@ -227,7 +227,7 @@ def data_checksum(declares: Mapping[str, Any]) -> str:
 
 
 def _counts(spec: Mapping[str, Any]) -> bool:
-    return bool(spec.get("identity", True))
+    return bool(spec.get("hashed", True))
 
 
 def _component(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,11 +236,11 @@ def _component(node: Mapping[str, Any]) -> dict[str, Any]:
         "name": node["name"],
         "maths": node["declares"]["maths"],
         "options": _said(
-            {key: node[key] for key, spec in options.items() if _counts(spec)}, schema.came_later(node["declares"])
+            {key: node[key] for key, spec in options.items() if _counts(spec)}, schema.legacy_defaults(node["declares"])
         ),
     }
 
 
-def _said(options: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def _said(options: Mapping[str, Any], legacy: Mapping[str, Any]) -> dict[str, Any]:
     """The options without those that came later and leave everything as it was."""
-    return {key: value for key, value in options.items() if key not in before or value != before[key]}
+    return {key: value for key, value in options.items() if key not in legacy or value != legacy[key]}

@@ -174,7 +174,7 @@ def _matters(override: Override, config: compose.Config) -> bool:
     if key.split(".")[0] in compose.COMMAND_GROUPS:
         return False
     spec = config["declares"]["options"].get(key, {})
-    return key in ("train.epochs", "train.steps") or bool(spec.get("identity", True))
+    return key in ("train.epochs", "train.steps") or bool(spec.get("hashed", True))
 
 
 def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None) -> list[RunSpec]:

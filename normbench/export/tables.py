@@ -45,7 +45,7 @@ def write_csv(runs: Sequence[RunRecord], path: Path) -> int:
     writer.writeheader()
     writer.writerows(table)
     files.make_folder(path.parent)
-    files.write_whole(path, text.getvalue().encode())
+    files.atomic_write(path, text.getvalue().encode())
     return len(table)
 
 
@@ -62,5 +62,5 @@ def write_parquet(runs: Sequence[RunRecord], path: Path) -> int:
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table({name: [row[name] for row in table] for name in columns}), buffer)
     files.make_folder(path.parent)
-    files.write_whole(path, buffer.getvalue())
+    files.atomic_write(path, buffer.getvalue())
     return len(table)

@@ -16,7 +16,7 @@ one of blocks, which `activations` it knows. `mode_dependent` says whether train
 functions: true, false, or the name of the option that makes it so.
 `groups: OPTION` names the option that must divide the features. `state: {OPTION: VALUE}` holds the options without
 which it cannot stand inside a time loop. `variants: {OPTION: [VALUE, ...]}` are the options that an evaluation may set
-otherwise (`eval.variants`); an option with `identity: false` concerns evaluation alone. Further facts
+otherwise (`eval.variants`); an option with `hashed: false` concerns evaluation alone. Further facts
 there drive the contract:
 `recentres`, `rescales` (a shift, a positive factor on all data changes nothing), `own_shift`, `mode_dependent`,
 `reads_mask`, `single_batch: OPTION`, `detaches` (something takes no part in the gradient on purpose).
@@ -69,7 +69,7 @@ class Choice:
     mode_dependent: bool
     maths: int
     file: str = ""
-    before: Mapping[str, Any] = field(default_factory=dict)  # options that came later: their value of the time before
+    legacy: Mapping[str, Any] = field(default_factory=dict)  # options that came later: their value of the time before
     evaluation: tuple[str, ...] = ()  # options that leave training as it is
     variants: Declared = field(default_factory=dict)  # options that an evaluation may set otherwise, and their values
 
@@ -225,8 +225,8 @@ def _resolve(
         mode_dependent=bool(options[by_mode] if isinstance(by_mode, str) else by_mode),
         maths=declares["maths"],
         file=declares.get("file", ""),
-        before=schema.came_later(declares),
-        evaluation=schema.outside_identity(declares),
+        legacy=schema.legacy_defaults(declares),
+        evaluation=schema.unhashed(declares),
         variants=declares.get("variants") or {},
     )
 

@@ -91,7 +91,7 @@ def publish(
             for name, content in contents.items():
                 path = place / name
                 if content is not None and not (path.exists() and path.read_bytes() == content):
-                    files.write_whole(path, content)
+                    files.atomic_write(path, content)
         except OSError as error:
             notes.append(f"{place} cannot be written ({error.strerror}): the files there are not brought up to date")
     return judged, runs, notes

@@ -17,7 +17,7 @@ from normbench.errors import NormbenchError
 _encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def atomic_write(path: Path, content: bytes) -> None:
     """Replace `path` by `content`, or leave it as it was: temporary file, fsync, rename, fsync of the folder."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -58,7 +58,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_whole(path, (json.dumps(value, indent=1, sort_keys=True) + "\n").encode())
+    atomic_write(path, (json.dumps(value, indent=1, sort_keys=True) + "\n").encode())
 
 
 def line(record: Mapping[str, Any]) -> bytes:

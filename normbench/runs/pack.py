@@ -82,7 +82,7 @@ def dump(runs: Sequence[RunRecord], was: Mapping[str, Any] | None = None) -> byt
 def write(path: Path, runs: Sequence[RunRecord]) -> None:
     """Write a pack whole."""
     files.make_folder(path.parent)
-    files.write_whole(path, dump(runs))
+    files.atomic_write(path, dump(runs))
 
 
 def read(path: Path) -> list[RunRecord]:

@@ -110,7 +110,7 @@ class RunDirectory:
     def write_config(self, spec: RunSpec) -> None:
         """config.yaml: the labels, and the configuration from which `rerun` composes the run anew."""
         content = {"id": spec.id, **spec.labels(), "config": stored_form(spec.config)}
-        files.write_whole(self.path / "config.yaml", yaml.safe_dump(content, sort_keys=False).encode())
+        files.atomic_write(self.path / "config.yaml", yaml.safe_dump(content, sort_keys=False).encode())
 
     def write_status(self, status: str, **fields: Any) -> None:
         """status.json. Its schema is that of the curve beside it: an older curve that still lies here keeps its own."""
@@ -131,9 +131,9 @@ class RunDirectory:
         `goes_on`: the longer run adds to the curve of the shorter one, of which a copy is kept.
         """
         if (self.path / "config.yaml").exists():
-            files.write_whole(self.path / "shorter.config.yaml", (self.path / "config.yaml").read_bytes())
+            files.atomic_write(self.path / "shorter.config.yaml", (self.path / "config.yaml").read_bytes())
         if goes_on:
-            files.write_whole(self.path / "shorter.curve.jsonl", self.curve.read_bytes())
+            files.atomic_write(self.path / "shorter.curve.jsonl", self.curve.read_bytes())
             os.replace(self.path / "status.json", self.path / "shorter.status.json")
             return files.sync_folder(self.path)
         for name in ("curve.jsonl", "status.json"):
@@ -145,7 +145,7 @@ class RunDirectory:
         """Files that show what the trained model draws, in `samples/`."""
         for name, file in content.items():
             (self.path / "samples").mkdir(exist_ok=True)
-            files.write_whole(self.path / "samples" / name, file)
+            files.atomic_write(self.path / "samples" / name, file)
 
     def drop_aside(self) -> None:
         for name in ("status.json", "curve.jsonl", "config.yaml"):

@@ -24,7 +24,7 @@ def save_slot(folder: Path, progress: Mapping[str, Any], tensors: Mapping[str, T
     slot = min(SLOTS, key=lambda name: _serial(folder / f"{name}.json"))
     serial = 1 + max(_serial(folder / f"{name}.json") for name in SLOTS)
     content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
-    files.write_whole(folder / f"{slot}.safetensors", content)
+    files.atomic_write(folder / f"{slot}.safetensors", content)
     head = {
         "serial": serial,
         "sha256": hashlib.sha256(content).hexdigest(),
@@ -87,4 +87,4 @@ def save_weights(path: Path, model: nn.Module) -> None:
     """All parameters and buffers of a model, byte-equal for equal values."""
     path.parent.mkdir(exist_ok=True)
     tensors = {name: tensor.contiguous() for name, tensor in sorted(model.state_dict().items())}
-    files.write_whole(path, save(tensors))
+    files.atomic_write(path, save(tensors))

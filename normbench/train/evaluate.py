@@ -96,8 +96,9 @@ class Evaluation:
         if others:
             self._gather(state, others)
         records += self.run(self.further(state, others), state)
+        state = self.seen(records, state)  # further variants may be at their lowest
         records += self.run(self.waiting(state, others), state)
-        return records + self.run(self.blocks(state, self.seen(records, state).values), state)
+        return records + self.run(self.blocks(state), state)
 
     def seen(self, records: Sequence[Record], state: State) -> State:
         """The state with these records' monitored values, the lower the better; infinite where one is no number."""
@@ -136,12 +137,12 @@ class Evaluation:
         passes = [*(Pass(name) for name in self.tests), *self._own_variants()]
         return passes + [made for name in names for made in self._asked_for(name, others, state)]
 
-    def blocks(self, state: State, values: Mapping[str, float]) -> list[Pass]:
+    def blocks(self, state: State) -> list[Pass]:
         """At the best, test splits part by part: as usual, and in the best of the variants that are asked for."""
         if not (state.best and self.asked["blocks"]):
             return []
-        finite = [variant for variant in self.variants if math.isfinite(values.get(text(variant), math.inf))]
-        chosen = (USUAL, *([min(finite, key=lambda v: values[text(v)])] if finite else []))
+        finite = [variant for variant in self.variants if math.isfinite(state.values.get(text(variant), math.inf))]
+        chosen = (USUAL, *([min(finite, key=lambda v: state.values[text(v)])] if finite else []))
         numbers = range(1, self.asked["blocks"] + 1)
         return [Pass(name, variants=chosen, block=block) for name in self.tests for block in numbers]
 

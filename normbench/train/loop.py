@@ -253,7 +253,7 @@ def _compute(spec: RunSpec, run: store.RunDirectory) -> str:
     run.write_config(spec)
     fields = {**labels(spec), "step": spec.steps, "reason": ""}
     run.write_status("running", **fields | {"step": 0})
-    files.write_whole(run.curve, b"".join(files.line(record) for record in probes.compute(spec)))
+    files.atomic_write(run.curve, b"".join(files.line(record) for record in probes.compute(spec)))
     fields["seconds"] = round(time.monotonic() - started, 3)
     run.write_status("done", **fields, curve_sha256=store.curve_sha256(run.curve))
     return "done"

@@ -38,7 +38,7 @@ def write(path: Path, found: Mapping[tuple[str, str], Mapping[str, Tensor]], spl
     content = io.BytesIO()
     np.savez_compressed(content, **arrays)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
     path.parent.mkdir(exist_ok=True)
-    files.write_whole(path, content.getvalue())
+    files.atomic_write(path, content.getvalue())
 
 
 def read(path: Path, split: str, variant: str, metric: str) -> np.ndarray:

@@ -94,8 +94,8 @@ def publish(name: str, title: str, command: str, rows: Sequence[Row], folder: Pa
         "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + f"\n\n`{command}` on {where}\n"
     )
     files.make_folder(folder)
-    files.write_whole(folder / f"{name}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-    files.write_whole(folder / f"{name}.md", page.encode())
+    files.atomic_write(folder / f"{name}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    files.atomic_write(folder / f"{name}.md", page.encode())
     print(f"\n{where}\nwritten: {folder / name}.{{json,md}}")
 
 

@@ -95,7 +95,7 @@ def different(group: str, name: str) -> list[str]:
     node, words = compose.choice(group, name), []
     node = node.get(group, node)
     for option, spec in compose.declaration(group, name)["options"].items():
-        if not spec.get("identity", True):
+        if not spec.get("hashed", True):
             continue
         value = node[option]
         if spec.get("list"):
@@ -141,10 +141,10 @@ def test_an_option_that_came_later_leaves_older_runs_their_ids() -> None:
     for group in ("norm", "model", "optim"):
         for value, same in ((0.5, True), (0.25, False)):
             changed = json.loads(json.dumps(config))
-            changed[group]["declares"]["options"]["new"] = {"type": "float", "before": 0.5}
+            changed[group]["declares"]["options"]["new"] = {"type": "float", "legacy_default": 0.5}
             changed[group]["new"] = value
             assert (identity.run_id(changed) == first) == same, (group, value)
-            del changed[group]["declares"]["options"]["new"]["before"]
+            del changed[group]["declares"]["options"]["new"]["legacy_default"]
             if group != "norm":
                 assert identity.run_id(changed) != first, "without the mark it counts"
 
@@ -157,7 +157,7 @@ def test_a_stored_run_that_lacks_a_later_option_means_the_time_before(monkeypatc
         compose.restore(stored)
     monkeypatch.setattr(
         schema,
-        "came_later",
+        "legacy_defaults",
         lambda facts, prefix="": {"eps_mode": "out"} if facts.get("title", "").startswith("Layer") else {},
     )
     assert compose.restore(stored)["norm"]["eps_mode"] == "out"

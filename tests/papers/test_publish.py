@@ -89,7 +89,7 @@ def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path:
     wanted, _, _ = _publish(many, tmp_path / "calm")
     _publish(few, tmp_path)
     written: list[str] = []
-    real = files.write_whole
+    real = files.atomic_write
 
     def fail(path: Path, content: bytes) -> None:
         if len(written) == last:
@@ -98,7 +98,7 @@ def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path:
         real(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_whole", fail)
+        patch.setattr(files, "atomic_write", fail)
         _, _, notes = _publish(many, tmp_path)
     assert written == [pack.NAME, "figure.svg", "table.md", "table.csv", "verdicts.json"][:last]
     assert "No space left" in notes[0]

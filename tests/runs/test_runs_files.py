@@ -49,7 +49,7 @@ def test_a_failed_write_leaves_the_old_content_or_the_new(
     else:
         monkeypatch.setattr(files.os, "fsync", fsync)
     with pytest.raises(type(error)):
-        files.write_whole(path, b"new content")
+        files.atomic_write(path, b"new content")
     monkeypatch.undo()
     assert path.read_bytes() == (b"new content" if step == "fsync of the folder" else b"old")
     assert [p.name for p in tmp_path.iterdir()] == ["status.json"], "nothing half-written stays"
@@ -70,7 +70,7 @@ def test_content_reaches_the_disk_before_its_name_does(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(files.os, "fsync", fsync)
     monkeypatch.setattr(files.os, "replace", replace)
-    files.write_whole(tmp_path / "x", b"1")
+    files.atomic_write(tmp_path / "x", b"1")
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc to tell a folder's handle from a file's")
     assert log == ["content", "rename to x", "folder"]
