@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import queue
+import shutil
 import sys
 import threading
 import traceback
@@ -69,6 +70,8 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
             status = train(spec, run, lambda event: tell("progress", **event), stopping.is_set)
         tell("end", status=status, reason=_reason(run.path))
     except NormbenchError as error:
+        if error.code == 2:
+            _leave_nothing_begun(run.path)
         tell("end", status="busy" if error.code == 5 else "refused", reason=str(error), code=error.code)
     except Exception as error:  # whatever a model or a user's normalizer raises: this run failed, the others go on
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # outside of the run's own care
@@ -76,6 +79,15 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         _record_failure(run, job["run"], reason)
         tell("end", status="failed", reason=reason)
+
+
+def _leave_nothing_begun(path: Path) -> None:
+    """A run that was refused before it began leaves no folder: it would be listed as one that was killed."""
+    from normbench.runs import store
+
+    with contextlib.suppress(OSError):
+        if {entry.name for entry in path.iterdir()} <= {"lock", "output.log"} and not store.is_locked(path):
+            shutil.rmtree(path)
 
 
 def _reason(path: Path) -> str:
