@@ -46,8 +46,7 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
     for spec in specs:
         run_id = spec.id
         run = published.get(run_id)
-        long_enough = run is not None and (run.steps >= spec.steps or run.status == "diverged")
-        if run is not None and long_enough and satisfies(run.config, spec.config, spec.config_dir):
+        if run is not None and run.serves(spec.steps) and satisfies(run.config, spec.config, spec.config_dir):
             found.records[run_id] = relabel(run, spec)
         elif run_id in found.stored:
             _from_store(found, spec, run_id)

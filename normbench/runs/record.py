@@ -97,6 +97,11 @@ class RunRecord:
         """What is best: split, metric and goal (min, max)."""
         return {**MONITOR, **self.config.get("monitor", {})}
 
+    def serves(self, steps: int) -> bool:
+        """Whether this run, cut to so many updates, is what one of that length would be: it was evaluated there."""
+        longer = self.steps > steps and any(record["step"] == steps for record in self.records)
+        return self.steps == steps or longer or self.status == "diverged"
+
     def cut(self, steps: int) -> RunRecord:
         """The same run as if it had been asked for so many updates only: one that diverged later is done by then."""
         if steps >= self.steps and self.status != "diverged":

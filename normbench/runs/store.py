@@ -394,4 +394,4 @@ def _record(
         was=was,
         **labels,
     )
-    return whole.cut(steps)
+    return whole.cut(steps) if whole.serves(steps) else None

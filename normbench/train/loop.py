@@ -119,7 +119,7 @@ def _train(
     optimizer = optim.build(config["optim"], model)
     adjust = Adjust(config, model, optimizer)
     here = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
-    progress = resume(spec, run, model, optimizer, here)
+    progress = resume(spec, run, model, optimizer, here, every)
     started = saved = clock = time.monotonic()
     before, kept = progress.seconds, {int(step) for step in config["train"]["keep"] if step.isdecimal()}
 

@@ -73,13 +73,18 @@ def resume(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     here: Mapping[str, Any],
+    every: int,
 ) -> Progress:
     """Model, optimizer and curve as the newest checkpoint left them, or a fresh start; says `running` from here on.
 
-    `here`: the environment. Errors: a checkpoint beyond the steps asked for, damage.
+    `here`: the environment. `every`: updates between evaluations; a finished run that ended between two of them has one
+    that a longer one would not have, which starts anew. Errors: a checkpoint beyond the steps asked for, damage.
     """
     old = old_status(run)
     found = checkpoint.newest(run.path / "checkpoint")
+    if found is not None and old is not None and old["status"] in store.FINISHED and found[0]["step"] % every:
+        checkpoint.clear(run.path / "checkpoint")
+        found = None
     notes: list[str] = []
     progress = Progress()
     if found is not None and found[0]["step"] > spec.steps:

@@ -31,6 +31,8 @@ from normbench.data.examples import Ragged, Split
 from normbench.errors import NormbenchError
 from normbench.models.base import Model, PerPlace
 from normbench.rnn.layers import LSTM
+from normbench.runs import store
+from normbench.runs.find import find
 from normbench.runs.store import RunDirectory
 from normbench.streams import stream
 from normbench.train import loop, outcomes
@@ -167,6 +169,21 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
         assert loop.train(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
         assert loop.train(given, RunDirectory(stopped)) == "done"
         assert tiny.result(stopped) == tiny.result(tmp_path / "run")
+
+
+def test_another_length_is_another_run_where_it_was_not_evaluated(spec: Any, tmp_path: Path) -> None:
+    """12 updates end between two evaluations: a longer run has no record there, and must not have one."""
+    root = tmp_path / "runs"
+    for kept in ("true", "false"):
+        short, long = (spec(f"train.steps={n}", f"train.keep_checkpoint={kept}", f"seed={len(kept)}") for n in (12, 20))
+        assert short.id == long.id
+        loop.train(short, store.directory(root, short))
+        loop.train(long, store.directory(root, long))
+        loop.train(long, RunDirectory(tmp_path / f"straight {kept}"))
+        assert curve(store.directory(root, long).path) == curve(tmp_path / f"straight {kept}")
+        found = find([short, long, spec("train.steps=10", f"seed={len(kept)}")], tmp_path)
+        assert {run.steps for run in found.records.values()} == {10}, "the last of one id; it was evaluated there"
+        assert not find([short], tmp_path).records and find([long], tmp_path).records
 
 
 def test_noise_of_an_evaluation_belongs_to_the_example(spec: Any, tmp_path: Path) -> None:
