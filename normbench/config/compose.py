@@ -44,7 +44,8 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
     "launcher": {"title": str},
     "logger": {"title": str},
 }
-READ = {"train_size": dict}  # what a data set declares once models read it; `classes`, `features` where it has such
+READ = {"train_size": dict}  # what a data set declares once models read it
+MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
 # ... and `shape: [height, width, channels]`, `[time, features]` or `[time, word]`, where inputs are images, sequences
 # or numbers of words; a model of those declares the one that it `reads`
 Config = dict[str, Any]
@@ -295,8 +296,8 @@ def _known_keys(config: Config, selection: Mapping[str, str], extra: Path | None
 
 
 def _refuse_unread(name: str, facts: Mapping[str, Any], extra: Path | None) -> None:
-    if not READ.keys() & facts.keys():
-        read = [other for other in choices("data", extra) if READ.keys() & declaration("data", other, extra).keys()]
+    if not MARKS & facts.keys():
+        read = [other for other in choices("data", extra) if MARKS & declaration("data", other, extra).keys()]
         raise NormbenchError(
             f"data={name} can be brought, but no model here reads it yet. (data sets that are read: {', '.join(read)})"
         )

@@ -68,7 +68,7 @@ def _series(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str =
 
 def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None) -> float | None:
     """The value at the last update the run was asked for; None where it is not logged (diverged, not evaluated)."""
-    return dict(series(run, split, mode, metric, variant, x="step")).get(run.steps)
+    return dict(series(run, split, mode, metric, variant, x="step")).get(run.steps) if run.steps else None
 
 
 def area(points: Series, log: bool) -> float | None:
@@ -150,7 +150,7 @@ def _value(run: RunRecord, when: str | int, variant: Variant, of: tuple[str, str
     if isinstance(when, int):
         return dict(_series(run, of, variant)).get(when)
     step = run.steps if when == "last" else best_step(run, variant if when == "own" else USUAL)
-    return None if step is None else dict(_series(run, of, variant, "step")).get(step)
+    return None if not step else dict(_series(run, of, variant, "step")).get(step)
 
 
 def _ranked(run: RunRecord, rank: str, when: str | int) -> Variant | None:

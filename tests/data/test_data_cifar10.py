@@ -104,7 +104,7 @@ def places(split: data.Split, part: str) -> list[int]:
 
 def test_parts_are_drawn_and_do_not_overlap(config: dict[str, Any], root: Path) -> None:
     loaded = data.load(config, root, seed=1)
-    assert (loaded.name, loaded.classes, loaded.features, loaded.notes) == ("cifar10", 10, 3072, ())
+    assert (loaded.name, loaded.notes) == ("cifar10", ())
     found = {part: places(loaded.splits[part], "test" if part == "test" else "train") for part in loaded.splits}
     assert {part: len(rows) for part, rows in found.items()} == {"train": 40, "valid": 20, "test": 30}
     assert sorted(found["train"] + found["valid"]) == list(range(60)) and sorted(found["test"]) == list(range(30))

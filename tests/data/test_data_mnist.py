@@ -44,7 +44,7 @@ def refused(config: dict[str, Any], root: Path) -> str:
 
 def test_splits(config: dict[str, Any], root: Path, made: dict[str, bytes]) -> None:
     loaded = data.load(config, root)
-    assert (loaded.name, loaded.classes, loaded.features, loaded.notes) == ("mnist", 10, SIDE * SIDE, ())
+    assert (loaded.name, loaded.notes) == ("mnist", ())
     train = torch.from_numpy(pixels(made, "train", TRAIN).astype(np.float32)) / 255
     test = torch.from_numpy(pixels(made, "t10k", TEST).astype(np.float32)) / 255
     labels = torch.arange(TRAIN) % 10

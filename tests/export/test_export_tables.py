@@ -16,6 +16,7 @@ import tiny
 from normbench.export import tables
 from normbench.runs import pack
 from normbench.runs.find import everything
+from normbench.variants import text
 
 
 def test_everything_is_published_and_raw_runs_once_each(tmp_path: Path):
@@ -38,7 +39,7 @@ def test_everything_is_published_and_raw_runs_once_each(tmp_path: Path):
 def test_csv_and_parquet_hold_every_record_exactly(tmp_path: Path):
     runs = madeup.runs(2, epochs=2)
     records = [dict(record) for record in runs[0].records]
-    records[-1] |= {"nll": "NaN", "variant": "momentum=0.01"}
+    records[-1] |= {"nll": "NaN", "variant": {"momentum": 0.01}}
     runs[0] = replace(runs[0], records=records, arm='an "arm", quoted')
     count = tables.write_csv(runs, tmp_path / "new" / "curves.csv")
     assert count == tables.write_parquet(runs, tmp_path / "curves.parquet") == sum(len(run.records) for run in runs)
@@ -50,7 +51,7 @@ def test_csv_and_parquet_hold_every_record_exactly(tmp_path: Path):
         assert (row["run"], row["arm"], row["train.batch_size"]) == (run.id, run.arm, "128")
         assert (typed["run"], typed["seed"], typed["train.batch_size"]) == (run.id, run.seed, 128)
         assert (row["split"], int(row["epoch"]), row["variant"]) == (
-            record["split"], record["epoch"], record.get("variant", ""),
+            record["split"], record["epoch"], text(record.get("variant", {})),
         )  # fmt: skip
         for key in ("nll", "error"):
             if key not in record:
@@ -65,7 +66,7 @@ def test_an_axis_named_like_a_column_keeps_both(tmp_path: Path):
     run = replace(madeup.runs(1, epochs=1)[0], axes={"seed": 7, "epoch": 9})
     columns, rows = tables.rows([run])
     assert len(set(columns)) == len(columns)
-    assert (rows[0]["seed"], rows[0]["axis seed"], rows[0]["axis epoch"]) == (1, 7, 9)
+    assert (rows[0]["seed"], rows[0]["axis seed"], rows[0]["axis epoch"]) == (6, 7, 9)
 
 
 def test_an_axis_of_mixed_kinds_becomes_text(tmp_path: Path):
@@ -86,10 +87,10 @@ def test_export_chooses_and_says_what_it_wrote(tmp_path: Path, monkeypatch: pyte
             main(("export", "csv", *words))
         assert ended.value.code == 0
         assert f"{runs} runs, " in capfd.readouterr().out
-    for output, text in (("/proc/curves.csv", "/proc"), ("/", "/ is a folder"), (".", "is a folder")):
+    for output, said in (("/proc/curves.csv", "/proc"), ("/", "/ is a folder"), (".", "is a folder")):
         with pytest.raises(SystemExit) as ended:
             main(("export", "csv", "--output", output))
-        assert ended.value.code == 2 and text in capfd.readouterr().err
+        assert ended.value.code == 2 and said in capfd.readouterr().err
     for project in ("a/b", "", "x" * 129):
         with pytest.raises(SystemExit) as ended:
             main(("export", "wandb", "--project", project))

@@ -69,7 +69,15 @@ def test_a_row_per_epoch_with_modes_and_variants_told_apart():
         {"epoch": 0, "step": 0, "split": "train", "mode": "both", "nll": 2.0},
         {"epoch": 1, "step": 6, "split": "train", "mode": "running", "nll": 1.5},
         {"epoch": 1, "step": 6, "split": "train", "mode": "train", "nll": "NaN"},
-        {"epoch": 1, "step": 6, "split": "test", "mode": "eval", "variant": "momentum=0.01", "nll": 1.0, "error": 0.5},
+        {
+            "epoch": 1,
+            "step": 6,
+            "split": "test",
+            "mode": "eval",
+            "variant": {"momentum": 0.01},
+            "nll": 1.0,
+            "error": 0.5,
+        },
     ]
     first, second = wandb_run.epochs(records, -1)
     assert first == {"epoch": 0, "updates": 0, "train/nll": 2.0}

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from reference import keras
 from smallest import batches, built, small
 
+from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.base import Normalizer, own_parameters
@@ -90,7 +91,7 @@ def test_lenet5_rescaled_at_the_start_has_the_summed_inputs_of_a_normalized_one(
         spec = small("lenet5", f"model.start={start}")
         network, drawn = built(spec), built(small("lenet5"))
         inputs, targets = batches(spec, 1)[0]
-        models.start_from_data(network, inputs, targets)
+        models.start_from_data(network, Split(inputs=inputs, targets=targets).batch(slice(None)))
         with torch.no_grad():
             outputs = list(network.layers(inputs))
         layers = [*network.conv, *network.dense]

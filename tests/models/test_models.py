@@ -194,7 +194,7 @@ def test_what_a_model_prepares_stands_for_its_inputs(model: str, training: bool)
     network = built(spec).train(training)
     (inputs, targets), _ = batches(spec, 2)
     with torch.no_grad():
-        prepared = network.prepare(inputs)
+        prepared = network.prepare(inputs=inputs, targets=targets).get("inputs", inputs)
         ours, theirs = (network.evaluate(x, targets) for x in (prepared, inputs))
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert torch.is_floating_point(prepared) and len(prepared) == len(inputs)

@@ -27,7 +27,9 @@ def passes(network: models.Model, inputs: Tensor, targets: Tensor) -> dict[str, 
     for norm in normalizers(network):
         norm.end_epoch()
     with torch.no_grad():
-        return found | network.eval().evaluate(network.prepare(inputs), targets)
+        return found | network.eval().evaluate(
+            network.prepare(inputs=inputs, targets=targets).get("inputs", inputs), targets
+        )
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -74,7 +74,7 @@ def test_equals_the_naive_reference_in_training_and_evaluation(name: str, axes: 
                             wanted = reference(x.numpy(), training=True, mask=mask)
                             near(module(x, mask), wanted, f"a pass with {options}, mask {mask}")
                 reference.end_pass()
-            for variant in ("", *module.variants):
+            for variant in ({}, *module.variants):
                 for mask in masks(name, axes, 7, 9):
                     x = draw(sizes(axes, batch=7), seed=9, scale=0.5)
                     with base.inference(module, variant):

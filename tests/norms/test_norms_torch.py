@@ -87,10 +87,10 @@ def test_both_ways_of_evaluation_in_one_run() -> None:
     torch.testing.assert_close(ours(x), theirs(x))
     with base.inference(ours):
         torch.testing.assert_close(ours(x), theirs(x))
-    assert ours.variants == ("eval_stats=running",)
+    assert ours.variants == ({"eval_stats": "running"},)
     theirs = nn.BatchNorm1d(FEATURES).double()
     theirs(x)
-    with base.inference(ours, "eval_stats=running"):
+    with base.inference(ours, {"eval_stats": "running"}):
         torch.testing.assert_close(ours(x), theirs.eval()(x))
 
 
@@ -100,7 +100,7 @@ def test_a_momentum_is_evaluated_with_its_running_average_whatever_the_usual_way
     x = draw((4, FEATURES))
     ours(x)
     theirs(x)
-    with base.inference(ours, "momentum=0.5"):
+    with base.inference(ours, {"momentum": 0.5}):
         torch.testing.assert_close(ours(x), theirs.eval()(x))
 
 
@@ -126,7 +126,7 @@ def test_a_pass_per_step_is_the_cumulative_average_of_torch(unbiased: bool) -> N
         used = [theirs[min(t, length - 1, 1)].eval() for t in range(3)]
         x = draw(sizes(TIME), seed=9)
         wanted = torch.stack([norm(part) for norm, part in zip(used, x.unbind(1), strict=True)], 1)
-        with base.inference(ours, "eval_stats=per_step_pass"):
+        with base.inference(ours, {"eval_stats": "per_step_pass"}):
             torch.testing.assert_close(ours(x), wanted)
         assert all(torch.equal(value, ours.state_dict()[key]) for key, value in running.items())
 
@@ -262,18 +262,19 @@ def test_each_momentum_keeps_averages_of_its_own() -> None:
         for module in (ours, *others.values()):
             module(x)
     x = draw((6, FEATURES), seed=9)
-    assert ours.variants == ("momentum=0.01", "momentum=0.5")
-    for variant, momentum in (("", 0.1), ("momentum=0.01", 0.01), ("momentum=0.5", 0.5), ("of another norm", 0.1)):
+    assert ours.variants == ({"momentum": 0.01}, {"momentum": 0.5})
+    of_another_norm = {"configuration": "TTFF"}
+    for variant, momentum in (({}, 0.1), ({"momentum": 0.01}, 0.01), ({"momentum": 0.5}, 0.5), (of_another_norm, 0.1)):
         with base.inference(ours, variant), base.inference(others[momentum]):
             assert torch.equal(ours(x), others[momentum](x)), variant
-    assert ours.training and ours.variant == ""
+    assert ours.training and ours.variant == {}
 
 
 def test_an_error_inside_leaves_neither_mode_nor_variant_behind() -> None:
     ours = make("batch", FLAT, defaults("batch") | {"also_momenta": [0.01]}).train()
-    with pytest.raises(ZeroDivisionError), base.inference(ours, "momentum=0.01"):
+    with pytest.raises(ZeroDivisionError), base.inference(ours, {"momentum": 0.01}):
         raise ZeroDivisionError
-    assert ours.training and ours.variant == ""
+    assert ours.training and ours.variant == {}
     with pytest.raises(ZeroDivisionError), base.training_without_tracking(ours.eval()):
         raise ZeroDivisionError
     assert not ours.training and ours.track

@@ -22,6 +22,12 @@ LOSS = {"bln": 0.9, "bn": 1.0, "bn-scaled": 0.9, "bn-pos": 1.0, "bn-pos-scaled":
 ERROR = {"bn-before": 0.58}  # of the others 0.6
 
 
+def named(words: str) -> dict[str, str]:
+    """`TTFF`, `eval_stats=batch` as records have it."""
+    option, equals, value = words.partition("=")
+    return {option: value} if equals else {"configuration": words}
+
+
 def lag(variant: str) -> float:
     """Of the four groups FT has the lowest loss, then FF, TT, TF; within one as in GRID."""
     if variant not in GRID:
@@ -44,15 +50,16 @@ def runs(name: str, seeds: int, only: Sequence[str] = (), controls: bool = False
                 for variant in asked["variants"] if split != "train" else []:
                     worse = lag(variant)
                     value = usual["nll"] + worse + spec.seed / 10
-                    ours = {"variant": variant, "nll": value, "error": 0.6 + worse / 10}
+                    ours = {"variant": named(variant), "nll": value, "error": 0.6 + worse / 10}
                     records.append({**place, "split": split, "mode": "eval", **ours})
         for variant, k in itertools.product(["", *asked["reshuffled"]], range(1, 1 + asked["reshuffles"])):
-            shuffled = {"variant": f"{variant} shuffle={k}".strip(), "nll": 2.0 + k, "error": 0.5 + k / 100}
+            shuffled = {"order": k, "nll": 2.0 + k, "error": 0.5 + k / 100}
+            shuffled |= {"variant": named(variant)} if variant else {}
             records.append({"epoch": 2, "step": 2, "split": "test", "mode": "eval", **shuffled})
         # the RNN counts errors at two thresholds
         records = [{**r, "error_published": r["error"] + 0.1} if "error" in r else r for r in records]
         # as long as was planned: the last evaluation stands for the rest
-        records += [{**r, "epoch": spec.epochs} for r in records if r["epoch"] == 3]
+        records += [{**r, "epoch": spec.epochs, "step": spec.epochs} for r in records if r["epoch"] == 3]
         labels = spec.labels()
         made.append(
             RunRecord(spec.id, status="done", seed=spec.seed, epochs=spec.epochs, records=records, config={}, **labels)

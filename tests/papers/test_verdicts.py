@@ -124,7 +124,7 @@ def test_blocks_of_test_examples_widen_the_interval() -> None:
             place = {"epoch": 3, "step": 30, "split": "test", "mode": "eval"}
             parts = [value + sign * spread * (k - (blocks - 1) / 2) for k in range(blocks)]
             records = [{**place, "split": "valid", "nll": 1.0}, {**place, "error": value}]
-            records += [{**place, "variant": f"block={k}", "error": part} for k, part in enumerate(parts, 1)]
+            records += [{**place, "block": k, "error": part} for k, part in enumerate(parts, 1)]
             made.append(replace(run, records=records))
         return made
 
@@ -197,7 +197,11 @@ def test_all_parts_must_hold_and_one_refutes() -> None:
     runs = [*arms(-1.0), *arms(-1.0, metric="accuracy", control="unused")]
     both = lambda effect: [  # noqa: E731
         replace(
-            run, records=[*run.records, {"epoch": 3, "split": "train", "mode": "eval", "nll": nll.records[1]["nll"]}]
+            run,
+            records=[
+                *run.records,
+                {"epoch": 3, "step": 30, "split": "train", "mode": "eval", "nll": nll.records[1]["nll"]},
+            ],
         )
         for run, nll in zip(arms(-1.0), arms(effect, metric="nll"), strict=True)
     ]

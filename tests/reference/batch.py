@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from reference.common import Base, Index, every, mean, variance
+from reference.common import USUAL, Base, Index, every, mean, variance
 
 
 class Reference(Base):
     def __init__(self, axes: Any, sizes: Any, options: Any) -> None:
         super().__init__(axes, sizes, options)
-        momenta = [options["momentum"], *options["also_momenta"]]
-        names = ["", *(f"momentum={m}" for m in options["also_momenta"])]
-        self.running = {name: {"momentum": m, "mean": {}, "var": {}} for name, m in zip(names, momenta, strict=True)}
+        momenta = {None: options["momentum"]} | {m: m for m in options["also_momenta"]}  # None: the usual evaluation's
+        self.running = {of: {"momentum": m, "mean": {}, "var": {}} for of, m in momenta.items()}
         self.passed: dict[Index, list[tuple[float, float]]] = {}  # means and variances of each batch of a pass
         self.gathering = False
         self.time = axes.index("time") if "time" in axes and options["stats"] == "per_step" else None
@@ -31,14 +31,14 @@ class Reference(Base):
         x: np.ndarray,
         training: bool,
         track: bool = True,
-        variant: str = "",
+        variant: Mapping[str, Any] = USUAL,
         mask: np.ndarray | None = None,
         **_: Any,
     ) -> np.ndarray:
         y = np.empty_like(x)
         way = self.options["eval_stats"]
         if variant:
-            way = variant.removeprefix("eval_stats=") if variant.startswith("eval_stats=") else "running"
+            way = variant.get("eval_stats", "running")  # a momentum is one of the running averages
         together: dict[Index, list[Index]] = {}
         for i in every(x.shape):
             place = tuple(i[axis] for axis in self.apart) or (0 if self.time is None else i[self.time])
@@ -61,7 +61,7 @@ class Reference(Base):
                 moments = self.passed.get((c, t if self.apart else min(t, last)), [(0.0, 1.0)])
                 mu, var = mean([m for m, _ in moments]), mean([v for _, v in moments])
             else:
-                row = self.running.get(variant, self.running[""])
+                row = self.running.get(variant.get("momentum"), self.running[None])
                 at = (c, t if self.apart else min(t, self.options["t_max"] - 1))
                 mu, var = row["mean"].get(at, 0.0), row["var"].get(at, 1.0)
             for i in indices:

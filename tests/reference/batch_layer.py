@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from reference.common import Base, Index, groups, mean, variance
+from reference.common import USUAL, Base, Index, groups, mean, variance
 
 
 class Population:
@@ -65,7 +66,9 @@ class Reference(Base):
     def root(self, term: str, v: float) -> float:
         return math.sqrt(v + (1e-12 if self.paper and term == "F" else self.eps_v))
 
-    def __call__(self, x: np.ndarray, training: bool, track: bool = True, variant: str = "", **_: Any) -> np.ndarray:
+    def __call__(
+        self, x: np.ndarray, training: bool, track: bool = True, variant: Mapping[str, Any] = USUAL, **_: Any
+    ) -> np.ndarray:
         if training:
             if track:
                 self.into.largest = max(self.into.largest, len(x))
@@ -73,9 +76,8 @@ class Reference(Base):
             if self.options["adopt"] == "none" or self.epochs < self.options["adopt_after"]:
                 return y
             return self.batch(x, self.options["adopt"], len(x), self.trained, False)
-        letters, kind = self.options["configuration"], self.options["populations"]
-        for word in variant.split():  # letters, `populations=KIND`, or both
-            letters, kind = (letters, word[len("populations=") :]) if "=" in word else (word, kind)
+        chosen = {**self.options, **variant}
+        letters, kind = chosen["configuration"], chosen["populations"]
         population = self.recalibrated if kind == "recalibrated" else self.trained
         m = population.m or len(x)
         starts = range(0, len(x), m)

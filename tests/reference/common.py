@@ -11,11 +11,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 Index = tuple[int, ...]
+USUAL: Mapping[str, Any] = MappingProxyType({})  # no option is set otherwise for the evaluation
 
 
 class Base:
@@ -41,7 +43,7 @@ class Base:
         x: np.ndarray,
         training: bool,
         track: bool = True,
-        variant: str = "",
+        variant: Mapping[str, Any] = USUAL,
         mask: np.ndarray | None = None,
         hold: np.ndarray | None = None,
     ) -> np.ndarray:

@@ -15,7 +15,7 @@ from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.runs import store
 from normbench.runs.store import RunDirectory
-from normbench.train import checkpoint, loop
+from normbench.train import checkpoint, environment, loop
 
 ARMS = {
     "none": (),
@@ -53,7 +53,16 @@ def test_two_runs_of_one_configuration_are_equal(arm: str, tmp_path: Path, calm:
     assert tiny.train(tmp_path / "run", *ARMS[arm]) == "done"
     assert tiny.result(tmp_path / "run") == calm(*ARMS[arm])
     left = {path.name for path in (tmp_path / "run").iterdir()}
-    assert left == {"config.yaml", "environment.json", "curve.jsonl", "timing.jsonl", "status.json", "weights", "lock"}
+    assert left == {
+        "config.yaml",
+        "environment.json",
+        "curve.jsonl",
+        "timing.jsonl",
+        "status.json",
+        "weights",
+        "lock",
+        "outcomes",
+    }
 
 
 def test_other_seeds_and_options_are_other_curves(calm: Calm, tmp_path: Path) -> None:
@@ -160,7 +169,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "head without progress": lambda slot: slot.write_bytes(
         json.dumps({k: v for k, v in json.loads(slot.read_text()).items() if k != "progress"}).encode()
     ),
-    "a bit of the batch number": lambda slot: flip_number(slot, b"batch"),
+    "a bit of the number of examples": lambda slot: flip_number(slot, b"examples"),
     "a bit of the step": lambda slot: flip_number(slot, b"step"),
     "a bit of the loss sum": lambda slot: flip_number(slot, b"loss_sum"),
 }
@@ -426,8 +435,8 @@ def test_a_lock_without_its_process_holds_nobody_back(tmp_path: Path) -> None:
 def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     tiny.train(run, stopping=tiny.after(3))
-    here = loop.environment()
-    monkeypatch.setattr(loop, "environment", lambda model: here | {"torch": "9.9"})
+    here = environment.environment()
+    monkeypatch.setattr(environment, "environment", lambda model, device: here | {"torch": "9.9"})
     assert tiny.train(run) == "done"
     found = json.loads((run / "environment.json").read_text())
     assert found["torch"] == here["torch"] and found["resumed"] == [
