@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from normbench.runs import files
-from normbench.train.loop import environment
+from normbench.train.environment import environment
 
 RESULTS = Path(__file__).resolve().parents[2] / "results" / "bench"
 

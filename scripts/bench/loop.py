@@ -117,13 +117,13 @@ class Bare:
 
 def compare(model: str, norm: str, batch_size: int, rounds: int, folder: Path) -> harness.Row:
     """One epoch of ours, one of the bare loop, and so on; the first of each is not counted."""
-    words = [f"model={model}", f"norm={norm}", f"train.batch_size={batch_size}", f"train.epochs={rounds + 1}"]
+    steps = STEPS[model][batch_size]  # of an epoch of the data made up here
+    words = [f"model={model}", f"norm={norm}", f"train.batch_size={batch_size}", f"train.steps={(rounds + 1) * steps}"]
     if (
         model == "lenet5"
     ):  # so small an eps that it does not matter where it stands; a rate at which rounding stays small
         words += ["optim.eps=1e-12", "optim.lr=1e-4"]
     (spec,) = train_specs(words, multirun=False)
-    steps = STEPS[model][batch_size]
     count = steps * batch_size
     draw = stream(1, "bench")
     inputs = torch.from_numpy(draw.random((count, *SHAPE[model]), dtype="float32"))

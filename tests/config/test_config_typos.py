@@ -77,7 +77,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "model.hidden_sizes=[3,x]"), "model.hidden_sizes=x is not a whole number."),
         ((*BASE, "train.keep=last"), "train.keep=last must be a list"),
         # the range
-        ((*BASE, "train.epochs=0"), "train.epochs=0 is too small: at least 1."),
+        ((*BASE, "train.epochs=0"), "train.epochs=0 and train.steps=0: a run is as long as one of them says"),
         ((*BASE, "seed=-1"), "seed=-1 is too small"),
         ((*BASE, "norm=batch", "norm.momentum=2"), "norm.momentum=2.0 is too large: at most 1."),
         ((*BASE, "norm=batch", "norm.also_momenta=[0.1,2]"), "norm.also_momenta=2.0 is too large"),
@@ -86,7 +86,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "optim.lr=1" + "0" * 400), "must be finite."),
         ((*BASE, "norm=layer", "norm.gain_init=nan"), "norm.gain_init=nan must be finite."),
         ((*BASE, "norm=layer", "norm.eps_mode=inn"), "norm.eps_mode=inn is not possible. Did you mean 'in'?"),
-        ((*BASE, "train.keep=[best]"), "train.keep=best is not possible. Did you mean 'last'?"),
+        ((*BASE, "train.keep=[bets]"), "train.keep=bets is not possible: it must be of the form last|best|"),
         ((*BASE, "norm.preceding_bias=kep"), "norm.preceding_bias=kep is not possible. Did you mean 'keep'?"),
         ((*BASE, "optim.betas=[0.9]"), "optim.betas=[0.9] must have 2 values."),
         ((*BASE, "optim.betas=[0.9,1]"), "optim.betas=1.0 is too large: it must be below 1."),
