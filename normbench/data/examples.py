@@ -70,6 +70,7 @@ class Split:
     def __init__(self, *, mean_over: str = "", index: Tensor | None = None, **tensors: Tensor | Ragged) -> None:
         self.tensors: Mapping[str, Tensor | Ragged] = tensors
         self.mean_over, self.index = mean_over, index
+        self.shown: frozenset[str] | None = None  # what a batch has; all where nobody asked for some
         counts = {name: len(tensor) for name, tensor in tensors.items()}
         if len(set(counts.values())) != 1:
             told = ", ".join(f"{name} {count}" for name, count in counts.items())
@@ -103,27 +104,35 @@ class Split:
 
     def only(self, names: Iterable[str], who: str = "the model", whose: str = "the data") -> Split:
         """With what `names` ask for alone; NormbenchError for a name that is not here."""
+        names = list(names)
         wanted = [*names, *([self.mean_over] if self.mean_over else [])]
         for name in wanted:
             if name not in self.names:
                 raise NormbenchError(f"{who} asks for the tensor '{name}', {whose} gives {', '.join(self.names)}.")
         kept = {name: t for name, t in self.tensors.items() if name in wanted or f"{name}{MASK}" in wanted}
-        return Split(mean_over=self.mean_over, index=self.index, **kept)
+        return self._with(kept, self.index, frozenset(names))
 
     def with_tensors(self, tensors: Mapping[str, Tensor]) -> Split:
         """The same examples with these in the place of their own of these names."""
-        return Split(mean_over=self.mean_over, index=self.index, **{**self.tensors, **tensors})
+        return self._with({**self.tensors, **tensors}, self.index, self.shown)
+
+    def _with(
+        self, tensors: Mapping[str, Tensor | Ragged], index: Tensor | None, shown: frozenset[str] | None
+    ) -> Split:
+        made = Split(mean_over=self.mean_over, index=index, **tensors)
+        made.shown = shown
+        return made
 
     def every(self, stride: int) -> Split:
         """Every so many-th example, from the first on; each keeps its own number."""
         index = torch.arange(len(self)) if self.index is None else self.index
         kept = {name: tensor[::stride] for name, tensor in self.tensors.items()}
-        return Split(mean_over=self.mean_over, index=index[::stride], **kept)
+        return self._with(kept, index[::stride], self.shown)
 
     def to(self, device: torch.device) -> Split:
         index = None if self.index is None else self.index.to(device)
         moved = {name: tensor.to(device) for name, tensor in self.tensors.items()}
-        return Split(mean_over=self.mean_over, index=index, **moved)
+        return self._with(moved, index, self.shown)
 
     def batch(self, index: slice | Tensor) -> Batch:
         """The examples at `index`, ragged ones padded to their longest."""
@@ -134,4 +143,7 @@ class Split:
             else:
                 tensors[name] = tensor[index]
         size = len(next(iter(tensors.values())))
-        return Batch(tensors, size, int(tensors[self.mean_over].sum()) if self.mean_over else size)
+        counted = int(tensors[self.mean_over].sum()) if self.mean_over else size
+        if self.shown is not None and tensors.keys() != self.shown:
+            tensors = {name: tensor for name, tensor in tensors.items() if name in self.shown}
+        return Batch(tensors, size, counted)

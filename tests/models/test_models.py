@@ -198,3 +198,13 @@ def test_what_a_model_prepares_stands_for_its_inputs(model: str, training: bool)
         ours, theirs = (network.evaluate(x, targets) for x in (prepared, inputs))
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert torch.is_floating_point(prepared) and len(prepared) == len(inputs)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_metrics_are_those_that_are_declared(model: str) -> None:
+    """What `monitor` may name without torch; the loss is one of them."""
+    spec = small(model)
+    network = built(spec).eval()
+    with torch.no_grad():
+        found = network.evaluate(*batches(spec, 1)[0])
+    assert [*found] == spec.config["model"]["declares"]["metrics"] and network.loss in found

@@ -1,0 +1,87 @@
+"""Named tensors, ragged ones with their masks, and samplers that are pure functions of seed and update."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from normbench.data.examples import Ragged, Split
+from normbench.data.sampler import Sampler
+from normbench.errors import NormbenchError
+from normbench.streams import stream
+
+LENGTHS = torch.from_numpy(stream(1, "lengths").integers(1, 9, 50))
+KINDS = ("shuffled", "bucketed", "equal_lengths", "infinite")
+
+
+def sampler(kind: str, seed: int = 1, size: int = 4, **options: bool) -> Sampler:
+    return Sampler(kind, 50, size, seed, lengths=LENGTHS, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_a_function_of_seed_and_update_alone(kind: str) -> None:
+    """In whatever order they are asked for; others for another seed."""
+    straight = sampler(kind)
+    forward = [straight.batch(update).tolist() for update in range(60)]
+    other = sampler(kind)
+    assert [other.batch(update).tolist() for update in reversed(range(60))] == forward[::-1]
+    assert [sampler(kind, seed=2).batch(update).tolist() for update in range(60)] != forward
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("reshuffle", [True, False])
+def test_an_epoch_has_every_example_once(kind: str, reshuffle: bool) -> None:
+    made = sampler(kind, reshuffle=reshuffle)
+    epochs = [[made.batch(e * made.per_epoch + k).tolist() for k in range(made.per_epoch)] for e in range(3)]
+    for batches in epochs:
+        assert sorted(row for batch in batches for row in batch) == list(range(50))
+    assert (epochs[0] == epochs[1]) is not reshuffle
+    if kind == "equal_lengths":
+        assert all(len(set(LENGTHS[batch].tolist())) == 1 for batch in epochs[0])
+    if kind == "bucketed":
+        padded = sum(len(batch) * int(LENGTHS[batch].max()) for batch in epochs[0])
+        plain = sampler("shuffled")
+        shuffled = [plain.batch(k) for k in range(plain.per_epoch)]
+        assert padded < sum(len(batch) * int(LENGTHS[batch].max()) for batch in shuffled) - 30
+
+
+def test_the_usual_order_is_that_of_published_runs() -> None:
+    order = torch.from_numpy(stream(1, "order", 2).permutation(50))
+    made = sampler("shuffled")
+    assert [made.batch(13 + k).tolist() for k in range(13)] == [part.tolist() for part in order.split(4)]
+
+
+def test_batches_across_the_ends_of_permutations_are_of_one_size() -> None:
+    made = sampler("infinite", size=8)
+    rows = torch.cat([made.batch(update) for update in range(25)])
+    assert made.per_epoch == 7 and all(len(made.batch(update)) == 8 for update in range(25))
+    assert Counter(rows.tolist()) == dict.fromkeys(range(50), 4)
+
+
+def test_smaller_batches_can_be_dropped() -> None:
+    for kind in ("shuffled", "equal_lengths"):
+        made = sampler(kind, drop_last=True)
+        assert {len(made.batch(update)) for update in range(made.per_epoch)} == {4}
+    with pytest.raises(NormbenchError, match=r"train\.drop_last leaves no batch of 64 of 50 training examples"):
+        sampler("shuffled", size=64, drop_last=True)
+    with pytest.raises(NormbenchError, match=r"train\.sampler=bucketed needs sequences of several lengths"):
+        Sampler("bucketed", 50, 4, 1)
+
+
+def test_ragged_sequences_are_padded_to_the_longest_of_a_batch() -> None:
+    sequences = [torch.arange(1, length + 1) for length in (3, 1, 5, 2)]
+    split = Split(words=Ragged.of(sequences), label=torch.arange(4), mean_over="words_mask", index=torch.arange(4) + 7)
+    batch = split.batch(torch.tensor([3, 0]))
+    assert batch.tensors["words"].tolist() == [[1, 2, 0], [1, 2, 3]]
+    assert batch.tensors["words_mask"].tolist() == [[True, True, False], [True] * 3]
+    assert (batch.size, batch.counted, batch.tensors["label"].tolist()) == (2, 5, [3, 0])
+    every = split.every(2)
+    assert len(every) == 2 and every.index is not None and every.index.tolist() == [7, 9]
+    assert every.batch(slice(None)).tensors["words"].tolist() == [[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]]
+    assert split.lengths is not None and np.array_equal(split.lengths, [3, 1, 5, 2])
+    for names in (["label"], ["words"], ["words_mask", "label"]):
+        some = split.only(names).every(2).batch(slice(None))
+        assert set(some.tensors) == set(names) and some.counted == 8, "what the mean is over need not be asked for"
