@@ -196,7 +196,7 @@ EARLIER = {  # what a configuration meant before it could be said
     **dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "blocks": 0, "every": 1, "unit": "epochs",
     "strides": {}, "samples": 1,
 }  # fmt: skip
-MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}
+MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before it could be said
 
 
 def _asked(config: Mapping[str, Any]) -> dict[str, Any]:

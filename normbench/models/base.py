@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -110,7 +110,7 @@ class Noise:
 
     seed: int
     split: str
-    examples: Sequence[int]
+    examples: Tensor | range
     sample: int = 0
 
     def streams(self, purpose: str) -> Iterator[np.random.Generator]:

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from normbench.config.identity import MONITOR
 from normbench.runs import files
-
-MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before it could be said
 
 
 def evaluation_complete(records: Sequence[Mapping[str, Any]], step: int) -> bool:

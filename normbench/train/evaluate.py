@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -112,7 +112,7 @@ class Evaluation:
             and self.monitor["metric"] in record
         }
         values = {variant: math.inf if math.isnan(value) else value for variant, value in found.items()}
-        return State(state.moment, state.first, state.last, state.lowest, values)
+        return replace(state, values=values)
 
     # --- the lists ---------------------------------------------------------------------------------------------------
 
@@ -238,10 +238,10 @@ class Evaluation:
                 found.append(self.model.evaluate(**tensors))
         if len(found) == 1:
             return found[0]
-        stacked_values = {key: [values[key] for values in found] for key in found[0]}
-        return self.model.over_samples(
-            {k: torch.stack([v for v in s if isinstance(v, Tensor)]) for k, s in stacked_values.items()}
-        )
+        rows = {name: [m if isinstance(m := values[name], Tensor) else m.sums for values in found] for name in found[0]}
+        averaged = self.model.over_samples({name: torch.stack(parts) for name, parts in rows.items()})
+        counts = {name: metric.counts for name, metric in found[0].items() if isinstance(metric, PerPlace)}
+        return {name: PerPlace(v, counts[name]) if name in counts else v for name, v in averaged.items()}
 
     def _stacked(self, split: Split, one: Pass, chunks: Iterator[slice | Tensor]) -> list[Chunks]:
         """All variants in one pass: the same numbers but for the rounding; layers before the first normalizer once."""
@@ -342,11 +342,11 @@ def _strided(splits: Mapping[str, Split], strides: Mapping[str, int]) -> dict[st
     return {name: split if n == 1 else split.every(n) for name, (split, n) in shown.items() if n}
 
 
-def _numbers(split: Split, index: slice | Tensor) -> Sequence[int]:
+def _numbers(split: Split, index: slice | Tensor) -> Tensor | range:
     """The examples' own numbers, read where something is drawn by them."""
     if split.index is not None:
-        return split.index[index]  # type: ignore[return-value]  # a tensor of them
-    return range(len(split))[index] if isinstance(index, slice) else index  # type: ignore[return-value]
+        return split.index[index]
+    return range(len(split))[index] if isinstance(index, slice) else index
 
 
 def _chunks(rows: range, size: int, order: Tensor | None = None) -> Iterator[slice | Tensor]:
@@ -363,11 +363,10 @@ def _example_values(parts: Sequence[Metric]) -> Tensor:
 def _mean(parts: Sequence[Metric]) -> float:
     """Over the examples, or over their places: sums of a chunk in float64, then exactly; of others than finite ones
     the first."""
-    plain = [part for part in parts if isinstance(part, Tensor)]
-    sums = [_total(part if isinstance(part, Tensor) else part.sums) for part in parts]
-    count = sum(map(len, plain)) if plain else math.fsum(_total(part.counts) for part in parts)  # type: ignore[union-attr]
+    pairs = [(p, len(p)) if isinstance(p, Tensor) else (p.sums, _total(p.counts)) for p in parts]
+    sums = [_total(values) for values, _ in pairs]
     bad = next((total for total in sums if not math.isfinite(total)), None)
-    return math.fsum(sums) / count if bad is None else bad
+    return math.fsum(sums) / math.fsum(count for _, count in pairs) if bad is None else bad
 
 
 def _total(values: Tensor) -> float:

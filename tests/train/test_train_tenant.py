@@ -6,7 +6,6 @@ stage after training, and something to draw.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.machinery
 import io
 import json
@@ -229,4 +228,24 @@ def test_a_tensor_that_is_not_there_is_named(spec: Any, tmp_path: Path, monkeypa
         Split(words=torch.zeros(3, 4), words_mask=torch.ones(3, 5))
     with pytest.raises(NormbenchError, match="different numbers of examples: a 3, b 4"):
         Split(a=torch.zeros(3), b=torch.zeros(4))
-    assert dataclasses.is_dataclass(Ragged) and PerPlace(torch.ones(2), torch.ones(2)).counts.sum() == 2
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_a_metric_of_places_is_a_mean_over_places(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, samples: int
+) -> None:
+    """Not over sentences: a long one counts for more."""
+
+    def by_place(self: Tenant, words: Tensor, words_mask: Tensor) -> dict[str, PerPlace]:
+        nll, valid = self.losses(words, words_mask)
+        return {"nll": PerPlace(nll.sum(1), valid.sum(1))}
+
+    plain, placed = (RunDirectory(tmp_path / name) for name in ("plain", "placed"))
+    given = spec(f"eval.samples={samples}")
+    loop.train(given, plain)
+    monkeypatch.setattr(Tenant, "evaluate", by_place)
+    loop.train(given, placed)
+    each = outcomes.read(plain.path / "outcomes" / "last.npz", "test", "", "nll")
+    lengths = load(None, tmp_path, given.seed).splits["test"].lengths.numpy() - 1
+    wanted, found = ([r["nll"] for r in curve(run.path) if r["split"] == "test"][-1] for run in (plain, placed))
+    assert found == pytest.approx((each * lengths).sum() / lengths.sum(), abs=2e-3) and abs(found - wanted) > 1e-4
