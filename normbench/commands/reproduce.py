@@ -23,19 +23,13 @@ from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Watch
 from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers import artifact as artifacts
-from normbench.papers import publish, table
+from normbench.papers import publish, rules, table
 from normbench.papers.claims import Artifact
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
 from normbench.web import report
 
-COLOURS = {
-    "reproduced": "green",
-    "consistent": "green",
-    "contradicted": "red",
-    "inconsistent": "red",
-    "weaker than claimed": "yellow",
-}
+COLOURS = {"good": "green", "half-good": "green", "bad": "red", "half-bad": "red", "weak": "yellow"}
 
 
 @dataclass(frozen=True)
@@ -249,8 +243,9 @@ def show_verdicts(judged: dict[str, Any], console: Console) -> None:
     for name in ("claim", "statement", "verdict", "evidence"):
         grid.add_column(name, no_wrap=name == "claim")
     for claim in judged["claims"]:
-        colour = COLOURS.get(claim["verdict"].split(" (")[0], "")
+        colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        grid.add_row(claim["id"], escape(claim["statement"]), verdict, escape(claim["evidence"]))
+        evidence = "; ".join(text for text in (claim["evidence"], claim["way_on"]) if text)
+        grid.add_row(claim["id"], escape(claim["statement"]), verdict, escape(evidence))
     console.print(grid)
     console.print()

@@ -111,6 +111,13 @@ def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[st
     return [(place, _seeds(node, fidelity, place, range(1, seeds + 1), limited=True)) for place in places]
 
 
+def data_name(name: str, fidelity: str) -> str:
+    """The data set of an experiment at a fidelity ("" of a probe that computes on none)."""
+    node = experiment(name)
+    words = [*node["base"], *node["arms"][next(iter(node["arms"]))], *node["fidelities"][fidelity]["set"]]
+    return str(compose.compose(compose.parse(words)).get("data", {}).get("name", ""))
+
+
 def _word(place: tuple[str, Any]) -> str:
     return f"{place[0]}={place[1]}"
 

@@ -99,30 +99,27 @@ def variants(run: RunRecord) -> list[Variant]:
 
 def in_orders(run: RunRecord, split: str, metric: str, variant: str | None = None) -> list[float]:
     """The metric with the examples in further orders, at the best; `variant` names one, as in `at_epoch`."""
-    return _parts(run, split, metric, variant, "order")
-
-
-def in_blocks(run: RunRecord, split: str, metric: str, variant: str | None = None) -> list[float]:
-    """The metric on parts of the examples, each by itself, at the best; none where it is not logged."""
-    return _parts(run, split, metric, variant, "block")
-
-
-def _parts(run: RunRecord, split: str, metric: str, name: str | None, part: str) -> list[float]:
-    if name is None:
-        chosen: list[Variant | None] = [USUAL]
-    else:
-        chosen = [_ranked(run, name, "best")] if " by " in name else [*select(name, variants(run))]
-    if len(chosen) != 1 or chosen[0] is None:
-        return []
+    chosen = named(run, variant, "best")
     step = best_step(run)
     return [
         float(record[metric])
         for record in run.records
-        if record["step"] == step
+        if len(chosen) == 1
+        and record["step"] == step
         and record["split"] == split
-        and part in record
+        and "order" in record
         and record.get("variant", USUAL) == chosen[0]
     ]
+
+
+def named(run: RunRecord, words: str | None, when: str | int) -> list[Variant]:
+    """The variants of this run that words of a claim name, as in `at_epoch`; none where they fit none."""
+    if words is None:
+        return [USUAL]
+    if " by " in words:
+        ranked = _ranked(run, words, when)
+        return [] if ranked is None else [ranked]
+    return select(words, variants(run))
 
 
 def at_epoch(
@@ -135,13 +132,7 @@ def at_epoch(
     variant: words that name some (`TT**|FF**`, `TF** populations=recalibrated`), for the mean over them; or `best by
         SPLIT`, `worst by SPLIT`: the one with the lowest (highest finite) NLL there, each at its evaluation.
     """
-    where = split, mode, metric
-    if variant is None:
-        return _value(run, when, USUAL, where)
-    if " by " in variant:
-        ranked = _ranked(run, variant, when)
-        return None if ranked is None else _value(run, when, ranked, where)
-    values = [_value(run, when, chosen, where) for chosen in select(variant, variants(run))]
+    values = [_value(run, when, chosen, (split, mode, metric)) for chosen in named(run, variant, when)]
     known = [v for v in values if v is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 

@@ -36,7 +36,7 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
     mean, sd = _moments(values)
     if sd is None:
         return Estimate(mean, None, level, None, n)
-    return Estimate(mean, _around(mean, _t_quantile(n - 1, level) * sd / math.sqrt(n)), level, sd, n)
+    return Estimate(mean, _around(mean, t_quantile(n - 1, level) * sd / math.sqrt(n)), level, sd, n)
 
 
 def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
@@ -66,38 +66,20 @@ def welch(first: Sequence[float], second: Sequence[float], level: float = 0.95) 
     if part_1 + part_2 == 0:
         return Estimate(mean, (mean, mean), level, None, n)
     freedom = (part_1 + part_2) ** 2 / (part_1**2 / (len(first) - 1) + part_2**2 / (len(second) - 1))
-    return Estimate(mean, _around(mean, _t_quantile(freedom, level) * math.sqrt(part_1 + part_2)), level, None, n)
+    return Estimate(mean, _around(mean, t_quantile(freedom, level) * math.sqrt(part_1 + part_2)), level, None, n)
 
 
-def crossed(effects: Sequence[Sequence[float]], level: float = 0.95) -> Estimate:
-    """Interval of the mean over seeds (rows) and equal blocks of test examples (columns), both drawn at random.
+def median_interval(low: Sequence[float], high: Sequence[float], level: float = 0.95) -> Interval | None:
+    """Exact interval of the median between two order statistics, that of the sign test (Thompson 1936).
 
-    Two-way random model without replication: Var(mean) = (MS_seeds + MS_blocks − MS_rest)/(n·K) with Satterthwaite's
-    degrees of freedom (Satterthwaite 1946; Searle, Casella, McCulloch 1992, ch. 4); never below that over seeds alone.
-    `sd` is that of one seed which would give the same interval. Raises ValueError below two rows or two columns, or
-    where they are not of one length.
+    Each value lies between its `low` and `high`: both are the value where it is known, ±inf where only one side is, so
+    that what is not known widens the interval. None where n is too small for `level` (below 6 at 95 %).
     """
-    n, k = len(effects), len(effects[0])
-    if n < 2 or k < 2 or any(len(row) != k for row in effects):
-        raise ValueError("crossed effects need two seeds and two blocks or more, the same of each")
-    rows = [math.fsum(row) / k for row in effects]
-    columns = [math.fsum(column) / n for column in zip(*effects, strict=True)]
-    mean = math.fsum(rows) / n
-    of_seeds = k * math.fsum((row - mean) ** 2 for row in rows) / (n - 1)
-    of_blocks = n * math.fsum((column - mean) ** 2 for column in columns) / (k - 1)
-    rest = math.fsum(
-        (value - row - column + mean) ** 2
-        for row, values in zip(rows, effects, strict=True)
-        for column, value in zip(columns, values, strict=True)
-    ) / ((n - 1) * (k - 1))
-    total, freedom = of_seeds + of_blocks - rest, float(n - 1)
-    if total > of_seeds:
-        parts = of_seeds**2 / (n - 1) + of_blocks**2 / (k - 1) + rest**2 / ((n - 1) * (k - 1))
-        freedom = total**2 / parts
-    else:
-        total = of_seeds
-    error = math.sqrt(total / (n * k))
-    return Estimate(mean, _around(mean, _t_quantile(freedom, level) * error), level, error * math.sqrt(n), n)
+    n = len(low)
+    tail, rank = 0.0, 0
+    while rank < n / 2 and (tail := tail + math.comb(n, rank) / 2**n) <= (1 - level) / 2 + 1e-12:
+        rank += 1
+    return (sorted(low)[rank - 1], sorted(high)[n - rank]) if rank else None
 
 
 def prediction_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
@@ -106,7 +88,7 @@ def prediction_interval(values: Sequence[float], level: float = 0.95) -> Interva
         return None  # one run has no spread to predict from
     mean, sd = _moments(values)
     assert sd is not None
-    return _around(mean, _t_quantile(len(values) - 1, level) * sd * math.sqrt(1 + 1 / len(values)))
+    return _around(mean, t_quantile(len(values) - 1, level) * sd * math.sqrt(1 + 1 / len(values)))
 
 
 def tost_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
@@ -133,7 +115,7 @@ def detectable_effect(sd: float, n: int, level: float = 0.95, power: float = POW
     from scipy.optimize import brentq
 
     # The noncentrality for 80 % lies a little above the quantile itself; 3·t + 3 brackets it down to one degree.
-    highest = 3 * _t_quantile(n - 1, level) + 3
+    highest = 3 * t_quantile(n - 1, level) + 3
     noncentrality = brentq(lambda value: _detection(value, n, level) - power, 0.0, highest)
     return float(sd * noncentrality / math.sqrt(n))
 
@@ -162,14 +144,6 @@ def sign_test(above: int, below: int) -> float:
     return min(1.0, 2 * tail / 2**n)
 
 
-def level_after_looks(looks: int) -> float:
-    """1 − 0.05/looks (Bonferroni for so many looks): what seeds added after a look are judged at.
-
-    The looks before it had more of the 5 %; over all of them the chance of an error is a little above it.
-    """
-    return 1 - 0.05 / looks
-
-
 def _moments(values: Sequence[float]) -> tuple[float, float | None]:
     n = len(values)
     # A mean of equal numbers can miss them by a rounding error, which would look like spread.
@@ -182,7 +156,8 @@ def _around(mean: float, half: float) -> Interval:
 
 
 @lru_cache(maxsize=1024)
-def _t_quantile(freedom: float, level: float) -> float:
+def t_quantile(freedom: float, level: float) -> float:
+    """Half the width of the two-sided `level` interval of Student's t, in standard errors."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + level) / 2))
@@ -190,7 +165,7 @@ def _t_quantile(freedom: float, level: float) -> float:
 
 def _detection(noncentrality: float, n: int, level: float) -> float:
     """P(|T| > t) of the two-sided one-sample t test, as T² ~ noncentral F(1, n − 1): both tails in one stable call."""
-    quantile = _t_quantile(n - 1, level)
+    quantile = t_quantile(n - 1, level)
     # Far above the quantile detection is certain, and the noncentral distribution loses its digits there.
     if noncentrality > 3 * quantile + 30:
         return 1.0

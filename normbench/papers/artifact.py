@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from normbench.config import plan
 from normbench.errors import NormbenchError, unknown
-from normbench.papers import claims
+from normbench.papers import claims, rules
 from normbench.papers.panels import Panel
-from normbench.papers.parts import MIN_SEEDS
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
@@ -64,55 +64,56 @@ def load(name: str) -> claims.Artifact:
     return artifact
 
 
-def _check_runs(artifact: claims.Artifact, path: Path) -> None:
-    """Refuse a part for which the experiment has too few runs, at the paper's setting or at a control that decides it.
+class Plan:
+    """What was fixed before the runs of an artifact at one fidelity: `verdicts.Planned`."""
 
-    An open claim that fails is contradicted by its controls alone: without their runs it never could be.
-    """
+    def __init__(self, artifact: claims.Artifact, fidelity: str) -> None:
+        self.artifact = artifact
+        self.cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
+        self.data = plan.data_name(artifact.experiment, fidelity)
+        cells = [[dict(place), list(seeds)] for place, seeds in self.cells]
+        self.sha256 = rules.sha256(artifact.claims_sha256, artifact.seen, self.data, cells)
+
+    def seeds(self, part: claims.Part, control: str, alone: Sequence[int] | None) -> list[int]:
+        """Those that all cells of the part share; of a claim with seeds of its own those alone."""
+        shared = set.intersection(*(self._seeds(cell, control) for _, cell in part.contrast))
+        return sorted(shared if alone is None else shared & set(alone))
+
+    def smallest_effect(self, part: claims.Part) -> float | None:
+        return rules.smallest_effect(part, self.data)
+
+    def _seeds(self, cell: claims.Cell, control: str) -> set[int]:
+        """Seeds that are planned wherever `cell` lies."""
+        place = {key: value for key, value in cell.items() if key != "variant"} | {"control": control}
+        found = [set(seeds) for known, seeds in self.cells if place.items() <= known.items()]
+        return set.intersection(*found) if found else set()
+
+
+def _check_runs(artifact: claims.Artifact, path: Path) -> None:
+    """Refuse what no run could decide: too few seeds at the paper's setting or at a control, no smallest effect."""
     known = plan.experiment(artifact.experiment)["controls"]
-    cells = plan.planned_seeds(artifact.experiment, highest_fidelity(artifact), artifact.seeds)
+    planned = Plan(artifact, highest_fidelity(artifact))
     for claim in artifact.claims:
         where = f"{path}: claim {claim.id}"
         for control in claim.controls:
             if control not in known:
                 raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, list(known))
+        alpha = rules.ALPHA / ((2 if claim.looks or claim.added else 1) * max(1, len(claim.parts)))
         for part in (*claim.parts, *claim.reported):
-            decides = claim.open and part in claim.parts
-            least = 1 if part.kind == "exact" else MIN_SEEDS
+            decides = part in claim.parts
+            if decides:
+                rules.check_smallest_effect(part, planned.data, where)
+            least = 1 if part.kind == "exact" else rules.FEWEST
+            if decides and part.test == "sign":  # fewer pairs could never reject
+                least = max(least, rules.fewest_pairs(alpha))
             for (_, cell), control in product(part.contrast, ["", *(claim.controls if decides else ())]):
-                seeds = len(_seeds(cells, cell, control, claim.seeds))
+                seeds = len(planned.seeds(replace(part, contrast=((1.0, cell),)), control, claim.seeds))
                 if seeds < least:
                     raise NormbenchError(
                         f"{where}: part '{part.id}': {artifact.experiment} plans {seeds} of the {least} seeds that "
                         f"{claims.cell_text(cell)} needs{f' under the control {control}' if control else ''}. "
-                        "See the arms, axes and limits of the experiment."
+                        "See the arms, axes, seeds and limits of the experiment."
                     )
-
-
-def planned_n(artifact: claims.Artifact, fidelity: str) -> Callable[[claims.Part, str, Sequence[int] | None], int]:
-    """The n of a part under a control setting ("" is the paper's) that was fixed before its runs.
-
-    Of the seeds that all its cells share; those named last alone, where a claim has seeds of its own.
-    """
-    cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
-
-    def planned(part: claims.Part, control: str, alone: Sequence[int] | None) -> int:
-        return len(set.intersection(*(_seeds(cells, cell, control, alone) for _, cell in part.contrast)))
-
-    return planned
-
-
-def _seeds(
-    cells: Sequence[tuple[Mapping[str, Any], Sequence[int]]],
-    cell: claims.Cell,
-    control: str,
-    alone: Sequence[int] | None,
-) -> set[int]:
-    """Seeds that are planned wherever `cell` lies."""
-    place = {key: value for key, value in cell.items() if key != "variant"} | {"control": control}
-    found = [set(seeds) for known, seeds in cells if place.items() <= known.items()]
-    shared = set.intersection(*found) if found else set()
-    return shared if alone is None else shared & set(alone)
 
 
 def highest_fidelity(artifact: claims.Artifact) -> str:

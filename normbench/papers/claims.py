@@ -4,16 +4,19 @@ Kinds of claims: `direction` (the sign of an effect), `size` (against the paper'
 margin), `order` (ranks of several cells), `exact` (computed numbers, no seeds). Beside id, endpoint, unit a part holds
 
     direction    contrast: [[1, {arm: ln}], [-1, {arm: bn}]]; scale: log, percent, linear; expect: negative, positive
-    size         the same with paper: the paper's number in the part's unit; expect may be left out for a plain number
+    size         contrast, scale, paper: the paper's number, band: how far from it one more run of ours may lie
     equivalence  contrast, scale, within: the margin in the part's unit
     order        scale, order: [{arm: bln}, {arm: bn}, {arm: ln}], smallest first
     exact        value, at_most or at_least; cell: {arm: ...} when not every run is meant
 
+A direction's `test` is `t` (the default: Student's, of the mean) or `sign` (the exact sign test, of the median: where
+a value can be censored or diverged, or has a heavy tail). Its smallest effect is that of `rules.yaml`, or its `delta`.
+
 Endpoints are `final` (last epoch), `time_to_level`, `area` (mean over the epochs, geometric for losses), `chosen` (at
 `epoch`: a number, `last`, `best` for the lowest validation NLL of the usual evaluation, `own` for that of the variant
 itself), `value`. With `chosen` a cell may name the inference `variant`, several by patterns (`TT**|FF**`: their mean),
-or `best by valid`. At `best`, the interval of a direction covers the choice of the test examples beside the seeds where
-the experiment asks for errors on blocks of them (`eval.blocks`).
+or `best by valid`. At `best` and `last`, the interval covers the choice of the test examples beside the seeds where the
+runs kept what each example gave.
 """
 
 from __future__ import annotations
@@ -85,6 +88,9 @@ class Part:
     expect: str | None = None
     paper: float | None = None
     within: float | None = None
+    band: float | None = None
+    test: str = "t"
+    delta: Mapping[str, Any] | None = None  # {is: a number or None, why: ...}, where it is not that of the rules
     value: float | None = None
     at_most: float | None = None
     at_least: float | None = None
@@ -94,8 +100,11 @@ class Part:
 class Claim:
     """A sentence of the paper with the parts that decide it and those that are only reported.
 
-    `open` are choices that the paper leaves open: then `contradicted` needs every setting of `controls` too. `seeds`,
-    at `paper`, are those that alone decide: runs of others had been seen when the claim was amended.
+    `ours`: a hypothesis of this project. `open` are choices that the paper leaves open: the word at its setting is
+    that of the claim where the settings of `controls` say the same. `seeds`, at `paper`, are those that alone decide:
+    runs of others had been seen when the claim was amended. `looks`: at which numbers of seeds a claim that was planned
+    with two looks is judged; `added`: the same of one whose second look was not planned.
+    `beside` is the reported part without which the claim's number would mislead.
     """
 
     id: str
@@ -109,11 +118,19 @@ class Claim:
     controls: tuple[str, ...]
     not_decidable: str
     seeds: range | None = None
+    ours: bool = False
+    looks: tuple[int, int] | None = None
+    added: tuple[int, int] | None = None
+    beside: str = ""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A figure or table of a paper; `seeds` is the n fixed in advance, `claims_sha256` identifies its claims."""
+    """A figure or table of a paper; `seeds` is the n fixed in advance, `claims_sha256` identifies its claims.
+
+    `seen`: the seeds up to this one had been seen when the smallest effects were declared; with them nothing is
+    negligible.
+    """
 
     id: str
     title: str
@@ -125,6 +142,7 @@ class Artifact:
     amendments: tuple[Mapping[str, str], ...]
     claims: tuple[Claim, ...]
     claims_sha256: str
+    seen: int = 0
 
 
 def load(path: Path) -> Artifact:
@@ -137,27 +155,25 @@ def load(path: Path) -> Artifact:
     _keys(
         data,
         ("id", "title", "locator", "experiment", "seeds", "deviations", "claims"),
-        ("reference", "amendments"),
+        ("reference", "amendments", "seen"),
         where,
     )
     claims = tuple(_claim(claim, where) for claim in _list(data, "claims", where))
     _refuse_twins(claims, where)
     if not isinstance(data.get("reference", {}), Mapping):
         raise NormbenchError(f"{where}: reference must be a mapping of names to values.")
-    seeds = data["seeds"]
-    if type(seeds) is not int or seeds < 1:
-        raise NormbenchError(f"{where}: seeds must be a whole number from 1, not {seeds!r}.")
     return Artifact(
         id=_text(data, "id", where),
         title=_text(data, "title", where),
         locator=_text(data, "locator", where),
         experiment=_text(data, "experiment", where),
-        seeds=seeds,
+        seeds=_count(data, "seeds", where),
         deviations=_deviations(data["deviations"], where),
         reference=data.get("reference", {}),
         amendments=_amendments(data, where),
         claims=claims,
         claims_sha256=hash_claims(data["claims"]),
+        seen=_count(data, "seen", where) if "seen" in data else 0,
     )
 
 
@@ -178,18 +194,29 @@ def _claim(data: Any, file: str) -> Claim:
     name = data.get("id", "?") if isinstance(data, Mapping) else "?"
     where = f"{file}: claim {name}"
     required = ("id", "kind", "statement", "quote", "locator", "parts")
-    _keys(data, required, ("reported", "open", "controls", "not_decidable", "seeds"), where)
+    optional = ("reported", "open", "controls", "not_decidable", "seeds", "ours", "looks", "added", "beside")
+    _keys(data, required, optional, where)
     kind = _choice(data, "kind", tuple(_PART_KEYS), where)
     not_decidable = _text(data, "not_decidable", where) if "not_decidable" in data else ""
     open_choices, controls = _texts(data, "open", where), _texts(data, "controls", where)
-    if open_choices and (kind == "exact" or not controls):
-        reason = "an exact claim has none" if kind == "exact" else "without controls it can never be contradicted"
+    alone = {"exact": "an exact claim has none", "size": "a number of the paper's is one of its own setting"}
+    if open_choices and (kind in alone or not controls):
+        reason = alone.get(kind, "without controls no word of its could be robust")
         raise NormbenchError(f"{where}: key 'open' names choices that the paper leaves open, but {reason}.")
+    if controls and not open_choices:
+        raise NormbenchError(f"{where}: key 'controls' has settings, but 'open' does not say what they vary.")
+    if "looks" in data and "added" in data:
+        raise NormbenchError(
+            f"{where}: 'looks' plans two, 'added' tells of a second that was not planned: one of them."
+        )
     parts = [part for entry in _list(data, "parts", where) for part in _parts(entry, kind, where)]
     if not parts and not not_decidable:
         raise NormbenchError(f"{where}: key 'parts' is empty: nothing would decide the claim.")
     reported = [part for entry in _list(data, "reported", where) for part in _parts(entry, _kind_of(entry), where)]
     _refuse_twins([*parts, *reported], where)
+    beside = _text(data, "beside", where) if "beside" in data else ""
+    if beside and beside not in [part.id for part in reported]:
+        raise unknown(f"{where}: beside '{beside}' is no reported part.", beside, [part.id for part in reported])
     return Claim(
         id=_text(data, "id", where),
         kind=kind,
@@ -202,6 +229,10 @@ def _claim(data: Any, file: str) -> Claim:
         controls=controls,
         not_decidable=not_decidable,
         seeds=_seeds(data["seeds"], where) if "seeds" in data else None,
+        ours=_flag(data, "ours", where) if "ours" in data else False,
+        looks=_looks(data["looks"], where) if "looks" in data else None,
+        added=_looks(data["added"], where) if "added" in data else None,
+        beside=beside,
     )
 
 
@@ -214,13 +245,21 @@ def _seeds(data: Any, where: str) -> range:
     return range(first, last + 1)
 
 
+def _looks(data: Any, where: str) -> tuple[int, int]:
+    """`[10, 20]`."""
+    if not (isinstance(data, list) and len(data) == 2 and all(type(n) is int for n in data) and 1 < data[0] < data[1]):
+        raise NormbenchError(f"{where}: looks are two numbers of seeds, the smaller first, not {data!r}.")
+    return data[0], data[1]
+
+
 # What a part of each kind must and may hold.
 _COMPARED = ("id", "endpoint", "contrast", "scale", "unit")
+_TESTED = ("test", "delta")
 _PART_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "direction": ((*_COMPARED, "expect"), ()),
-    "size": ((*_COMPARED, "paper"), ("expect",)),
+    "direction": ((*_COMPARED, "expect"), _TESTED),
+    "size": ((*_COMPARED, "paper", "band"), ()),
     "equivalence": ((*_COMPARED, "within"), ()),
-    "order": (("id", "endpoint", "order", "scale", "unit"), ()),
+    "order": (("id", "endpoint", "order", "scale", "unit"), _TESTED),
     "exact": (("id", "endpoint", "unit"), ("cell", "value", "at_most", "at_least")),
 }
 _BOUNDS = ("value", "at_most", "at_least")
@@ -249,7 +288,7 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
     endpoint = _endpoint(data["endpoint"], where)
     if kind == "exact" and endpoint.kind != "value":
         raise NormbenchError(f"{where}: endpoint kind {endpoint.kind} does not go with a part of kind {kind}.")
-    numbers = {key: _number(data, key, where) for key in ("paper", "within", *_BOUNDS) if key in data}
+    numbers = {key: _number(data, key, where) for key in ("paper", "within", "band", *_BOUNDS) if key in data}
     common: dict[str, Any] = {"id": _text(data, "id", where), "endpoint": endpoint, "unit": _text(data, "unit", where)}
     if kind == "exact":
         if not numbers:
@@ -257,6 +296,8 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
         cell = _cell(data.get("cell", {}), where)
         return [Part(kind=kind, contrast=((1.0, cell),), scale="linear", **common, **numbers)]
     common["scale"] = _choice(data, "scale", ("log", "percent", "linear"), where)
+    common["test"] = _choice(data, "test", ("t", "sign"), where) if "test" in data else "t"
+    common["delta"] = _delta(data["delta"], where) if "delta" in data else None
     if kind == "order":
         cells = [_cell(cell, where) for cell in _list(data, "order", where)]
         if len(cells) < 2:
@@ -267,10 +308,21 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
                  contrast=((1.0, low), (-1.0, high)), expect="negative", **common)
             for low, high in pairwise(cells)
         ]  # fmt: skip
-    if numbers.get("within", 1.0) <= 0:
-        raise NormbenchError(f"{where}: within must be a margin above 0, not {data['within']!r}.")
+    for key in ("within", "band"):
+        if numbers.get(key, 1.0) <= 0:
+            raise NormbenchError(f"{where}: {key} must be a margin above 0, not {data[key]!r}.")
     expect = _choice(data, "expect", ("negative", "positive"), where) if "expect" in data else None
     return [Part(kind=kind, contrast=_contrast(data, where), expect=expect, **common, **numbers)]
+
+
+def _delta(data: Any, where: str) -> Mapping[str, Any]:
+    """`{is: 0.01, why: ...}`; `is: null` for an effect that has none, as one that is shifted by a threshold."""
+    where = f"{where}: delta"
+    _keys(data, ("is", "why"), (), where)
+    _text(data, "why", where)
+    if data["is"] is not None and _number(data, "is", where) <= 0:
+        raise NormbenchError(f"{where}: is must be an effect above 0, or null, not {data['is']!r}.")
+    return dict(data)
 
 
 def _endpoint(data: Any, part: str) -> Endpoint:
@@ -360,6 +412,8 @@ def _is_number(value: Any) -> bool:
 
 _text = _typed(lambda value: isinstance(value, str) and bool(value.strip()), "a text")
 _number = _typed(_is_number, "a number (YAML wants 1.0e-2, not 1e-2)")
+_count = _typed(lambda value: type(value) is int and value > 0, "a whole number from 1")
+_flag = _typed(lambda value: isinstance(value, bool), "true or false")
 
 
 def _choice(data: Mapping[str, Any], key: str, choices: Sequence[str], where: str) -> str:

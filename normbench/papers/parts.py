@@ -1,72 +1,311 @@
-"""One part of a claim against the runs: the effect over seeds, its interval, and whether the part holds.
+"""One part of a claim against the runs: each seed's effect, and the intervals that the rules ask for.
 
-Effects are paired by seed, Σ weight · g(endpoint), with Student t intervals. Where a run diverged or did not reach a
-level there is no number to average: order is all that is known, and the exact sign test decides.
+Effects are paired by seed, Σ weight · g(endpoint). Student's t over the seeds, or over seeds and test examples where
+the runs kept what each example gave. A run that diverged or did not reach a level has no number: by order it is worse
+than any, or than all up to where it was cut off, and the exact sign test can decide by that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from normbench.curves.series import Reached, area, at_epoch, final, in_blocks, log_floored, series, time_to_level
+from normbench.curves.examples import Spread
+from normbench.curves.series import Reached, area, at_epoch, final, log_floored, series, time_to_level
 from normbench.curves.statistics import (
-    Estimate,
     Interval,
-    crossed,
     detectable_effect,
-    equivalent,
+    median_interval,
     paired,
     prediction_interval,
     seeds_needed,
     sign_test,
-    tost_interval,
+    t_interval,
 )
 from normbench.errors import NormbenchError
+from normbench.papers import rules
 from normbench.papers.claims import LOSSES, Cell, Endpoint, Part, cell_text
 from normbench.runs.record import RunRecord
 
-_NOT_QUITE = "on the other side, but not at the {} that one of several parts needs to refute the claim"
-MIN_SEEDS = 5  # below it intervals are so wide, and spreads so uncertain, that no word is given
+Bounds = tuple[float, float]  # what is known of a number: the same twice, or an end at infinity
+_SCALES: Mapping[str, Callable[[float], float]] = {
+    "log": log_floored,
+    "percent": lambda value: 100 * value,
+    "linear": float,
+}
 
 
 @dataclass(frozen=True)
-class PartResult:
-    """What the runs say about one part; `outcome`: holds, weaker, fails, open, not run or not decidable here.
+class Seen:
+    """What the runs of one setting say about one part: `rules.Evidence`, and what pages tell of it."""
 
-    `level` is that of the interval, and of a part that holds; `refuting` that at which it fails. With `blocks` of test
-    examples the interval covers their choice as well as the seeds'; with 0 it covers the seeds'.
-    """
-
-    id: str
-    kind: str
-    endpoint: str
-    unit: str
-    level: float | None
-    refuting: float | None = None
-    outcome: str = "open"
-    reason: str = ""
-    effect: float | None = None
-    interval: Interval | None = None
-    n: int = 0
-    sd: float | None = None
-    correlation: float | None = None
-    prediction: Interval | None = None
-    expect: str | None = None
-    paper: float | None = None
-    within: float | None = None
-    tost: Interval | None = None
-    detectable: float | None = None
-    sign_test: Mapping[str, float] | None = None
+    part: Part
+    gap: str = ""
+    reason: str = ""  # of the gap
+    complete: bool = False
+    planned: bool = True
+    fresh: bool = True
+    delta: float | None = None
+    exact: bool | None = None
+    effects: tuple[Bounds, ...] = ()
+    sides: tuple[tuple[float, float], ...] = ()  # per seed the two that an effect is the difference of, where known
+    spread: Spread | None = None
+    number: float | None = None  # of an exact part
     censored: int = 0
     diverged: int = 0
-    blocks: int = 0
     seeds: tuple[int, ...] = ()
+    least: int = 0
     cells: tuple[Mapping[str, Any], ...] = ()
     runs: tuple[str, ...] = ()
+    known: tuple[float, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = tuple(low for low, high in self.effects if low == high and math.isfinite(low))
+        object.__setattr__(self, "known", known)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every seed has a number."""
+        return bool(self.effects) and len(self.known) == len(self.effects)
+
+    @property
+    def flat(self) -> bool:
+        """All seeds say the same to the last digit: a spread of zero decides nothing."""
+        return self.whole and len(self.effects) > 1 and min(self.known) == max(self.known)
+
+    @property
+    def effect(self) -> float | None:
+        """Mean, or median where the sign test decides; None where a seed without a number leaves it open."""
+        if self.number is not None or not self.whole:
+            return self.number
+        if self.part.test == "sign":
+            return statistics.median(self.known)
+        return self.spread.mean if self.spread else t_interval(self.known).mean
+
+    def interval(self, level: float) -> Interval | None:
+        if self.flat or not self.effects:
+            return None
+        if self.part.test == "sign":
+            low, high = zip(*self.effects, strict=True)
+            return median_interval(low, high, level)
+        if not self.whole:
+            return None
+        return self.spread.interval(level) if self.spread else t_interval(self.known, level).interval
+
+    def prediction(self, level: float) -> Interval | None:
+        return prediction_interval(self.known, level) if self.whole and not self.flat else None
+
+    @property
+    def sd(self) -> float | None:
+        """The spread of one seed's effect that gives an interval like ours."""
+        if not self.whole or len(self.known) < 2:
+            return None
+        if self.spread and self.spread.variance > 0:
+            return max(math.sqrt(self.spread.variance * len(self.known)), statistics.stdev(self.known))
+        return statistics.stdev(self.known)
+
+    @property
+    def signs(self) -> tuple[int, int]:
+        """How many seeds are surely above zero, and below it."""
+        return sum(low > 0 for low, _ in self.effects), sum(high < 0 for _, high in self.effects)
+
+
+def gather(
+    part: Part,
+    runs: Sequence[RunRecord],
+    seeds: Sequence[int] | None = None,
+    least: int = rules.FEWEST,
+    delta: float | None = None,
+    planned: bool = True,
+    fresh: bool = True,
+    spread: Spread | None = None,
+) -> Seen:
+    """One part against the runs of one control setting.
+
+    Only `seeds` count (None: any), and of them those with a run in every cell; `least` of them make it complete.
+    Raises NormbenchError when a cell has two runs of one seed.
+    """
+    if part.kind == "exact":
+        return _gather_exact(part, runs)
+    counted = runs if seeds is None else [run for run in runs if run.seed in seeds]
+    cells, shared = paired_runs(part, counted)
+    common: dict[str, Any] = {
+        "part": part, "delta": delta, "planned": planned, "fresh": fresh, "seeds": tuple(shared), "least": least,
+        "runs": tuple(dict.fromkeys(cell[seed].id for cell in cells for seed in shared)),
+    }  # fmt: skip
+    empty = [cell_text(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
+    if empty:
+        return Seen(gap=rules.NOT_RUN, reason=f"no runs: {'; '.join(empty)}", **common)
+    rows: list[list[_Outcome]] = []  # one per seed, one outcome per cell
+    lacking = set()
+    for seed in shared:
+        rows.append([])
+        for (_, cell), found in zip(part.contrast, cells, strict=True):
+            outcome = _outcome(part.endpoint, found[seed], cell.get("variant", part.endpoint.variant))
+            if outcome is None:
+                lacking.add(found[seed].id)
+            else:
+                rows[-1].append(outcome)
+    if lacking:
+        reason = f"no record of {part.endpoint} in {', '.join(sorted(lacking))}"
+        return Seen(gap=rules.NOT_DECIDABLE, reason=reason, **common)
+    flat = [outcome for row in rows for outcome in row]
+    sides = [_sides(part, row) for row in rows]
+    whole = all(side is not None for side in sides)
+    return Seen(
+        complete=len(shared) >= max(least, rules.FEWEST),
+        effects=tuple(
+            _bounds(part, row) if side is None else (side[0] - side[1],) * 2
+            for row, side in zip(rows, sides, strict=True)
+        ),
+        sides=tuple(side for side in sides if side is not None),
+        spread=spread if whole else None,
+        censored=sum(outcome.value is None for outcome in flat) if part.endpoint.kind == "time_to_level" else 0,
+        diverged=sum(outcome.diverged for outcome in flat),
+        cells=tuple(
+            {"cell": dict(cell), "weight": weight, "values": [str(row[place]) for row in rows]}
+            for place, (weight, cell) in enumerate(part.contrast)
+        ),
+        **common,
+    )
+
+
+def result(seen: Seen, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:
+    """What verdicts.json says of a part: its `word` by tests at `alpha`, and the numbers behind it."""
+    part = seen.part
+    above, below = seen.signs
+    by_order = seen.effects and (part.test == "sign" or not seen.whole)
+    plus, minus = ([side[place] for side in seen.sides] for place in (0, 1))
+    statistical = part.kind != "exact"
+    return {
+        "id": part.id,
+        "kind": part.kind,
+        "test": part.test if statistical else "",
+        "endpoint": str(part.endpoint),
+        "unit": part.unit,
+        "word": word,
+        "reason": _reason(seen, word, alpha),
+        "effect": seen.effect,
+        "interval": _finite(seen.interval(1 - alpha)),
+        "level": 1 - alpha if statistical else None,
+        "n": len(seen.runs) if not statistical else len(seen.seeds),
+        "planned": seen.least if statistical else None,
+        "sd": seen.sd,
+        "correlation": paired(plus, minus).correlation if any(minus) else None,
+        "prediction": seen.prediction(1 - alpha),
+        "expect": part.expect,
+        "paper": part.paper,
+        "within": part.within,
+        "band": part.band,
+        "delta": seen.delta,
+        "tost": _finite(seen.interval(1 - 2 * alpha)) if _margin(seen) else None,
+        "detectable": None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha),
+        "sign_test": {"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
+        "censored": seen.censored,
+        "diverged": seen.diverged,
+        "examples": seen.spread.examples if seen.spread else 0,
+        "seeds": list(seen.seeds),
+        "cells": list(seen.cells),
+        "runs": list(seen.runs),
+    }
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+
+def _reason(seen: Seen, word: str, alpha: float) -> str:
+    """One line: what was measured, against what, and what is missing to a word."""
+    part, n = seen.part, len(seen.seeds)
+    if seen.reason:
+        return seen.reason
+    if not n:
+        return "no seed has a run in every cell"
+    text = _measured(seen, alpha)
+    if not seen.complete:
+        least = max(seen.least, rules.FEWEST)
+        planned = f"no verdict before the planned n = {least}" if n >= rules.FEWEST else f"no verdict below n = {least}"
+        return f"{text}; {planned}"
+    if seen.flat:
+        return f"{text}; all seeds alike: a spread of zero decides nothing"
+    if part.test == "t" and not seen.whole:
+        return f"{text}; a run without a number, under a test of means"
+    if part.kind == "size":
+        predicted = f"our prediction interval {_span(seen.prediction(1 - alpha))}"
+        return f"{text}; the paper's {_show(part.paper)} ± {_show(part.band)} against {predicted}"
+    if (margin := _margin(seen)) is not None and (part.kind == "equivalence" or word != rules.HOLDS):
+        small = seen.interval(1 - 2 * alpha)
+        inside = small is not None and -margin < small[0] and small[1] < margin
+        if part.kind == "equivalence" or inside:
+            text += f"; {_percent(1 - 2 * alpha)} interval {_span(small)} against ±{_show(margin)}"
+        if inside and not seen.planned:
+            return f"{text}: inside, but this second look was not planned"
+        if inside and part.kind == "direction" and not seen.fresh:
+            return f"{text}: inside, but post hoc, as these seeds had been seen when it was declared"
+    return text + (_power(seen, alpha) if word == rules.UNDECIDED else "")
+
+
+def _measured(seen: Seen, alpha: float) -> str:
+    part = seen.part
+    lost = [f"{seen.censored} censored"] if seen.censored else []
+    lost += [f"{seen.diverged} diverged"] if seen.diverged else []
+    interval = seen.interval(1 - alpha)
+    if part.test == "sign" or not seen.whole:
+        above, below = seen.signs
+        lost += [f"{above} above : {below} below zero, p = {_show(sign_test(above, below))}"]
+    what = "median " if part.test == "sign" else ""
+    number = "" if seen.effect is None else f", {what}{part.unit} {_show(seen.effect)} {_span(interval)}"
+    over = f" seeds × {seen.spread.examples} test examples" if seen.spread else ""
+    return f"{part.endpoint}{number}, n = {len(seen.seeds)}{over}" + "".join(f", {text}" for text in lost)
+
+
+def measured(part: Mapping[str, Any]) -> str:
+    """`nats −0.02 [−0.05, 0.01]` of a part as verdicts.json has it."""
+    return "not run" if part["effect"] is None else f"{part['unit']} {_show(part['effect'])} {_span(part['interval'])}"
+
+
+def _power(seen: Seen, alpha: float) -> str:
+    """What this n could have shown, and how many seeds would show what was seen; by order, how many it takes at all."""
+    n = len(seen.seeds)
+    if seen.part.test == "sign":
+        fewest = rules.fewest_pairs(alpha)
+        return f"; the sign test needs {fewest} pairs or more" if n < fewest else ""
+    if seen.sd is None or seen.effect is None:
+        return ""
+    shown = f"; n = {n} shows {_show(detectable_effect(seen.sd, n, 1 - alpha))} with {_percent(rules.POWER)} power"
+    if seen.spread or seen.part.kind != "direction":
+        return shown  # more seeds make the part of the test examples no smaller
+    needed = seeds_needed(seen.effect, seen.sd, 1 - alpha)
+    return shown + (f"; about {needed} seeds would show the effect seen" if needed else "; not even 1000 seeds would")
+
+
+def _margin(seen: Seen) -> float | None:
+    return seen.part.within if seen.part.kind == "equivalence" else seen.delta
+
+
+def _finite(interval: Interval | None) -> Interval | None:
+    """None where an end is open, as where a level was not reached."""
+    return interval if interval and all(map(math.isfinite, interval)) else None
+
+
+def _percent(level: float) -> str:
+    return f"{100 * level:.3g} %"
+
+
+def _show(number: float | None) -> str:
+    """Three digits, all of those before the point, with a typographic minus."""
+    if number is None:
+        return "none"
+    return f"{number:.0f}".replace("-", "−") if 1000 <= abs(number) < 1e6 else f"{number:.3g}".replace("-", "−")
+
+
+def _span(interval: Interval | None) -> str:
+    return "without interval" if interval is None else f"[{_show(interval[0])}, {_show(interval[1])}]"
+
+
+# --- from runs -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -81,217 +320,6 @@ class _Outcome:
         if self.value is not None:
             return _show(self.value)
         return "diverged" if self.diverged else f"≥ {_show(self.after)}"
-
-
-def evaluate(
-    part: Part, runs: Sequence[RunRecord], level: float, refuting: float | None = None, planned: int = MIN_SEEDS
-) -> PartResult:
-    """One part against the runs of one control setting, by a two-sided interval or test at `level`.
-
-    It fails only where the interval or test at `refuting` (`level` unless given) lies on the other side. Nothing is
-    decided below `planned` seeds: who may stop at any of several n finds an effect where there is none. Only seeds with
-    a run in every cell count. Raises NormbenchError when a cell has two runs of one seed.
-    """
-    if part.kind == "exact":
-        return _evaluate_exact(part, runs)
-    result = _evaluate(part, runs, level, refuting)
-    if MIN_SEEDS <= result.n < planned and result.outcome in ("holds", "weaker", "fails"):
-        return replace(result, outcome="open", reason=f"{result.reason}; no verdict before the planned n = {planned}")
-    return result
-
-
-def _evaluate(part: Part, runs: Sequence[RunRecord], level: float, refuting: float | None) -> PartResult:
-    cells, seeds = paired_runs(part, runs)
-    result = PartResult(
-        part.id, part.kind, str(part.endpoint), part.unit, level, refuting or level,
-        expect=part.expect, paper=part.paper, within=part.within,
-        n=len(seeds), seeds=tuple(seeds), runs=tuple(dict.fromkeys(cell[seed].id for cell in cells for seed in seeds)),
-    )  # fmt: skip
-    empty = [cell_text(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
-    if empty:
-        return replace(result, outcome="not run", reason=f"no runs: {'; '.join(empty)}")
-    if not seeds:
-        return replace(result, reason="no seed has a run in every cell")
-    rows: list[list[_Outcome]] = []  # one per seed, one outcome per cell
-    lacking = set()
-    for seed in seeds:
-        rows.append([])
-        for (_, cell), found in zip(part.contrast, cells, strict=True):
-            outcome = _outcome(part.endpoint, found[seed], cell.get("variant", part.endpoint.variant))
-            if outcome is None:
-                lacking.add(found[seed].id)
-            else:
-                rows[-1].append(outcome)
-    if lacking:
-        reason = f"no record of {part.endpoint} in {', '.join(sorted(lacking))}"
-        return replace(result, outcome="not decidable here", reason=reason)
-    flat = [outcome for row in rows for outcome in row]
-    result = replace(
-        result,
-        censored=sum(outcome.value is None for outcome in flat) if part.endpoint.kind == "time_to_level" else 0,
-        diverged=sum(outcome.diverged for outcome in flat),
-        cells=tuple(
-            {"cell": dict(cell), "weight": weight, "values": [str(outcome) for outcome in column]}
-            for (weight, cell), column in zip(part.contrast, zip(*rows, strict=True), strict=True)
-        ),
-    )
-    # A level that is met before training, at epoch 0, has no log ratio either: only its order is known.
-    timed = part.endpoint.kind == "time_to_level" and part.scale == "log"
-    if any(outcome.value is None or (timed and outcome.value <= 0) for outcome in flat):
-        return _by_order(part, result, rows)
-    sides = [_sides(part, [outcome.value for outcome in row if outcome.value is not None]) for row in rows]
-    plus, minus = [side[0] for side in sides], [side[1] for side in sides]
-    blocks = _in_blocks(part, cells, seeds)
-    judged = _by_interval(part, result, plus, minus, level, blocks)
-    if judged.outcome != "fails" or refuting in (None, level):
-        return judged
-    assert refuting is not None
-    if _by_interval(part, result, plus, minus, refuting, blocks).outcome == "fails":
-        return judged
-    return replace(judged, outcome="open", reason=f"{judged.reason}; {_NOT_QUITE.format(_percent(refuting))}")
-
-
-def _by_interval(
-    part: Part,
-    result: PartResult,
-    plus: Sequence[float],
-    minus: Sequence[float],
-    level: float,
-    blocks: Sequence[Sequence[float]],
-) -> PartResult:
-    """Every run has a number: Student t on the paired effects, and on those of blocks of examples where there are."""
-    effects = [a - b for a, b in zip(plus, minus, strict=True)]
-    seen = paired(plus, minus, level)
-    if blocks:
-        seen = replace(crossed(blocks, level), correlation=seen.correlation)
-    result = replace(
-        result,
-        blocks=len(blocks[0]) if blocks else 0,
-        effect=seen.mean,
-        interval=seen.interval,
-        sd=seen.sd,
-        correlation=seen.correlation,
-        prediction=prediction_interval(effects, level),
-        tost=tost_interval(effects, level) if part.kind == "equivalence" else None,
-        detectable=None if seen.sd is None else detectable_effect(seen.sd, seen.n, level),
-    )
-    over = " seeds, over test examples too" if blocks else ""
-    measured = f"{result.endpoint}, {part.unit} {_show(seen.mean)} {_span(seen.interval)}, n = {seen.n}{over}"
-    if seen.correlation is not None:
-        measured += f" (pairing r = {seen.correlation:.2f})"
-    if result.diverged:
-        measured += f", {result.diverged} diverged afterwards"
-    if seen.interval is None or seen.n < MIN_SEEDS:
-        power = "" if result.detectable is None else _power(result)
-        return replace(result, reason=f"{measured}; no verdict below n = {MIN_SEEDS}{power}")
-    if part.kind == "equivalence":
-        return _by_equivalence(part, result, seen, effects, measured)
-    side = "positive" if seen.interval[0] > 0 else "negative" if seen.interval[1] < 0 else None
-    if part.expect and side is None:
-        text = f"{result.endpoint}: seen {_show(seen.mean)} {part.unit} {_span(seen.interval)}"
-        # more seeds make the part of the test examples no smaller
-        return replace(result, reason=text + _power(result) + ("; over test examples too" if blocks else _wanted(seen)))
-    if part.expect and side != part.expect:
-        return replace(result, outcome="fails", reason=measured)
-    if part.kind == "direction":
-        return replace(result, outcome="holds", reason=measured)
-    return _by_size(part, result, measured)
-
-
-def _by_equivalence(
-    part: Part, result: PartResult, seen: Estimate, effects: Sequence[float], measured: str
-) -> PartResult:
-    assert part.within is not None and seen.interval is not None
-    tost = f"{_percent(2 * seen.level - 1)} interval {_span(result.tost)} against ±{_show(part.within)}"
-    if equivalent(effects, part.within, seen.level):
-        return replace(result, outcome="holds", reason=f"{measured}; {tost}")
-    if seen.interval[0] > part.within or seen.interval[1] < -part.within:
-        return replace(result, outcome="fails", reason=f"{measured}; {tost}")
-    return replace(result, reason=f"{result.endpoint}: seen {_show(seen.mean)} {part.unit}; {tost}{_power(result)}")
-
-
-def _by_size(part: Part, result: PartResult, measured: str) -> PartResult:
-    """The direction holds or none is claimed: is the paper's single number plausible as one further run of ours?"""
-    assert part.paper is not None and result.prediction is not None
-    low, high = result.prediction
-    text = f"{measured}; the paper's {_show(part.paper)} against our prediction interval {_span(result.prediction)}"
-    if low <= part.paper <= high:
-        return replace(result, outcome="holds", reason=text)
-    if part.expect is None:
-        return replace(result, outcome="fails", reason=text)
-    claims_more = part.paper > high if part.expect == "positive" else part.paper < low
-    return replace(result, outcome="weaker" if claims_more else "holds",
-                   reason=f"{text}: ours is {'weaker' if claims_more else 'stronger'}")  # fmt: skip
-
-
-def _by_order(part: Part, result: PartResult, rows: Sequence[Sequence[_Outcome]]) -> PartResult:
-    """Some run has no number: nothing is averaged, the pairs whose order is known decide by the exact sign test."""
-    flat = [outcome for row in rows for outcome in row]
-    bounds = [outcome.after for outcome in flat if outcome.value is None and not outcome.diverged]
-    bound = f" (≥ {_show(min(bounds))})" if bounds else ""
-    counts = [f"{result.censored} censored{bound}"] if result.censored else []
-    counts += [f"{result.diverged} diverged"] if result.diverged else []
-    counted = f"{result.endpoint}: {', '.join(counts) or 'level met before training'} in {len(flat)} runs"
-    weights = [weight for weight, _ in part.contrast]
-    if len(weights) != 2 or sum(weights) != 0 or part.expect is None:
-        return replace(result, reason=f"{counted}; only a direction between two cells can be decided by order")
-    signs = [math.copysign(1, weights[0]) * _order(first, second, part.endpoint) for first, second in rows]
-    above, below = sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)
-    p = sign_test(above, below)
-    result = replace(result, sign_test={"above": above, "below": below, "p": p})
-    text = f"{counted}; sign test {above} above : {below} below, p = {_show(p)}, n = {result.n}"
-    assert result.level is not None and result.refuting is not None
-    alpha = 1 - result.level
-    if p > alpha:
-        fewest = next(n for n in count(1) if sign_test(n, 0) <= alpha)
-        return replace(result, reason=f"{text}; order alone needs {fewest} pairs or more")
-    if (part.expect == "positive") != (above > below):
-        if p > 1 - result.refuting:
-            return replace(result, reason=f"{text}; {_NOT_QUITE.format(_percent(result.refuting))}")
-        return replace(result, outcome="fails", reason=text)
-    if part.kind == "size":
-        return replace(result, reason=f"{text}; a size needs a number from every run")
-    return replace(result, outcome="holds", reason=text)
-
-
-def _order(first: _Outcome, second: _Outcome, endpoint: Endpoint) -> int:
-    """Sign of first − second; 0 for a tie or where it is unknown."""
-    if first.value is not None and second.value is not None:
-        return (first.value > second.value) - (first.value < second.value)
-    if first.value is None and second.value is None:
-        return 0
-    if first.value is not None:
-        return -_order(second, first, endpoint)
-    assert second.value is not None
-    # A shorter budget that ended before the other run's crossing says nothing about which was first.
-    if not first.diverged and first.after < second.value:
-        return 0
-    return -1 if endpoint.better == "higher" else 1
-
-
-def _evaluate_exact(part: Part, runs: Sequence[RunRecord]) -> PartResult:
-    """Computed numbers have no seeds and no interval: every run of the cell has to meet the bound."""
-    cell = part.contrast[0][1]
-    found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
-    result = PartResult(
-        part.id, part.kind, str(part.endpoint), part.unit, None, n=len(found), runs=tuple(run.id for run in found)
-    )
-    if not found:
-        return replace(result, outcome="not run", reason=f"no runs: {cell_text(cell)}")
-    numbers = []
-    for run in found:
-        values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]
-        if len(values) != 1:
-            reason = f"run {run.id} has {len(values)} records of {part.endpoint.key}, not one"
-            return replace(result, outcome="not decidable here", reason=reason)
-        numbers += values
-    bounds = ((part.value, "=", float.__eq__), (part.at_most, "≤", float.__le__), (part.at_least, "≥", float.__ge__))
-    asked = [(float(bound), sign, test) for bound, sign, test in bounds if bound is not None]
-    wrong = [number for number in numbers if not all(test(number, bound) for bound, _, test in asked)]
-    shown = (wrong or numbers)[0]
-    wanted = " and ".join(f"{sign} {_show(bound)}" for bound, sign, _ in asked)
-    reason = f"{part.endpoint.key}: {_show(shown)} {part.unit}, asked {wanted}"
-    return replace(result, effect=shown, outcome="fails" if wrong else "holds", reason=reason)
 
 
 def paired_runs(part: Part, runs: Sequence[RunRecord]) -> tuple[list[dict[int, RunRecord]], list[int]]:
@@ -340,62 +368,58 @@ def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcom
     return _Outcome(time.x, lost) if isinstance(time, Reached) else _Outcome(None, lost, time.at)
 
 
-def _in_blocks(part: Part, cells: Sequence[Mapping[int, RunRecord]], seeds: Sequence[int]) -> list[list[float]]:
-    """Effects by seed and block of the test examples; none unless every run logged its endpoint on the same blocks.
-
-    Blocks are of one size, so that the mean of their effects is the effect; for logarithms it is not.
-    """
-    end = part.endpoint
-    if end.kind != "chosen" or end.epoch != "best" or part.kind != "direction" or part.scale == "log":
-        return []
-    found = [
-        [
-            in_blocks(cell[seed], end.split, end.metric, place.get("variant", end.variant))
-            for (_, place), cell in zip(part.contrast, cells, strict=True)
-        ]
-        for seed in seeds
-    ]
-    counts = {len(values) for row in found for values in row}
-    if len(seeds) < 2 or len(counts) != 1 or min(counts) < 2:
-        return []
-    effects = []
-    for row in found:
-        sides = [_sides(part, values) for values in zip(*row, strict=True)]
-        effects.append([plus - minus for plus, minus in sides])
-    return effects
-
-
-def _sides(part: Part, values: Sequence[float]) -> tuple[float, float]:
-    """One seed's Σ over positive and Σ over negative weights; the effect is their difference."""
-    scale = {"log": log_floored, "percent": lambda value: 100 * value, "linear": float}[part.scale]
-    terms = [(weight, abs(weight) * scale(value)) for (weight, _), value in zip(part.contrast, values, strict=True)]
+def _sides(part: Part, row: Sequence[_Outcome]) -> tuple[float, float] | None:
+    """One seed's Σ over positive and Σ over negative weights; None where a run has no number, or it no logarithm."""
+    terms = []
+    for (weight, _), outcome in zip(part.contrast, row, strict=True):
+        # A level that is met before training, at epoch 0, has no log ratio: only its order is known.
+        timed = part.endpoint.kind == "time_to_level" and part.scale == "log"
+        if outcome.value is None or (timed and outcome.value <= 0):
+            return None
+        terms.append((weight, abs(weight) * _SCALES[part.scale](outcome.value)))
     plus = math.fsum(term for weight, term in terms if weight > 0)
     minus = math.fsum(term for weight, term in terms if weight < 0)
     # Equal up to rounding is a tie; left as it is, the same rounding error in every seed would be a certain effect.
     return plus, plus if math.isclose(plus, minus, rel_tol=1e-12) else minus
 
 
-def _power(result: PartResult) -> str:
-    """What this n could have shown, printed with every result that decides nothing."""
-    return f"; n = {result.n} shows {_show(result.detectable)} with 80 % power"
+def _bounds(part: Part, row: Sequence[_Outcome]) -> Bounds:
+    """Between what a seed's effect lies where a run has no number: interval arithmetic with infinite ends."""
+    low = high = 0.0
+    for (weight, _), outcome in zip(part.contrast, row, strict=True):
+        ends = [weight * end for end in _ends(part, outcome)]
+        low, high = low + min(ends), high + max(ends)
+    return -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
 
 
-def _wanted(seen: Estimate) -> str:
-    assert seen.mean is not None and seen.sd is not None
-    needed = seeds_needed(seen.mean, seen.sd, seen.level)
-    return f"; about {needed} seeds would show the effect seen" if needed else "; not even 1000 seeds would"
+def _ends(part: Part, outcome: _Outcome) -> Bounds:
+    worst = -math.inf if part.endpoint.better == "higher" else math.inf
+    if outcome.value is None and outcome.diverged:
+        return worst, worst
+    value = outcome.after if outcome.value is None else outcome.value
+    timed = part.endpoint.kind == "time_to_level" and part.scale == "log"
+    known = -math.inf if timed and value <= 0 else float(_SCALES[part.scale](value))
+    return (known, known) if outcome.value is not None else (known, worst)
 
 
-def _percent(level: float) -> str:
-    return f"{100 * level:.3g} %"
-
-
-def _show(number: float | None) -> str:
-    """Three digits, all of those before the point, with a typographic minus."""
-    if number is None:
-        return "none"
-    return f"{number:.0f}".replace("-", "−") if 1000 <= abs(number) < 1e6 else f"{number:.3g}".replace("-", "−")
-
-
-def _span(interval: Interval | None) -> str:
-    return "without interval" if interval is None else f"[{_show(interval[0])}, {_show(interval[1])}]"
+def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Seen:
+    """Computed numbers have no seeds and no interval: every run of the cell has to meet the bound."""
+    cell = part.contrast[0][1]
+    found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
+    ids = tuple(run.id for run in found)
+    if not found:
+        return Seen(part, rules.NOT_RUN, f"no runs: {cell_text(cell)}")
+    numbers = []
+    for run in found:
+        values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]
+        if len(values) != 1:
+            reason = f"run {run.id} has {len(values)} records of {part.endpoint.key}, not one"
+            return Seen(part, rules.NOT_DECIDABLE, reason, runs=ids)
+        numbers += values
+    bounds = ((part.value, "=", float.__eq__), (part.at_most, "≤", float.__le__), (part.at_least, "≥", float.__ge__))
+    asked = [(float(bound), sign, test) for bound, sign, test in bounds if bound is not None]
+    wrong = [number for number in numbers if not all(test(number, bound) for bound, _, test in asked)]
+    shown = (wrong or numbers)[0]
+    wanted = " and ".join(f"{sign} {_show(bound)}" for bound, sign, _ in asked)
+    reason = f"{part.endpoint.key}: {_show(shown)} {part.unit}, asked {wanted}"
+    return Seen(part, reason=reason, complete=True, exact=not wrong, number=shown, runs=ids)

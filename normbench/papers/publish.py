@@ -1,4 +1,5 @@
-"""What an artifact leaves in `<paper>/<artifact>/<fidelity>/`: figure, tables, verdicts and the pack of its runs."""
+"""What an artifact leaves in `<paper>/<artifact>/<fidelity>/`: figure, tables, verdicts, the pack of its runs
+and what each test example gave."""
 
 from __future__ import annotations
 
@@ -11,10 +12,12 @@ from typing import Any
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import draw, table, verdicts
+from normbench.papers import contrasts, draw, history, table, verdicts
 from normbench.papers.claims import Artifact
+from normbench.papers.contrasts import Contrasts
 from normbench.papers.panels import Panel
 from normbench.papers.table import Entry
+from normbench.papers.way_on import way_on
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -24,24 +27,39 @@ def folder(results: Path, name: str, fidelity: str) -> Path:
 
 
 def judge(
-    artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results: Path, pack_sha256: str = ""
+    artifact: Artifact,
+    runs: Sequence[RunRecord],
+    fidelity: str,
+    results: Path,
+    pack_sha256: str = "",
+    known: Contrasts | None = None,
 ) -> dict[str, Any]:
-    """Sealed verdicts on `runs`, those of the pack with that hash, counting the looks of the last published ones.
+    """Sealed verdicts on `runs`, those of the pack with that hash, and on what is known of their test examples.
 
     The last ones may be of another pack: this is how what was cut short between pack and verdicts is made good.
     """
-    path = folder(results, artifact.id, fidelity) / "verdicts.json"
-    previous = None
-    if path.exists():
-        try:
-            previous = json.loads(path.read_text())
-            if not isinstance(previous, dict):
-                raise ValueError("it is no JSON object")
-            verdicts.check_seal(previous, path)
-        except (OSError, ValueError, RecursionError) as error:
-            raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
-    planned = artifacts.planned_n(artifact, fidelity)
-    return verdicts.sealed(verdicts.judge(artifact, runs, fidelity, previous, planned), pack_sha256)
+    previous = last(results, artifact.id, fidelity)
+    examples = known or contrasts.Contrasts({})
+    planned = artifacts.Plan(artifact, fidelity)
+    judged = verdicts.judge(artifact, runs, fidelity, previous, planned, examples.spread)
+    for claim, found in zip(artifact.claims, judged["claims"], strict=True):
+        found["way_on"] = way_on(artifact, claim, found, runs, fidelity, planned)
+    return verdicts.sealed(judged, pack_sha256, examples.sha256)
+
+
+def last(results: Path, name: str, fidelity: str) -> dict[str, Any] | None:
+    """The content of verdicts.json as it is there, None without one; NormbenchError where it is damaged."""
+    path = folder(results, name, fidelity) / "verdicts.json"
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text())
+        if not isinstance(found, dict):
+            raise ValueError("it is no JSON object")
+        verdicts.check_seal(found, path, older=True)
+    except (OSError, ValueError, RecursionError) as error:
+        raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
+    return found
 
 
 def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> list[RunRecord]:
@@ -78,10 +96,14 @@ def publish(
         runs = pack.merge(kept, runs)
         if same := runs == list(packed.runs):
             runs = list(packed.runs)  # with what they were
-        judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs))
+        published = contrasts.load(place / contrasts.NAME)
+        examples = contrasts.collect(artifact, runs, results, published)
+        before = last(results, artifact.id, fidelity)
+        judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs), examples)
         drawing = artifacts.drawing(artifact.id)
         contents = {
             pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
+            contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
             "figure.svg": _figure(drawing.panels(artifact, runs)),
             "table.md": _page(artifact, fidelity, drawing.table(artifact, runs), judged, runs).encode(),
             "table.csv": table.as_csv(drawing.table(artifact, runs)).encode(),
@@ -92,6 +114,7 @@ def publish(
                 path = place / name
                 if content is not None and not (path.exists() and path.read_bytes() == content):
                     files.atomic_write(path, content)
+            history.append(results, before, judged)
         except OSError as error:
             notes.append(f"{place} cannot be written ({error.strerror}): the files there are not brought up to date")
     return judged, runs, notes

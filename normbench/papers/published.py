@@ -5,34 +5,38 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
+from normbench.papers import contrasts, history
 from normbench.papers import verdicts as judging
 from normbench.papers.claims import FIDELITIES, Artifact
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
 
 NUMBER = (int, float, type(None))
+SPAN = (list, type(None))
 TOP: dict[str, Any] = {
-    "artifact": str, "fidelity": str, "command": str, "deviations": list, "claims_sha256": str, "amendments": list,
-    "note": str, "expected_wrong": NUMBER, "claims": list, "pack_sha256": str,
+    "artifact": str, "fidelity": str, "command": str, "deviations": list, "claims_sha256": str, "rules_sha256": str,
+    "amendments": list, "note": str, "expected_wrong": NUMBER, "claims": list, "pack_sha256": str,
+    "contrasts_sha256": str,
 }  # fmt: skip
 CLAIM: dict[str, Any] = {
-    "id": str, "kind": str, "statement": str, "quote": str, "locator": str, "endpoint": str, "verdict": str,
-    "evidence": str, "n": int, "unit": str, "parts": list, "reported": list, "controls": list, "runs": list,
+    "id": str, "kind": str, "statement": str, "quote": str, "locator": str, "endpoint": str, "setting": str,
+    "robustness": str, "verdict": str, "evidence": str, "way_on": str, "n": int, "unit": str, "looks": list,
+    "parts": list, "reported": list, "controls": list, "runs": list,
 }  # fmt: skip
 PART: dict[str, Any] = {
-    "id": str, "kind": str, "endpoint": str, "unit": str, "outcome": str, "reason": str, "n": int, "effect": NUMBER,
-    "interval": (list, type(None)), "tost": (list, type(None)), "level": NUMBER, "expect": (str, type(None)),
-    "paper": NUMBER, "within": NUMBER, "cells": list, "seeds": list, "runs": list,
-    "prediction": (list, type(None)), "sign_test": (dict, type(None)),
+    "id": str, "kind": str, "test": str, "endpoint": str, "unit": str, "word": str, "reason": str, "n": int,
+    "effect": NUMBER, "interval": SPAN, "tost": SPAN, "level": NUMBER, "expect": (str, type(None)), "paper": NUMBER,
+    "within": NUMBER, "band": NUMBER, "delta": NUMBER, "examples": int, "cells": list, "seeds": list, "runs": list,
+    "prediction": SPAN, "sign_test": (dict, type(None)),
 }  # fmt: skip
 CELL: dict[str, Any] = {"cell": dict, "weight": (int, float), "values": list}
-CONTROL: dict[str, Any] = {"name": str, "parts": list}
+CONTROL: dict[str, Any] = {"name": str, "word": str, "parts": list}
 AMENDMENT: dict[str, Any] = {"claim": str, "change": str, "reason": str}
 
 
@@ -46,15 +50,11 @@ class Published:
     verdicts: Mapping[str, Any]
     runs: Sequence[RunRecord]
     artifact: Artifact | None
+    history: Sequence[Mapping[str, Any]] = ()
 
     @property
     def title(self) -> str:
         return self.artifact.title if self.artifact else self.name
-
-    @property
-    def claims_changed(self) -> bool:
-        """Whether the claims are others by now than those that were judged."""
-        return self.artifact is not None and self.artifact.claims_sha256 != self.verdicts["claims_sha256"]
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,16 @@ def collect(results: Path) -> tuple[list[Published], list[Damaged]]:
     """Everything published below `results`: by artifact, then from `paper` fidelity down to `smoke`."""
     found: list[Published] = []
     damaged: list[Damaged] = []
+    lives: Sequence[Mapping[str, Any]] = ()
+    try:
+        lives = history.read(results)
+    except NormbenchError as error:
+        damaged.append(Damaged(results / history.NAME, str(error)))
     for place in sorted({path.parent for name in ("verdicts.json", pack.NAME) for path in pack.paths(results, name)}):
         try:
-            found.append(read(place, results))
+            entry = read(place, results)
+            own = [e for e in lives if (e["artifact"], e["fidelity"]) == (entry.name, entry.fidelity)]
+            found.append(replace(entry, history=own))
         except NormbenchError as error:
             damaged.append(Damaged(place, str(error)))
     return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
@@ -94,8 +101,25 @@ def read(place: Path, results: Path) -> Published:
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
             f"checkout), or judge again: normbench reproduce {name} --fidelity {fidelity} --max-time 0"
         )
+    if verdicts["contrasts_sha256"] != contrasts.load(place / contrasts.NAME).sha256:
+        raise NormbenchError(
+            f"{place / 'verdicts.json'} was judged on other contrasts than the {contrasts.NAME} beside it. Restore "
+            f"both (git checkout), or judge again: normbench reproduce {name} --fidelity {fidelity} --max-time 0"
+        )
     known = artifacts.load(name) if name in artifacts.ids() else None
+    if known is not None and not _of_todays_rules(known, verdicts):
+        raise NormbenchError(
+            f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: "
+            f"normbench reproduce {name} --fidelity {fidelity} --max-time 0"
+        )
     return Published(name, fidelity, place, verdicts, packed.runs, known)
+
+
+def _of_todays_rules(artifact: Artifact, verdicts: Mapping[str, Any]) -> bool:
+    try:
+        return artifacts.Plan(artifact, verdicts["fidelity"]).sha256 == verdicts["rules_sha256"]
+    except (KeyError, NormbenchError):  # a fidelity that its experiment offers no more
+        return True
 
 
 def read_verdicts(path: Path) -> dict[str, Any]:

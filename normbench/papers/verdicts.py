@@ -1,9 +1,4 @@
-"""From runs to verdicts: every claim of an artifact judged by the rules that were fixed before the runs.
-
-A claim holds when all its parts hold with their whole interval (intersection–union test, Berger 1982) and is
-contradicted when one part's whole interval lies on the other side. As any one of k parts may be that one, its interval
-has the level 1 − 0.05/k there (Bonferroni), so that a true claim is contradicted by chance in 5 % of cases at most.
-"""
+"""From runs to verdicts: every claim of an artifact judged by the rules that were fixed before the runs."""
 
 from __future__ import annotations
 
@@ -11,20 +6,43 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from normbench.curves.statistics import level_after_looks
+from normbench.curves.examples import Spread
 from normbench.errors import NormbenchError, unknown
+from normbench.papers import rules
 from normbench.papers.claims import FIDELITIES, Artifact, Claim, Part
-from normbench.papers.parts import MIN_SEEDS, PartResult, evaluate, paired_runs
+from normbench.papers.parts import Seen, gather, measured, paired_runs, result
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 
-SCHEMA = 2  # 1 had no seal
-Planned = Callable[[Part, str, Sequence[int] | None], int]
-DECIDED = ("reproduced", "weaker than claimed", "contradicted", "consistent", "inconsistent")
+SCHEMA = 3  # 1 had no seal, 2 no words apart for the setting and the controls
+Examples = Callable[[Part, str, Sequence[int]], Spread | None]
+
+
+class Planned(Protocol):
+    """What was fixed before the runs of an artifact at one fidelity."""
+
+    sha256: str
+
+    def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> Sequence[int] | None:
+        """Those of a part under a control setting, among a claim's own; None where any seed counts."""
+
+    def smallest_effect(self, part: Part) -> float | None:
+        """In the part's unit."""
+
+
+class Unplanned:
+    """Any seeds, and no smallest effects: for runs that belong to no experiment."""
+
+    sha256 = ""
+
+    def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> Sequence[int] | None:
+        return alone
+
+    def smallest_effect(self, part: Part) -> float | None:
+        return part.delta["is"] if part.delta else None
 
 
 def judge(
@@ -32,16 +50,14 @@ def judge(
     runs: Sequence[RunRecord],
     fidelity: str,
     previous: Mapping[str, Any] | None = None,
-    planned: Planned = lambda part, control, seeds: MIN_SEEDS,
+    planned: Planned | None = None,
+    examples: Examples = lambda part, control, seeds: None,
 ) -> dict[str, Any]:
-    """The content of verdicts.json for runs of one fidelity; `previous`, the last such content, counts the looks.
+    """The content of verdicts.json for runs of one fidelity; `previous` is the last such content.
 
-    `planned` is the n of a part under a control setting, among the claim's own seeds where it has such, fixed in
-    advance, below which nothing is decided.
-
-    `expected_wrong` = 0.05 × the number of statistical (not exact) claims with the verdict reproduced, weaker than
-    claimed, contradicted, consistent or inconsistent: so many are expected to be wrong by chance. Numbers are rounded
-    to 6 digits, what does not exist is None, and neither the order of the runs nor the clock changes a byte.
+    `examples` gives the spread over test examples where the runs kept their outcomes. `expected_wrong` is the sum of
+    the levels over the statistical claims with a word: so many are expected to be wrong by chance, at most. Numbers are
+    rounded to 6 digits, what does not exist is None, and neither the order of the runs nor the clock changes a byte.
     Raises NormbenchError for runs of another fidelity, two runs of one seed in a cell, or a malformed `previous`.
     """
     if fidelity not in FIDELITIES:
@@ -49,9 +65,11 @@ def judge(
     for run in runs:
         if run.fidelity != fidelity:
             raise NormbenchError(f"run {run.id} has fidelity {run.fidelity} and cannot be judged with {fidelity} runs.")
-    looked = read_previous(previous, artifact.id, fidelity) if previous is not None else {}
-    claims = [_judge_claim(claim, artifact, runs, fidelity, looked.get(claim.id), planned) for claim in artifact.claims]
-    decided = [claim for claim in claims if claim["kind"] != "exact" and claim["verdict"].split(" (")[0] in DECIDED]
+    if previous is not None:
+        read_previous(previous, artifact.id, fidelity)
+    plan = Unplanned() if planned is None else planned
+    claims = [_Judge(claim, artifact, runs, fidelity, plan, examples).verdict() for claim in artifact.claims]
+    worded = [c for c in claims if c["kind"] != "exact" and c["setting"] in rules.DECIDED]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     content = {
         "schema": SCHEMA,
@@ -60,32 +78,191 @@ def judge(
         "command": f"normbench reproduce {artifact.id} --fidelity {fidelity}",
         "deviations": [*artifact.deviations.get("paper", ()), *own, *_of_copies(runs)],
         "claims_sha256": artifact.claims_sha256,
+        "rules_sha256": plan.sha256,
         "amendments": list(artifact.amendments),
         "note": _note(artifact, previous),
-        "expected_wrong": 0.05 * len(decided),
+        "expected_wrong": math.fsum(claim["alpha"] for claim in worded),
         "claims": claims,
     }
     plain: dict[str, Any] = _plain(content)
     return plain
 
 
-def sealed(content: Mapping[str, Any], pack_sha256: str) -> dict[str, Any]:
-    """Verdicts with the hash of the pack they were judged on ("": none) and with `sha256`, the seal over all else."""
-    whole = {**content, "schema": SCHEMA, "pack_sha256": pack_sha256}
+class _Judge:
+    """One claim against the runs, at the paper's setting and under its controls."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        artifact: Artifact,
+        runs: Sequence[RunRecord],
+        fidelity: str,
+        plan: Planned,
+        examples: Examples,
+    ) -> None:
+        self.claim, self.artifact, self.fidelity, self.plan, self.examples = claim, artifact, fidelity, plan, examples
+        self.alone = claim.seeds if fidelity == "paper" else None  # below it all seeds count
+        self.groups = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
+        self.ladder = claim.looks or claim.added or (None,)
+        self.look = self._look("")
+        # two planned looks share the 5 %; of a second one that was not planned only that second one knows
+        self.alpha = rules.ALPHA / (2 if claim.looks or self.look > 0 else 1)
+
+    def verdict(self) -> dict[str, Any]:
+        claim, setting = self.claim, [(part, self.seen(part, "")) for part in self.claim.parts]
+        controls = {name: [(part, self.seen(part, name)) for part in claim.parts] for name in claim.controls}
+        word = rules.NOT_DECIDABLE if claim.not_decidable else rules.claim_word(setting, self.alpha)
+        tried = {name: rules.control_words(parts, len(controls), self.alpha) for name, parts in controls.items()}
+        robust = rules.robustness(word, list(tried.values()))
+        parts = [self.result(part, seen) for part, seen in setting]
+        deciding = self._deciding(word, setting)
+        evidence = claim.not_decidable or self._evidence(word, parts, deciding)
+        if robust:
+            evidence += _of_controls(robust, word, tried)
+        reported = [self.result(part, self.seen(part, "")) for part in claim.reported]
+        evidence += "".join(f"; beside it, {told['id']}: {measured(told)}" for told in reported
+                            if told["id"] == claim.beside and word in rules.DECIDED)  # fmt: skip
+        if self.alone is not None:
+            evidence += f"; judged on seeds {self.alone[0]} to {self.alone[-1]} alone"
+        headline = parts[deciding] if parts else None
+        verdict = rules.verdict(word, robust, claim.ours, self.fidelity)
+        return {
+            "id": claim.id,
+            "kind": claim.kind,
+            "ours": claim.ours,
+            "statement": claim.statement,
+            "quote": claim.quote,
+            "locator": claim.locator,
+            "endpoint": headline["endpoint"] if headline else "",
+            "setting": word,
+            "robustness": robust,
+            "verdict": verdict.replace(rules.NEGLIGIBLE, self._share(word, setting), 1),
+            "evidence": evidence,
+            "way_on": "",
+            **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
+            "alpha": self.alpha,
+            "looks": [look for look in self.ladder if look] or [headline["planned"] if headline else 0],
+            "look": self.look + 1,
+            "runs": sorted({run for part in parts for run in part["runs"]}),
+            "parts": parts,
+            "reported": reported,
+            "controls": [
+                {"name": name, "word": tried[name][0], "strict": tried[name][1],
+                 "parts": [self.result(part, seen) for part, seen in found] if self.groups[name] else []}
+                for name, found in controls.items()
+            ],
+            "amendments": [entry for entry in self.artifact.amendments if entry["claim"] == claim.id],
+        }  # fmt: skip
+
+    def seen(self, part: Part, control: str) -> Seen:
+        """A part with the seeds of the claim's look, or all that are there before the first."""
+        planned = self._planned(part, control, max(self._look(control), 0))
+        counted = self.plan.seeds(part, control, self.alone) if planned is None else planned
+        shared = paired_runs(part, self.groups[control])[1] if part.kind != "exact" else []
+        used = [seed for seed in shared if counted is None or seed in counted]
+        post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used)
+        return gather(
+            part,
+            self.groups[control],
+            counted,
+            rules.FEWEST if planned is None else len(planned),
+            self.plan.smallest_effect(part),
+            planned=not (self.claim.added and self._look(control) > 0),
+            fresh=not post_hoc,
+            spread=self.examples(part, control, used),
+        )
+
+    def result(self, part: Part, seen: Seen) -> dict[str, Any]:
+        return result(seen, rules.part_word(part, seen, self.alpha), self.alpha)
+
+    def _planned(self, part: Part, control: str, look: int) -> Sequence[int] | None:
+        if part.kind == "exact" or (seeds := self.plan.seeds(part, control, self.alone)) is None:
+            return None
+        return sorted(seeds)[: self.ladder[look]]
+
+    def _look(self, control: str) -> int:
+        """Which of the looks all parts have their runs for: 0 is the first, -1 none."""
+        for look in reversed(range(len(self.ladder))):
+            if all(self._reached(part, control, look) for part in self.claim.parts):
+                return look
+        return -1
+
+    def _reached(self, part: Part, control: str, look: int) -> bool:
+        if part.kind == "exact":
+            return True
+        found = set(paired_runs(part, self.groups[control])[1])
+        planned = self._planned(part, control, look)
+        return len(found) >= (self.ladder[look] or 1) if planned is None else found >= set(planned)
+
+    def _deciding(self, word: str, parts: Sequence[tuple[Part, Seen]]) -> int:
+        """The first part that makes the claim's word."""
+
+        def makes(part: Part, seen: Seen) -> bool:
+            if word == rules.OPPOSITE:
+                return rules.opposes(part, seen, len(parts), self.alpha)
+            if word == rules.NEGLIGIBLE:
+                return rules.vanishes(part, seen, len(parts), self.alpha)
+            own = rules.part_word(part, seen, self.alpha)
+            return own != rules.HOLDS if word == rules.UNDECIDED else own == word
+
+        return next((index for index, pair in enumerate(parts) if makes(*pair)), 0)
+
+    def _evidence(self, word: str, parts: Sequence[Mapping[str, Any]], deciding: int) -> str:
+        part = parts[deciding]
+        if len(parts) == 1 or word in (rules.NOT_RUN, rules.NOT_DECIDABLE):
+            return str(part["reason"])
+        held = sum(part["word"] == rules.HOLDS for part in parts)
+        reason = str(part["reason"]).removeprefix(part["endpoint"]).lstrip(",: ")  # the part's name says it already
+        stricter = ""
+        if word == rules.UNDECIDED and part["word"] in (rules.OPPOSITE, rules.NEGLIGIBLE):
+            stricter = f"; {part['word']}, but not at the level that one of {len(parts)} parts is asked for"
+        return f"{held} of {len(parts)} parts hold; {part['id']}: {reason}{stricter}"
+
+    def _share(self, word: str, parts: Sequence[tuple[Part, Seen]]) -> str:
+        """How many of k parts a negligible claim rests on."""
+        if word != rules.NEGLIGIBLE or len(parts) == 1:
+            return word if word == rules.NEGLIGIBLE else rules.NEGLIGIBLE
+        found = sum(rules.vanishes(part, seen, len(parts), self.alpha) for part, seen in parts)
+        return f"{rules.NEGLIGIBLE} ({found} of {len(parts)} parts)"
+
+
+_HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}
+
+
+def _of_controls(robust: str, word: str, tried: Mapping[str, tuple[str, str]]) -> str:
+    """What the controls say, by name."""
+    if robust == rules.ROBUST:
+        return f"; the same under {', '.join(tried)}"
+    said: dict[str, list[str]] = {}
+    for name, (own, strict) in tried.items():
+        told = own if own == word else strict if strict in rules.DECIDED else rules.UNDECIDED
+        said.setdefault(rules.NOT_RUN if own == rules.NOT_RUN else told, []).append(name)
+    return "".join(f"; {told} under {', '.join(names)}" for told, names in said.items())
+
+
+def sealed(content: Mapping[str, Any], pack_sha256: str, contrasts_sha256: str = "") -> dict[str, Any]:
+    """Verdicts with the hashes of what they were judged on ("": none) and with `sha256`, the seal over all else."""
+    whole = {**content, "schema": SCHEMA, "pack_sha256": pack_sha256, "contrasts_sha256": contrasts_sha256}
     whole.pop("sha256", None)
-    first = {"schema": SCHEMA, "sha256": files.seal(whole), "pack_sha256": pack_sha256}
-    return first | {key: value for key, value in whole.items() if key not in first}
+    first = {key: whole[key] for key in ("schema", "pack_sha256", "contrasts_sha256")}
+    return {"schema": SCHEMA, "sha256": files.seal(whole)} | first | whole
 
 
-def check_seal(content: Mapping[str, Any], path: Path) -> None:
-    """Refuse verdicts whose seal does not fit (ValueError); those of another form: NormbenchError with the way out."""
+def check_seal(content: Mapping[str, Any], path: Path, older: bool = False) -> None:
+    """Refuse verdicts whose seal does not fit (ValueError); those of another form: NormbenchError with the way out.
+
+    `older` ones are read where they are judged anew.
+    """
     schema = content.get("schema")
-    if schema == 1 and "sha256" not in content:
-        raise NormbenchError(f"{path} has no seal, it is of an older form. Seal it: python scripts/migrate_packs.py")
     if type(schema) is int and schema > SCHEMA:
         raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
-    if schema != SCHEMA:
+    if schema in (1, 2) and not older:
+        again = f"{content.get('command')} --max-time 0"
+        raise NormbenchError(f"{path} has schema {schema}, and was judged by other rules. Judge again: {again}")
+    if schema not in (1, 2, SCHEMA):
         raise ValueError(f"it has schema {schema}")
+    if schema == 1 and "sha256" not in content:
+        return  # that form had no seal
     if content.get("sha256") != files.seal({key: value for key, value in content.items() if key != "sha256"}):
         raise ValueError("its seal, sha256, does not fit its content")
 
@@ -104,143 +281,26 @@ def _of_copies(runs: Sequence[RunRecord]) -> list[str]:
     return [line if n == len(runs) else f"{line}, in {n} of {len(runs)} runs" for line, n in sorted(read.items())]
 
 
-def _judge_claim(
-    claim: Claim,
-    artifact: Artifact,
-    runs: Sequence[RunRecord],
-    fidelity: str,
-    looked: tuple[int, int] | None,
-    planned: Planned,
-) -> dict[str, Any]:
-    seeds = claim.seeds if fidelity == "paper" else None
-    counted = [run for run in runs if seeds is None or run.seed in seeds]
-    groups = {name: [run for run in counted if run.control == name] for name in ("", *claim.controls)}
-    pairs = [len(paired_runs(part, groups[""])[1]) for part in claim.parts if part.kind != "exact"]
-    looks = _looks(max(pairs, default=0), artifact.seeds, looked)
-    level = level_after_looks(looks)
-    refuting = 1 - (1 - level) / max(1, len(claim.parts))
-
-    def judged(control: str) -> list[PartResult]:
-        return [evaluate(part, groups[control], level, refuting, planned(part, control, seeds)) for part in claim.parts]
-
-    parts = judged("")
-    controls = {name: judged(name) if groups[name] else [] for name in claim.controls}
-    verdict, deciding, evidence = _verdict(claim, parts, controls, fidelity)
-    if seeds is not None:
-        evidence += f"; judged on seeds {seeds[0]} to {seeds[-1]} alone"
-    return {
-        "id": claim.id,
-        "kind": claim.kind,
-        "statement": claim.statement,
-        "quote": claim.quote,
-        "locator": claim.locator,
-        "endpoint": deciding.endpoint if deciding else "",
-        "verdict": verdict,
-        "evidence": evidence,
-        "n": deciding.n if deciding else 0,
-        "effect": deciding.effect if deciding else None,
-        "unit": deciding.unit if deciding else "",
-        "interval": deciding.interval if deciding else None,
-        "level": deciding.level if deciding else None,
-        "detectable": deciding.detectable if deciding else None,
-        "looks": looks,
-        "runs": sorted({run for part in parts for run in part.runs}),
-        "parts": [asdict(part) for part in parts],
-        "reported": [
-            asdict(evaluate(part, groups[""], level, None, planned(part, "", seeds))) for part in claim.reported
-        ],
-        "controls": [{"name": name, "parts": [asdict(part) for part in found]} for name, found in controls.items()],
-        "amendments": [entry for entry in artifact.amendments if entry["claim"] == claim.id],
-    }
-
-
-def _verdict(
-    claim: Claim, parts: Sequence[PartResult], controls: Mapping[str, Sequence[PartResult]], fidelity: str
-) -> tuple[str, PartResult | None, str]:
-    """The word, the part that decided it, and the evidence in one line."""
-    if claim.not_decidable:
-        return "not decidable here", parts[0] if parts else None, claim.not_decidable
-    by_outcome = {part.outcome: part for part in reversed(parts)}  # the first part of each outcome
-    for gap in ("not run", "not decidable here"):
-        if gap in by_outcome:
-            return gap, by_outcome[gap], by_outcome[gap].reason
-    held = sum(part.outcome in ("holds", "weaker") for part in parts)
-
-    def line(part: PartResult, end: str = "") -> str:
-        if len(parts) == 1:
-            return f"{part.reason}{end}"
-        reason = part.reason.removeprefix(part.endpoint).lstrip(",: ")  # the part's name says it already
-        return f"{held} of {len(parts)} parts hold; {part.id}: {reason}{end}"
-
-    below = fidelity != "paper"
-    if "fails" in by_outcome:
-        if below:
-            end = f"; at one setting, without the controls {', '.join(claim.controls)}" if claim.open else ""
-            return f"inconsistent ({fidelity})", by_outcome["fails"], line(by_outcome["fails"], end)
-        refuted, end = _refuted(claim, parts, controls)
-        if refuted:
-            return "contradicted", refuted, line(refuted, end)
-        return "inconclusive", by_outcome["fails"], line(by_outcome["fails"], end)
-    if "open" in by_outcome:
-        return "inconclusive", by_outcome["open"], line(by_outcome["open"])
-    if "weaker" in by_outcome:
-        # A smaller run is expected to show another size, so its size decides nothing about the paper's number.
-        return "inconclusive" if below else "weaker than claimed", by_outcome["weaker"], line(by_outcome["weaker"])
-    return f"consistent ({fidelity})" if below else "reproduced", parts[0], line(parts[0])
-
-
-def _refuted(
-    claim: Claim, parts: Sequence[PartResult], controls: Mapping[str, Sequence[PartResult]]
-) -> tuple[PartResult | None, str]:
-    """The first part that fails at every setting that has to be tried, if there is one, and the end of the evidence."""
-    ends = []
-    for index, part in enumerate(parts):
-        if part.outcome != "fails":
-            continue
-        tried = {name: found[index] if found else None for name, found in controls.items()} if claim.open else {}
-        missing = [name for name, result in tried.items() if result is None or result.n < MIN_SEEDS]
-        spared = [name for name, result in tried.items() if result and result.outcome != "fails"]
-        if missing:
-            needed = ", ".join(missing)
-            power = f"; n = {part.n} shows {part.detectable:.2g} with 80 % power" if part.detectable is not None else ""
-            ends.append(
-                f"{power}; on the other side at the one setting tried; contradicted needs the controls {needed}"
-            )
-        elif spared:
-            ends.append(f"; on the other side at the paper's setting, but not under {', '.join(spared)}")
-        else:
-            return part, f"; the same under {', '.join(tried)}" if tried else ""
-    return None, ends[0]
-
-
-def _looks(n: int, planned: int, looked: tuple[int, int] | None) -> int:
-    """One look at the planned n; each growth beyond it after a look at the planned n or more is another."""
-    if looked is None or n <= planned:
-        return 1
-    n_before, looks = looked
-    return looks + (n_before >= planned and n > n_before)
-
-
-def read_previous(previous: Mapping[str, Any], artifact: str, fidelity: str) -> dict[str, tuple[int, int]]:
-    """Per claim the n and the looks of the last verdicts."""
+def read_previous(previous: Mapping[str, Any], artifact: str, fidelity: str) -> dict[str, Mapping[str, Any]]:
+    """The claims of the last verdicts by id: of this form or an older one, which had other words."""
     try:
-        if (previous["schema"], previous["artifact"], previous["fidelity"]) != (SCHEMA, artifact, fidelity):
+        if previous["schema"] not in (1, 2, SCHEMA) or (previous["artifact"], previous["fidelity"]) != (
+            artifact,
+            fidelity,
+        ):
             raise ValueError("they belong elsewhere")
         for key, kind in (("claims_sha256", str), ("note", str), ("amendments", list)):
             if not isinstance(previous[key], kind):
                 raise TypeError(f"{key} is not a {kind.__name__}")
-        looked = {
-            claim["id"]: (max((part["n"] for part in claim["parts"]), default=0), claim["looks"])
-            for claim in previous["claims"]
-        }
-        for name, numbers in looked.items():
-            if not isinstance(name, str) or not all(type(number) is int and number >= 0 for number in numbers):
-                raise TypeError(f"claim {name} has no n and looks")
+        claims = {claim["id"]: claim for claim in previous["claims"]}
+        for name, claim in claims.items():
+            if not isinstance(name, str) or not isinstance(claim["verdict"], str):
+                raise TypeError(f"claim {name} has no verdict")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NormbenchError(
             f"the previous verdicts of {artifact} ({fidelity}) are damaged ({error!r}): restore verdicts.json from git."
         ) from None
-    return looked
+    return claims
 
 
 def _note(artifact: Artifact, previous: Mapping[str, Any] | None) -> str:

@@ -3,7 +3,7 @@
 `outcomes/best.npz`, `outcomes/last.npz`: for every test split and variant and every metric an array
 `SPLIT|VARIANT|METRIC`, examples in the order of their own numbers in the set, so that row i is the same example in
 every run. Metrics that are 0 or 1 are packed bits, others half precision. `SPLIT|numbers` is there where they are not
-0 to N - 1, `SPLIT|count` how many there are. No part of the curve's hash.
+0 to N - 1, `SPLIT|count` how many there are. No part of the curve's hash. They are read by `normbench.runs.outcomes`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,3 @@ def write(path: Path, found: Mapping[tuple[str, str], Mapping[str, Tensor]], spl
     np.savez_compressed(content, **arrays)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
     path.parent.mkdir(exist_ok=True)
     files.atomic_write(path, content.getvalue())
-
-
-def read(path: Path, split: str, variant: str, metric: str) -> np.ndarray:
-    """(N,) float64, by the examples' own numbers; KeyError where it was not kept."""
-    with np.load(path, allow_pickle=False) as kept:
-        values = kept[f"{split}|{variant}|{metric}"]
-        if values.dtype == np.uint8:
-            values = np.unpackbits(values, count=int(kept[f"{split}|count"]))
-    return np.asarray(values, dtype=np.float64)

@@ -21,6 +21,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import published, table
 from normbench.papers.claims import FIDELITIES
 from normbench.papers.published import Published
+from normbench.papers.rules import NEWS
 from normbench.papers.style import on_dark
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
@@ -132,7 +133,7 @@ def _scorecards(found: Sequence[Published], pages: Mapping[int, str]) -> list[di
                 "fidelity": fidelity,
                 "meaning": FIDELITY_MEANING[fidelity],
                 "artifacts": [
-                    {"page": pages[id(p)], "title": p.title, "name": p.name, "changed": p.claims_changed,
+                    {"page": pages[id(p)], "title": p.title, "name": p.name,
                      "amended": {a["claim"] for a in p.verdicts["amendments"]},
                      "claims": [_row(claim, scale) for claim in p.verdicts["claims"]]}
                     for p in own
@@ -147,21 +148,26 @@ def _scorecards(found: Sequence[Published], pages: Mapping[int, str]) -> list[di
 
 
 def _row(claim: Mapping[str, Any], scale: Mapping[str, float]) -> dict[str, Any]:
-    held = sum(part["outcome"] == "holds" for part in claim["parts"])
+    held = sum(part["word"] == "holds" for part in claim["parts"])
     computed = claim["kind"] == "exact" and claim["parts"]
     return {
         "claim": claim,
         "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]],
         "computed": f"{held} of {len(claim['parts'])} computed numbers hold" if computed else "",
-        "way_on": claim["evidence"].split("; ")[-1] if claim["verdict"] == "inconclusive" else "",
+        "way_on": claim["way_on"],
     }
 
 
 def _summary(found: Sequence[Published]) -> list[tuple[str, int]]:
     """How many claims at paper fidelity have which verdict."""
     counts = Counter(c["verdict"] for p in found if p.fidelity == "paper" for c in p.verdicts["claims"])
-    order = list(site.VERDICT_CLASS)
-    return sorted(counts.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+    order = list(NEWS)
+
+    def place(verdict: str) -> tuple[int, str]:
+        first = (verdict.split() or [""])[0]
+        return order.index(first) if first in order else len(order), verdict
+
+    return sorted(counts.items(), key=lambda item: place(item[0]))
 
 
 def _contents(found: Sequence[Published], pages: Mapping[int, str]) -> list[dict[str, Any]]:
@@ -220,6 +226,7 @@ def _page(entry: Published, found: Sequence[Published], pages: Mapping[int, str]
                 for control in claim["controls"]
             ],
             "amendments": [a for a in verdicts["amendments"] if a["claim"] == claim["id"]],
+            "history": [e for e in entry.history if e["claim"] == claim["id"]],
         }
         for claim in verdicts["claims"]
     ]

@@ -19,25 +19,17 @@ from markupsafe import Markup
 
 from normbench.errors import NormbenchError
 from normbench.papers.claims import cell_text
+from normbench.papers.rules import NEWS
 from normbench.papers.text import signed, visible
 from normbench.runs import files
 from normbench.web import forest
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 1 << 1  # Linux: fcntl.h, fs.h
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
-VERDICT_CLASS = {
-    "reproduced": "good",
-    "consistent": "good",
-    "weaker than claimed": "weak",
-    "contradicted": "bad",
-    "inconsistent": "bad",
-    "inconclusive": "open",
-    "not run": "none",
-    "not decidable here": "none",
-}
 HOW = {
-    "direction": "holds when the whole {level:g} % interval lies on the claimed side",
-    "size": "holds when the paper's number lies in the {level:g} % prediction interval of one more run",
+    "direction": "holds when the whole {level:g} % interval lies on the claimed side, and is not negligible: within ±δ",
+    "size": "holds when the {level:g} % prediction interval of one more run has the paper's number in it, and no more "
+    "than the band around that",
     "equivalence": "holds when the {both:g} % interval lies inside the margin (two one-sided tests)",
     "exact": "computed, no seeds",
 }
@@ -130,7 +122,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "verdict_class": lambda verdict: VERDICT_CLASS.get(verdict.split(" (")[0], "none"),
+        "verdict_class": lambda verdict: NEWS.get((verdict.split() or [""])[0], "none"),
         "number": signed,
         "json": htmlsafe_json_dumps,
         "how": _how,

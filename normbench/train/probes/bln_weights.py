@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     weight shows nowhere, `batch` is the formula's. `residual`: what the two leave of y. `formula`: largest difference
     from 1 - (1/m + eps) and 1/m - eps. `smallest`, `largest`: of all weights; `least_growth`: of the batch's weight
     from m to m + 1. `single`: |y - 0.9999 LN(x)/sqrt(d)| / |y| at m = 1, LN with the layer's own eps.
+    And what `_configurations` measures.
     """
     site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
     if choice is None or choice.name != "batch_layer":
@@ -60,8 +62,38 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
         "largest": max(weights),
         "least_growth": min(growth),
         "single": float((y - single).norm() / y.norm()),
+        **_configurations(spec, site, choice),
     }
     return [numbers, *records]
+
+
+@torch.enable_grad()
+def _configurations(spec: RunSpec, site: base.Site, choice: base.Choice) -> dict[str, float]:
+    """What the 16 configurations of inference make of the same batches, in training and in evaluation.
+
+    `training_spread`: largest difference of outputs and of gradients over three training steps; `evaluation_spread`:
+    the smallest between any two configurations afterwards.
+    """
+    trained, evaluated = [], []
+    for letters in itertools.product("TF", repeat=4):
+        norm = base.build(site, replace(choice, options={**choice.options, "configuration": "".join(letters)}))
+        norm = norm.double().train()
+        seen = []
+        for step in range(3):
+            draw = stream(spec.seed, "configurations", step).standard_normal((8, site.features))
+            x = torch.from_numpy(draw * (1 + step) + step).requires_grad_()
+            y = norm(x)
+            (gradient,) = torch.autograd.grad(y.square().mul(torch.arange(1.0, site.features + 1)).sum(), x)
+            seen += [y.detach().flatten(), gradient.flatten()]
+        trained.append(torch.cat(seen))
+        norm.eval()
+        with torch.no_grad():
+            x = torch.from_numpy(stream(spec.seed, "configurations", 3).standard_normal((8, site.features)))
+            evaluated.append(norm(x).flatten())
+    return {
+        "training_spread": max(float((other - trained[0]).abs().max()) for other in trained),
+        "evaluation_spread": min(float((a - b).abs().max()) for a, b in itertools.combinations(evaluated, 2)),
+    }
 
 
 def _normalized(x: Tensor, axis: int, eps: float) -> Tensor:

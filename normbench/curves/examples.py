@@ -1,0 +1,86 @@
+"""Intervals that cover the choice of the test examples beside that of the seeds: both are samples of what could be.
+
+The mean over seeds s and examples i of effects e[s, i] = μ + seed + example + rest (two-way random model without
+replication; Searle, Casella, McCulloch 1992, ch. 4). All seeds tested on the same I examples:
+
+    V = (MS_seeds + MS_examples − MS_rest) / (S·I), degrees of freedom after Satterthwaite (1946)
+
+On examples that overlap in part, seeds s and t with M and M′ of them, |o| in common:
+
+    V = s²(seed means)/S + mean over pairs of seeds of σ̂²_examples · |o| / (M·M′), degrees of freedom of the seeds
+
+The interval is the wider one of this and that over the seeds alone: with few seeds either may be too narrow by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from normbench.curves.statistics import Interval, t_interval, t_quantile
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The mean, the variance of it as above with its degrees of freedom, and the effects of the seeds."""
+
+    mean: float
+    variance: float
+    freedom: float
+    by_seed: tuple[float, ...]
+    examples: int
+
+    def interval(self, level: float = 0.95) -> Interval | None:
+        """Two-sided, around the mean; None below two seeds."""
+        alone = t_interval(self.by_seed, level).interval
+        if alone is None or self.variance <= 0:
+            return alone
+        half = max(t_quantile(self.freedom, level) * math.sqrt(self.variance), (alone[1] - alone[0]) / 2)
+        return self.mean - half, self.mean + half
+
+
+def spread(effects: Sequence[Sequence[float]] | np.ndarray) -> Spread:
+    """Of effects by seed (rows) and example (columns), NaN where a seed was not tested on an example.
+
+    Raises ValueError below two seeds or two examples of each.
+    """
+    table = np.asarray(effects, dtype=np.float64)
+    tested = ~np.isnan(table)
+    if table.ndim != 2 or len(table) < 2 or tested.sum(axis=1).min() < 2:
+        raise ValueError("an interval over examples needs two seeds, and two examples of each")
+    means = np.array([row[known].mean() for row, known in zip(table, tested, strict=True)])
+    variance, freedom = _alike(table, means) if tested.all() else _overlapping(table, tested, means)
+    return Spread(float(means.mean()), variance, freedom, tuple(map(float, means)), int(tested.any(axis=0).sum()))
+
+
+def _alike(table: np.ndarray, means: np.ndarray) -> tuple[float, float]:
+    seeds, examples = table.shape
+    columns = table.mean(axis=0)
+    mean = means.mean()
+    of_seeds = examples * float(((means - mean) ** 2).sum()) / (seeds - 1)
+    of_examples = seeds * float(((columns - mean) ** 2).sum()) / (examples - 1)
+    rest = float(((table - means[:, None] - columns + mean) ** 2).sum()) / ((seeds - 1) * (examples - 1))
+    total = of_seeds + of_examples - rest
+    if total <= 0:
+        return 0.0, seeds - 1.0
+    parts = of_seeds**2 / (seeds - 1) + of_examples**2 / (examples - 1) + rest**2 / ((seeds - 1) * (examples - 1))
+    return total / table.size, total**2 / parts
+
+
+def _overlapping(table: np.ndarray, tested: np.ndarray, means: np.ndarray) -> tuple[float, float]:
+    """σ̂²_examples is what two seeds' effects of the same examples have in common, over all pairs of seeds."""
+    common, products, shares = 0, 0.0, []
+    for first, second in combinations(range(len(table)), 2):
+        both = tested[first] & tested[second]
+        overlap = int(both.sum())
+        shares.append(overlap / (tested[first].sum() * tested[second].sum()))
+        if overlap:
+            products += float(((table[first, both] - means[first]) * (table[second, both] - means[second])).sum())
+            common += overlap
+    of_examples = max(0.0, products / common) if common else 0.0
+    variance = float(means.var(ddof=1)) / len(table) + of_examples * float(np.mean(shares))
+    return variance, len(table) - 1.0

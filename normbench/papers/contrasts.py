@@ -1,0 +1,199 @@
+"""Each part's effect by seed and test example: `contrasts.npz`, what intervals over test examples are computed from.
+
+Runs keep what each test example gave beside their curve; published are the effects of the parts that decide alone, as
+the pack has the curves. Arrays, by a hash of the comparison and its control setting: `KEY|seeds`, `KEY|numbers` (the
+examples' own, where they are not 0 to N - 1) and `KEY|effects` (seeds × examples, half precision, NaN where a seed was
+not tested on an example), in the endpoint's unit, not in per cent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from normbench.curves.examples import Spread, spread
+from normbench.curves.series import at_epoch, final, named
+from normbench.errors import NormbenchError
+from normbench.papers.claims import Artifact, Part
+from normbench.papers.parts import paired_runs
+from normbench.runs import outcomes, store
+from normbench.runs.record import RunRecord
+from normbench.variants import text
+
+NAME = "contrasts.npz"
+MOST = 5_000_000  # bytes of an artifact
+Row = tuple[np.ndarray, np.ndarray]  # examples' numbers, and one seed's effects on them
+Table = dict[int, Row]  # by seed
+
+
+class Contrasts:
+    """What is known of an artifact's parts, example by example."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self.tables = dict(tables)
+
+    def spread(self, part: Part, control: str, seeds: Sequence[int]) -> Spread | None:
+        """Over these seeds and their examples; None unless all of them are here."""
+        table = self.tables.get(key(part, control), {})
+        if len(seeds) < 2 or not set(seeds) <= table.keys():
+            return None
+        _, effects = _aligned({seed: table[seed] for seed in seeds})
+        return spread(effects * (100 if part.scale == "percent" else 1))
+
+    @property
+    def sha256(self) -> str:
+        """Of the content, not of the file, whose bytes depend on who compressed it; "" of none."""
+        if not self.tables:
+            return ""
+        digest = hashlib.sha256()
+        for name, array in sorted(self._arrays().items()):
+            digest.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
+        return digest.hexdigest()
+
+    def dump(self) -> bytes | None:
+        """The content of contrasts.npz; None where there is nothing to keep."""
+        if not self.tables:
+            return None
+        content = io.BytesIO()
+        np.savez_compressed(content, **self._arrays())  # type: ignore[arg-type]
+        return content.getvalue()
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = {}
+        for name, table in self.tables.items():
+            numbers, effects = _aligned(table)
+            arrays[f"{name}|seeds"] = np.array(sorted(table), dtype=np.int32)
+            if not np.array_equal(numbers, np.arange(len(numbers))):
+                arrays[f"{name}|numbers"] = numbers.astype(np.int32)
+            arrays[f"{name}|effects"] = effects.astype(np.float16)
+        return arrays
+
+
+def key(part: Part, control: str) -> str:
+    """The same for the same comparison in whichever claim."""
+    end = part.endpoint
+    compared = [end.kind, end.split, end.metric, end.epoch, end.variant, [[w, dict(c)] for w, c in part.contrast]]
+    return hashlib.sha256(json.dumps([compared, control], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def load(path: Path) -> Contrasts:
+    """Those published at `path`, none where there is no file. NormbenchError where it is damaged."""
+    tables: dict[str, Table] = {}
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            for name in arrays:
+                if not name.endswith("|effects"):
+                    continue
+                effects, stem = arrays[name].astype(np.float64), name.removesuffix("|effects")
+                seeds = arrays[f"{stem}|seeds"]
+                numbers = arrays.get(f"{stem}|numbers", np.arange(effects.shape[1]))
+                if effects.shape != (len(seeds), len(numbers)):
+                    raise ValueError(f"{effects.shape} effects of {len(seeds)} seeds and {len(numbers)} examples")
+                tables[stem] = {
+                    int(seed): (numbers[~np.isnan(row)], row[~np.isnan(row)])
+                    for seed, row in zip(seeds, effects, strict=True)
+                }
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile, zlib.error) as error:
+        raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
+    return Contrasts(tables)
+
+
+def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, known: Contrasts) -> Contrasts:
+    """`known`, brought up to date with the raw runs below `results` that kept what their examples gave.
+
+    The paper's setting first, then its controls; what would go beyond 5 MB is left out, and judged over seeds.
+    """
+    stored = {found.id: found for found in store.scan(results / "runs") if not found.reason}
+    ids = {run.id for run in runs}
+    raw = {run: found for run, found in stored.items() if run in ids}
+    tables: dict[str, Table] = {}
+    size = 0
+    for control in dict.fromkeys(["", *(name for claim in artifact.claims for name in claim.controls)]):
+        group = [run for run in runs if run.control == control]
+        for part in (part for claim in artifact.claims for part in claim.parts if control in ("", *claim.controls)):
+            name = key(part, control)
+            if name in tables or not _is_mean_of_examples(part):
+                continue
+            table = {**known.tables.get(name, {}), **_table(part, group, raw)}
+            table = {seed: row for seed, row in table.items() if seed in {run.seed for run in group}}
+            if not table:
+                continue
+            size += len(zlib.compress(_aligned(table)[1].astype(np.float16).tobytes()))
+            if size > MOST:
+                return Contrasts(tables)
+            tables[name] = table
+    return Contrasts(tables)
+
+
+def _is_mean_of_examples(part: Part) -> bool:
+    """A logarithm of means is none; other evaluations than the best and the last keep nothing of examples."""
+    end = part.endpoint
+    when = end.epoch in ("best", "last") if end.kind == "chosen" else end.kind == "final"
+    return when and part.scale != "log" and end.mode == "eval" and part.test == "t" and part.kind != "size"
+
+
+def _table(part: Part, runs: Sequence[RunRecord], raw: Mapping[str, store.Stored]) -> Table:
+    """The effects of the seeds whose runs all kept their examples."""
+    cells, seeds = paired_runs(part, runs)
+    table: Table = {}
+    for seed in seeds:
+        if not all(cell[seed].id in raw for cell in cells):
+            continue
+        rows = [
+            _examples(part, cell[seed], place.get("variant", part.endpoint.variant), raw[cell[seed].id])
+            for (_, place), cell in zip(part.contrast, cells, strict=True)
+        ]
+        found = [row for row in rows if row is not None]
+        if len(found) < len(rows):
+            continue
+        numbers = found[0][0]
+        if any(not np.array_equal(numbers, other) for other, _ in found):
+            raise NormbenchError(
+                f"part '{part.id}': the runs of seed {seed} ({', '.join(cell[seed].id for cell in cells)}) were tested "
+                "on other examples: they cannot be compared one by one. Train them on one test set."
+            )
+        weights = [weight for weight, _ in part.contrast]
+        effects = sum(weight * values for weight, (_, values) in zip(weights, found, strict=True))
+        table[seed] = numbers, np.asarray(effects, dtype=np.float16).astype(np.float64)
+    return table
+
+
+def _examples(part: Part, run: RunRecord, variant: str | None, stored: store.Stored) -> Row | None:
+    """One run's values; None where it kept none, or was cut from a longer one, whose last evaluation is another."""
+    end = part.endpoint
+    if stored.status.get("steps") != run.steps or run.status != "done":
+        return None
+    when = end.epoch if end.kind == "chosen" else "last"
+    path = stored.path / "outcomes" / f"{when}.npz"
+    row = outcomes.read(path, end.split, [text(v) for v in named(run, variant, when)], end.metric)
+    if row is None or not np.isfinite(row[1]).all():
+        return None
+    logged = final(run, end.split, end.mode, end.metric, variant) if end.kind == "final" else at_epoch(
+        run, end.split, end.metric, end.epoch, variant, end.mode
+    )  # fmt: skip
+    mean = float(row[1].mean())
+    if logged is None or not math.isclose(mean, logged, rel_tol=1e-2, abs_tol=1e-3):
+        raise NormbenchError(
+            f"{path}: its {len(row[1])} examples have a mean {end.metric} of {mean:.4g}, the curve has {logged}: they "
+            "are not those of the test set. Delete the run to train it again."
+        )
+    return row
+
+
+def _aligned(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """All examples' numbers, and seeds × examples, NaN where a seed was not tested on one."""
+    numbers = np.unique(np.concatenate([numbers for numbers, _ in table.values()]))
+    effects = np.full((len(table), len(numbers)), np.nan)
+    for row, (_, (own, values)) in zip(effects, sorted(table.items()), strict=True):
+        row[np.searchsorted(numbers, own)] = values
+    return numbers, effects

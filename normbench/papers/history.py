@@ -1,0 +1,77 @@
+"""The life of each verdict: `history.jsonl` beside the published results, a line for every change of a word.
+
+    {"date": "2026-11-22", "artifact": "bln2022/fig4", "fidelity": "paper", "claim": "BLN-1",
+     "before": {"verdict": "reproduced", "n": 10, "rules": ""}, "after": {"verdict": ..., "n": 10, "rules": sha256},
+     "cause": ["rules"]}
+
+`cause` says what differs between the two: rules (with the plan), claims, runs. Lines are only added.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from normbench.errors import NormbenchError
+from normbench.runs import files
+
+NAME = "history.jsonl"
+_CAUSES = {"claims": "claims_sha256", "rules": "rules_sha256", "runs": "pack_sha256"}
+
+
+def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
+    """Add a line for every claim whose verdict is another than `before` (None: there was none)."""
+    old = {claim["id"]: claim for claim in before["claims"]} if before else {}
+    cause = [name for name, key in _CAUSES.items() if before and before.get(key, "") != after[key]]
+    lines = b""
+    for claim in after["claims"]:
+        was = old.get(claim["id"])
+        if (was["verdict"] if was else "not run") == claim["verdict"]:
+            continue
+        lines += files.line(
+            {
+                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                "artifact": after["artifact"],
+                "fidelity": after["fidelity"],
+                "claim": claim["id"],
+                "before": {"verdict": was["verdict"], "n": was["n"], "rules": before.get("rules_sha256", "")}
+                if was and before
+                else None,
+                "after": {"verdict": claim["verdict"], "n": claim["n"], "rules": after["rules_sha256"]},
+                "cause": cause,
+            }
+        )
+    if lines:  # one write, so that two artifacts judged at once cannot tear each other's lines
+        handle = os.open(results / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, lines)
+        finally:
+            os.close(handle)
+
+
+def read(results: Path) -> list[dict[str, Any]]:
+    """All lines, oldest first; none without a file. NormbenchError with the number of one that is damaged."""
+    path = results / NAME
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise NormbenchError(f"{path} cannot be read: {error}") from None
+    found = []
+    for number, text in enumerate(texts, 1):
+        try:
+            entry = json.loads(text)
+            after, before = entry["after"], entry["before"]
+            if not all(isinstance(entry[key], str) for key in ("date", "artifact", "fidelity", "claim")):
+                raise TypeError("a field is no text")
+            if not all(isinstance(side["verdict"], str) for side in (after, before) if side is not None):
+                raise TypeError("a verdict is no text")
+            found.append(entry)
+        except (ValueError, KeyError, TypeError) as error:
+            raise NormbenchError(f"{path}: line {number} is damaged ({error!r}). Restore it (git checkout).") from None
+    return found

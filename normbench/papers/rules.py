@@ -1,0 +1,208 @@
+"""How a claim is decided: the rules of `rules.yaml`, in code that reads like them.
+
+A *part* is one comparison, a *claim* holds when all its k parts hold (intersection-union test, Berger 1982), *controls*
+are settings that the paper leaves open. Each step gives one word; the last puts them together:
+
+    part        holds, opposite, negligible or undecided, from intervals of its effect
+    claim       the same of all its parts, at one setting
+    robustness  of that word over the controls: robust, depends, undecided, not run
+    verdict     reproduced, contradicted, negligible; or the word at the paper's setting, and what the controls say
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from normbench.curves.statistics import Interval, sign_test
+from normbench.errors import NormbenchError
+from normbench.papers.claims import Part
+
+HOLDS, OPPOSITE, NEGLIGIBLE, UNDECIDED = "holds", "opposite", "negligible", "undecided"
+NOT_RUN, NOT_DECIDABLE = "not run", "not decidable here"
+DECIDED = (HOLDS, OPPOSITE, NEGLIGIBLE)
+ROBUST, DEPENDS = "robust", "depends"
+# The first word of a verdict, in the order in which pages count them, and what kind of news it is.
+NEWS = {
+    "reproduced": "good", "supported": "good", HOLDS: "half-good", NEGLIGIBLE: "weak", OPPOSITE: "half-bad",
+    "contradicted": "bad", "refuted": "bad", UNDECIDED: "open", "not": "none",
+}  # fmt: skip
+RULES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "rules.yaml").read_text(encoding="utf-8"))
+ALPHA: float = RULES["alpha"]
+FEWEST: int = RULES["fewest_seeds"]
+POWER: float = RULES["power"]
+
+
+class Evidence(Protocol):
+    """What the runs say about one part.
+
+    `gap` is "not run" or "not decidable here" where there is nothing to go by; `complete`: the planned seeds are there;
+    `planned`: the look at them was planned, without which nothing is negligible, nor equivalent; `fresh`: nobody had
+    seen these seeds when the smallest effect was declared, without which nothing is negligible. Intervals are None
+    where n, a run without a number or a spread of zero does not allow one.
+    """
+
+    @property
+    def gap(self) -> str: ...
+    @property
+    def complete(self) -> bool: ...
+    @property
+    def planned(self) -> bool: ...
+    @property
+    def fresh(self) -> bool: ...
+    @property
+    def delta(self) -> float | None: ...
+    @property
+    def exact(self) -> bool | None: ...
+
+    def interval(self, level: float) -> Interval | None:
+        """Two-sided, of the mean effect, or of its median where the sign test decides."""
+
+    def prediction(self, level: float) -> Interval | None:
+        """Of one more run."""
+
+
+# --- a part ----------------------------------------------------------------------------------------------------------
+
+
+def part_word(part: Part, seen: Evidence, alpha: float = ALPHA) -> str:
+    """What one part says by itself, by tests at `alpha`."""
+    if seen.gap:
+        return seen.gap
+    if part.kind == "exact":
+        return HOLDS if seen.exact else OPPOSITE
+    if not seen.complete:
+        return UNDECIDED
+    if part.kind == "direction":
+        if _within(seen.interval(1 - 2 * alpha), seen.delta):
+            return NEGLIGIBLE if seen.fresh and seen.planned else UNDECIDED
+        return _side(seen.interval(1 - alpha), part.expect)
+    if part.kind == "equivalence":
+        if _within(seen.interval(1 - 2 * alpha), part.within):
+            return HOLDS if seen.planned else UNDECIDED
+        return OPPOSITE if _outside(seen.interval(1 - alpha), part.within) else UNDECIDED
+    predicted, paper, band = seen.prediction(1 - alpha), part.paper, part.band
+    assert paper is not None and band is not None
+    if predicted and paper - band <= predicted[0] <= paper <= predicted[1] <= paper + band:
+        return HOLDS
+    return OPPOSITE if predicted and not predicted[0] <= paper <= predicted[1] else UNDECIDED
+
+
+def _within(interval: Interval | None, margin: float | None) -> bool:
+    return interval is not None and margin is not None and -margin < interval[0] and interval[1] < margin
+
+
+def _outside(interval: Interval | None, margin: float | None) -> bool:
+    return interval is not None and margin is not None and (interval[0] > margin or interval[1] < -margin)
+
+
+def _side(interval: Interval | None, expect: str | None) -> str:
+    if interval is None or interval[0] <= 0 <= interval[1]:
+        return UNDECIDED
+    return HOLDS if (interval[0] > 0) == (expect == "positive") else OPPOSITE
+
+
+# --- a claim ---------------------------------------------------------------------------------------------------------
+
+
+def claim_word(parts: Sequence[tuple[Part, Evidence]], alpha: float = ALPHA) -> str:
+    """What k parts say at one setting: any one may be opposite or negligible, each is asked at `alpha`/k for that."""
+    words = [part_word(part, seen, alpha) for part, seen in parts]
+    for gap in (NOT_RUN, NOT_DECIDABLE):
+        if gap in words:
+            return gap
+    if all(word == HOLDS for word in words):
+        return HOLDS
+    if any(opposes(part, seen, len(parts), alpha) for part, seen in parts):
+        return OPPOSITE
+    if any(vanishes(part, seen, len(parts), alpha) for part, seen in parts):
+        return NEGLIGIBLE
+    return UNDECIDED
+
+
+def opposes(part: Part, seen: Evidence, k: int, alpha: float = ALPHA) -> bool:
+    """Whether this one of k parts makes the claim opposite; only one that is not negligible can."""
+    if part.kind == "direction" and _within(seen.interval(1 - 2 * alpha), seen.delta):
+        return False
+    return part_word(part, seen, alpha / k) == OPPOSITE
+
+
+def vanishes(part: Part, seen: Evidence, k: int, alpha: float = ALPHA) -> bool:
+    """Whether this one of k parts makes the claim negligible."""
+    return part.kind == "direction" and part_word(part, seen, alpha / k) == NEGLIGIBLE
+
+
+# --- controls, and the verdict ---------------------------------------------------------------------------------------
+
+
+def control_words(parts: Sequence[tuple[Part, Evidence]], controls: int, alpha: float = ALPHA) -> tuple[str, str]:
+    """The claim's word under one of so many controls at `alpha`, and at `alpha`/controls: any one may differ."""
+    if not all(seen.complete for _, seen in parts):
+        return NOT_RUN, NOT_RUN
+    return claim_word(parts, alpha), claim_word(parts, alpha / controls)
+
+
+def robustness(setting: str, controls: Sequence[tuple[str, str]]) -> str:
+    """Whether the word at the paper's setting is that of every control ("" without any, or without a word)."""
+    if not controls or setting not in DECIDED:
+        return ""
+    if any(strict in DECIDED and strict != setting for _, strict in controls):
+        return DEPENDS
+    if all(word == setting for word, _ in controls):
+        return ROBUST
+    return NOT_RUN if any(word == NOT_RUN for word, _ in controls) else UNDECIDED
+
+
+def verdict(setting: str, robust: str, ours: bool = False, fidelity: str = "paper") -> str:
+    """The words of a verdict; of a hypothesis of our own others than of a claim of the paper's."""
+    if setting not in DECIDED:
+        return setting if setting != UNDECIDED or fidelity == "paper" else f"{setting} ({fidelity})"
+    if fidelity != "paper":
+        return f"{setting} ({fidelity})" + (f"; controls {robust}" if robust else "")
+    if robust not in ("", ROBUST):
+        return f"{setting} at the paper's setting; controls {robust}"
+    if setting == NEGLIGIBLE:
+        return setting
+    return {HOLDS: ("reproduced", "supported"), OPPOSITE: ("contradicted", "refuted")}[setting][ours]
+
+
+# --- what is fixed in advance ----------------------------------------------------------------------------------------
+
+
+def smallest_effect(part: Part, data: str) -> float | None:
+    """δ of a direction on a data set, in its unit; None where nothing declares one."""
+    if part.kind != "direction":
+        return None
+    if part.delta is not None:
+        return None if part.delta["is"] is None else float(part.delta["is"])
+    fits = {"endpoint": part.endpoint.kind, "metric": part.endpoint.metric, "scale": part.scale}
+    for entry in RULES["smallest_effects"]:
+        if all(value in entry[key] for key, value in fits.items() if key in entry):
+            return float(entry.get("data", {}).get(data, entry["is"]))
+    return None
+
+
+def check_smallest_effect(part: Part, data: str, where: str) -> None:
+    """NormbenchError where a direction that decides has none, and does not say why it can have none."""
+    if part.kind == "direction" and part.delta is None and smallest_effect(part, data) is None:
+        raise NormbenchError(
+            f"{where}: part '{part.id}': rules.yaml has no smallest effect for {part.endpoint.metric or part.endpoint}"
+            f" on the scale {part.scale}. Declare one in the part: delta: {{is: 0.1, why: ...}} (is: null for none)."
+        )
+
+
+def fewest_pairs(alpha: float) -> int:
+    """The smallest n at which the exact sign test can reject at `alpha`: 6 at 0.05, 7 at 0.025, 8 at 0.05/6."""
+    return next(n for n in count(1) if sign_test(n, 0) <= alpha)
+
+
+def sha256(*content: Any) -> str:
+    """One hash of the rules, and of what else decides: claims, planned seeds, controls."""
+    text = json.dumps([RULES, *content], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

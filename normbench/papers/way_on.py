@@ -1,0 +1,104 @@
+"""What would decide a claim that has no verdict yet: which runs, by which command, and what they cost.
+
+Planned runs that are not there come first. Where all of them are, the seeds that would show the effect seen: those have
+to be planned in the claim before they are run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from normbench.curves.statistics import seeds_needed
+from normbench.papers import rules
+from normbench.papers.claims import Artifact, Claim
+from normbench.papers.verdicts import Planned
+from normbench.runs.record import RunRecord
+
+Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
+
+
+def way_on(
+    artifact: Artifact, claim: Claim, judged: Mapping[str, Any], runs: Sequence[RunRecord], fidelity: str, plan: Planned
+) -> str:
+    """One line, "" where nothing is open; core-hours from the median seconds of runs like those that lack."""
+    if fidelity != "paper" or claim.not_decidable or not claim.parts or claim.kind == "exact":
+        return ""
+    word, robust = judged["setting"], judged["robustness"]
+    if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
+        return ""
+    first = _lacking(claim, [""], runs, plan)
+    if first:
+        return _command(artifact, first, runs, fidelity)
+    if word in rules.DECIDED:
+        if controls := _lacking(claim, claim.controls, runs, plan):
+            return _command(artifact, controls, runs, fidelity)
+        return _more(claim, [part for c in judged["controls"] for part in c["parts"]], runs, word)
+    return _more(claim, judged["parts"], runs, rules.HOLDS)
+
+
+def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Planned) -> Lacking:
+    alone = claim.seeds
+    lacking: Lacking = set()
+    for control in controls:
+        group = [run for run in runs if run.control == control]
+        for part in claim.parts:
+            for _, cell in part.contrast:
+                place = {key: value for key, value in cell.items() if key != "variant"}
+                there = {run.seed for run in group if run.matches(place)}
+                axes = tuple(sorted((key, value) for key, value in place.items() if key != "arm"))
+                lacking |= {
+                    (str(place.get("arm", "")), axes, control, seed)
+                    for seed in plan.seeds(part, control, alone) or ()
+                    if seed not in there
+                }
+    return lacking
+
+
+def _command(artifact: Artifact, lacking: Lacking, runs: Sequence[RunRecord], fidelity: str) -> str:
+    arms = sorted({arm for arm, *_ in lacking if arm})
+    axes = sorted({f"{key}={value}" for _, places, *_ in lacking for key, value in places})
+    words = [f"normbench reproduce {artifact.id}"]
+    words += ["--controls"] if any(control for *_, control, _ in lacking) else []
+    words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
+    words += [f"--only {word}" for word in (*arms, *axes)]
+    hours = _hours([(arm, dict(places)) for arm, places, _, _ in lacking], runs)
+    cost = "" if hours is None else f", about {hours:.2g} core-hours"
+    return f"{len(lacking)} planned runs lack{cost}: {' '.join(words)}"
+
+
+def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRecord], word: str) -> str:
+    """How many seeds would show what was seen, if it is what it looks like."""
+    needed, alpha = [], rules.ALPHA
+    for part in parts:
+        if part["word"] == word or part["effect"] is None or not part["sd"] or part["kind"] != "direction":
+            continue
+        needed.append(seeds_needed(part["effect"], part["sd"], 1 - alpha))
+    if not needed and any(part["kind"] == "size" for part in parts):
+        return "more seeds do not narrow the spread of single runs, which a size is held against"
+    if not needed or None in needed:
+        return "no number of seeds within reach would show the effects seen" if needed else ""
+    most = max(n for n in needed if n is not None)
+    cells = [dict(cell) for part in claim.parts for _, cell in part.contrast]
+    places = {
+        str(sorted(cell.items(), key=str)): cell
+        for cell in ({k: v for k, v in c.items() if k != "variant"} for c in cells)
+    }
+    asked = [(str(cell.get("arm", "")), {k: v for k, v in cell.items() if k != "arm"}) for cell in places.values()]
+    hours = _hours(asked * most, runs)
+    cost = "" if hours is None else f" ({len(places) * most} runs, about {hours:.2g} core-hours)"
+    return f"about {most} fresh seeds{cost} would show the effects seen; plan them in the claim first"
+
+
+def _hours(places: Sequence[tuple[str, Mapping[str, Any]]], runs: Sequence[RunRecord]) -> float | None:
+    """By the median of timed runs of the same arm and axes, else of the axes, else of all; None without any."""
+    seconds = 0.0
+    for arm, axes in places:
+        timed = [run for run in runs if run.seconds]
+        like = [run for run in timed if run.matches(axes)]
+        same = [run for run in like if run.arm == arm]
+        if not (chosen := same or like or timed):
+            return None
+        seconds += statistics.median(run.seconds or 0.0 for run in chosen)
+    return seconds / 3600

@@ -1,0 +1,42 @@
+"""What each test example gave at a run's best evaluation and at its last, as `normbench.train.outcomes` wrote it."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from normbench.errors import NormbenchError
+
+
+def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """(N,) the examples' own numbers, (N,) float64 the mean over `variants` ("" is the usual evaluation).
+
+    None where the file or one of the variants is not there; NormbenchError where what is there does not fit together.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            if not variants or any(f"{split}|{variant}|{metric}" not in kept for variant in variants):
+                return None
+            count = int(kept[f"{split}|count"])
+            numbers = kept[f"{split}|numbers"] if f"{split}|numbers" in kept else np.arange(count)
+            found = [_values(kept[f"{split}|{variant}|{metric}"], count) for variant in variants]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise NormbenchError(f"{path} is damaged ({error}). Delete the run to train it again.") from None
+    if any(len(values) != len(numbers) for values in found):
+        raise NormbenchError(
+            f"{path} has {len(numbers)} examples of {split}, but {len(found[0])} results of them. Delete the run to "
+            "train it again."
+        )
+    return numbers, np.mean(found, axis=0)
+
+
+def _values(stored: np.ndarray, count: int) -> np.ndarray:
+    bits = stored.dtype == np.uint8
+    if bits and len(stored) != -(-count // 8):
+        return np.empty(0)
+    return np.asarray(np.unpackbits(stored, count=count) if bits else stored, dtype=np.float64)
