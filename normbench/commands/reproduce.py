@@ -23,8 +23,9 @@ from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Watch
 from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers import artifact as artifacts
-from normbench.papers import publish, rules, table
+from normbench.papers import power, publish, rules, table
 from normbench.papers.claims import Artifact
+from normbench.runs import pack
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
 from normbench.web import report
@@ -136,6 +137,7 @@ def _artifact(
         for spec in ensured.missing:
             axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
             say(console, f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({found.state(spec)})")
+        _outlook(artifact, list(found.records.values()), request, console)
         return 0
     failures = [o for o in ensured.outcomes.values() if o.status in ("failed", "refused")]
     for reason in dict.fromkeys(o.reason for o in failures if not ensured.interrupted):
@@ -208,6 +210,30 @@ def _estimate(missing: Sequence[RunSpec], found: Found, processes: int) -> str:
             return f" · on {together}"
         needed.append(statistics.median(rate) * spec.steps)
     return f" · about {places.duration(sum(needed) / jobs)} on {together}"
+
+
+def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:
+    """What the plan can show, simulated from the seeds that are there, and what it costs."""
+    published = pack.load(publish.folder(request.results, artifact.id, request.fidelity) / pack.NAME).runs
+    known = pack.merge(published, runs)
+    found = power.outlook(artifact, known, artifacts.Plan(artifact, request.fidelity), request.controls)
+    if not found:
+        return
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
+    for name in ("claim", "planned n", "lacking", "core-hours", "simulated words", "negligible if no effect"):
+        grid.add_column(name, no_wrap=name == "claim")
+    for entry in found:
+        words = ", ".join(f"{word} {100 * share:.0f} %" for word, share in (entry.words or {}).items())
+        grid.add_row(
+            entry.claim,
+            "/".join(str(n) for n in dict.fromkeys(entry.planned)),
+            str(entry.runs),
+            "" if entry.hours is None else f"{entry.hours:.2g}",
+            words or f"{entry.pilots} pilot seeds are too few",
+            "" if entry.none is None else f"{100 * entry.none:.0f} %",
+        )
+    console.print(grid)
+    console.print()
 
 
 def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, draw, history, table, verdicts
 from normbench.papers.claims import Artifact
 from normbench.papers.contrasts import Contrasts
+from normbench.papers.findings import findings
 from normbench.papers.panels import Panel
 from normbench.papers.table import Entry
 from normbench.papers.way_on import way_on
@@ -133,10 +134,12 @@ def _page(
     artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: dict[str, Any], runs: Sequence[RunRecord]
 ) -> str:
     """table.md: what they mean where that is said, the numbers, the verdicts, the deviations and the command."""
-    words = "".join(f"{table.escape(text)}\n\n" for text in artifacts.explanation(artifact, runs))
+    told = [*findings(judged), *artifacts.explanation(artifact, runs)]
+    words = "".join(f"{table.escape(text)}\n\n" for text in told)
     e = table.escape
-    rows = "\n".join(
-        f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(c['evidence'])} |" for c in judged["claims"]
+    rows = "".join(
+        f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(_rests_on(c))} |\n"
+        for c in judged["claims"]
     )
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
     amended: dict[tuple[str, str], list[str]] = {}
@@ -148,9 +151,14 @@ def _page(
     return (
         f"# {artifact.title} · {fidelity}\n\n{artifact.locator}. Means with 95 % intervals over seeds.\n\n"
         f"{words}{table.markdown(entries)}\n"
-        f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n\n"
-        f"Expected to be wrong by chance: {judged['expected_wrong']:g} of these verdicts.\n\n"
+        f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n"
+        f"Expected to be wrong by chance, at most: {judged['expected_wrong']:.3g} of these verdicts.\n\n"
         f"Choices and deviations:\n\n{deviations}\n\n"
         + (f"Claims amended after they were first written down:\n\n{amendments}\n" if amended else "")
         + f"Command: `{judged['command']}`\n"
     )
+
+
+def _rests_on(claim: Mapping[str, Any]) -> str:
+    """The evidence, and what would decide where something is open."""
+    return "; ".join(text for text in (claim["evidence"], claim["way_on"]) if text)

@@ -28,19 +28,19 @@ def way_on(
     word, robust = judged["setting"], judged["robustness"]
     if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
         return ""
-    first = _lacking(claim, [""], runs, plan)
+    first = lacking(claim, [""], runs, plan)
     if first:
         return _command(artifact, first, runs, fidelity)
     if word in rules.DECIDED:
-        if controls := _lacking(claim, claim.controls, runs, plan):
+        if controls := lacking(claim, claim.controls, runs, plan):
             return _command(artifact, controls, runs, fidelity)
         return _more(claim, [part for c in judged["controls"] for part in c["parts"]], runs, word)
     return _more(claim, judged["parts"], runs, rules.HOLDS)
 
 
-def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Planned) -> Lacking:
-    alone = claim.seeds
-    lacking: Lacking = set()
+def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Planned) -> Lacking:
+    """The planned runs of a claim, under these settings ("" is the paper's), that are not among `runs`."""
+    found: Lacking = set()
     for control in controls:
         group = [run for run in runs if run.control == control]
         for part in claim.parts:
@@ -48,24 +48,29 @@ def _lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], p
                 place = {key: value for key, value in cell.items() if key != "variant"}
                 there = {run.seed for run in group if run.matches(place)}
                 axes = tuple(sorted((key, value) for key, value in place.items() if key != "arm"))
-                lacking |= {
+                found |= {
                     (str(place.get("arm", "")), axes, control, seed)
-                    for seed in plan.seeds(part, control, alone) or ()
+                    for seed in plan.seeds(part, control, claim.seeds) or ()
                     if seed not in there
                 }
-    return lacking
+    return found
 
 
-def _command(artifact: Artifact, lacking: Lacking, runs: Sequence[RunRecord], fidelity: str) -> str:
-    arms = sorted({arm for arm, *_ in lacking if arm})
-    axes = sorted({f"{key}={value}" for _, places, *_ in lacking for key, value in places})
+def core_hours(left: Lacking, runs: Sequence[RunRecord]) -> float | None:
+    """What these runs take, by those that were timed."""
+    return _hours([(arm, dict(places)) for arm, places, _, _ in left], runs)
+
+
+def _command(artifact: Artifact, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> str:
+    arms = sorted({arm for arm, *_ in left if arm})
+    axes = sorted({f"{key}={value}" for _, places, *_ in left for key, value in places})
     words = [f"normbench reproduce {artifact.id}"]
-    words += ["--controls"] if any(control for *_, control, _ in lacking) else []
+    words += ["--controls"] if any(control for *_, control, _ in left) else []
     words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
     words += [f"--only {word}" for word in (*arms, *axes)]
-    hours = _hours([(arm, dict(places)) for arm, places, _, _ in lacking], runs)
+    hours = core_hours(left, runs)
     cost = "" if hours is None else f", about {hours:.2g} core-hours"
-    return f"{len(lacking)} planned runs lack{cost}: {' '.join(words)}"
+    return f"{len(left)} planned runs lack{cost}: {' '.join(words)}"
 
 
 def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRecord], word: str) -> str:

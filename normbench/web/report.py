@@ -20,6 +20,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import published, table
 from normbench.papers.claims import FIDELITIES
+from normbench.papers.findings import findings
 from normbench.papers.published import Published
 from normbench.papers.rules import NEWS
 from normbench.papers.style import on_dark
@@ -241,6 +242,7 @@ def _page(entry: Published, found: Sequence[Published], pages: Mapping[int, str]
         "meaning": FIDELITY_MEANING[entry.fidelity],
         "others": [(p.fidelity, pages[id(p)]) for p in found if p.name == entry.name],
         "claims": claims,
+        "findings": findings(verdicts),
         "words": artifacts.explanation(entry.artifact, entry.runs) if entry.artifact else [],
         "columns": len(dict.fromkeys(panel.column for panel in panels)),
         "panels": [

@@ -1,0 +1,41 @@
+"""`normbench history`: the life of each verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from normbench.commands.terminal import say
+from normbench.errors import unknown
+from normbench.papers import artifact as artifacts
+from normbench.papers import history
+
+
+def show(claim: str | None, results: Path, as_json: bool, console: Console) -> int:
+    """The changes of one claim's verdict, or of all; a claim that never had one is told so."""
+    found = history.read(results)
+    if claim is not None:
+        known = {c.id for name in artifacts.ids() for c in artifacts.load(name).claims} | {e["claim"] for e in found}
+        if claim not in known:
+            raise unknown(f"{claim} is not a claim.", claim, sorted(known))
+        found = [entry for entry in found if entry["claim"] == claim]
+    if as_json:
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+        return 0
+    if not found:
+        say(console, f"no verdict {f'of {claim} ' if claim else ''}is recorded below {results}")
+        return 0
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
+    for name in ("date", "claim", "fidelity", "before", "after", "n", "what changed"):
+        grid.add_column(name, no_wrap=name in ("date", "claim"))
+    for entry in found:
+        before, after = entry["before"], entry["after"]
+        told = before["verdict"] if before else "not judged"
+        row = [entry["date"], entry["claim"], entry["fidelity"], told, after["verdict"], str(after["n"])]
+        grid.add_row(*map(escape, [*row, ", ".join(entry["cause"])]))
+    console.print(grid)
+    return 0

@@ -1,0 +1,111 @@
+"""What a plan can show, before its runs: its claims' words simulated from the seeds that are there, and what it costs.
+
+The effects of further seeds are drawn from what the pilot seeds say of them: normal, with the pilot's mean and
+covariance over the parts, both as uncertain as so few seeds leave them (Student's predictive distribution). The rules
+then judge them as they judge runs. The choice of the test examples is not simulated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from normbench.papers import rules
+from normbench.papers.claims import Artifact, Claim
+from normbench.papers.parts import Seen, gather
+from normbench.papers.verdicts import Planned
+from normbench.papers.way_on import core_hours, lacking
+from normbench.runs.record import RunRecord
+from normbench.streams import stream
+
+REPETITIONS = 400
+FEWEST_PILOTS = 3
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Of one claim: the planned n of its parts, what lacks, and the shares of simulated words at the paper's setting.
+
+    `words` are those from the pilot's mean, None without enough pilot seeds; `none` the share that is negligible where
+    there is no effect at all, None where no part has a smallest effect.
+    """
+
+    claim: str
+    planned: tuple[int, ...]
+    runs: int
+    hours: float | None
+    pilots: int
+    words: Mapping[str, float] | None = None
+    none: float | None = None
+
+
+def outlook(artifact: Artifact, runs: Sequence[RunRecord], plan: Planned, controls: bool = False) -> list[Outlook]:
+    """One for every statistical claim; `runs` are all that are there, the pilots among them."""
+    return [
+        _outlook(claim, runs, plan, controls)
+        for claim in artifact.claims
+        if claim.kind != "exact" and claim.parts and not claim.not_decidable
+    ]
+
+
+def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Planned, controls: bool) -> Outlook:
+    planned = tuple(len(plan.seeds(part, "", claim.seeds) or ()) for part in claim.parts)
+    left = lacking(claim, ["", *claim.controls] if controls else [""], runs, plan)
+    pilots = [gather(part, [run for run in runs if not run.control]) for part in claim.parts]
+    shared = sorted(set.intersection(*(set(seen.seeds) for seen in pilots)))
+    known = Outlook(claim.id, planned, len(left), core_hours(left, runs), len(shared))
+    if len(shared) < FEWEST_PILOTS or not all(seen.whole for seen in pilots):
+        return known
+    table = np.array([[seen.effects[seen.seeds.index(seed)][0] for seen in pilots] for seed in shared])
+    alpha = rules.ALPHA / (2 if claim.looks or claim.added else 1)
+    deltas = [plan.smallest_effect(part) for part in claim.parts]
+    words = simulate(claim, table, planned, deltas, alpha)
+    none = simulate(claim, table - table.mean(axis=0), planned, deltas, alpha, certain=True)
+    small = any(delta is not None for delta in deltas) and not claim.added
+    return Outlook(
+        claim.id,
+        planned,
+        known.runs,
+        known.hours,
+        len(shared),
+        words,
+        none.get(rules.NEGLIGIBLE, 0.0) if small else None,
+    )
+
+
+def simulate(
+    claim: Claim,
+    pilot: np.ndarray,
+    planned: Sequence[int],
+    deltas: Sequence[float | None],
+    alpha: float = rules.ALPHA,
+    certain: bool = False,
+    repetitions: int = REPETITIONS,
+) -> dict[str, float]:
+    """Shares of the claim's words; `pilot` is seeds × parts. `certain`: the pilot's mean and spread are the truth."""
+    draw = stream(0, "power", claim.id)
+    seeds = len(pilot)
+    mean = pilot.mean(axis=0)
+    directions = (pilot - mean) / math.sqrt(seeds - 1)  # g @ directions has the pilot's covariance, singular or not
+    signed = [place for place, part in enumerate(claim.parts) if part.test == "sign"]
+    beside = {place: np.array([(pilot[:, place] > 0).sum(), (pilot[:, place] <= 0).sum()]) for place in signed}
+    counts: Counter[str] = Counter()
+    for _ in range(repetitions):
+        scale = 1.0 if certain else math.sqrt((seeds - 1) / draw.chisquare(seeds - 1))
+        spread = scale * directions
+        centre = mean if certain else mean + draw.standard_normal(seeds) @ spread / math.sqrt(seeds)
+        drawn = centre + draw.standard_normal((max(planned), seeds)) @ spread
+        for place in signed:  # by sign alone, as the test: a normal tail is not that of such effects
+            above = (pilot[:, place] > 0).mean() if certain else draw.beta(*(beside[place] + 0.5))
+            sizes = draw.choice(np.abs(pilot[:, place]), len(drawn))
+            drawn[:, place] = np.where(draw.random(len(drawn)) < above, sizes, -sizes)
+        judged = [
+            (part, Seen(part, complete=n >= rules.FEWEST, delta=delta, effects=tuple((e, e) for e in drawn[:n, place])))
+            for place, (part, n, delta) in enumerate(zip(claim.parts, planned, deltas, strict=True))
+        ]
+        counts[rules.claim_word(judged, alpha)] += 1
+    return {word: count / repetitions for word, count in counts.items()}
