@@ -1,0 +1,112 @@
+"""What is told around a verdict: findings, what would decide it, its history, what a plan can show."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judged import arms, artifact, direction, final_run
+
+from normbench.errors import NormbenchError
+from normbench.papers import findings, history, power, rules, verdicts, way_on
+from normbench.papers.claims import Part
+
+SHA = {"claims_sha256": "c", "rules_sha256": "r", "pack_sha256": "p"}
+
+
+class Five:
+    """Seeds 0 to 4 everywhere, and 1 as the smallest effect."""
+
+    sha256 = "r"
+
+    def seeds(self, part: Part, control: str, alone: Any) -> list[int]:
+        return list(range(5))
+
+    def smallest_effect(self, part: Part) -> float | None:
+        return 1.0
+
+
+def judged(claims: Any, runs: Any, **more: Any) -> dict[str, Any]:
+    return verdicts.judge(claims, runs, "paper", planned=Five(), **more)
+
+
+def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
+    claims = artifact(direction())
+    (told,) = findings.findings(judged(claims, arms(-3.0)))
+    assert told.startswith("At the paper's setting, of 1 claim, 1 holds: C1 (points −3.02 [")
+    open_claim = artifact(direction(), open=["learning rate"])
+    setting, across = findings.findings(judged(open_claim, arms(-3.0)))
+    assert setting == told and across.endswith("controls not run: C1.")
+    assert findings.findings(judged(claims, []))[0].endswith("1 is not run: C1.")
+
+
+def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
+    claims = artifact(direction(), open=["learning rate"])
+    runs = [replace(run, seconds=36.0) for run in arms(-3.0, n=4)]
+
+    def way(runs: Any) -> str:
+        content = judged(claims, runs)
+        return way_on.way_on(claims, claims.claims[0], content["claims"][0], runs, "paper", Five())
+
+    assert way(runs) == "2 planned runs lack, about 0.02 core-hours: normbench reproduce x/fig --only bn --only ln"
+    whole = [replace(run, seconds=36.0) for run in arms(-3.0)]
+    assert way(whole) == (
+        "20 planned runs lack, about 0.2 core-hours: normbench reproduce x/fig --controls --only bn --only ln"
+    )
+    controls = [run for name in claims.claims[0].controls for run in arms(-3.0, control=name)]
+    assert way([*whole, *controls]) == "", "reproduced: nothing is open"
+    assert "fresh seeds" in way(arms(-0.9, spread=5.0)), "all planned runs are there, and they do not decide"
+
+
+def test_a_change_of_a_word_has_its_line_and_nothing_else_has(tmp_path: Path) -> None:
+    claims = artifact(direction())
+    first = {**judged(claims, []), **SHA}
+    second = {**judged(claims, arms(-3.0)), **SHA, "pack_sha256": "other"}
+    history.append(tmp_path, None, first)
+    assert history.read(tmp_path) == [], "not run is no word"
+    history.append(tmp_path, first, second)
+    history.append(tmp_path, second, second)
+    (line,) = history.read(tmp_path)
+    assert (line["before"]["verdict"], line["after"]["verdict"]) == ("not run", "reproduced")
+    assert (line["cause"], line["claim"], line["after"]["rules"]) == (["runs"], "C1", "r")
+    shown = subprocess.run(
+        [sys.executable, "-m", "normbench", "history", "--json", "--results", str(tmp_path)],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    assert json.loads(shown.stdout) == [line]
+    with (tmp_path / history.NAME).open("a") as file:
+        file.write("{}\n")
+    with pytest.raises(NormbenchError, match="line 2 is damaged"):
+        history.read(tmp_path)
+
+
+def test_simulated_words_follow_the_pilot() -> None:
+    (claim,) = artifact(direction()).claims
+    clear = np.array([[-3.0], [-3.1], [-2.9], [-3.05], [-2.95]])
+    assert power.simulate(claim, clear, [5], [1.0])[rules.HOLDS] > 0.9
+    assert power.simulate(claim, -clear, [5], [1.0])[rules.OPPOSITE] > 0.9
+    nothing = power.simulate(claim, clear + 3, [10], [1.0], certain=True)
+    assert nothing[rules.NEGLIGIBLE] > 0.99
+    assert power.simulate(claim, clear, [4], [1.0]) == {rules.UNDECIDED: 1.0}, "fewer than five decide nothing"
+
+
+@pytest.mark.parametrize(("n", "widest"), [(5, 0.62), (10, 0.99), (20, 1.5)])
+def test_negligible_is_within_reach_up_to_a_spread_of_so_many_smallest_effects(n: int, widest: float) -> None:
+    """80 % power for two one-sided tests where there is no effect."""
+    (claim,) = artifact(direction()).claims
+    pilot = np.array([[-1.0], [1.0]]) * widest / 2**0.5  # its standard deviation is `widest`
+    share = power.simulate(claim, pilot, [n], [1.0], certain=True, repetitions=2000).get(rules.NEGLIGIBLE, 0)
+    assert share == pytest.approx(0.8, abs=0.04)
+
+
+def test_an_outlook_counts_pilots_and_what_lacks() -> None:
+    claims = artifact(direction())
+    (found,) = power.outlook(claims, [replace(run, seconds=36.0) for run in arms(-3.0, n=3)], Five())
+    assert (found.planned, found.runs, found.pilots, found.hours) == ((5,), 4, 3, pytest.approx(0.04))
+    assert found.words is not None and sum(found.words.values()) == pytest.approx(1)
+    (few,) = power.outlook(claims, [final_run("ln", 0, 1.0)], Five())
+    assert few.words is None and few.hours is None
