@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,7 @@ def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[st
     return [(place, _seeds(node, fidelity, place, range(1, seeds + 1), limited=True)) for place in places]
 
 
+@cache
 def data_name(name: str, fidelity: str) -> str:
     """The data set of an experiment at a fidelity ("" of a probe that computes on none)."""
     node = experiment(name)

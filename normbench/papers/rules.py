@@ -159,16 +159,19 @@ def robustness(setting: str, controls: Sequence[tuple[str, str]]) -> str:
     return NOT_RUN if any(word == NOT_RUN for word, _ in controls) else UNDECIDED
 
 
-def verdict(setting: str, robust: str, ours: bool = False, fidelity: str = "paper") -> str:
-    """The words of a verdict; of a hypothesis of our own others than of a claim of the paper's."""
+def verdict(setting: str, robust: str, ours: bool = False, fidelity: str = "paper", share: str = "") -> str:
+    """The words of a verdict; of a hypothesis of our own others than of a claim of the paper's.
+
+    `share` says of how many parts the word is, where that matters.
+    """
     if setting not in DECIDED:
         return setting if setting != UNDECIDED or fidelity == "paper" else f"{setting} ({fidelity})"
     if fidelity != "paper":
-        return f"{setting} ({fidelity})" + (f"; controls {robust}" if robust else "")
+        return f"{setting}{share} ({fidelity})" + (f"; controls {robust}" if robust else "")
     if robust not in ("", ROBUST):
-        return f"{setting} at the paper's setting; controls {robust}"
+        return f"{setting}{share} at the paper's setting; controls {robust}"
     if setting == NEGLIGIBLE:
-        return setting
+        return f"{setting}{share}"
     return {HOLDS: ("reproduced", "supported"), OPPOSITE: ("contradicted", "refuted")}[setting][ours]
 
 

@@ -125,7 +125,8 @@ class _Judge:
         if self.alone is not None:
             evidence += f"; judged on seeds {self.alone[0]} to {self.alone[-1]} alone"
         headline = parts[deciding] if parts else None
-        verdict = rules.verdict(word, robust, claim.ours, self.fidelity)
+        share = self._share(setting) if word == rules.NEGLIGIBLE and len(setting) > 1 else ""
+        verdict = rules.verdict(word, robust, claim.ours, self.fidelity, share)
         return {
             "id": claim.id,
             "kind": claim.kind,
@@ -136,7 +137,7 @@ class _Judge:
             "endpoint": headline["endpoint"] if headline else "",
             "setting": word,
             "robustness": robust,
-            "verdict": verdict.replace(rules.NEGLIGIBLE, self._share(word, setting), 1),
+            "verdict": verdict,
             "evidence": evidence,
             "way_on": "",
             **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
@@ -218,12 +219,10 @@ class _Judge:
             stricter = f"; {part['word']}, but not at the level that one of {len(parts)} parts is asked for"
         return f"{held} of {len(parts)} parts hold; {part['id']}: {reason}{stricter}"
 
-    def _share(self, word: str, parts: Sequence[tuple[Part, Seen]]) -> str:
-        """How many of k parts a negligible claim rests on."""
-        if word != rules.NEGLIGIBLE or len(parts) == 1:
-            return word if word == rules.NEGLIGIBLE else rules.NEGLIGIBLE
+    def _share(self, parts: Sequence[tuple[Part, Seen]]) -> str:
+        """How many of its parts a negligible claim rests on."""
         found = sum(rules.vanishes(part, seen, len(parts), self.alpha) for part, seen in parts)
-        return f"{rules.NEGLIGIBLE} ({found} of {len(parts)} parts)"
+        return f" ({found} of {len(parts)} parts)"
 
 
 _HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}
