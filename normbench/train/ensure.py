@@ -37,7 +37,7 @@ def ensure_run(
         run.file_as(spec)
         try:
             if spec.config["model"]["declares"].get("probe"):
-                return probes.run(spec, run)
+                return probes.write(spec, run)
             return train(spec, run, listen, stopping)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):

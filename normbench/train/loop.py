@@ -37,11 +37,11 @@ def train(spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None
     sampler = Sampler.of(config["train"], seed, len(examples), examples.lengths)
     every = config["eval"]["every"] * (sampler.per_epoch if config["eval"]["unit"] == "epochs" else 1)
     evaluation = Evaluation(model, splits, config, spec.sites())
-    recorder = Recorder(run, evaluation, sampler, steps, config["train"]["keep"], listen)
     optimizer = optim.build(config["optim"], model)
     adjust = Adjust(config, model, optimizer)
     here = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
     progress = resume(run, model, optimizer, steps, every, here)
+    recorder = Recorder(run, evaluation, sampler, steps, config["train"]["keep"], listen)
     kept = {int(step) for step in config["train"]["keep"] if step.isdecimal()}
     started, saved = time.monotonic() - progress.seconds, time.monotonic()
     try:
