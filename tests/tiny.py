@@ -28,9 +28,9 @@ def spec(*words: str, config_dir: Path | None = None) -> RunSpec:
 
 def train(folder: Path, *words: str, **keywords: Any) -> str:
     """Train the tiny run in `folder` and return its status."""
-    from normbench.train import loop  # torch is imported by the tests that train, not by those that plan
+    from normbench.train.ensure import ensure_run  # torch is imported by the tests that train, not by those that plan
 
-    return loop.train(spec(*words), RunDirectory(folder), **keywords)
+    return ensure_run(spec(*words), RunDirectory(folder), **keywords)
 
 
 def evaluate(model: Any, of: RunSpec, moment: int) -> list[dict[str, Any]]:

@@ -54,27 +54,37 @@ class RunSpec:
     @functools.cached_property
     def id(self) -> str:
         """12 hex digits; taken once, so that a file edited meanwhile does not give a planned run another name."""
-        return run_id(self.config, self.config_dir)
+        return run_id(self.config, self.sites())
 
     @property
     def steps(self) -> int:
-        """Updates in the whole run."""
-        return steps(self.config)
+        """Updates in the whole run, asked for in epochs or as such."""
+        if self.config["model"]["declares"].get("probe"):
+            return self.epochs  # as many as it counts
+        return int(self.config["train"]["steps"]) or sites.updates_per_epoch(self.config) * self.epochs
+
+    @functools.cached_property
+    def _sites(self) -> dict[str, sites.Choice]:
+        return assign(self.config, self.config_dir)
 
     def sites(self) -> dict[str, sites.Choice]:
-        return assign(self.config, self.config_dir)
+        """The normalizer at each site, resolved once."""
+        return self._sites
+
+    def filed(self) -> dict[str, Any]:
+        """The plain form in which a run's directory keeps its spec: id, labels and configuration."""
+        return {"id": self.id, **self.labels(), "config": compose.stored_form(self.config)}
 
     def message(self) -> dict[str, Any]:
         """The plain form in which a spec travels to a worker process."""
-        config_dir = str(self.config_dir) if self.config_dir else None
-        config = compose.stored_form(self.config)
-        return {"id": self.id, "labels": self.labels(), "config": config, "config_dir": config_dir}
+        return {**self.filed(), "config_dir": str(self.config_dir) if self.config_dir else None}
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> RunSpec:
         """The inverse of `message`; composed and checked anew. NormbenchError if that gives another run."""
         extra = Path(message["config_dir"]) if message["config_dir"] else None
-        spec = cls(compose.restore(message["config"], extra), config_dir=extra, **message["labels"])
+        labels = {key: message[key] for key in (*compose.LABELS, "axes")}
+        spec = cls(compose.restore(message["config"], extra), config_dir=extra, **labels)
         if spec.id != message["id"]:
             raise NormbenchError(
                 f"run {message['id']} is another one by now ({spec.id}): a file of its configuration or its normalizer "
@@ -83,23 +93,13 @@ class RunSpec:
             )
         return spec
 
+    def heading(self) -> dict[str, Any]:
+        """What every status file of the run says."""
+        return {"id": self.id, "seed": self.seed, "epochs": self.epochs, "steps": self.steps, **self.labels()}
+
     def labels(self) -> dict[str, Any]:
         """How the run is filed; no part of its identity."""
-        return {
-            "experiment": self.experiment,
-            "arm": self.arm,
-            "fidelity": self.fidelity,
-            "control": self.control,
-            "axes": dict(self.axes),
-        }
-
-
-def steps(config: compose.Config) -> int:
-    """Updates that a configuration asks for, in epochs or as such."""
-    train = config["train"]
-    if config["model"]["declares"].get("probe"):
-        return int(train["epochs"])  # as many as it counts
-    return int(train["steps"]) or sites.updates_per_epoch(config) * int(train["epochs"])
+        return {**{label: getattr(self, label) for label in compose.LABELS}, "axes": dict(self.axes)}
 
 
 def assign(config: compose.Config, extra: Path | None = None) -> dict[str, sites.Choice]:
@@ -107,15 +107,15 @@ def assign(config: compose.Config, extra: Path | None = None) -> dict[str, sites
     return sites.assign(config, lambda name: compose.choice("norm", name, extra))
 
 
-def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
-    """What is hashed, as plain data."""
+def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> dict[str, Any]:
+    """What is hashed, as plain data; `choices`: the normalizer at each site, where they have been resolved."""
     root, probe = config["declares"], bool(config["model"]["declares"].get("probe"))
     return {
         "schema": SCHEMA,
         "seed": config["seed"],
         "train": {"maths": root["maths"]}
         | _said(
-            {k: v for k, v in config["train"].items() if _counts(root["options"][f"train.{k}"])},
+            {k: v for k, v in config["train"].items() if root["options"][f"train.{k}"].get("hashed", True)},
             schema.legacy_defaults(root, "train."),
         ),
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
@@ -132,14 +132,14 @@ def maths(config: compose.Config, extra: Path | None = None) -> dict[str, Any]:
                 ),
             }
             | ({"file": hashlib.sha256(Path(c.file).read_bytes()).hexdigest()} if c.file else {})
-            for path, c in assign(config, extra).items()
+            for path, c in (assign(config) if choices is None else choices).items()
         },
     }
 
 
-def run_id(config: compose.Config, extra: Path | None = None) -> str:
+def run_id(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> str:
     """First 12 hex digits of the SHA-256 of the canonical form."""
-    return hashlib.sha256(canonical(maths(config, extra)).encode()).hexdigest()[:12]
+    return hashlib.sha256(canonical(maths(config, choices)).encode()).hexdigest()[:12]
 
 
 def satisfies(stored: Mapping[str, Any], config: compose.Config, extra: Path | None = None) -> bool:
@@ -162,9 +162,11 @@ def satisfies(stored: Mapping[str, Any], config: compose.Config, extra: Path | N
     usual = _usual(config, extra)
     if not any(usual.values()):
         return True
-    try:
-        return _usual(compose.restore(stored, extra), extra) == usual
-    except NormbenchError:  # of a version that had other options
+    try:  # what else decides it is the same in runs of one id
+        facts = compose.choice("norm", stored["norm"]["name"], extra)["declares"]
+        norm = {**schema.legacy_defaults(facts), **stored["norm"], "declares": facts}
+        return _usual({**config, "norm": norm}, extra) == usual
+    except (NormbenchError, KeyError, TypeError):  # of a version that had other options
         return False
 
 
@@ -226,17 +228,14 @@ def data_checksum(declares: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(official or declares.get("files") or declares["sha256"]).encode()).hexdigest()
 
 
-def _counts(spec: Mapping[str, Any]) -> bool:
-    return bool(spec.get("hashed", True))
-
-
 def _component(node: Mapping[str, Any]) -> dict[str, Any]:
     options = node["declares"].get("options") or {}
     return {
         "name": node["name"],
         "maths": node["declares"]["maths"],
         "options": _said(
-            {key: node[key] for key, spec in options.items() if _counts(spec)}, schema.legacy_defaults(node["declares"])
+            {key: node[key] for key, spec in options.items() if spec.get("hashed", True)},
+            schema.legacy_defaults(node["declares"]),
         ),
     }
 

@@ -17,7 +17,6 @@ from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
 
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
-LABELS = compose.LABELS
 EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "controls", "fidelities", "limits", "seeds"}
 ADHOC = "adhoc"
 
@@ -201,8 +200,8 @@ def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None)
 
 
 def _train_spec(overrides: list[Override], extra: Path | None) -> RunSpec:
-    labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in LABELS}
-    words = [str(o.input_line) for o in overrides if o.key_or_group not in LABELS]
+    labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in compose.LABELS}
+    words = [str(o.input_line) for o in overrides if o.key_or_group not in compose.LABELS]
     if "experiment" not in labels:
         for label in labels:
             raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")

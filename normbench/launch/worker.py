@@ -19,6 +19,10 @@ import traceback
 from pathlib import Path
 from typing import IO, Any
 
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.runs import store
+
 GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
 
 
@@ -50,10 +54,7 @@ def _listen(source: IO[str], jobs: queue.Queue[dict[str, Any] | None], stopping:
 
 
 def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
-    from normbench.config.identity import RunSpec
-    from normbench.errors import NormbenchError
-    from normbench.runs.store import RunDirectory
-    from normbench.train.loop import train
+    from normbench.train.ensure import ensure_run  # here, for torch takes a while, in which the input is heard
 
     def tell(event: str, **fields: Any) -> None:
         line = (json.dumps({"event": event} | fields) + "\n").encode()
@@ -63,12 +64,12 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
         except OSError:  # the parent is gone; `stopping` ends the run
             stopping.set()
 
-    run = RunDirectory(Path(job["path"]))
+    run = store.RunDirectory(Path(job["path"]))
     try:
         spec = RunSpec.from_message(job["run"])
         with _output_to(run.path / "output.log"):
-            status = train(spec, run, lambda event: tell("progress", **event), stopping.is_set)
-        tell("end", status=status, reason=_reason(run.path))
+            status = ensure_run(spec, run, lambda event: tell("progress", **event), stopping.is_set)
+        tell("end", status=status, reason=store.read_status(run.path).get("reason", ""))
     except NormbenchError as error:
         if error.code == 2:
             _leave_nothing_begun(run.path)
@@ -77,41 +78,25 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # outside of the run's own care
             return tell("end", status="refused", reason=f"{run.path}: {error.strerror}", code=4)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        _record_failure(run, job["run"], reason)
+        _record_failure(run, reason)
         tell("end", status="failed", reason=reason)
 
 
 def _leave_nothing_begun(path: Path) -> None:
     """A run that was refused before it began leaves no folder: it would be listed as one that was killed."""
-    from normbench.runs import store
-
     with contextlib.suppress(OSError):
         if {entry.name for entry in path.iterdir()} <= {"lock", "output.log"} and not store.is_locked(path):
             shutil.rmtree(path)
 
 
-def _reason(path: Path) -> str:
-    return str(json.loads((path / "status.json").read_text()).get("reason", ""))
-
-
-def _record_failure(run: Any, message: dict[str, Any], reason: str) -> None:
+def _record_failure(run: store.RunDirectory, reason: str) -> None:
     """The traceback into the run's log, and the status; a finished run keeps its own."""
-    from normbench.runs import store
-
     # the failure may be that nothing can be written here; the parent hears of it all the same
     with contextlib.suppress(Exception), run.writing():
         with open(run.path / "output.log", "a") as log:
             traceback.print_exc(file=log)
         if store.finished(run.path, 1) is None:
-            train = message["config"]["train"]
-            run.write_status(
-                "failed",
-                id=message["id"],
-                seed=message["config"]["seed"],
-                epochs=train["epochs"],
-                **message["labels"],
-                reason=reason,
-            )
+            run.write_status("failed", reason=reason)
 
 
 class _output_to:

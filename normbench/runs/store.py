@@ -15,7 +15,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import IO, Any
 
 import yaml
 
-from normbench.config.compose import stored_form
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
 from normbench.runs import files, upgrade
@@ -78,6 +77,12 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.filed: Mapping[str, Any] = {}  # what config.yaml says of the run
+        self.heading: Mapping[str, Any] = {}  # what every status.json does
+
+    def file_as(self, spec: RunSpec) -> None:
+        """What is written from now on is of this run."""
+        self.filed, self.heading = spec.filed(), spec.heading()
 
     @property
     def curve(self) -> Path:
@@ -107,17 +112,34 @@ class RunDirectory:
         finally:
             handle.close()
 
-    def write_config(self, spec: RunSpec) -> None:
+    def write_config(self) -> None:
         """config.yaml: the labels, and the configuration from which `rerun` composes the run anew."""
-        content = {"id": spec.id, **spec.labels(), "config": stored_form(spec.config)}
-        files.atomic_write(self.path / "config.yaml", yaml.safe_dump(content, sort_keys=False).encode())
+        files.atomic_write(self.path / "config.yaml", yaml.safe_dump(self.filed, sort_keys=False).encode())
 
     def write_status(self, status: str, **fields: Any) -> None:
         """status.json. Its schema is that of the curve beside it: an older curve that still lies here keeps its own."""
         schema = SCHEMA
         with contextlib.suppress(Damaged):
             schema = read_status(self.path)["schema"]
-        files.write_json(self.path / "status.json", {"schema": schema, "status": status, **fields})
+        files.write_json(self.path / "status.json", {"schema": schema, "status": status, **self.heading, **fields})
+
+    def old_status(self) -> dict[str, Any] | None:
+        """The status that lies there, None where there is none; NormbenchError where it is damaged."""
+        try:
+            return read_status(self.path) if (self.path / "status.json").exists() else None
+        except Damaged as damage:
+            raise start_anew(self.path, damage) from None
+
+    def append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
+        """Lines at the end of curve.jsonl or timing.jsonl, at once: others read along."""
+        with open(self.path / name, "ab") as file:
+            file.write(b"".join(files.line(record) for record in records))
+
+    def sync_curve(self) -> int:
+        """The size of the curve in bytes, all of them on the disk."""
+        with open(self.curve, "ab") as curve:
+            os.fsync(curve.fileno())
+            return curve.tell()
 
     def drop_unfinished(self) -> None:
         """Leave nothing that a run could go on with; a run that was finished before, set aside, stays."""
@@ -147,7 +169,10 @@ class RunDirectory:
             (self.path / "samples").mkdir(exist_ok=True)
             files.atomic_write(self.path / "samples" / name, file)
 
-    def drop_aside(self) -> None:
+    def finish(self, status: str, **fields: Any) -> None:
+        """The status seals the curve, and a shorter run that was set aside is not needed any more."""
+        self.sync_curve()
+        self.write_status(status, **fields, curve_sha256=curve_sha256(self.curve))
         for name in ("status.json", "curve.jsonl", "config.yaml"):
             (self.path / f"shorter.{name}").unlink(missing_ok=True)
 
@@ -351,7 +376,7 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
 
     A run that lacks an evaluation which the spec asks for is not that one. Raises Damaged.
     """
-    return _record(stored, spec.steps, spec.labels(), stored_form(spec.config), spec)
+    return _record(stored, spec.steps, spec.labels(), spec.filed()["config"], spec)
 
 
 def as_filed(stored: Stored) -> RunRecord | None:

@@ -74,14 +74,15 @@ class Evaluation:
         self, model: Model, splits: Mapping[str, Split], config: Mapping[str, Any], choices: Mapping[str, Choice]
     ) -> None:
         self.model, self.seed, self.batch_size = model, config["seed"], config["train"]["batch_size"]
-        self.train, self.monitor, self.asked = splits["train"], config["monitor"], config["eval"]
-        self.splits = _strided(splits, self.asked["strides"])
-        self.tests = [name for name in self.splits if name.startswith("test")]
+        self.data, self.train, self.monitor, self.asked = splits, splits["train"], config["monitor"], config["eval"]
         self.mode_dependent = any(choice.mode_dependent for choice in choices.values())
         self.own = variants(model)
         self.variants, self.reshuffled, self.also = (
             asked_variants(self.asked, choices, key) for key in ("variants", "reshuffled", "also_at_best")
         )
+        strides = {name: self.asked["strides"].get(name, 1) for name in splits}
+        self.splits = {name: splits[name] if n == 1 else splits[name].every(n) for name, n in strides.items() if n}
+        self.tests = [name for name in self.splits if name.startswith("test")]
         self.outcomes: dict[tuple[str, str], dict[str, Tensor]] = {}
         self._refuse(config)
 
@@ -97,8 +98,10 @@ class Evaluation:
             self._gather(state, others)
         records += self.run(self.further(state, others), state)
         state = self.seen(records, state)  # further variants may be at their lowest
-        records += self.run(self.waiting(state, others), state)
-        return records + self.run(self.blocks(state), state)
+        records += self.run(self.waiting(state, others), state) + self.run(self.blocks(state), state)
+        if state.last:
+            records += [{"mode": "stage", **record} for record in self.model.after(self.data, self.seed)]
+        return records
 
     def seen(self, records: Sequence[Record], state: State) -> State:
         """The state with these records' monitored values, the lower the better; infinite where one is no number."""
@@ -311,6 +314,9 @@ class Evaluation:
 
     def _refuse(self, config: Mapping[str, Any]) -> None:
         asked, there = self.asked, ", ".join(self.splits)
+        for name in asked["strides"]:
+            if name not in self.data:
+                raise NormbenchError(f"eval.strides.{name}: the data have no split {name}. ({', '.join(self.data)})")
         needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["blocks"] or asked["test"] == "lowest"
         if self.monitor["split"] not in self.splits and (needs_best or "best" in config["train"]["keep"]):
             raise NormbenchError(
@@ -331,15 +337,6 @@ class Evaluation:
                     f"eval.blocks={asked['blocks']}: the {count} examples of {name} are not so many blocks of whole "
                     f"batches of {self.batch_size}. Choose a divisor of {count // self.batch_size}, or 0 for none."
                 )
-
-
-def _strided(splits: Mapping[str, Split], strides: Mapping[str, int]) -> dict[str, Split]:
-    """The splits that are evaluated: `{train: 10}` leaves every tenth example of one, `{train: 0}` none of it."""
-    for name in strides:
-        if name not in splits:
-            raise NormbenchError(f"eval.strides.{name}: the data have no split {name}. ({', '.join(splits)})")
-    shown = {name: (split, strides.get(name, 1)) for name, split in splits.items()}
-    return {name: split if n == 1 else split.every(n) for name, (split, n) in shown.items() if n}
 
 
 def _numbers(split: Split, index: slice | Tensor) -> Tensor | range:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
-import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.runs import store
+from normbench.runs.store import FINISHED, SCHEMA, RunDirectory
 from normbench.train import checkpoint, environment, optim
 
 
@@ -31,7 +29,7 @@ class Progress:
     lowest: dict[str, float] = field(default_factory=dict)  # what is monitored, by variant
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
     seconds: float = 0.0
-    schema: int = store.SCHEMA  # the form of the curve's records
+    schema: int = SCHEMA  # the form of the curve's records
 
     def add(self, loss: float, count: int, examples: int, sums: Mapping[str, Tensor | float]) -> None:
         """Take an update in."""
@@ -50,63 +48,48 @@ class Progress:
         return found
 
 
-def labels(spec: RunSpec) -> dict[str, Any]:
-    """What every status file of a run says."""
-    return {"id": spec.id, "seed": spec.seed, "epochs": spec.epochs, "steps": spec.steps, **spec.labels()}
-
-
-def save(
-    run: store.RunDirectory, curve: BinaryIO, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> None:
-    """A checkpoint of a run that is being written."""
-    curve.flush()
-    os.fsync(curve.fileno())  # a checkpoint must never promise records that a power cut can still take
-    progress.curve_bytes = curve.tell()
+def save(run: RunDirectory, progress: Progress, model: nn.Module, optimizer: Optimizer, seconds: float) -> None:
+    """A checkpoint of a run that has been trained for so long."""
+    progress.seconds = seconds
+    progress.curve_bytes = run.sync_curve()  # it must never promise records that a power cut can still take
     tensors: dict[str, Tensor] = {f"model:{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"optim:{name}": tensor for name, tensor in optim.state_tensors(optimizer, model).items()}
     checkpoint.save_slot(run.path / "checkpoint", asdict(progress), tensors)
 
 
 def resume(
-    spec: RunSpec,
-    run: store.RunDirectory,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    here: Mapping[str, Any],
-    every: int,
+    run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int, every: int, here: Mapping[str, Any]
 ) -> Progress:
     """Model, optimizer and curve as the newest checkpoint left them, or a fresh start; says `running` from here on.
 
     `here`: the environment. `every`: updates between evaluations; a finished run that ended between two of them has one
     that a longer one would not have, which starts anew. Errors: a checkpoint beyond the steps asked for, damage.
     """
-    old = old_status(run)
-    found = checkpoint.newest(run.path / "checkpoint")
-    if found is not None and old is not None and old["status"] in store.FINISHED and found[0]["step"] % every:
+    old = run.old_status()
+    finished = old is not None and old["status"] in FINISHED
+    saved, tensors, notes = checkpoint.newest(run.path / "checkpoint") or ({}, {}, [])
+    if finished and saved and saved["step"] % every:
         checkpoint.clear(run.path / "checkpoint")
-        found = None
-    notes: list[str] = []
-    progress = Progress()
-    if found is not None and found[0]["step"] > spec.steps:
+        saved, tensors, notes = {}, {}, []
+    if saved and saved["step"] > steps:
         raise NormbenchError(
-            f"run {spec.id} is already at step {found[0]['step']} of a longer one, beyond the {spec.steps} asked for. "
-            "Finish that one first (the same length as before), or delete its directory.",
+            f"run {run.heading['id']} is already at step {saved['step']} of a longer one, beyond the {steps} asked "
+            "for. Finish that one first (the same length as before), or delete its directory.",
         )
-    if found is not None and found[0].get("schema", 1) != store.SCHEMA:  # else the loop had seen to it
+    if saved and saved.get("schema", 1) != SCHEMA:  # else its older form had been left
         raise NormbenchError(
             f"{run.path} is damaged: its checkpoint goes on with a curve of another form than status.json says. Delete "
             "the run's directory to start it anew.",
             code=4,
         )
-    if found is not None:
-        saved, tensors, notes = found
-        progress = Progress(**saved)
+    progress = Progress(**saved)
+    if saved:
         model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
         optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
-    if old is not None and old["status"] in store.FINISHED:
-        run.set_aside_finished(goes_on=found is not None)
+    if finished:
+        run.set_aside_finished(goes_on=bool(saved))
     environment.record(run, progress.step, notes, here)
-    run.write_config(spec)
+    run.write_config()
     if run.curve.exists() and run.curve.stat().st_size < progress.curve_bytes:
         raise NormbenchError(
             f"{run.curve} is shorter than its checkpoint remembers: it was changed by hand. Delete the run's directory "
@@ -114,17 +97,7 @@ def resume(
             code=4,
         )
     # the status first: a curve without one counts as damaged
-    run.write_status("running", **labels(spec), step=progress.step, reason="")
+    run.write_status("running", step=progress.step, reason="")
     with open(run.curve, "ab") as curve:
         curve.truncate(progress.curve_bytes)
     return progress
-
-
-def old_status(run: store.RunDirectory) -> dict[str, Any] | None:
-    """The status that lies there, None where there is none; NormbenchError where it is damaged."""
-    if not (run.path / "status.json").exists():
-        return None
-    try:
-        return store.read_status(run.path)
-    except store.Damaged as damage:
-        raise store.start_anew(run.path, damage) from None

@@ -29,6 +29,7 @@ from normbench.models import base
 from normbench.runs.store import RunDirectory
 from normbench.streams import stream
 from normbench.train import loop
+from normbench.train.ensure import ensure_run
 
 FEATURES, CLASSES, HIDDEN = 784, 10, 1000
 # batch size -> steps of an epoch, which is a round: about a second
@@ -147,7 +148,7 @@ def compare(model: str, norm: str, batch_size: int, rounds: int, folder: Path) -
 
     load, loop.datasets.load = loop.datasets.load, lambda config, seed: made_up
     try:
-        loop.train(spec, run, listen)
+        ensure_run(spec, run, listen)
     finally:
         loop.datasets.load = load
     timed = [json.loads(line)["train_seconds"] for line in (run.path / "timing.jsonl").read_text().splitlines()]

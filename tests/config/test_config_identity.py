@@ -280,3 +280,19 @@ def test_every_published_configuration_gives_the_id_it_is_published_under() -> N
                 assert identity.run_id(today) == run.id, (path, run.arm, run.seed)
                 assert identity.satisfies(run.config, today), "it would be repeated"
     assert len(seen) > 50
+
+
+def test_the_usual_evaluation_of_a_stored_run_is_known_however_it_was_written() -> None:
+    asked = tiny.spec("norm=batch_layer", "norm.configuration=TTTT").config
+    for words, same in (
+        (("norm=batch_layer", "norm.configuration=TTTT"), True),
+        (("norm=layer", "norm.sites={hidden:{name:batch_layer,configuration:TTTT}}"), True),
+        (("norm=batch_layer", "norm.configuration=FFFF"), False),
+        (("norm=layer", "norm.sites={hidden:batch_layer}"), False),
+    ):
+        spec = tiny.spec(*words)
+        stored = compose.stored_form(spec.config)
+        assert identity.run_id(asked) == spec.id and identity.satisfies(stored, asked) is same, words
+    stored = compose.stored_form(asked)
+    for norm in ({**stored["norm"], "colour": "green"}, {**stored["norm"], "name": "of_another_version"}, {}):
+        assert not identity.satisfies({**stored, "norm": norm}, asked), "it is repeated"

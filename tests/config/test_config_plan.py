@@ -176,11 +176,11 @@ def test_a_spec_travels_to_a_worker_unchanged(own: Path) -> None:
 
 def test_a_normalizer_of_ones_own_trains(own: Path, tmp_path: Path) -> None:
     from normbench.runs.store import RunDirectory
-    from normbench.train import loop
+    from normbench.train.ensure import ensure_run
 
     spec = tiny.spec("norm=centre", "train.epochs=1", config_dir=own)
     assert spec.arm == "mnist_mlp-centre"
-    assert loop.train(spec, RunDirectory(tmp_path / "run")) == "done"
+    assert ensure_run(spec, RunDirectory(tmp_path / "run")) == "done"
 
 
 def test_its_file_and_its_options_are_part_of_the_id(own: Path) -> None:

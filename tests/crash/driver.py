@@ -24,7 +24,7 @@ import tiny
 
 from normbench.config.identity import RunSpec
 from normbench.runs.store import RunDirectory
-from normbench.train import loop
+from normbench.train.ensure import ensure_run
 
 WORDS = ("train.checkpoint_seconds=0", "norm=batch", "norm.also_momenta=[0.01]")
 RANDOM, POINTS = ("train.epochs=8",), ("train.epochs=1", "train.batch_size=400")
@@ -42,19 +42,19 @@ def randomly(folder: Path, seed: int, kills: int) -> dict[str, object]:
     spec = tiny.spec(*WORDS, *RANDOM)
     undisturbed(spec, folder)
     started = time.monotonic()
-    in_child(lambda: loop.train(spec, RunDirectory(folder / "again")))
+    in_child(lambda: ensure_run(spec, RunDirectory(folder / "again")))
     calm = time.monotonic() - started
     rng, hit, steps = random.Random(seed), 0, []
     for kill in range(kills):
         # squared, so that many are early: before the first checkpoint, in the middle of resuming
         wait = 0.0 if kill == 0 else calm / 4 * rng.random() ** 2
-        child = fork(lambda: loop.train(spec, RunDirectory(folder / "killed")))
+        child = fork(lambda: ensure_run(spec, RunDirectory(folder / "killed")))
         time.sleep(wait)
         os.kill(child, signal.SIGKILL)
         hit += os.WIFSIGNALED(os.waitpid(child, 0)[1])
         status = folder / "killed" / "status.json"
         steps.append(json.loads(status.read_text())["step"] if status.exists() else 0)
-    in_child(lambda: loop.train(spec, RunDirectory(folder / "killed")))
+    in_child(lambda: ensure_run(spec, RunDirectory(folder / "killed")))
     return {"kills": hit, "steps": steps}
 
 
@@ -66,10 +66,10 @@ def at_points(folder: Path, stride: int) -> dict[str, object]:
     point = 1
     while True:
         run = RunDirectory(folder / f"at-{point}")
-        if os.WIFSIGNALED(wait(fork(lambda run=run, n=point: counted(n, lambda: loop.train(spec, run))))):
+        if os.WIFSIGNALED(wait(fork(lambda run=run, n=point: counted(n, lambda: ensure_run(spec, run))))):
             names.append(run.path.name)
-            wait(fork(lambda run=run, n=3 + point % 17: counted(n, lambda: loop.train(spec, run))))
-            in_child(lambda run=run: loop.train(spec, run))
+            wait(fork(lambda run=run, n=3 + point % 17: counted(n, lambda: ensure_run(spec, run))))
+            in_child(lambda run=run: ensure_run(spec, run))
             point += stride
         else:
             return {"runs": names}
@@ -77,7 +77,7 @@ def at_points(folder: Path, stride: int) -> dict[str, object]:
 
 def undisturbed(spec: RunSpec, folder: Path) -> None:
     """In this very process, so that children find all that torch imports late; one thread: it may fork."""
-    loop.train(spec, RunDirectory(folder / "calm"))
+    ensure_run(spec, RunDirectory(folder / "calm"))
 
 
 def counted(last: int, then: Callable[[], object]) -> None:

@@ -213,16 +213,16 @@ def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
     """The run goes on to its end; asked for fewer steps than it has, so that this takes no time."""
     from drive import WORDS
 
-    from normbench.train import loop
+    from normbench.train.ensure import ensure_run
 
     spec = tiny.spec(*WORDS, "seed=1")
     before = driven.stored()[0].status["step"]
     steps: list[int] = []
     run = store.directory(driven.root, spec)
-    loop.train(spec, run, lambda event: steps.append(event["step"]), tiny.after(2))
+    ensure_run(spec, run, lambda event: steps.append(event["step"]), tiny.after(2))
     assert steps[0] >= before and steps[-1] == before + 2, "it went on where it had been"
     calm = store.RunDirectory(tmp_path / "calm")
-    loop.train(spec, calm, stopping=tiny.after(before + 2))
+    ensure_run(spec, calm, stopping=tiny.after(before + 2))
     assert calm.curve.read_bytes() == run.curve.read_bytes()
 
 

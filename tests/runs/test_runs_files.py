@@ -79,7 +79,7 @@ def test_content_reaches_the_disk_before_its_name_does(tmp_path: Path, monkeypat
 def test_a_checkpoint_never_promises_a_curve_that_is_not_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from normbench.train import checkpoint, loop
+    from normbench.train import checkpoint
 
     log: list[str] = []
     real_fsync, real_slot = os.fsync, checkpoint.save_slot
@@ -96,7 +96,7 @@ def test_a_checkpoint_never_promises_a_curve_that_is_not_on_the_disk(
 
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc to tell which file is flushed")
-    monkeypatch.setattr(loop.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(checkpoint, "save_slot", save_slot)
     assert tiny.train(tmp_path / "run", "train.checkpoint_seconds=0", "train.epochs=1") == "done"
     assert log.count("slot") == 6

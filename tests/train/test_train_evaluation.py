@@ -182,13 +182,13 @@ def test_a_run_without_an_evaluation_is_not_the_one_that_is_asked_for(tmp_path: 
     """It is repeated, with what it had: whoever asked for that finds it as before."""
     root = tmp_path / "runs"
     first, second = tiny.spec(*BLN, "eval.variants=[TTFF]"), tiny.spec(*BLN, "eval.variants=[FFFT]")
-    from normbench.train import loop
+    from normbench.train.ensure import ensure_run
 
-    loop.train(first, store.directory(root, first))
+    ensure_run(first, store.directory(root, first))
     assert first.id in find([first], tmp_path).records
     found = find([second], tmp_path)
     assert not found.records and found.state(second) == "missing"
-    loop.train(second, store.directory(root, second))
+    ensure_run(second, store.directory(root, second))
     for spec, variant in ((first, "TTFF"), (second, "FFFT")):
         record = find([spec], tmp_path).records[spec.id]
         assert {f"configuration={variant}"} <= {text(r["variant"]) for r in record.records if "variant" in r}
@@ -255,15 +255,15 @@ def test_a_run_tested_less_often_is_not_one_tested_at_every_epoch() -> None:
 
 
 def test_a_shorter_request_has_its_last_epoch_tested(tmp_path: Path) -> None:
-    from normbench.train import loop
+    from normbench.train.ensure import ensure_run
 
     words = (*BLN, "optim.lr=0.3", "eval.test=lowest")
     root = tmp_path / "runs"
     long, short = (tiny.spec(*words, f"train.epochs={epochs}") for epochs in (6, 3))
     assert long.id == short.id
-    loop.train(long, store.directory(root, long))
+    ensure_run(long, store.directory(root, long))
     assert long.id in find([long], tmp_path).records and short.id not in find([short], tmp_path).records
-    loop.train(short, store.directory(root, short))
+    ensure_run(short, store.directory(root, short))
     for spec in (long, short):
         tested = {r["epoch"] for r in find([spec], tmp_path).records[spec.id].records if r["split"] == "test"}
         assert tested == set(range(spec.epochs + 1))

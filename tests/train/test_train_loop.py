@@ -18,7 +18,8 @@ from normbench.models.lenet5 import LeNet5
 from normbench.models.mnist_mlp import MnistMLP
 from normbench.runs import store
 from normbench.runs.store import RunDirectory
-from normbench.train import loop, optim
+from normbench.train import optim
+from normbench.train.ensure import ensure_run
 from normbench.train.evaluate import Evaluation, Pass, State
 
 
@@ -248,16 +249,16 @@ def test_further_running_means_are_over_the_examples_of_an_epoch(
 
     monkeypatch.setattr(LeNet5, "forward", watched)
     (spec,) = train_specs([*COLOURED, "train.batch_size=70"], False)
-    loop.train(spec, RunDirectory(tmp_path / "run"))
+    ensure_run(spec, RunDirectory(tmp_path / "run"))
     running = [r["error"] for r in curve(tmp_path / "run") if r["mode"] == "running"]
     assert running == pytest.approx([sum(wrong[:7]) / 480, sum(wrong[7:]) / 480], rel=1e-12)
 
 
 def test_further_running_means_survive_an_interruption(tmp_path: Path) -> None:
     (spec,) = train_specs([*COLOURED, "train.batch_size=70"], False)
-    loop.train(spec, RunDirectory(tmp_path / "calm"))
+    ensure_run(spec, RunDirectory(tmp_path / "calm"))
     for _ in range(5):
-        loop.train(spec, RunDirectory(tmp_path / "run"), stopping=tiny.after(3))
+        ensure_run(spec, RunDirectory(tmp_path / "run"), stopping=tiny.after(3))
     assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "calm")
 
 
@@ -279,7 +280,7 @@ def test_every_part_for_testing_is_evaluated_in_every_way(tmp_path: Path) -> Non
     words = ("model=recall_lstm", "data.length=3", "data.fraction=0.02", "train.batch_size=50", "train.epochs=1")
     norm = ("norm=batch", "norm.stats=per_step", "norm.also_eval_stats=[batch]", "model.hidden_size=3")
     (spec,) = train_specs([*words, *norm], False)
-    assert loop.train(spec, RunDirectory(tmp_path)) == "done"
+    assert ensure_run(spec, RunDirectory(tmp_path)) == "done"
     found = [(r["split"], tiny.variant(r)) for r in curve(tmp_path) if r["epoch"] == 1]
     for part in ("test", "test 2x", "test 4x"):
         assert found.count((part, "")) == 1 and found.count((part, "eval_stats=batch")) == 1

@@ -13,7 +13,8 @@ from normbench.config.identity import RunSpec
 from normbench.papers import artifact as artifacts
 from normbench.runs.store import RunDirectory, read_curve, read_status
 from normbench.streams import stream
-from normbench.train import loop, probes
+from normbench.train import probes
+from normbench.train.ensure import ensure_run
 
 TABLE1 = artifacts.load("ln2016/table1")
 ARMS = plan.experiment("ln2016/table1")["arms"]
@@ -77,12 +78,12 @@ def test_a_series_has_a_record_per_multiple():
 def test_a_probe_is_written_like_any_run(tmp_path: Path):
     spec = arm("ln2016/table1", "layer")
     run = RunDirectory(tmp_path / "run")
-    assert loop.train(spec, run) == "done"
+    assert ensure_run(spec, run) == "done"
     curve = run.curve.read_bytes()
     (record,) = read_curve(run.curve)
     assert record["split"] == "probe" and record["W_rescale"] < 1e-9
     assert read_status(run.path)["status"] == "done"
-    assert loop.train(spec, run) == "done" and run.curve.read_bytes() == curve
+    assert ensure_run(spec, run) == "done" and run.curve.read_bytes() == curve
 
 
 @pytest.mark.parametrize("name", ["ln2016/table1", "ln2016/geometry", "ln2016/properties"])

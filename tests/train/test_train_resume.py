@@ -16,6 +16,7 @@ from normbench.errors import NormbenchError
 from normbench.runs import store
 from normbench.runs.store import RunDirectory
 from normbench.train import checkpoint, environment, loop
+from normbench.train.ensure import ensure_run
 
 ARMS = {
     "none": (),
@@ -107,12 +108,12 @@ def test_dropout_is_that_of_the_update_whenever_it_is_computed(tmp_path: Path) -
     words = ["model=imdb_rnn", "data=made_reviews", "data.fraction=0.2", *sizes, "train.epochs=2", "norm=batch_layer"]
     (given,), (other,) = (train_specs([*words, *more], False) for more in ((), ("seed=2",)))
     calm, stopped = tmp_path / "calm", tmp_path / "stopped"
-    assert loop.train(given, RunDirectory(calm)) == "done"
+    assert ensure_run(given, RunDirectory(calm)) == "done"
     for calls in (3, 7):  # of 8 updates an epoch
-        assert loop.train(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
-    assert loop.train(given, RunDirectory(stopped)) == "done"
+        assert ensure_run(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
+    assert ensure_run(given, RunDirectory(stopped)) == "done"
     assert tiny.result(stopped) == tiny.result(calm)
-    assert loop.train(other, RunDirectory(tmp_path / "other")) == "done"
+    assert ensure_run(other, RunDirectory(tmp_path / "other")) == "done"
     assert tiny.result(tmp_path / "other") != tiny.result(calm)
 
 

@@ -35,6 +35,7 @@ from normbench.runs.find import find
 from normbench.runs.store import RunDirectory
 from normbench.streams import stream
 from normbench.train import loop, outcomes
+from normbench.train.ensure import ensure_run
 
 WORDS = 7
 CHOICES = {
@@ -140,7 +141,7 @@ def curve(folder: Path) -> list[dict[str, Any]]:
 
 def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path: Path) -> None:
     given = spec("train.checkpoint_seconds=0")
-    assert loop.train(given, RunDirectory(tmp_path / "run")) == "done"
+    assert ensure_run(given, RunDirectory(tmp_path / "run")) == "done"
     records = curve(tmp_path / "run")
     assert sorted({r["step"] for r in records}) == [0, 5, 10, 12] and {
         r["epoch"] for r in records if r["step"] == 12
@@ -157,7 +158,7 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
     assert len(own) == 11 and own.mean() == pytest.approx(at_best["nll"], abs=2e-3)
     assert len(list((tmp_path / "run" / "samples").iterdir())) == loop.DRAWN
     sampled = tmp_path / "results" / "runs" / "adhoc" / f"tenant.s1.{given.id}"
-    loop.train(given, RunDirectory(sampled))
+    ensure_run(given, RunDirectory(sampled))
     console = Console(file=io.StringIO(), width=500)
     assert sample.run(given.id[:6], tmp_path / "results", 3, 7, "best", given.config_dir, console) == 0
     assert console.file.getvalue().count("/samples/best-seed-7-") == 3
@@ -165,8 +166,8 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
         sample.run(given.id, tmp_path / "results", 3, 7, "frist", given.config_dir, console)
     for calls in (1, 5, 11):
         stopped = tmp_path / f"stopped {calls}"
-        assert loop.train(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
-        assert loop.train(given, RunDirectory(stopped)) == "done"
+        assert ensure_run(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
+        assert ensure_run(given, RunDirectory(stopped)) == "done"
         assert tiny.result(stopped) == tiny.result(tmp_path / "run")
 
 
@@ -176,9 +177,9 @@ def test_another_length_is_another_run_where_it_was_not_evaluated(spec: Any, tmp
     for kept in ("true", "false"):
         short, long = (spec(f"train.steps={n}", f"train.keep_checkpoint={kept}", f"seed={len(kept)}") for n in (12, 20))
         assert short.id == long.id
-        loop.train(short, store.directory(root, short))
-        loop.train(long, store.directory(root, long))
-        loop.train(long, RunDirectory(tmp_path / f"straight {kept}"))
+        ensure_run(short, store.directory(root, short))
+        ensure_run(long, store.directory(root, long))
+        ensure_run(long, RunDirectory(tmp_path / f"straight {kept}"))
         assert curve(store.directory(root, long).path) == curve(tmp_path / f"straight {kept}")
         found = find([short, long, spec("train.steps=10", f"seed={len(kept)}")], tmp_path)
         assert {run.steps for run in found.records.values()} == {10}, "the last of one id; it was evaluated there"
@@ -190,7 +191,7 @@ def test_noise_of_an_evaluation_belongs_to_the_example(spec: Any, tmp_path: Path
     folders = {}
     for name, words in {"whole": (), "strided": ("eval.strides={test: 2}",), "one": ("eval.samples=1",)}.items():
         folders[name] = tmp_path / name
-        loop.train(spec("optim.lr=0", *words), RunDirectory(folders[name]))
+        ensure_run(spec("optim.lr=0", *words), RunDirectory(folders[name]))
     own = {name: outcomes.read(folder / "outcomes" / "last.npz", "test", "", "nll") for name, folder in folders.items()}
     assert np.array_equal(own["whole"][::2], own["strided"])
     assert not np.allclose(own["whole"], own["one"]), "two samples are averaged"
@@ -215,14 +216,14 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
     spec: Any, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(NormbenchError) as caught:
-        loop.train(spec("data=sentences", *words), RunDirectory(tmp_path / "run"))
+        ensure_run(spec("data=sentences", *words), RunDirectory(tmp_path / "run"))
     assert said in str(caught.value) and not (tmp_path / "run" / "curve.jsonl").exists()
 
 
 def test_a_tensor_that_is_not_there_is_named(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tenant, "forward", lambda self, words, pictures: None)
     with pytest.raises(NormbenchError, match="model=tenant asks for the tensor 'pictures', data=sentences gives words"):
-        loop.train(spec(), RunDirectory(tmp_path / "run"))
+        ensure_run(spec(), RunDirectory(tmp_path / "run"))
     assert not (tmp_path / "run" / "curve.jsonl").exists()
     with pytest.raises(NormbenchError, match="the mask words_mask of a data set's part is"):
         Split(words=torch.zeros(3, 4), words_mask=torch.ones(3, 5))
@@ -242,9 +243,9 @@ def test_a_metric_of_places_is_a_mean_over_places(
 
     plain, placed = (RunDirectory(tmp_path / name) for name in ("plain", "placed"))
     given = spec(f"eval.samples={samples}")
-    loop.train(given, plain)
+    ensure_run(given, plain)
     monkeypatch.setattr(Tenant, "evaluate", by_place)
-    loop.train(given, placed)
+    ensure_run(given, placed)
     each = outcomes.read(plain.path / "outcomes" / "last.npz", "test", "", "nll")
     lengths = load(None, tmp_path, given.seed).splits["test"].lengths.numpy() - 1
     wanted, found = ([r["nll"] for r in curve(run.path) if r["split"] == "test"][-1] for run in (plain, placed))

@@ -1,0 +1,76 @@
+"""One run that is there when this returns: as it lies in its directory, gone on with, or trained from the start."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from normbench.config.identity import RunSpec, merged, satisfies
+from normbench.errors import NormbenchError
+from normbench.runs import store
+from normbench.train import checkpoint, probes
+from normbench.train.loop import train
+
+
+def ensure_run(
+    spec: RunSpec,
+    run: store.RunDirectory,
+    listen: Callable[[dict[str, Any]], None] = lambda event: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> str:
+    """Train one run to its end, or on from its checkpoint, unless it has all that is asked for; returns its status.
+
+    `done`, `diverged` or `interrupted`. Kill it at any moment: the same call goes on and ends with weights and curve
+    byte-equal to an undisturbed run. A full disk leaves the run interrupted and raises NormbenchError (code 4).
+    """
+    torch.set_num_threads(1)  # one process per core; two threads on a busy core stall each other
+    with run.writing():
+        already = store.finished(run.path, spec.steps, spec)
+        if already is not None:
+            return str(already[0]["status"])
+        _leave_older_form(run)
+        spec = _with_evaluations(spec, run)
+        run.file_as(spec)
+        try:
+            if spec.config["model"]["declares"].get("probe"):
+                return probes.write(spec, run)
+            return train(spec, run, listen, stopping)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            reason = f"disk full: {error.strerror}"
+            # no room for a new status: the old one says running, and nobody holds the lock, which reads the same
+            with contextlib.suppress(OSError):
+                run.write_status("interrupted", reason=reason)
+            raise NormbenchError(
+                f"run {spec.id}: {reason} below {run.path}. The last checkpoint is whole: free some space and repeat "
+                "the command.",
+                code=4,
+            ) from None
+
+
+def _leave_older_form(run: store.RunDirectory) -> None:
+    """What cannot be gone on with, or one curve would hold records of two forms: such a run starts anew."""
+    old = run.old_status()
+    if old is None or old["schema"] == store.SCHEMA:
+        return
+    print(f"the records here are of form {old['schema']}, this version writes form {store.SCHEMA}: started anew")
+    checkpoint.clear(run.path / "checkpoint")  # first: what is left without it is never gone on with
+    if old["status"] in store.FINISHED:  # a shorter one
+        run.set_aside_finished(goes_on=False)
+    else:
+        run.drop_unfinished()
+
+
+def _with_evaluations(spec: RunSpec, run: store.RunDirectory) -> RunSpec:
+    """Where what is there was trained without an evaluation that is asked for now: with both, and from the start."""
+    with contextlib.suppress(store.Damaged):
+        old = store.read_config(run.path)["config"]
+        if not satisfies(old, spec.config, spec.config_dir):
+            checkpoint.clear(run.path / "checkpoint")
+            return merged(spec, old)
+    return spec

@@ -1,0 +1,81 @@
+"""What a run in training leaves at its evaluations: curve, timing, weights of the best, each test example's results."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from normbench.data.sampler import Sampler
+from normbench.models.base import Model
+from normbench.runs.store import RunDirectory
+from normbench.train import checkpoint, outcomes
+from normbench.train.evaluate import Evaluation, Record, State
+from normbench.train.progress import Progress
+
+Event = dict[str, Any]
+
+
+class Stop(Exception):
+    """The run ends here; its arguments are its status and the reason."""
+
+
+def diverged(model: Model, loss: float, where: str) -> Stop:
+    """The end of a run whose loss is no number there."""
+    return Stop("diverged", f"train {model.loss.upper() if model.loss == 'nll' else model.loss} is {loss} {where}")
+
+
+@dataclass
+class Recorder:
+    """Evaluates a run in training and writes what is found."""
+
+    run: RunDirectory
+    evaluation: Evaluation
+    sampler: Sampler
+    steps: int  # updates in the whole run
+    keep: Collection[str]  # the weights that are asked for
+    listen: Callable[[Event], None]
+    clock: float = field(default_factory=time.monotonic)  # since when it is trained
+
+    def evaluate(self, progress: Progress) -> None:
+        """Evaluates the run where it is. Raises Stop, after all is written, where the training loss is no number."""
+        loss, began = self.evaluation.model.loss, time.monotonic()
+        place, state = self._place(progress)
+        records = self.evaluation(state)
+        if not state.first:
+            records.insert(0, {"split": "train", "mode": "running", **progress.means(loss)})
+        state = self.evaluation.seen(records, state)
+        self._keep(state)
+        if not state.first:
+            for variant, value in state.values.items():
+                progress.lowest[variant] = min(progress.lowest.get(variant, math.inf), value)
+        self.run.append("curve.jsonl", [place | record for record in records])
+        for record in records:
+            if record["split"] == "train" and not math.isfinite(record.get(loss, 0.0)):
+                at = "epoch" if isinstance(place["epoch"], int) else "step"
+                raise diverged(self.evaluation.model, record[loss], f"after {at} {place[at]}")
+        if not state.first:
+            spent = {"train_seconds": began - self.clock, "evaluate_seconds": time.monotonic() - began}
+            self.run.append("timing.jsonl", [place | spent])
+            self.listen({"step": progress.step, "steps": self.steps, "loss": records[0][loss]})
+        progress.evaluated, self.clock = progress.step, time.monotonic()
+
+    def _place(self, progress: Progress) -> tuple[Record, State]:
+        per_epoch, step = self.sampler.per_epoch, progress.step
+        epoch, beyond = divmod(step, per_epoch)
+        place: Record = {"epoch": epoch + beyond / per_epoch if beyond else epoch, "step": step}
+        if self.sampler.kind == "equal_lengths":  # batches of several sizes: neither tells the examples
+            place["examples"] = progress.seen
+        moment = f"update {step}" if beyond else epoch
+        return place, State(moment, first=step == 0, last=step == self.steps, lowest=progress.lowest)
+
+    def _keep(self, state: State) -> None:
+        """Weights of the best evaluation so far, and each test example's results of that one and of the last."""
+        if state.best and "best" in self.keep:
+            checkpoint.save_weights(self.run.path / "weights" / "best.safetensors", self.evaluation.model)
+        if self.evaluation.outcomes:
+            for name in [*(["best"] if state.best else []), *(["last"] if state.last else [])]:
+                path = self.run.path / "outcomes" / f"{name}.npz"
+                outcomes.write(path, self.evaluation.outcomes, self.evaluation.splits)
