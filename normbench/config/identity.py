@@ -149,7 +149,7 @@ def satisfies(stored: Mapping[str, Any], config: compose.Config, extra: Path | N
     further = any(asked[key] for key in EVALUATIONS if key != "splits") or asked["reshuffles"]
     if further and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
         return False
-    if asked["reshuffles"] > had["reshuffles"] or asked["blocks"] not in (0, had["blocks"]):
+    if asked["reshuffles"] > had["reshuffles"]:
         return False
     if (
         any(asked[key] != had[key] for key in ("unit", "strides", "samples", "monitor"))
@@ -178,7 +178,6 @@ def merged(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
     had, asked = _asked(stored), spec.config["eval"]
     both: dict[str, Any] = {key: [*asked[key], *(v for v in had[key] if v not in asked[key])] for key in EVALUATIONS}
     both["reshuffles"] = max(asked["reshuffles"], had["reshuffles"])
-    both["blocks"] = asked["blocks"] or had["blocks"]
     if had["unit"] == asked["unit"]:
         both["every"] = math.gcd(had["every"], asked["every"])
     same = asked["test"] == had["test"] and _length(spec.config) == _length(stored)
@@ -195,7 +194,7 @@ def _length(config: Mapping[str, Any]) -> tuple[int, int]:
 
 EVALUATIONS = ("variants", "also_at_best", "splits", "reshuffled")
 EARLIER = {  # what a configuration meant before it could be said
-    **dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "blocks": 0, "every": 1, "unit": "epochs",
+    **dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "every": 1, "unit": "epochs",
     "strides": {}, "samples": 1,
 }  # fmt: skip
 MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before it could be said

@@ -13,7 +13,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ def _run(line: dict[str, Any]) -> RunRecord:
     run = _checked(RunRecord(**{key: value for key, value in line.items() if key in FIELDS}))
     if line["curve_sha256"] != curve_sha256(run.records):
         raise ValueError(f"the records of run {run.id} do not have its curve_sha256")
-    return run
+    return replace(run, config=upgrade.config(run.config))
 
 
 def _old_run(line: dict[str, Any]) -> RunRecord:

@@ -41,10 +41,12 @@ def record(old: Mapping[str, Any]) -> dict[str, Any]:
 def config(old: Mapping[str, Any]) -> dict[str, Any]:
     """A stored configuration as it would be written now; one of today is left as it is."""
     asked = dict(old.get("eval") or {})
-    if "populations" not in asked:
+    if not asked.keys() & {"populations", "blocks"}:
         return dict(old)
-    kinds = asked.pop("populations")
-    return {**old, "eval": {**asked, "also_at_best": [f"populations={kind}" for kind in kinds]}}
+    asked.pop("blocks", None)  # of the test examples; outcomes per example took their place
+    if "populations" in asked:
+        asked["also_at_best"] = [f"populations={kind}" for kind in asked.pop("populations")]
+    return {**old, "eval": asked}
 
 
 def was(old: str, new: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

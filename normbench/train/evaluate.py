@@ -30,14 +30,13 @@ Chunks = dict[str, list[Metric]]  # per-example values of a metric, a tensor per
 class Pass:
     """One pass over a split, in evaluation mode unless `mode` is `train`; several variants at once where that can be.
 
-    `order` K: the examples in the K-th further order; `block` K: the K-th part of them alone.
+    `order` K: the examples in the K-th further order.
     """
 
     split: str
     mode: str = "eval"
     variants: Sequence[Variant] = (USUAL,)
     order: int = 0
-    block: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Evaluation:
 
     `config` is the run's: `eval`, `monitor`, `train.batch_size`. `outcomes` has each example's results of the last
     evaluation's test passes, by split and variant. Errors: a split that is not there, a monitor that no pass gives, a
-    variant that no normalizer serves, blocks of no whole batches.
+    variant that no normalizer serves.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class Evaluation:
             self._gather(state, others)
         records += self.run(self.further(state, others), state)
         state = self.seen(records, state)  # further variants may be at their lowest
-        records += self.run(self.waiting(state, others), state) + self.run(self.blocks(state), state)
+        records += self.run(self.waiting(state, others), state)
         if state.last:
             records += [{"mode": "stage", **record} for record in self.model.after(self.data, self.seed)]
         return records
@@ -111,7 +110,7 @@ class Evaluation:
             for record in records
             if record["split"] == self.monitor["split"]
             and record["mode"] in ("eval", "both")
-            and not record.keys() & {"order", "block"}
+            and "order" not in record
             and self.monitor["metric"] in record
         }
         values = {variant: math.inf if math.isnan(value) else value for variant, value in found.items()}
@@ -139,15 +138,6 @@ class Evaluation:
         names = [name for name in self.asked["splits"] if name in self.tests]
         passes = [*(Pass(name) for name in self.tests), *self._own_variants()]
         return passes + [made for name in names for made in self._asked_for(name, others, state)]
-
-    def blocks(self, state: State) -> list[Pass]:
-        """At the best, test splits part by part: as usual, and in the best of the variants that are asked for."""
-        if not (state.best and self.asked["blocks"]):
-            return []
-        finite = [variant for variant in self.variants if math.isfinite(state.values.get(text(variant), math.inf))]
-        chosen = (USUAL, *([min(finite, key=lambda v: state.values[text(v)])] if finite else []))
-        numbers = range(1, self.asked["blocks"] + 1)
-        return [Pass(name, variants=chosen, block=block) for name in self.tests for block in numbers]
 
     def _tested(self, state: State) -> bool:
         return bool(self.asked["test"] == "each" or state.first or state.last)
@@ -189,12 +179,12 @@ class Evaluation:
     def _records(self, one: Pass, state: State) -> Iterator[Record]:
         mode = "both" if one.mode == "eval" and one.split == "train" and not self.mode_dependent else one.mode
         for variant, chunks in zip(one.variants, self._values(one, state), strict=True):
-            if one.split in self.tests and self.asked["outcomes"] and not one.order and not one.block:
+            if one.split in self.tests and self.asked["outcomes"] and not one.order:
                 self.outcomes[one.split, text(variant)] = {
                     name: _example_values(parts) for name, parts in chunks.items()
                 }
             place: Record = {"split": one.split, "mode": mode} | ({"variant": dict(variant)} if variant else {})
-            place |= {key: value for key, value in (("order", one.order), ("block", one.block)) if value}
+            place |= {"order": one.order} if one.order else {}
             yield place | {name: _mean(parts) for name, parts in chunks.items()} | self._whole(one, variant)
 
     def _values(self, one: Pass, state: State) -> list[Chunks]:
@@ -211,9 +201,6 @@ class Evaluation:
             draw = stream(self.seed, f"evaluation order {one.split}", one.order)
             order = torch.from_numpy(draw.permutation(len(split)))
         rows = range(len(split))
-        if one.block:
-            size = len(split) // self.asked["blocks"]
-            rows = rows[(one.block - 1) * size : one.block * size]
         if len(one.variants) == 1 or self.asked["samples"] > 1 or not all(n.stacks for n in normalizers(self.model)):
             found = []
             for variant in one.variants:
@@ -271,7 +258,7 @@ class Evaluation:
 
     def _whole(self, one: Pass, variant: Variant) -> dict[str, float]:
         """Metrics of the whole split, for models that have such."""
-        if type(self.model).whole is Model.whole or one.mode == "train" or one.order or one.block:
+        if type(self.model).whole is Model.whole or one.mode == "train" or one.order:
             return {}
         split = self._prepared(one.split)
         collected: dict[str, list[Tensor]] = {}
@@ -317,7 +304,7 @@ class Evaluation:
         for name in asked["strides"]:
             if name not in self.data:
                 raise NormbenchError(f"eval.strides.{name}: the data have no split {name}. ({', '.join(self.data)})")
-        needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["blocks"] or asked["test"] == "lowest"
+        needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["test"] == "lowest"
         if self.monitor["split"] not in self.splits and (needs_best or "best" in config["train"]["keep"]):
             raise NormbenchError(
                 f"monitor.split={self.monitor['split']}: there is no evaluation of it to tell what is best. "
@@ -330,13 +317,6 @@ class Evaluation:
         for variant in [*self.variants, *self.reshuffled]:
             if not any(norm.serves(variant) for norm in normalizers(self.model)):
                 raise NormbenchError(f"eval: no normalizer of this run can be evaluated with {text(variant)}.")
-        for name in self.tests if asked["blocks"] else []:
-            count = len(self.splits[name])
-            if count % (asked["blocks"] * self.batch_size):  # other batches than in one pass would be normalized
-                raise NormbenchError(
-                    f"eval.blocks={asked['blocks']}: the {count} examples of {name} are not so many blocks of whole "
-                    f"batches of {self.batch_size}. Choose a divisor of {count // self.batch_size}, or 0 for none."
-                )
 
 
 def _numbers(split: Split, index: slice | Tensor) -> Tensor | range:

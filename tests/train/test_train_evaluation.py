@@ -122,35 +122,6 @@ def test_what_is_asked_for_is_recorded_and_nothing_else_moves(tmp_path: Path) ->
     assert of[1, "test", "shuffle=1"] != of[1, "test", "shuffle=2"], "statistics of other batches"
 
 
-def test_blocks_of_the_test_examples_add_up_to_all_of_them(tmp_path: Path) -> None:
-    words = (*BLN, "train.batch_size=100", "train.epochs=3", "optim.lr=0.3", "eval.splits=[valid,test]")
-    tiny.train(tmp_path / "plain", *words, "eval.variants=[TTFF,FFFF]")
-    tiny.train(tmp_path / "blocks", *words, "eval.variants=[TTFF,FFFF]", "eval.blocks=2")
-    plain, full = curve(tmp_path / "plain"), curve(tmp_path / "blocks")
-    assert [r for r in full if "block=" not in r.get("variant", "")] == plain
-    valid = {(r["epoch"], r.get("variant")): r["nll"] for r in plain if r["split"] == "valid"}
-    lowest = [e for e in range(1, 4) if valid[e, None] < min((valid[d, None] for d in range(1, e)), default=math.inf)]
-    by_variant = {(r["epoch"], r["split"], r.get("variant", "")): r for r in full if r["mode"] == "eval"}
-    found = [(r["epoch"], r["split"], r["variant"]) for r in full if "block=" in r.get("variant", "")]
-    wanted = []
-    for epoch in lowest:
-        best = min(("TTFF", "FFFF"), key=lambda way: valid[epoch, way])
-        wanted += [(epoch, "test", f"{way} block={k}".strip()) for k in (1, 2) for way in ("", best)]
-        for metric in ("nll", "error"):
-            parts = [by_variant[epoch, "test", f"{best} block={k}"][metric] for k in (1, 2)]
-            assert sum(parts) / 2 == pytest.approx(by_variant[epoch, "test", best][metric], rel=1e-6)
-    assert found == wanted and lowest
-
-
-def test_blocks_that_are_no_whole_batches_are_refused(tmp_path: Path) -> None:
-    """Statistics of the evaluation batch would be those of other batches."""
-    with pytest.raises(
-        NormbenchError, match=r"eval.blocks=3: the 400 examples of test .* batches of 100. Choose a divi"
-    ):
-        tiny.train(tmp_path / "run", "train.batch_size=100", "eval.blocks=3")
-    assert not (tmp_path / "run" / "curve.jsonl").exists()
-
-
 def test_batch_statistics_go_by_batches_of_the_training_size() -> None:
     spec = tiny.spec("norm=batch", "eval.variants=['eval_stats=batch']", "train.batch_size=7")
     model, data = models.build(spec.config, spec.sites()), datasets.load(spec.config["data"])
@@ -168,7 +139,6 @@ def test_evaluations_are_no_part_of_what_a_run_is() -> None:
     for word in (
         "eval.variants=[TTFF]",
         "eval.reshuffles=5",
-        "eval.blocks=2",
         "norm.configuration=TTTT",
         "norm.populations=pooled",
     ):
@@ -283,10 +253,9 @@ def test_a_repeated_run_keeps_the_longer_length() -> None:
         "train": {"epochs": 9},
         "eval": {"variants": ["TTFF"], "also_at_best": [], "splits": ["test"], "reshuffles": 3, "reshuffled": ["TTFF"]},
     }
-    stored["eval"]["blocks"] = 4
     spec = identity.merged(tiny.spec(*BLN, "eval.variants=[FFFT]", "eval.splits=[valid]"), stored)
     asked = {"variants": ["FFFT", "TTFF"], "also_at_best": [], "splits": ["valid", "test"], "reshuffles": 3}
-    asked |= {"reshuffled": ["TTFF"], "test": "each", "blocks": 4}
+    asked |= {"reshuffled": ["TTFF"], "test": "each"}
     assert asked.items() <= spec.config["eval"].items() and spec.epochs == 9 and spec.id == replace(spec).id
 
 
@@ -298,7 +267,6 @@ def test_a_repeated_run_keeps_the_longer_length() -> None:
         (("norm=batch", "eval.also_at_best=['populations=pooled']"), "no way of evaluating norm=batch."),
         ((*BLN, "eval.splits=[tset]"), "eval.splits=tset is not possible."),
         ((*BLN, "eval.reshuffles=-1"), "eval.reshuffles=-1 is too small"),
-        (("eval.blocks=-1",), "eval.blocks=-1 is too small"),
     ],
 )
 def test_what_cannot_be_evaluated_is_said_before_anything_runs(words: tuple[str, ...], said: str) -> None:
