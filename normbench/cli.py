@@ -29,7 +29,7 @@ COMMANDS = {
     "reproduce": "plan, train what is missing, draw, judge",
     "status": "runs done, running, failed; time left",
     "show": "one run: configuration, environment, last records",
-    "rerun": "repeat a run and compare the curves to the byte",
+    "rerun": "repeat a run: how far apart are the curves?",
     "sample": "what a trained model draws: the files of a run, or new ones",
     "battery": "where does a normalizer stand? contract, Table 1, every experiment",
     "report": "a static HTML site of all published artifacts",
