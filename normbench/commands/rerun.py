@@ -134,7 +134,7 @@ def show(again: RunRecord, found: Distance, console: Console) -> None:
         say(
             console,
             f"the spread is of seeds {', '.join(map(str, found.seeds))}: {100 * distance.LEVEL:g} % prediction "
-            f"intervals over all values compared, {100 * found.level:.6g} % for each",
+            f"intervals over all values compared, {100 * found.level:.6g} % for each (of logarithms where positive)",
         )
 
 

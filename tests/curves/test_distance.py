@@ -78,13 +78,16 @@ def test_scaling_by_float32_epsilon_is_rounding(values: list[float]) -> None:
 
 
 def test_the_interval_is_of_the_cells_runs_at_one_level_for_all_values() -> None:
-    """1 ± t(3)·s·√(1 + 1/4) of 1.0, 0.9, 1.0, 1.1, by hand for a single value: t = 3.182."""
-    others = [curve(value, seed=seed) for seed, value in ((2, 0.9), (3, 1.0), (4, 1.1))]
-    half = 3.182446 * math.sqrt(0.02 / 3) * math.sqrt(1.25)
-    inside, outside = (elsewhere(curve(1 + half * share)) for share in (0.999, 1.001))
-    assert word(curve(1.0), inside, others) == CHAOTIC and word(curve(1.0), outside, others) == DIFFERENT
-    longer = [replace(other, records=[*other.records, record(1, 0.5)]) for other in others]
-    assert word(curve(1.0, 0.5), elsewhere(curve(1 + half * 1.001, 0.5)), longer) == CHAOTIC  # two values: a wider one
+    """m ± t(3)·s·√(1 + 1/4), by hand for a single value: t = 3.182; of logarithms where all values are positive."""
+    half = 3.182446 * math.sqrt(2 / 3) * math.sqrt(1.25)
+    for spread, values in ((lambda x: x, (-1.0, 0.0, 1.0)), (math.exp, (math.exp(-1), 1.0, math.e))):
+        others = [curve(value, seed=2 + k) for k, value in enumerate(values)]
+        then, inside, outside = (curve(spread(at)) for at in (0.0, half * 0.999, half * 1.001))
+        assert word(then, elsewhere(inside), others) == CHAOTIC and word(then, elsewhere(outside), others) == DIFFERENT
+        # two values: a wider one
+        longer = [replace(other, records=[*other.records, record(1, 0.5)]) for other in others]
+        then, outside = (replace(run, records=[*run.records, record(1, 0.5)]) for run in (then, outside))
+        assert word(then, elsewhere(outside), longer) == CHAOTIC
 
 
 def test_too_few_seeds_to_compare_with() -> None:
