@@ -30,7 +30,7 @@ COMMANDS = {
     "status": "runs done, running, failed; time left",
     "show": "one run: configuration, environment, last records",
     "history": "what was said of a claim before, and why that changed",
-    "rerun": "repeat a run and compare the curves to the byte",
+    "rerun": "repeat a run: how far apart are the curves?",
     "sample": "what a trained model draws: the files of a run, or new ones",
     "battery": "where does a normalizer stand? contract, Table 1, every experiment",
     "report": "a static HTML site of all published artifacts",

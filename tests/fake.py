@@ -30,14 +30,14 @@ def lines(epochs: int, value: float = 0.5) -> list[dict[str, Any]]:
     return found
 
 
-def record(spec: RunSpec, epochs: int | None = None, **changes: Any) -> RunRecord:
+def record(spec: RunSpec, epochs: int | None = None, value: float = 0.5, **changes: Any) -> RunRecord:
     epochs = spec.epochs if epochs is None else epochs
     fields: dict[str, Any] = dict(
         id=spec.id,
         seed=spec.seed,
         status="done",
         epochs=epochs,
-        records=lines(epochs),
+        records=lines(epochs, value),
         environment=ENVIRONMENT,
         seconds=1.5,
         config=stored_form(spec.config),

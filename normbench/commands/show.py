@@ -1,30 +1,19 @@
-"""`normbench show RUN` and `normbench rerun RUN`: one run, raw or published; the same run again."""
+"""`normbench show RUN`: one run, raw or published."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from rich.console import Console
 
-from normbench.commands.progress import Bars
 from normbench.commands.terminal import say
-from normbench.config import compose, plan
-from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, unknown
-from normbench.launch import base
-from normbench.launch.ensure import ensure_runs
 from normbench.runs import pack, store
-from normbench.runs.record import RunRecord, curve_sha256
-
-# what the bytes of a curve depend on beside the configuration
-SAME = ("torch", "instruction_set", "threads", "recurrent", "device", "data")
+from normbench.runs.record import curve_sha256
 
 
 @dataclass(frozen=True)
@@ -65,63 +54,6 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
         return 0
     say(console, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
     return 0
-
-
-def rerun(
-    name: str, results: Path, epochs: int | None, steps: int | None, config_dir: Path | None, console: Console
-) -> int:
-    """Train the same configuration again, aside, and compare the curves byte by byte; 4 if they differ."""
-    asked = {unit: length for unit, length in (("epochs", epochs), ("steps", steps)) if length is not None}
-    for unit, length in asked.items():
-        if length < 1:
-            raise NormbenchError(f"--{unit} {length} must be at least 1.")
-    if len(asked) > 1:
-        raise NormbenchError(f"--epochs {epochs} and --steps {steps}: say how far in one of them.")
-    run = known(name, results)
-    if run.state not in store.FINISHED:
-        raise NormbenchError(f"run {run.id} is {run.state}: only a finished run can be compared.")
-    config = compose.restore(run.config, config_dir)
-    config["train"] = {**config["train"], "keep": []}
-    spec = plan.checked(RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
-    if asked:
-        shorter = replace(spec, config={**config, "train": {**config["train"], "epochs": 0, "steps": 0, **asked}})
-        spec = shorter if shorter.steps < spec.steps else spec
-    if spec.id != run.id:
-        raise NormbenchError(
-            f"run {run.id} was made by other maths: this version of normbench gives its configuration the id {spec.id}."
-        )
-    aside = Path(tempfile.mkdtemp(prefix="normbench-rerun-"))
-    try:
-        launcher = base.load(plan.command_options("launcher", (), config_dir))
-        ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, console))
-        if ensured.interrupted:
-            return 130
-        again = ensured.found.records.get(spec.id)
-        if again is None:
-            raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    before = [record for record in run.records if record["step"] <= spec.steps]
-    return _compare(run, before, again, console)
-
-
-def _compare(run: Known, before: Sequence[Mapping[str, Any]], rerun: RunRecord, console: Console) -> int:
-    changed = [
-        f"{key}: {run.environment.get(key)} then, {rerun.environment.get(key)} now"
-        for key in SAME
-        if run.environment.get(key) != rerun.environment.get(key)
-    ]
-    elsewhere = f" ({'; '.join(changed)})" if changed else ""
-    again, fingerprint = rerun.records, curve_sha256(rerun.records)
-    if curve_sha256(before) == fingerprint:
-        say(console, f"run {run.id}: the same curve, {len(again)} records, sha256 {fingerprint[:12]}{elsewhere}")
-        return 0
-    first = next((i for i, pair in enumerate(zip(before, again, strict=False)) if pair[0] != pair[1]), len(again))
-    where = before[first] if first < len(before) else {}
-    now = again[first] if first < len(again) else {}
-    say(console, f"run {run.id}: the curves differ from record {first + 1} on{elsewhere}")
-    say(console, f"  then {json.dumps(where, sort_keys=True)}\n  now  {json.dumps(now, sort_keys=True)}")
-    return 4
 
 
 def known(name: str, results: Path) -> Known:

@@ -16,6 +16,8 @@ from normbench.rnn import backends
 from normbench.rnn.cells import Cell
 from normbench.runs import files, store
 
+SIGNATURE = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU variant", "CPU part")
+
 
 def device(name: str) -> torch.device:
     """The device to train on; NormbenchError where this machine or this torch has none of the name."""
@@ -34,7 +36,7 @@ def environment(model: nn.Module | None = None, on: torch.device | None = None) 
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
-        "processor": _processor(),
+        **_processor(),
         "threads": torch.get_num_threads(),
         **({"recurrent": backends.describe(on or "cpu")} if recurrent else {}),
         "device": f"cuda ({torch.cuda.get_device_name(on)}, CUDA {torch.version.cuda})" if cuda else "cpu",
@@ -42,12 +44,17 @@ def environment(model: nn.Module | None = None, on: torch.device | None = None) 
     }
 
 
-def _processor() -> str:
+def _processor() -> dict[str, str]:
+    """Its name, and the signature that tells generations of one name apart, as virtual machines give it to all."""
     try:
         with open("/proc/cpuinfo") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
+            first = file.read().split("\n\n", 1)[0]
+    except OSError:
+        first = ""
+    known = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    signature = ", ".join(f"{key} {known[key]}" for key in SIGNATURE if key in known)
+    name = known.get("model name") or platform.processor()
+    return {"processor": name, **({"processor_signature": signature} if signature else {})}
 
 
 def record(run: store.RunDirectory, step: int, notes: Sequence[str], now: Mapping[str, Any]) -> None:

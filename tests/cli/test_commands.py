@@ -59,7 +59,7 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     shown = json.loads(capfd.readouterr().out)
     assert shown["id"] == run.id and shown["status"] == "done" and shown["config"]["data"]["name"] == "digits"
     assert normbench("rerun", run.id, *own) == 0
-    assert "the same curve" in capfd.readouterr().out
+    assert f"run {run.id}: to the byte, " in capfd.readouterr().out
 
 
 def test_nothing_is_there(normbench, capfd, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Callable
@@ -443,6 +444,15 @@ def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     assert found["torch"] == here["torch"] and found["resumed"] == [
         {"step": 3, "changed": {"torch": "9.9"}, "notes": []}
     ]
+
+
+def test_processors_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n"
+    text = f"{first}stepping\t: 1\n\nprocessor\t: 1\nmodel\t\t: 3\n"
+    monkeypatch.setattr(environment, "open", lambda path: io.StringIO(text), raising=False)
+    found = environment.environment()
+    assert found["processor"] == "AMD EPYC"
+    assert found["processor_signature"] == "vendor_id AuthenticAMD, cpu family 26, model 2, stepping 1"
 
 
 def test_the_copy_of_the_data_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

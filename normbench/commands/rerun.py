@@ -1,0 +1,210 @@
+"""`normbench rerun RUN`: the same run again, and how far its curve is from the one that is there."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from normbench.commands.progress import Bars
+from normbench.commands.show import Known, known
+from normbench.commands.terminal import say
+from normbench.config import compose, plan
+from normbench.config.identity import RunSpec, run_id
+from normbench.curves import distance
+from normbench.curves.distance import Distance, Gap, Row
+from normbench.errors import NormbenchError
+from normbench.launch import base
+from normbench.launch.ensure import ensure_runs
+from normbench.runs import pack, store
+from normbench.runs.record import RunRecord, curve_sha256
+from normbench.variants import text
+
+
+def run(
+    name: str,
+    results: Path,
+    epochs: int | None,
+    steps: int | None,
+    config_dir: Path | None,
+    as_json: bool,
+    console: Console,
+) -> int:
+    """Train the same configuration again, aside, and say how far apart the curves are.
+
+    4 if they differ by more than rounding and the spread over seeds explain, or at all in the same environment.
+    """
+    asked = {unit: length for unit, length in (("epochs", epochs), ("steps", steps)) if length is not None}
+    for unit, length in asked.items():
+        if length < 1:
+            raise NormbenchError(f"--{unit} {length} must be at least 1.")
+    if len(asked) > 1:
+        raise NormbenchError(f"--epochs {epochs} and --steps {steps}: say how far in one of them.")
+    run = known(name, results)
+    if run.state not in store.FINISHED:
+        raise NormbenchError(f"run {run.id} is {run.state}: only a finished run can be compared.")
+    config = compose.restore(run.config, config_dir)
+    config["train"] = {**config["train"], "keep": []}
+    spec = plan.checked(RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
+    if asked and config["model"]["declares"].get("probe"):
+        raise NormbenchError(f"run {run.id} is a probe, computed whole: leave out --{next(iter(asked))}.")
+    if asked:
+        shorter = replace(spec, config={**config, "train": {**config["train"], "epochs": 0, "steps": 0, **asked}})
+        spec = shorter if shorter.steps < spec.steps else spec
+    if spec.id != run.id:
+        raise NormbenchError(
+            f"run {run.id} was made by other maths: this version of normbench gives its configuration the id {spec.id}."
+        )
+    aside = Path(tempfile.mkdtemp(prefix="normbench-rerun-"))
+    progress = Console(stderr=True) if as_json else console
+    try:
+        launcher = base.load(plan.command_options("launcher", (), config_dir))
+        ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, progress))
+        if ensured.interrupted:
+            return 130
+        again = ensured.found.records.get(spec.id)
+        if again is None:
+            raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    then = replace(again, status=run.state, steps=run.steps, records=run.records, environment=run.environment)
+    found = distance.compare(then, again, _of_other_seeds(run, results, config_dir))
+    if as_json:
+        print(json.dumps(_content(run, found), indent=1, ensure_ascii=False))
+    else:
+        show(again, found, console)
+    return 0 if found.deterministic and found.word != distance.DIFFERENT else 4
+
+
+def _of_other_seeds(run: Known, results: Path, config_dir: Path | None) -> list[RunRecord]:
+    """The finished runs beside `run`, in its pack or in the raw store, with its configuration but for the seed."""
+    near = pack.read(run.source) if run.source.is_file() else _raw(run, results)
+    labels = ("experiment", "arm", "control", "axes")
+    cell = [r for r in near if r.id != run.id and all(getattr(r, key) == run.labels[key] for key in labels)]
+    return [r for r in cell if _with_seed(r, run.labels["seed"], config_dir) == run.id]
+
+
+def _raw(run: Known, results: Path) -> Iterator[RunRecord]:
+    for stored in store.scan(results / "runs"):
+        if (stored.experiment, stored.arm) == (run.labels["experiment"], run.labels["arm"]):
+            try:
+                record = store.as_filed(stored)
+            except store.Damaged:
+                continue
+            if record is not None:
+                yield record
+
+
+def _with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
+    """The id that the run would have with this seed; "" where this version has no such configuration."""
+    try:
+        return run_id(compose.restore(run.config, config_dir) | {"seed": seed}, config_dir)
+    except NormbenchError:
+        return ""
+
+
+def show(again: RunRecord, found: Distance, console: Console) -> None:
+    """The answer in a line; what of the environment is another; where the curves are not equal, a row per metric."""
+    say(console, f"run {again.id}: {_headline(again, found)}")
+    if found.changed:
+        environment = _grid("", "then", "now")
+        for key, values in found.changed.items():
+            environment.add_row(key, *(escape(str(value)) for value in values))
+        console.print(environment)
+    if found.word == distance.TO_THE_BYTE:
+        return
+    grid = _grid("split", "mode", "metric", "values", "largest difference", "at", "answer")
+    for row in found.rows:
+        largest = row.largest
+        size, place = (f"{largest.relative:.2g}", _place(largest)) if largest and largest.relative else ("", "")
+        words = (row.split, row.mode, row.metric, str(row.values), size, place, _words(row))
+        grid.add_row(*map(escape, words))
+    console.print(grid)
+    say(console, f"differences are relative to the larger value; rounding explains {distance.BOUND:g}")
+    if any(row.judged for row in found.rows):
+        say(
+            console,
+            f"the spread is of seeds {', '.join(map(str, found.seeds))}: {100 * distance.LEVEL:g} % prediction "
+            f"intervals over all values compared, {100 * found.level:.6g} % for each (of logarithms where positive)",
+        )
+
+
+def _headline(again: RunRecord, found: Distance) -> str:
+    if found.word == distance.TO_THE_BYTE:
+        return f"{found.word}, {len(again.records)} records, sha256 {curve_sha256(again.records)[:12]}"
+    if found.ended[0] != found.ended[1]:
+        said = f"{found.ended[0]} then, {found.ended[1]} now"
+    else:
+        said = f"first {_gap(found.first)}" if found.first else "the same values, in another order"
+    if found.deterministic:
+        return f"{found.word}; {said}"
+    known = f", as far as it is recorded (not: {', '.join(found.unrecorded)})" if found.unrecorded else ""
+    return f"not deterministic, {found.word} in the same environment{known}; {said}"
+
+
+def _gap(gap: Gap) -> str:
+    then, now = (value if value is not None else "nothing" for value in (gap.then, gap.now))
+    size = f" ({gap.relative:.2g})" if math.isfinite(gap.relative) else ""
+    return f"{gap.place['split']} {gap.place['mode']} {gap.metric} at {_place(gap)}: {then} then, {now} now{size}"
+
+
+def _place(gap: Gap) -> str:
+    parts = [text(gap.variant), *(f"{key} {gap.place[key]}" for key in ("order", "block") if key in gap.place)]
+    return ", ".join([f"epoch {gap.place['epoch']:g}", *filter(None, parts)])
+
+
+def _words(row: Row) -> str:
+    notes = []
+    if row.beyond and row.n and not row.judged:
+        notes.append(f"no spread to compare with: n = {row.n}")
+    if row.judged:
+        few = f", {row.beyond - row.judged} values of fewer not judged" if row.judged < row.beyond else ""
+        notes.append(f"{row.share:.2g} of the interval, n = {row.n}{few}")
+    for count, when in ((row.only_then, "then"), (row.only_now, "now")):
+        if count:
+            notes.append(f"{count} values only {when}")
+    return "; ".join([row.word, *notes])
+
+
+def _grid(*columns: str) -> Grid:
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
+    for column in columns:
+        grid.add_column(column)
+    return grid
+
+
+def _content(run: Known, found: Distance) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "word": found.word,
+        "deterministic": found.deterministic,
+        "ended": found.ended,
+        "environment": {key: {"then": then, "now": now} for key, (then, now) in found.changed.items()},
+        "unrecorded": found.unrecorded,
+        "seeds": found.seeds,
+        "level": found.level,
+        "bound": distance.BOUND,
+        "first": _plain(found.first),
+        "metrics": [
+            {**vars(row), "share": _number(row.share), "largest": _plain(row.largest), "first": _plain(row.first)}
+            for row in found.rows
+        ],
+    }
+
+
+def _plain(gap: Gap | None) -> dict[str, Any] | None:
+    return None if gap is None else {**vars(gap), "relative": _number(gap.relative), "share": _number(gap.share)}
+
+
+def _number(value: float | None) -> float | None:
+    """JSON has no infinite numbers."""
+    return value if value is None or math.isfinite(value) else None
