@@ -19,7 +19,7 @@ from normbench.commands.progress import Bars
 from normbench.commands.show import Known, known
 from normbench.commands.terminal import say
 from normbench.config import compose, plan
-from normbench.config.identity import RunSpec, run_id
+from normbench.config.identity import RunSpec
 from normbench.curves import distance
 from normbench.curves.distance import Distance, Gap, Row
 from normbench.errors import NormbenchError
@@ -107,7 +107,8 @@ def _raw(run: Known, results: Path) -> Iterator[RunRecord]:
 def _with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
     """The id that the run would have with this seed; "" where this version has no such configuration."""
     try:
-        return run_id(compose.restore(run.config, config_dir) | {"seed": seed}, config_dir)
+        config = compose.restore(run.config, config_dir) | {"seed": seed}
+        return RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir).id
     except NormbenchError:
         return ""
 
