@@ -155,7 +155,7 @@ def experiment_spec(
     before += node["controls"][control] if control else []
     parsed, own = compose.parse(before), compose.parse(words)
     config = compose.compose([*parsed, *own], extra)
-    conditional = [w for c in node["conditions"] if _holds(c["when"], arm, config) for w in c["set"]]
+    conditional = [w for c in node["conditions"] if _holds(c["when"], arm, control, config) for w in c["set"]]
     if conditional:
         config = compose.compose([*parsed, *compose.parse(conditional), *own], extra)
     axes = {key: sites.lookup(config, key) for key in node["axes"]}
@@ -168,8 +168,9 @@ def experiment_spec(
     return checked(RunSpec(config, name, arm, fidelity, control, axes, extra))
 
 
-def _holds(when: Mapping[str, Any], arm: str, config: compose.Config) -> bool:
-    return all(_fits(arm if key == "arm" else sites.lookup(config, key), wanted) for key, wanted in when.items())
+def _holds(when: Mapping[str, Any], arm: str, control: str, config: compose.Config) -> bool:
+    place = {"arm": arm, "control": control}
+    return all(_fits(place.get(key) if key in place else sites.lookup(config, key), v) for key, v in when.items())
 
 
 def _fits(value: Any, wanted: Any) -> bool:

@@ -28,6 +28,7 @@ HOLDS, OPPOSITE, NEGLIGIBLE, UNDECIDED = "holds", "opposite", "negligible", "und
 NOT_RUN, NOT_DECIDABLE = "not run", "not decidable here"
 DECIDED = (HOLDS, OPPOSITE, NEGLIGIBLE)
 ROBUST, DEPENDS = "robust", "depends"
+_PLURAL = {DEPENDS: "depend"}  # of controls
 # The first word of a verdict, in the order in which pages count them, and what kind of news it is.
 NEWS = {
     "reproduced": "good", "supported": "good", HOLDS: "half-good", NEGLIGIBLE: "weak", OPPOSITE: "half-bad",
@@ -167,9 +168,9 @@ def verdict(setting: str, robust: str, ours: bool = False, fidelity: str = "pape
     if setting not in DECIDED:
         return setting if setting != UNDECIDED or fidelity == "paper" else f"{setting} ({fidelity})"
     if fidelity != "paper":
-        return f"{setting}{share} ({fidelity})" + (f"; controls {robust}" if robust else "")
+        return f"{setting}{share} ({fidelity})" + (f"; controls {_PLURAL.get(robust, robust)}" if robust else "")
     if robust not in ("", ROBUST):
-        return f"{setting}{share} at the paper's setting; controls {robust}"
+        return f"{setting}{share} at the paper's setting; controls {_PLURAL.get(robust, robust)}"
     if setting == NEGLIGIBLE:
         return f"{setting}{share}"
     return {HOLDS: ("reproduced", "supported"), OPPOSITE: ("contradicted", "refuted")}[setting][ours]

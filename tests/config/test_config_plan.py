@@ -414,3 +414,22 @@ def test_a_model_is_trained_with_what_it_sets(model: str) -> None:
         pytest.skip("a probe trains nothing")
     (spec,) = plan.train_specs([f"model={model}"], multirun=False)
     assert {key: spec.config["train"][key] for key in said["train"]} == said["train"]
+
+
+def test_networks_that_are_compared_across_experiments_are_those_of_their_own() -> None:
+    """Run by run: what one has trained, the other need not."""
+    beside = {
+        "recall": ("ln2016/recall", {"data.length": 40, "train.batch_size": 64}),
+        "imdb": ("bln2022/fig6", {"train.batch_size": 25}),
+        "mnist": ("ln2016/fig6", {"train.batch_size": 128}),
+        "cifar10": ("bln2022/fig4", {"train.batch_size": 25}),
+    }
+    compared = {
+        (s.arm, s.control): s
+        for s in plan.artifact_specs("ln2016/benefit", "paper", [11], (), True, None, limited=False)
+    }
+    for network, (experiment, cell) in beside.items():
+        for own in plan.artifact_specs(experiment, "paper", [11], ("none", "ln"), True, None, limited=False):
+            other = compared.get((f"{network}-{own.arm}", own.control))
+            if cell.items() <= own.axes.items() and other is not None:
+                assert (other.id, other.config["eval"]) == (own.id, own.config["eval"]), (network, own.arm, own.control)

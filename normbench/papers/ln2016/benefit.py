@@ -1,0 +1,49 @@
+"""LN section 7: what layer normalization does to the training loss of recurrent networks, and of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from normbench.curves.series import area, log_floored, series
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Panel
+from normbench.papers.table import Entry, estimate_entry
+from normbench.runs.record import RunRecord
+
+NETWORKS = {
+    "recall": "LSTM, recall over 40 steps",
+    "imdb": "RNN, IMDB",
+    "mnist": "MLP, MNIST",
+    "cifar10": "LeNet-5, CIFAR-10",
+}
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """None: a number for each network."""
+    return []
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Log ratio of the training loss with LN to that without, by network, at the paper's setting and the controls."""
+    controls = dict.fromkeys(["", *(name for claim in artifact.claims for name in claim.controls)])
+    return [
+        estimate_entry(_effects([run for run in runs if run.control == control], arm), control or "as it is", network,
+                       "log ratio of the training loss, LN to none", "log ratio")
+        for control in controls
+        for arm, network in NETWORKS.items()
+    ]  # fmt: skip
+
+
+def _effects(runs: Sequence[RunRecord], arm: str) -> list[float | None]:
+    logs = [
+        {run.seed: _log_area(run) for run in runs if run.arm == f"{arm}-{norm}" and run.status == "done"}
+        for norm in ("ln", "none")
+    ]
+    return [logs[0][seed] - logs[1][seed] for seed in sorted(logs[0].keys() & logs[1].keys())]
+
+
+def _log_area(run: RunRecord) -> float:
+    """Mean of the log of the running training loss."""
+    found = area(series(run, "train", "running", "nll"), log=True)
+    return math.nan if found is None else log_floored(found)
