@@ -535,6 +535,8 @@ def test_a_second_look_that_was_not_planned() -> None:
     assert only(claims, small, planned=Plan(10))["setting"] == "negligible"  # the first was
     found = only(claims, small + compared(effects(0.1, 0.4), first=6), planned=Plan(10))
     assert (found["setting"], found["alpha"]) == ("undecided", 0.025) and "not planned" in found["evidence"]
+    fewer = only(claims, small, planned=Plan(5))  # no seeds are planned beyond the first look: there was no second
+    assert (fewer["setting"], fewer["look"]) == ("negligible", 1)
     large = compared(effects(3.0, 1.0), first=1) + compared(effects(3.1, 1.0), first=6)
     assert only(claims, large, planned=Plan(10))["setting"] == "holds"
 
