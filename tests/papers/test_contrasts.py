@@ -146,6 +146,25 @@ def test_the_same_example_is_compared_with_itself_wherever_it_lies(tmp_path: Pat
     assert misaligned.variance < expected.variance / 2  # what it would be of other examples
 
 
+def test_seeds_that_come_later_join_the_published_ones_example_by_example(tmp_path: Path) -> None:
+    """As on another machine, which has the published file and the raw runs of its own seeds alone."""
+
+    def train(results: Path, seeds: Sequence[int]) -> list[RunRecord]:
+        runs = []
+        for seed in seeds:  # examples 100 to 159, but a few
+            kept = np.flatnonzero(stream(seed, "subset").random(60) < 0.8)
+            kept = kept[kept != 5]
+            runs += [trained(results, arm, seed, values(arm, seed)[kept], 100 + kept) for arm in ("ln", "bn")]
+        return runs
+
+    first, later = train(tmp_path / "first", [1, 2, 3]), train(tmp_path / "later", [4, 5])
+    known = published(tmp_path, collect(artifact(part()), first, tmp_path / "first", Contrasts({})))
+    joined = collect(artifact(part()), first + later, tmp_path / "later", known)
+    everything = train(tmp_path / "all", FIVE)
+    assert joined.sha256 == collect(artifact(part()), everything, tmp_path / "all", Contrasts({})).sha256
+    assert joined.spread(part(), "", FIVE)
+
+
 def test_runs_of_one_seed_on_other_examples_are_refused(tmp_path: Path) -> None:
     runs = campaign(tmp_path, seeds=[1, 2, 3, 4])
     runs += [trained(tmp_path, arm, 5, numbers=np.arange(60) + (arm == "bn")) for arm in ("ln", "bn")]
