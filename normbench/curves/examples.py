@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -73,14 +72,12 @@ def _alike(table: np.ndarray, means: np.ndarray) -> tuple[float, float]:
 
 def _overlapping(table: np.ndarray, tested: np.ndarray, means: np.ndarray) -> tuple[float, float]:
     """σ̂²_examples is what two seeds' effects of the same examples have in common, over all pairs of seeds."""
-    common, products, shares = 0, 0.0, []
-    for first, second in combinations(range(len(table)), 2):
-        both = tested[first] & tested[second]
-        overlap = int(both.sum())
-        shares.append(overlap / (tested[first].sum() * tested[second].sum()))
-        if overlap:
-            products += float(((table[first, both] - means[first]) * (table[second, both] - means[second])).sum())
-            common += overlap
-    of_examples = max(0.0, products / common) if common else 0.0
-    variance = float(means.var(ddof=1)) / len(table) + of_examples * float(np.mean(shares))
+    pairs = np.triu_indices(len(table), 1)
+    centred = np.where(tested, table - means[:, None], 0.0)
+    overlap = (tested.astype(np.float64) @ tested.T)[pairs]
+    common = overlap.sum()
+    of_examples = max(0.0, float((centred @ centred.T)[pairs].sum() / common)) if common else 0.0
+    counts = tested.sum(axis=1)
+    shares = overlap / np.outer(counts, counts)[pairs]
+    variance = float(means.var(ddof=1)) / len(table) + of_examples * float(shares.mean())
     return variance, len(table) - 1.0

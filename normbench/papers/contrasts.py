@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import math
-import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from normbench.curves.examples import Spread, spread
 from normbench.curves.series import at_epoch, final, named
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Artifact, Part
-from normbench.papers.parts import paired_runs
+from normbench.papers.parts import gather, paired_runs
 from normbench.runs import outcomes, store
 from normbench.runs.record import RunRecord
 from normbench.variants import text
@@ -103,7 +102,7 @@ def load(path: Path) -> Contrasts:
                 }
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile, zlib.error) as error:
+    except outcomes.DAMAGE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
     return Contrasts(tables)
 
@@ -124,11 +123,11 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, known:
             name = key(part, control)
             if name in tables or not _is_mean_of_examples(part):
                 continue
-            table = {**known.tables.get(name, {}), **_table(part, group, raw)}
-            table = {seed: row for seed, row in table.items() if seed in {run.seed for run in group}}
+            table = {**_of_these_runs(part, group, known.tables.get(name, {})), **_table(part, group, raw)}
             if not table:
                 continue
-            size += len(zlib.compress(_aligned(table)[1].astype(np.float16).tobytes()))
+            arrays = Contrasts({name: table})._arrays().values()
+            size += sum(len(zlib.compress(array.tobytes())) for array in arrays)
             if size > MOST:
                 return Contrasts(tables)
             tables[name] = table
@@ -140,6 +139,19 @@ def _is_mean_of_examples(part: Part) -> bool:
     end = part.endpoint
     when = end.epoch in ("best", "last") if end.kind == "chosen" else end.kind == "final"
     return when and part.scale != "log" and end.mode == "eval" and part.test == "t" and part.kind != "size"
+
+
+def _of_these_runs(part: Part, runs: Sequence[RunRecord], known: Table) -> Table:
+    """Those of the seeds that still have the runs from which the effects came: their mean is that of the curves."""
+    table: Table = {}
+    for seed, (numbers, effects) in known.items():
+        seen = gather(part, runs, [seed])
+        if not seen.sides:
+            continue
+        plus, minus = (side / (100 if part.scale == "percent" else 1) for side in seen.sides[0])
+        if math.isclose(plus - minus, effects.mean(), abs_tol=1e-3 * max(abs(plus), abs(minus))):
+            table[seed] = numbers, effects
+    return table
 
 
 def _table(part: Part, runs: Sequence[RunRecord], raw: Mapping[str, store.Stored]) -> Table:

@@ -73,8 +73,11 @@ class Seen:
 
     @property
     def flat(self) -> bool:
-        """All seeds say the same to the last digit: a spread of zero decides nothing."""
-        return self.whole and len(self.effects) > 1 and min(self.known) == max(self.known)
+        """All seeds say the same, up to rounding: a spread of zero decides nothing."""
+        if not self.whole or len(self.effects) < 2:
+            return False
+        largest = max(abs(number) for numbers in (self.known, *self.sides) for number in numbers)
+        return max(self.known) - min(self.known) <= 1e-12 * largest
 
     @property
     def effect(self) -> float | None:
@@ -244,6 +247,8 @@ def _reason(seen: Seen, word: str, alpha: float) -> str:
             return f"{text}: inside, but this second look was not planned"
         if inside and part.kind == "direction" and not seen.fresh:
             return f"{text}: inside, but post hoc, as these seeds had been seen when it was declared"
+        if inside and part.kind == "direction" and not seen.whole:
+            return f"{text}: inside, but nothing is negligible where a value is censored"
     return text + (_power(seen, alpha) if word == rules.UNDECIDED else "")
 
 

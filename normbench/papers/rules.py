@@ -45,8 +45,8 @@ class Evidence(Protocol):
 
     `gap` is "not run" or "not decidable here" where there is nothing to go by; `complete`: the planned seeds are there;
     `planned`: the look at them was planned, without which nothing is negligible, nor equivalent; `fresh`: nobody had
-    seen these seeds when the smallest effect was declared, without which nothing is negligible. Intervals are None
-    where n, a run without a number or a spread of zero does not allow one.
+    seen these seeds when the smallest effect was declared, and `whole`: every seed has a number, without either of
+    which nothing is negligible. Intervals are None where n, a run without a number or a spread of zero allows none.
     """
 
     @property
@@ -57,6 +57,8 @@ class Evidence(Protocol):
     def planned(self) -> bool: ...
     @property
     def fresh(self) -> bool: ...
+    @property
+    def whole(self) -> bool: ...
     @property
     def delta(self) -> float | None: ...
     @property
@@ -72,8 +74,11 @@ class Evidence(Protocol):
 # --- a part ----------------------------------------------------------------------------------------------------------
 
 
-def part_word(part: Part, seen: Evidence, alpha: float = ALPHA) -> str:
-    """What one part says by itself, by tests at `alpha`."""
+def part_word(part: Part, seen: Evidence, alpha: float = ALPHA, small: float | None = None) -> str:
+    """What one part says by itself, by tests at `alpha`; without a side where tests at `small` find it within ±δ.
+
+    `small` is the claim's level where `alpha` is one that its parts or controls share; None: `alpha`.
+    """
     if seen.gap:
         return seen.gap
     if part.kind == "exact":
@@ -82,7 +87,9 @@ def part_word(part: Part, seen: Evidence, alpha: float = ALPHA) -> str:
         return UNDECIDED
     if part.kind == "direction":
         if _within(seen.interval(1 - 2 * alpha), seen.delta):
-            return NEGLIGIBLE if seen.fresh and seen.planned else UNDECIDED
+            return NEGLIGIBLE if seen.fresh and seen.planned and seen.whole else UNDECIDED
+        if small is not None and _within(seen.interval(1 - 2 * small), seen.delta):
+            return UNDECIDED
         return _side(seen.interval(1 - alpha), part.expect)
     if part.kind == "equivalence":
         if _within(seen.interval(1 - 2 * alpha), part.within):
@@ -112,26 +119,24 @@ def _side(interval: Interval | None, expect: str | None) -> str:
 # --- a claim ---------------------------------------------------------------------------------------------------------
 
 
-def claim_word(parts: Sequence[tuple[Part, Evidence]], alpha: float = ALPHA) -> str:
+def claim_word(parts: Sequence[tuple[Part, Evidence]], alpha: float = ALPHA, small: float | None = None) -> str:
     """What k parts say at one setting: any one may be opposite or negligible, each is asked at `alpha`/k for that."""
-    words = [part_word(part, seen, alpha) for part, seen in parts]
+    words = [part_word(part, seen, alpha, small) for part, seen in parts]
     for gap in (NOT_RUN, NOT_DECIDABLE):
         if gap in words:
             return gap
     if all(word == HOLDS for word in words):
         return HOLDS
-    if any(opposes(part, seen, len(parts), alpha) for part, seen in parts):
+    if any(opposes(part, seen, len(parts), alpha, small) for part, seen in parts):
         return OPPOSITE
     if any(vanishes(part, seen, len(parts), alpha) for part, seen in parts):
         return NEGLIGIBLE
     return UNDECIDED
 
 
-def opposes(part: Part, seen: Evidence, k: int, alpha: float = ALPHA) -> bool:
+def opposes(part: Part, seen: Evidence, k: int, alpha: float = ALPHA, small: float | None = None) -> bool:
     """Whether this one of k parts makes the claim opposite; only one that is not negligible can."""
-    if part.kind == "direction" and _within(seen.interval(1 - 2 * alpha), seen.delta):
-        return False
-    return part_word(part, seen, alpha / k) == OPPOSITE
+    return part_word(part, seen, alpha / k, alpha if small is None else small) == OPPOSITE
 
 
 def vanishes(part: Part, seen: Evidence, k: int, alpha: float = ALPHA) -> bool:
@@ -146,7 +151,7 @@ def control_words(parts: Sequence[tuple[Part, Evidence]], controls: int, alpha: 
     """The claim's word under one of so many controls at `alpha`, and at `alpha`/controls: any one may differ."""
     if not all(seen.complete for _, seen in parts):
         return NOT_RUN, NOT_RUN
-    return claim_word(parts, alpha), claim_word(parts, alpha / controls)
+    return claim_word(parts, alpha), claim_word(parts, alpha / controls, small=alpha)
 
 
 def robustness(setting: str, controls: Sequence[tuple[str, str]]) -> str:

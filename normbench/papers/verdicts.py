@@ -193,7 +193,10 @@ class _Judge:
             return True
         found = set(paired_runs(part, self.groups[control])[1])
         planned = self._planned(part, control, look)
-        return len(found) >= (self.ladder[look] or 1) if planned is None else found >= set(planned)
+        if planned is None:
+            return len(found) >= (self.ladder[look] or 1)
+        further = look == 0 or len(planned) > (self.ladder[look - 1] or 0)  # a lower fidelity has fewer seeds
+        return further and found >= set(planned)
 
     def _deciding(self, word: str, parts: Sequence[tuple[Part, Seen]]) -> int:
         """The first part that makes the claim's word."""

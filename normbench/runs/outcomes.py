@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from normbench.errors import NormbenchError
+
+# What numpy and zipfile raise on an archive that is none, or not of ours.
+DAMAGE = (OSError, EOFError, ValueError, TypeError, LookupError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -25,7 +29,7 @@ def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[
             found = [_values(kept[f"{split}|{variant}|{metric}"], count) for variant in variants]
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Delete the run to train it again.") from None
     if any(len(values) != len(numbers) for values in found):
         raise NormbenchError(
