@@ -166,7 +166,7 @@ def verdict(setting: str, robust: str, ours: bool = False, fidelity: str = "pape
     if fidelity != "paper":
         return f"{setting} ({fidelity})" + (f"; controls {robust}" if robust else "")
     if robust not in ("", ROBUST):
-        return f"{setting} at the paper's setting; controls {robust}"
+        return f"{setting} at the paper's setting; controls {'depend' if robust == DEPENDS else robust}"
     if setting == NEGLIGIBLE:
         return setting
     return {HOLDS: ("reproduced", "supported"), OPPOSITE: ("contradicted", "refuted")}[setting][ours]
