@@ -41,7 +41,8 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
 
     verdicts = json.loads((place / "verdicts.json").read_text())
     assert [c["id"] for c in verdicts["claims"]] == ["LN-F1", "LN-F1b", "LN-F2", "LN-F3", "LN-F4"]
-    assert {c["verdict"] for c in verdicts["claims"]} == {"inconclusive"}  # one seed never decides
+    assert {c["verdict"] for c in verdicts["claims"]} == {"undecided (smoke)"}  # one seed never decides
+    assert len((tmp_path / "results" / "history.jsonl").read_text().splitlines()) == 5  # judged twice, said once
     unbiased = [r for r in pack.read(place / pack.NAME) if r.config["norm"].get("unbiased_norm")]
     assert {(r.arm, r.axes["train.batch_size"]) for r in unbiased} == {("bn", 4), ("bn-all", 4)}
 
