@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import math
-import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -103,7 +102,7 @@ def load(path: Path) -> Contrasts:
                 }
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile, zlib.error) as error:
+    except outcomes.UNREADABLE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
     return Contrasts(tables)
 

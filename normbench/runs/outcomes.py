@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from normbench.errors import NormbenchError
+
+# What numpy and zipfile raise for an .npz file that is cut short, has a changed byte, or is another file.
+UNREADABLE = (
+    OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -25,7 +31,7 @@ def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[
             found = [_values(kept[f"{split}|{variant}|{metric}"], count) for variant in variants]
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Delete the run to train it again.") from None
     if any(len(values) != len(numbers) for values in found):
         raise NormbenchError(

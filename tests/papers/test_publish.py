@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import fake
+import numpy as np
 import pytest
 
 from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, publish, published, verdicts
+from normbench.papers import contrasts, history, publish, published, verdicts
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -243,6 +244,25 @@ def test_the_history_has_a_line_for_every_change_of_a_word_and_for_nothing_else(
         path.write_text(path.read_text().splitlines()[0] + f"\n{damage}\n")
         with pytest.raises(NormbenchError, match="line 2 is damaged"):
             history.read(tmp_path)
+
+
+def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    path = _unpublished(tmp_path, _runs("ln")) / contrasts.NAME
+    rows = {seed: (np.arange(4), np.arange(4.0)) for seed in (1, 2)}
+    whole = contrasts.Contrasts({"0" * 16: rows}).dump()
+    assert whole is not None
+    for content in (b"", b"no archive", whole[:-30], whole.replace(b"PK", b"KP")):
+        path.write_bytes(content)
+        with pytest.raises(NormbenchError, match=r"contrasts\.npz is damaged") as caught:
+            _publish([], tmp_path)
+        assert "\n" not in str(caught.value)
+    path.write_bytes(whole)
+    judged, _, _ = _publish([], tmp_path)
+    assert judged["contrasts_sha256"] == "" and not path.exists()
+    assert published.read(path.parent, tmp_path).verdicts == judged
 
 
 @pytest.mark.parametrize("content", ["null", "[]", "{", "[" * 100_000, '{"schema": 1}', '{"schema": 2}'])
