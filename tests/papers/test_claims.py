@@ -267,6 +267,11 @@ def test_cell_text() -> None:
             {},
             "mine plans 0 of the 5 seeds that arm ln at train.batch_size 1 needs under the control low.",
         ),
+        (
+            "[]\nseeds: [{when: {arm: ln}, from: 3, to: 7}]",
+            {},
+            "mine plans 3 of the 5 seeds that the comparison of all its cells needs. See the arms",
+        ),
         ("[]", {"test": "sign"}, "mine plans 5 of the 6 seeds that arm ln at train.batch_size 1 needs."),
         ("[]", {"scale": "linear"}, "no smallest effect for error on the scale linear. Declare one in the part: delta"),
         ("[]", {"scale": "linear", "delta": {"is": None, "why": "w"}}, None),
