@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
@@ -15,6 +16,23 @@ TIME = Endpoint("time_to_level", split="train", mode="eval", metric="nll", level
 LN, BN = {"arm": "ln"}, {"arm": "bn"}
 PAIR = ((1.0, LN), (-1.0, BN))
 JITTER = (0.0, 0.3, -0.2, 0.1, -0.3, 0.2, -0.1, 0.25, -0.25, 0.15)  # fixed spread around an effect
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`verdicts.Planned`: seeds 1 to `own` at the paper's setting, 1 to `control` at every other."""
+
+    own: int
+    control: int = 5
+    delta: float | None = None
+    sha256: str = "c" * 64
+
+    def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> list[int]:
+        planned = range(1, 1 + (self.control if control else self.own))
+        return [seed for seed in planned if alone is None or seed in alone]
+
+    def smallest_effect(self, part: Part) -> float | None:
+        return self.delta
 
 
 def direction(endpoint: Endpoint = ERROR, expect: str | None = "negative", name: str = "p", **more: Any) -> Part:
@@ -48,12 +66,12 @@ def timed_run(arm: str, seed: int, epoch: int | None, epochs: int = 8, status: s
 
 
 def arms(effect: float, n: int = 5, spread: float = 1.0, base: float = 10.0, **more: Any) -> list[RunRecord]:
-    """n paired seeds whose difference ln − bn is `effect` with a fixed spread; bn varies much more."""
+    """Seeds 1 to n, whose difference ln − bn is `effect` with a fixed spread; bn varies much more."""
     runs = []
-    for seed in range(n):
+    for seed, jitter in enumerate(JITTER[:n], 1):
         bn = base + (seed * 7 % 5)
         runs.append(final_run("bn", seed, bn, **more))
-        runs.append(final_run("ln", seed, bn + effect + spread * JITTER[seed], **more))
+        runs.append(final_run("ln", seed, bn + effect + spread * jitter, **more))
     return runs
 
 

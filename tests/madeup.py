@@ -69,9 +69,9 @@ def hostile(results: Path) -> Path:
     place = published(results)
     content = json.loads((place / "verdicts.json").read_text())
     claim = content["claims"][0]
-    for key in ("id", "statement", "quote", "locator", "evidence", "verdict", "unit"):
+    for key in ("id", "statement", "quote", "locator", "evidence", "way_on", "verdict", "unit"):
         claim[key] = HOSTILE
-    for key in ("id", "endpoint", "unit", "reason", "outcome"):
+    for key in ("id", "endpoint", "unit", "reason", "word"):
         claim["parts"][0][key] = HOSTILE
     claim["parts"][0]["cells"][0]["cell"] = {"arm": HOSTILE, HOSTILE: HOSTILE}
     content["deviations"].append(HOSTILE)

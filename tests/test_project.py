@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from normbench.papers import artifact as artifacts
-from normbench.papers import publish, table
+from normbench.papers import contrasts, publish, table
 from normbench.runs import pack
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +47,8 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     artifact = artifacts.load(name)
     packed = pack.load(place / pack.NAME)
     runs = packed.runs
-    judged = publish.judge(artifact, runs, fidelity, ROOT / "results", packed.sha256)
+    examples = contrasts.load(place / contrasts.NAME)
+    judged = publish.judge(artifact, runs, fidelity, ROOT / "results", packed.sha256, examples)
     assert judged == json.loads((place / "verdicts.json").read_text())
     assert table.as_csv(artifacts.drawing(name).table(artifact, runs)) == (place / "table.csv").read_text()
 

@@ -106,12 +106,14 @@ def _check_runs(artifact: claims.Artifact, path: Path) -> None:
             least = 1 if part.kind == "exact" else rules.FEWEST
             if decides and part.test == "sign":  # fewer pairs could never reject
                 least = max(least, rules.fewest_pairs(alpha))
-            for (_, cell), control in product(part.contrast, ["", *(claim.controls if decides else ())]):
-                seeds = len(planned.seeds(replace(part, contrast=((1.0, cell),)), control, claim.seeds))
+            asked = [(replace(part, contrast=(term,)), claims.cell_text(term[1])) for term in part.contrast]
+            asked.append((part, "the comparison of all its cells"))  # a seed counts where every cell has it
+            for (compared, what), control in product(asked, ["", *(claim.controls if decides else ())]):
+                seeds = len(planned.seeds(compared, control, claim.seeds))
                 if seeds < least:
                     raise NormbenchError(
                         f"{where}: part '{part.id}': {artifact.experiment} plans {seeds} of the {least} seeds that "
-                        f"{claims.cell_text(cell)} needs{f' under the control {control}' if control else ''}. "
+                        f"{what} needs{f' under the control {control}' if control else ''}. "
                         "See the arms, axes, seeds and limits of the experiment."
                     )
 

@@ -69,8 +69,11 @@ def read(results: Path) -> list[dict[str, Any]]:
             after, before = entry["after"], entry["before"]
             if not all(isinstance(entry[key], str) for key in ("date", "artifact", "fidelity", "claim")):
                 raise TypeError("a field is no text")
-            if not all(isinstance(side["verdict"], str) for side in (after, before) if side is not None):
-                raise TypeError("a verdict is no text")
+            for side in (after, before):
+                if side is not None and not (isinstance(side["verdict"], str) and type(side["n"]) is int):
+                    raise TypeError("a verdict is no text, or its n no number")
+            if not all(isinstance(cause, str) for cause in entry["cause"]):
+                raise TypeError("a cause is no text")
             found.append(entry)
         except (ValueError, KeyError, TypeError) as error:
             raise NormbenchError(f"{path}: line {number} is damaged ({error!r}). Restore it (git checkout).") from None

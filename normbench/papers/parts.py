@@ -158,6 +158,9 @@ def gather(
     flat = [outcome for row in rows for outcome in row]
     sides = [_sides(part, row) for row in rows]
     whole = all(side is not None for side in sides)
+    censored = sum(outcome.value is None for outcome in flat) if part.endpoint.kind == "time_to_level" else 0
+    if censored:  # of a time that was not seen nothing says that its effect is small
+        common["delta"] = None
     return Seen(
         complete=len(shared) >= max(least, rules.FEWEST),
         effects=tuple(
@@ -166,7 +169,7 @@ def gather(
         ),
         sides=tuple(side for side in sides if side is not None),
         spread=spread if whole else None,
-        censored=sum(outcome.value is None for outcome in flat) if part.endpoint.kind == "time_to_level" else 0,
+        censored=censored,
         diverged=sum(outcome.diverged for outcome in flat),
         cells=tuple(
             {"cell": dict(cell), "weight": weight, "values": [str(row[place]) for row in rows]}

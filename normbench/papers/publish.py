@@ -111,6 +111,8 @@ def publish(
             "verdicts.json": verdicts.as_file(judged),
         }
         try:
+            if published.sha256 and not examples.sha256:  # none of what was compared is so any more
+                (place / contrasts.NAME).unlink()
             for name, content in contents.items():
                 path = place / name
                 if content is not None and not (path.exists() and path.read_bytes() == content):

@@ -142,7 +142,7 @@ class _Judge:
             "way_on": "",
             **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
             "alpha": self.alpha,
-            "looks": [look for look in self.ladder if look] or [headline["planned"] if headline else 0],
+            "looks": [look for look in self.ladder if look] or [part["planned"] for part in parts[deciding:][:1] if part["planned"]],
             "look": self.look + 1,
             "runs": sorted({run for part in parts for run in part["runs"]}),
             "parts": parts,
@@ -258,15 +258,15 @@ def check_seal(content: Mapping[str, Any], path: Path, older: bool = False) -> N
     schema = content.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
-    if schema in (1, 2) and not older:
-        again = f"{content.get('command')} --max-time 0"
-        raise NormbenchError(f"{path} has schema {schema}, and was judged by other rules. Judge again: {again}")
     if schema not in (1, 2, SCHEMA):
         raise ValueError(f"it has schema {schema}")
-    if schema == 1 and "sha256" not in content:
-        return  # that form had no seal
-    if content.get("sha256") != files.seal({key: value for key, value in content.items() if key != "sha256"}):
+    sealed_once = schema != 1 or "sha256" in content  # the first form had no seal
+    if sealed_once and content.get("sha256") != files.seal({k: v for k, v in content.items() if k != "sha256"}):
         raise ValueError("its seal, sha256, does not fit its content")
+    if schema != SCHEMA and not older:
+        place, fidelity = path.parent.parent, path.parent.name
+        again = f"normbench reproduce {place.parent.name}/{place.name} --fidelity {fidelity} --max-time 0"
+        raise NormbenchError(f"{path} has schema {schema}, and was judged by other rules. Judge again: {again}")
 
 
 def as_file(content: Mapping[str, Any]) -> bytes:

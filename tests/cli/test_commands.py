@@ -15,7 +15,7 @@ import pytest
 from normbench.runs import pack, store
 
 REPRODUCE = ("reproduce", "ln2016/fig6", "--fidelity", "smoke", "--seeds", "1")
-OUTPUT = {"figure.svg", "table.md", "table.csv", "verdicts.json", "runs.jsonl.gz"}
+OUTPUT = {"figure.svg", "table.md", "table.csv", "verdicts.json", "runs.jsonl.gz", "contrasts.npz"}
 
 
 def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fig6, tmp_path: Path):
@@ -41,7 +41,8 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
 
     verdicts = json.loads((place / "verdicts.json").read_text())
     assert [c["id"] for c in verdicts["claims"]] == ["LN-F1", "LN-F1b", "LN-F2", "LN-F3", "LN-F4"]
-    assert {c["verdict"] for c in verdicts["claims"]} == {"inconclusive"}  # one seed never decides
+    assert {c["verdict"] for c in verdicts["claims"]} == {"undecided (smoke)"}  # one seed never decides
+    assert len((tmp_path / "results" / "history.jsonl").read_text().splitlines()) == 5  # judged twice, said once
     unbiased = [r for r in pack.read(place / pack.NAME) if r.config["norm"].get("unbiased_norm")]
     assert {(r.arm, r.axes["train.batch_size"]) for r in unbiased} == {("bn", 4), ("bn-all", 4)}
 

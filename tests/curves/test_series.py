@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from normbench.curves.series import (
     at_epoch,
     best_step,
     final,
-    in_blocks,
     in_orders,
     series,
     time_to_level,
@@ -180,18 +178,6 @@ def several_variants() -> RunRecord:
     records += [record(2, 0.7, split="test", variant="shuffle=1"), record(1, 0.9, split="test", variant="shuffle=1")]
     records += [record(2, 0.3, split="test", variant="TTFF populations=recalibrated")]
     return make_run(records, epochs=3)
-
-
-def test_blocks_of_the_examples_at_the_chosen_epoch() -> None:
-    run = several_variants()
-    blocks = [record(2, 0.1 * k, split="test", variant=f"TTFF block={k}") for k in (1, 2)]
-    blocks += [record(e, 0.5, split="test", variant=f"block={k}") for k in (1, 2, 3) for e in (1, 2)]
-    run = replace(run, records=[*run.records, *blocks])
-    assert list(map(text, variants(run))) == NAMES, "a block is no variant"
-    assert in_blocks(run, "test", "nll") == [0.5, 0.5, 0.5] and in_blocks(run, "valid", "nll") == []
-    assert in_blocks(run, "test", "nll", "TTFF") == in_blocks(run, "test", "nll", "best by valid") == [0.1, 0.2]
-    assert in_blocks(run, "test", "nll", "TT**") == in_blocks(run, "test", "nll", "worst by valid") == []
-    assert in_blocks(make_run([], epochs=1), "test", "nll", "best by valid") == []
 
 
 def test_a_star_in_a_pattern_is_one_letter() -> None:

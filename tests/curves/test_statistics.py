@@ -30,9 +30,8 @@ def covers(interval: stats.Interval | None, value: float) -> bool:
 
 
 @pytest.mark.parametrize("n", SEEDS)
-@pytest.mark.parametrize("looks", [1, 2, 3])
-def test_paired_t_interval_covers_its_level_after_any_number_of_looks(n: int, looks: int) -> None:
-    level = stats.level_after_looks(looks)
+@pytest.mark.parametrize("level", [0.95, 0.975, 1 - 0.05 / 6])
+def test_paired_t_interval_covers_its_level(n: int, level: float) -> None:
     common, noise = samples(n, seed=1, sd=3.0), samples(n, seed=2)
     hits = 0
     for shared, own in zip(common, noise, strict=True):
@@ -42,13 +41,30 @@ def test_paired_t_interval_covers_its_level_after_any_number_of_looks(n: int, lo
 
 
 def test_looking_twice_with_the_shared_level_is_wrong_at_most_five_times_in_a_hundred() -> None:
-    level = stats.level_after_looks(2)
     wrong = 0
     for values in samples(10, seed=3):
-        looks = (stats.t_interval(values[:5], level), stats.t_interval(values, level))
+        looks = (stats.t_interval(values[:5], 0.975), stats.t_interval(values, 0.975))
         wrong += not all(covers(look.interval, 0.0) for look in looks)
     assert wrong / REPEATS <= 0.05
     assert wrong / REPEATS > 0.03  # the bound is not so wide that it would pass for any interval
+
+
+@pytest.mark.parametrize("n", [6, 10, 20])
+def test_median_interval_covers_the_median_of_a_skewed_effect_with_its_exact_probability(n: int) -> None:
+    rows = [[math.exp(2 * value) for value in row] for row in samples(n, seed=12)]  # its mean is e² times as large
+    outside = max(k for k in range(n // 2) if stats.sign_test(n - k, k) <= 0.05)
+    exact = 1 - stats.sign_test(n - outside, outside)
+    assert exact >= 0.95
+    assert_rate(sum(covers(stats.median_interval(row, row), 1.0) for row in rows), exact)
+
+
+def test_median_interval_lies_between_two_order_statistics_and_is_as_wide_as_what_is_not_known() -> None:
+    values = [5.0, 1.0, 4.0, 2.0, 6.0, 3.0]
+    assert stats.median_interval(values, values) == (1.0, 6.0)
+    assert stats.median_interval(values[:5], values[:5]) is stats.median_interval(values, values, 0.975) is None
+    assert stats.median_interval(range(20), range(20)) == (5, 14), "of 21 gaps the middle ones: 5 and 5 lie outside"
+    assert stats.median_interval([-math.inf, *values[1:]], values) == (-math.inf, 6.0)
+    assert stats.median_interval(values, [math.inf, *values[1:]]) == (1.0, math.inf)
 
 
 @pytest.mark.parametrize("n", SEEDS)
@@ -79,45 +95,6 @@ def test_equivalence_is_claimed_at_most_five_times_in_a_hundred_when_the_effect_
 @pytest.mark.parametrize("n", SEEDS)
 def test_equivalence_with_a_narrow_margin_stays_below_its_size(n: int) -> None:
     assert sum(stats.equivalent(row, 0.5) is True for row in samples(n, seed=8, mean=0.5)) / REPEATS <= 0.05
-
-
-@pytest.mark.parametrize("n", [5, 10])
-@pytest.mark.parametrize(("seed_sd", "block_sd"), [(1.0, 0.0), (0.0, 1.0), (1.0, 3.0), (0.5, 0.5)])
-def test_crossed_interval_covers_other_seeds_and_other_examples(n: int, seed_sd: float, block_sd: float) -> None:
-    repeats, blocks = 1500, 20
-    draws = np.random.default_rng([9, n, int(10 * seed_sd), int(10 * block_sd)])
-    hits = alone = 0
-    for _ in range(repeats):
-        effects = 0.3 + seed_sd * draws.normal(size=(n, 1)) + block_sd * draws.normal(size=(1, blocks))
-        effects = effects + 2.0 * draws.normal(size=(n, blocks))
-        rows = effects.tolist()
-        hits += covers(stats.crossed(rows).interval, 0.3)
-        alone += covers(stats.t_interval([sum(row) / blocks for row in rows]).interval, 0.3)
-    band = 4 * math.sqrt(0.95 * 0.05 / repeats)
-    assert 0.95 - band - 0.01 <= hits / repeats <= 1.0, "cautious where one of both does not vary"
-    assert block_sd <= seed_sd or alone / repeats < 0.9, "what the interval over seeds alone covers"
-
-
-def test_crossed_effects_against_numpy_and_at_the_ends() -> None:
-    effects = np.random.default_rng(4).normal(size=(4, 6)) + np.arange(4)[:, None] + 2 * np.arange(6)[None, :]
-    mean, rows, columns = effects.mean(), effects.mean(1), effects.mean(0)
-    rest = effects - rows[:, None] - columns[None, :] + mean
-    squares = 6 * rows.var(ddof=1), 4 * columns.var(ddof=1), (rest**2).sum() / 15
-    found = stats.crossed(effects.tolist())
-    error = math.sqrt((squares[0] + squares[1] - squares[2]) / 24)
-    assert (found.mean, found.n) == (pytest.approx(mean), 4)
-    assert found.sd == pytest.approx(error * 2) and found.interval is not None
-    freedom = (squares[0] + squares[1] - squares[2]) ** 2 / (
-        squares[0] ** 2 / 3 + squares[1] ** 2 / 5 + squares[2] ** 2 / 15
-    )
-    half = (found.interval[1] - found.interval[0]) / 2 / error
-    assert stats._t_quantile(freedom, 0.95) == pytest.approx(half)
-    same = [[float(value)] * 3 for value in (1.0, 2.0, 4.0)]
-    assert stats.crossed(same).interval == pytest.approx(stats.t_interval([1.0, 2.0, 4.0]).interval)
-    assert stats.crossed([[1.0, 1.0], [1.0, 1.0]]).interval == (1.0, 1.0)
-    for wrong in ([[1.0, 2.0]], [[1.0], [2.0]], [[1.0, 2.0], [1.0]]):
-        with pytest.raises(ValueError, match="two seeds and two blocks"):
-            stats.crossed(wrong)
 
 
 def test_equivalence_is_the_ninety_percent_interval_inside_the_margin() -> None:

@@ -36,8 +36,9 @@ def lag(variant: str) -> float:
 
 
 def runs(name: str, seeds: int, only: Sequence[str] = (), controls: bool = False) -> list[RunRecord]:
+    """Of seeds 1 to `seeds`, whichever are planned."""
     made = []
-    for spec in plan.artifact_specs(f"bln2022/{name}", "paper", seeds, only, controls):
+    for spec in plan.artifact_specs(f"bln2022/{name}", "paper", seeds, only, controls, limited=False):
         records: list[dict[str, Any]] = []
         asked = spec.config["eval"]
         for epoch in range(4):

@@ -70,9 +70,14 @@ def test_all_kinds_load(tmp_path: Path) -> None:
     exact["unit"] = "relative"
     claims = [
         claim("direction", part(expect="negative")),
-        claim("size", part(expect="negative", paper=-1.5), part("plain", paper=2)),
-        claim("equivalence", part(within=0.1), reported=[part("r", expect="positive"), part("s", paper=1)]),
-        claim("order", order),
+        claim("size", part(paper=-1.5, band=1), part("plain", paper=2, band=0.5)),
+        claim(
+            "equivalence",
+            part(within=0.1),
+            reported=[part("r", expect="positive"), part("s", paper=1, band=1)],
+            beside="s",
+        ),
+        claim("order", {**order, "test": "sign"}, ours=True, looks=[10, 20]),
         claim("exact", exact),
         claim("direction", not_decidable="the images cannot be had"),
     ]
@@ -82,6 +87,9 @@ def test_all_kinds_load(tmp_path: Path) -> None:
     assert [p.id for p in loaded[3].parts] == ["o: arm bln below arm bn", "o: arm bn below arm ln"]
     assert all(p.kind == "direction" and p.expect == "negative" for p in loaded[3].parts)
     assert loaded[4].parts[0].at_most == 1e-9
+    assert (loaded[2].beside, loaded[2].ours) == ("s", False) and (loaded[3].ours, loaded[3].looks) == (True, (10, 20))
+    assert {p.test for p in loaded[3].parts} == {"sign"} and loaded[0].parts[0].test == "t"
+    assert (loaded[1].parts[1].paper, loaded[1].parts[1].band) == (2, 0.5)
 
 
 def edit(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
@@ -115,7 +123,7 @@ PART = ("claims", 0, "parts", 0)
         (edit("claims", 0, "kind", to="directions"), ["claim C1", "kind 'directions'", "Did you mean 'direction'"]),
         (edit("claims", 0, "quote", to=""), ["claim C1", "quote"]),
         (edit("claims", 0, "parts", to=[]), ["claim C1", "'parts'"]),
-        (edit("claims", 0, "controls", to=[]), ["claim C1", "'open'", "never be contradicted"]),
+        (edit("claims", 0, "controls", to=[]), ["claim C1", "'open'", "no word of its could be robust"]),
         (edit("claims", 0, "controls", to="lr-low"), ["claim C1", "controls", "list"]),
         (edit("claims", 0, "kind", to="equivalence"), ["claim C1", "part 'p'", "'expect'", "kind equivalence"]),
         (edit(*PART, "expect", to=None), ["claim C1", "part 'p'", "'expect' is missing"]),
@@ -135,6 +143,19 @@ PART = ("claims", 0, "parts", 0)
             edit("claims", 0, "reported", to=[{"id": "e", "endpoint": FINAL, "unit": "u", "at_most": 1.0}]),
             ["part 'e'", "endpoint kind final does not go with a part of kind exact"],
         ),
+        (edit("claims", 0, "open", to=[]), ["claim C1", "'controls'", "'open' does not say"]),
+        (edit("claims", 0, "ours", to="yes"), ["claim C1", "ours", "true or false"]),
+        (edit("claims", 0, "looks", to=[10]), ["claim C1", "two numbers of seeds, the smaller first"]),
+        (edit("claims", 0, "added", to=[10, 5]), ["claim C1", "two numbers of seeds, the smaller first"]),
+        (edit("claims", 0, "beside", to="q"), ["claim C1", "beside 'q' is no reported part"]),
+        (edit("claims", 0, "seeds", to={"from": 6, "to": 5}), ["claim C1", "seeds go from"]),
+        (edit("seen", to=-1), ["seen", "whole number"]),
+        (edit(*PART, "test", to="signs"), ["part 'p'", "test 'signs'", "Did you mean 'sign'"]),
+        (edit(*PART, "delta", to=0.1), ["part 'p': delta", "mapping"]),
+        (edit(*PART, "delta", to={"is": 0.1}), ["part 'p': delta", "'why' is missing"]),
+        (edit(*PART, "delta", to={"is": 0, "why": "w"}), ["part 'p': delta", "an effect above 0, or null"]),
+        (edit("claims", 0, "reported", to=[part("r", paper=1)]), ["part 'r'", "'band' is missing"]),
+        (edit("claims", 0, "reported", to=[part("r", paper=1, band=0)]), ["part 'r'", "band must be a margin above 0"]),
         (edit("claims", 0, "reported", to=[part("p", expect="negative")]), ["claim C1", "'p' is used twice"]),
         (edit("claims", 0, "reported", to=[part("r", within=-1)]), ["part 'r'", "within"]),
     ],
@@ -152,7 +173,7 @@ def test_bad_files_are_refused_in_one_line_with_the_place(
     assert all(word in message for word in named), message
 
 
-def test_a_claim_id_twice_and_exact_parts_without_bound_are_refused(tmp_path: Path) -> None:
+def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
     direction = claim("direction", part(expect="negative"))
     with pytest.raises(NormbenchError, match="'C1' is used twice"):
         load(written(tmp_path, artifact(direction, direction)))
@@ -161,6 +182,12 @@ def test_a_claim_id_twice_and_exact_parts_without_bound_are_refused(tmp_path: Pa
         load(written(tmp_path, artifact(claim("exact", exact))))
     with pytest.raises(NormbenchError, match="an exact claim has none"):
         load(written(tmp_path, artifact(claim("exact", {**exact, "value": 1}, open=["a"], controls=["b"]))))
+    sizes = claim("size", part(paper=1, band=1), open=["a"], controls=["b"])
+    with pytest.raises(NormbenchError, match="a number of the paper's is one of its own setting"):
+        load(written(tmp_path, artifact(sizes)))
+    looked = claim("direction", part(expect="negative"), looks=[5, 10], added=[5, 10])
+    with pytest.raises(NormbenchError, match="'looks' plans two, 'added' tells of a second"):
+        load(written(tmp_path, artifact(looked)))
     order = {"id": "o", "endpoint": FINAL, "order": [{"arm": "ln"}], "scale": "linear", "unit": "1"}
     with pytest.raises(NormbenchError, match="two cells or more"):
         load(written(tmp_path, artifact(claim("order", order))))
@@ -228,35 +255,50 @@ def test_cell_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "more", "said"),
     [
         (
             "[{when: {arm: none, train.batch_size: 1}, at_most: 4}]",
+            {},
             "claim C1: part 'p': mine plans 4 of the 5 seeds that arm none at train.batch_size 1 needs. See the arms",
         ),
         (
             "[{when: {control: low, arm: ln}, at_most: 0}]",
+            {},
             "mine plans 0 of the 5 seeds that arm ln at train.batch_size 1 needs under the control low.",
         ),
-        ("[]", None),
-        ("[{when: {train.batch_size: 2}, at_most: 0}]", None),
+        (
+            "[]\nseeds: [{when: {arm: ln}, from: 3, to: 7}]",
+            {},
+            "mine plans 3 of the 5 seeds that the comparison of all its cells needs. See the arms",
+        ),
+        ("[]", {"test": "sign"}, "mine plans 5 of the 6 seeds that arm ln at train.batch_size 1 needs."),
+        ("[]", {"scale": "linear"}, "no smallest effect for error on the scale linear. Declare one in the part: delta"),
+        ("[]", {"scale": "linear", "delta": {"is": None, "why": "w"}}, None),
+        ("[]", {}, None),
+        ("[{when: {train.batch_size: 2}, at_most: 0}]", {}, None),
     ],
 )
 def test_a_claim_that_the_planned_runs_cannot_decide_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: str, said: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: str, more: dict[str, Any], said: str | None
 ) -> None:
     node = """
         title: t
+        base: [model=mnist_mlp, data=digits]
         arms: {none: [norm=none], ln: [norm=layer]}
         axes: {train.batch_size: [1, 2]}
         controls: {low: [optim.lr=1e-4]}
         fidelities: {paper: {set: []}}
         limits: """
-    where = tmp_path / "experiment.yaml"
+    where, choice = tmp_path / "experiment.yaml", compose.choice
     where.write_text(f"{textwrap.dedent(node)}{limits}\n")
-    monkeypatch.setattr(compose, "choice", lambda *_: yaml.safe_load(where.read_text()))
+
+    def chosen(group: str, *words: Any) -> Any:
+        return yaml.safe_load(where.read_text()) if group == "experiment" else choice(group, *words)
+
+    monkeypatch.setattr(compose, "choice", chosen)
     pair = [[1, {"arm": "ln", "train.batch_size": 1}], [-1, {"arm": "none", "train.batch_size": 1}]]
-    opened = claim("direction", part(expect="negative", contrast=pair), open=["rate"], controls=["low"])
+    opened = claim("direction", part(expect="negative", contrast=pair, **more), open=["rate"], controls=["low"])
     written(tmp_path, artifact(opened, experiment="mine"))
     monkeypatch.setattr(artifacts, "HERE", tmp_path)
     if said is None:

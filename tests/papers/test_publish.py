@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import fake
+import numpy as np
 import pytest
 
 from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import publish, published, verdicts
+from normbench.papers import contrasts, history, publish, published, verdicts
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -180,16 +181,88 @@ def test_verdicts_of_another_pack_are_refused(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "change, words",
-    [({"schema": 1}, r"has no seal, .* scripts/migrate_packs\.py"), ({"schema": 3}, "update normbench")],
+    [
+        ({"schema": 1}, "Judge again: normbench reproduce ln2016/fig6 --fidelity smoke --max-time 0"),
+        ({"schema": 2}, "Judge again: normbench reproduce ln2016/fig6 --fidelity smoke --max-time 0"),
+        ({"schema": 4}, "update normbench"),
+    ],
 )
 def test_verdicts_of_another_form_are_refused_with_the_way_out(tmp_path: Path, change: dict, words: str):
     path = _unpublished(tmp_path, _runs("ln")) / "verdicts.json"
-    content = json.loads(path.read_text()) | change
-    del content["sha256"]
-    path.write_text(json.dumps(content))
-    for reader in (lambda: published.read_verdicts(path), lambda: publish.judge(ARTIFACT, [], "smoke", tmp_path)):
+    path.write_text(_older(json.loads(path.read_text()), **change))
+    with pytest.raises(NormbenchError, match=words):
+        published.read_verdicts(path)
+    if change["schema"] > verdicts.SCHEMA:
         with pytest.raises(NormbenchError, match=words):
-            reader()
+            publish.judge(ARTIFACT, [], "smoke", tmp_path)
+
+
+def _older(content: dict, schema: int) -> str:
+    """As another version wrote it: the first one without a seal."""
+    content = {key: value for key, value in content.items() if key != "sha256"} | {"schema": schema}
+    return json.dumps(content | ({"sha256": files.seal(content)} if schema > 1 else {}))
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_verdicts_of_an_older_form_are_judged_again_and_their_words_are_remembered(
+    tmp_path: Path, schema: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    path = _unpublished(tmp_path, _runs("ln", "none")) / "verdicts.json"
+    content = json.loads(path.read_text())
+    for key in ("rules_sha256", "contrasts_sha256"):
+        del content[key]
+    content["claims"] = [{"id": c["id"], "verdict": "inconclusive", "n": 1} for c in content["claims"]]
+    path.write_text(_older(content, schema))
+    judged, _, _ = _publish([], tmp_path)
+    assert published.read(path.parent, tmp_path).verdicts == judged and judged["schema"] == verdicts.SCHEMA
+    lines = history.read(tmp_path)
+    assert [line["claim"] for line in lines] == ["LN-F1", "LN-F1b", "LN-F2", "LN-F3", "LN-F4"]
+    assert lines[0]["before"] == {"verdict": "inconclusive", "n": 1, "rules": ""}
+    assert lines[0]["after"] == {"verdict": "not run", "n": 0, "rules": judged["rules_sha256"]}
+    assert lines[0]["cause"] == ["rules"]
+
+
+def test_the_history_has_a_line_for_every_change_of_a_word_and_for_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    _publish(_runs("ln", "none"), tmp_path)
+    first = history.read(tmp_path)
+    assert [(line["claim"], line["before"], line["after"]["verdict"]) for line in first] == [
+        ("LN-F1b", None, "undecided (smoke)")
+    ]
+    _publish([], tmp_path)
+    assert history.read(tmp_path) == first
+    _publish(_runs("bn-all"), tmp_path)
+    (_, *later) = history.read(tmp_path)
+    assert [(line["claim"], line["before"]["verdict"], line["cause"]) for line in later] == [
+        ("LN-F1", "not run", ["runs"])
+    ]
+    path = tmp_path / history.NAME
+    for damage in ('{"date": 3}', "[]", "{", '{"after": {"verdict": "x"}}'):
+        path.write_text(path.read_text().splitlines()[0] + f"\n{damage}\n")
+        with pytest.raises(NormbenchError, match="line 2 is damaged"):
+            history.read(tmp_path)
+
+
+def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    path = _unpublished(tmp_path, _runs("ln")) / contrasts.NAME
+    rows = {seed: (np.arange(4), np.arange(4.0)) for seed in (1, 2)}
+    whole = contrasts.Contrasts({"0" * 16: rows}).dump()
+    assert whole is not None
+    for content in (b"", b"no archive", whole[:-30], whole.replace(b"PK", b"KP")):
+        path.write_bytes(content)
+        with pytest.raises(NormbenchError, match=r"contrasts\.npz is damaged") as caught:
+            _publish([], tmp_path)
+        assert "\n" not in str(caught.value)
+    path.write_bytes(whole)
+    judged, _, _ = _publish([], tmp_path)
+    assert judged["contrasts_sha256"] == "" and not path.exists()
+    assert published.read(path.parent, tmp_path).verdicts == judged
 
 
 @pytest.mark.parametrize("content", ["null", "[]", "{", "[" * 100_000, '{"schema": 1}', '{"schema": 2}'])
@@ -205,6 +278,8 @@ def test_verdicts_have_the_promised_fields(tmp_path: Path):
     judged, _, _ = _publish(_runs("ln", "none", seeds=2), tmp_path)
     path = publish.folder(tmp_path, "ln2016/fig6", "smoke") / "verdicts.json"
     assert json.loads(path.read_text()) == judged
-    assert set(judged) >= {"schema", "artifact", "fidelity", "command", "deviations", "claims_sha256", "expected_wrong"}
+    assert set(judged) >= {"schema", "artifact", "fidelity", "command", "deviations", "expected_wrong"}
+    assert set(judged) >= {"claims_sha256", "rules_sha256", "pack_sha256", "contrasts_sha256"}
     fields = {"id", "kind", "quote", "locator", "endpoint", "verdict", "n", "effect", "unit", "interval", "level"}
-    assert all(set(claim) >= fields | {"detectable", "runs"} for claim in judged["claims"])
+    fields |= {"setting", "robustness", "way_on", "looks", "detectable", "runs"}
+    assert all(set(claim) >= fields for claim in judged["claims"])

@@ -15,39 +15,38 @@ from normbench.runs.record import RunRecord
 
 
 @pytest.mark.parametrize(
-    ("paper", "expected"),
-    [(-1.0, "reproduced"), (-1.7, "reproduced"), (-2.0, "weaker than claimed"), (-0.1, "reproduced")],
+    ("paper", "band", "expected"),
+    [
+        (-1.0, 1.0, "reproduced"),
+        (-1.0, 0.5, "undecided"),  # one more run of ours may lie further from it
+        (-1.7, 1.0, "undecided"),
+        (-2.0, 9.0, "contradicted"),
+        (-0.1, 9.0, "contradicted"),
+    ],
 )
-def test_size_against_the_prediction_interval(paper: float, expected: str) -> None:
-    claim = artifact(direction(kind="size", paper=paper), kind="size")
+def test_size_against_the_prediction_interval(paper: float, band: float, expected: str) -> None:
+    claim = artifact(direction(kind="size", paper=paper, band=band, expect=None), kind="size")
     found = only(claim, arms(-1.0))  # interval [−1.32, −0.72], prediction interval [−1.75, −0.29]
-    assert found["verdict"] == expected
-    assert ("stronger" in found["evidence"]) == (paper == -0.1)
-    assert verdict(claim, arms(1.0)) == "contradicted"
-    assert verdict(claim, arms(0.0)) == "inconclusive"
-    mirrored = artifact(direction(kind="size", paper=-paper, expect="positive"), kind="size")
+    assert found["verdict"] == expected and found["parts"][0]["prediction"] == pytest.approx([-1.75, -0.29], abs=0.01)
+    assert found["evidence"].endswith(f"± {band:g} against our prediction interval [−1.75, −0.294]")
+    mirrored = artifact(direction(kind="size", paper=-paper, band=band, expect=None), kind="size")
     assert verdict(mirrored, arms(1.04)) == expected
 
 
-def test_weaker_than_claimed_is_no_word_below_paper_fidelity() -> None:
-    claim = artifact(direction(kind="size", paper=-2.0), kind="size")
-    assert verdict(claim, arms(-1.0, fidelity="smoke"), "smoke") == "inconclusive"
-
-
 def test_a_plain_number_is_plausible_or_not() -> None:
-    single = direction(kind="size", contrast=((1.0, LN),), paper=11.0)
+    single = direction(kind="size", contrast=((1.0, LN),), paper=11.0, band=1.5, expect=None)
     values = [final_run("ln", seed, 11.0 + JITTER[seed]) for seed in range(5)]
     for paper, expected in ((11.3, "reproduced"), (14.0, "contradicted"), (8.0, "contradicted")):
-        assert verdict(artifact(replace(single, expect=None, paper=paper), kind="size"), values) == expected
+        assert verdict(artifact(replace(single, paper=paper), kind="size"), values) == expected
 
 
 @pytest.mark.parametrize(
     ("effect", "within", "expected"),
     [
         (0.0, 0.5, "reproduced"),
-        (0.0, 0.2, "inconclusive"),
-        (0.5, 0.5, "inconclusive"),
-        (-0.5, 0.5, "inconclusive"),
+        (0.0, 0.2, "undecided"),
+        (0.5, 0.5, "undecided"),
+        (-0.5, 0.5, "undecided"),
         (1.0, 0.5, "contradicted"),
         (-1.0, 0.5, "contradicted"),
     ],
@@ -56,8 +55,8 @@ def test_equivalence(effect: float, within: float, expected: str) -> None:
     claim = artifact(direction(kind="equivalence", expect=None, within=within), kind="equivalence")
     found = only(claim, arms(effect))
     assert found["verdict"] == expected and "90 % interval" in found["evidence"]
-    assert ("80 % power" in found["evidence"]) == (expected == "inconclusive")
-    assert verdict(claim, [*arms(effect)[2:], *arms(effect, status="diverged")[:2]]) == "inconclusive"
+    assert ("80 % power" in found["evidence"]) == (expected == "undecided")
+    assert verdict(claim, [*arms(effect)[2:], *arms(effect, status="diverged")[:2]]) == "undecided"
 
 
 def exact(**more: Any) -> Artifact:
@@ -98,8 +97,8 @@ def test_exact_without_its_number_and_with_several_runs() -> None:
 # divergence and censoring
 
 
-def test_censored_times_are_decided_by_order_only() -> None:
-    claim = artifact(direction(TIME, scale="log"))
+def test_censored_times_are_decided_by_the_sign_test_alone() -> None:
+    claim = artifact(direction(TIME, scale="log", test="sign", unit="log ratio"))
     reached = [timed_run("ln", seed, 3) for seed in range(6)]
     slow = [timed_run("bn", seed, None if seed % 2 else 6) for seed in range(6)]
     found = only(claim, reached + slow)
@@ -108,28 +107,54 @@ def test_censored_times_are_decided_by_order_only() -> None:
     assert (part["censored"], part["diverged"]) == (3, 0)
     assert part["sign_test"] == {"above": 0, "below": 6, "p": 0.03125}
     assert part["cells"][1]["values"] == ["6", "≥ 8", "6", "≥ 8", "6", "≥ 8"]
-    assert "3 censored (≥ 8)" in found["evidence"]
-    assert verdict(artifact(direction(TIME, "positive", scale="log")), reached + slow) == "contradicted"
+    assert found["evidence"].endswith("n = 6, 3 censored, 0 above : 6 below zero, p = 0.0312")
+    other = artifact(direction(TIME, "positive", scale="log", test="sign"))
+    assert verdict(other, reached + slow) == "contradicted"
+    of_means = only(artifact(direction(TIME, scale="log")), reached + slow)
+    assert of_means["verdict"] == "undecided"
+    assert of_means["evidence"].endswith("a run without a number, under a test of means")
+
+
+def test_nothing_is_negligible_where_a_value_is_censored() -> None:
+    part = direction(TIME, scale="log", test="sign", delta={"is": 0.9, "why": "w"})
+    runs = [timed_run(arm, s, epoch) for s in range(1, 13) for arm, epoch in (("ln", 3), ("bn", 4 + s % 2))]
+    assert verdict(artifact(part), runs) == "negligible"
+    runs[1] = timed_run("bn", 1, None)
+    found = only(artifact(part), runs)
+    assert (found["verdict"], found["parts"][0]["censored"], found["parts"][0]["delta"]) == ("reproduced", 1, None)
 
 
 def test_five_pairs_cannot_be_decided_by_order() -> None:
     runs = [timed_run("ln", seed, 3) for seed in range(5)] + [timed_run("bn", seed, None) for seed in range(5)]
-    found = only(artifact(direction(TIME, scale="log")), runs)
-    assert found["verdict"] == "inconclusive" and found["evidence"].endswith("order alone needs 6 pairs or more")
+    found = only(artifact(direction(TIME, scale="log", test="sign")), runs)
+    assert found["verdict"] == "undecided" and found["evidence"].endswith("the sign test needs 6 pairs or more")
+
+
+def test_the_sign_test_is_of_the_median() -> None:
+    values = [-1.0, -1.1, -1.2, -1.3, -0.9, -50.0]
+    runs = [final_run(arm, s, 100 + (v if arm == "ln" else 0)) for s, v in enumerate(values) for arm in ("ln", "bn")]
+    assert verdict(artifact(direction()), runs) == "undecided", "an outlier is most of the spread"
+    found = only(artifact(direction(test="sign")), runs)
+    assert (found["verdict"], found["effect"], found["interval"]) == ("reproduced", -1.15, [-50.0, -0.9])
+    assert "points median" not in found["evidence"] and "median points −1.15" in found["evidence"]
+
+
+def times(*epochs: int) -> list[RunRecord]:
+    """BN's, and LN's of always 2."""
+    return [run for s, epoch in enumerate(epochs) for run in (timed_run("ln", s, 2), timed_run("bn", s, epoch))]
 
 
 def test_times_that_are_all_reached_get_an_interval() -> None:
-    runs = [timed_run("ln", s, 2) for s in range(5)] + [timed_run("bn", s, 4) for s in range(5)]
-    found = only(artifact(direction(TIME, scale="log", unit="log ratio")), runs)
-    assert found["verdict"] == "reproduced" and found["effect"] == pytest.approx(-0.693147)
+    found = only(artifact(direction(TIME, scale="log", unit="log ratio")), times(4, 4, 4, 4, 5))
+    assert found["verdict"] == "reproduced" and found["effect"] == pytest.approx(-0.737776)
 
 
 def test_a_run_that_diverged_after_it_reached_the_level_counts_and_is_shown() -> None:
-    runs = [timed_run("ln", s, 2) for s in range(5)] + [timed_run("bn", s, 4) for s in range(5)]
+    runs = times(4, 4, 4, 4, 5)
     runs[0] = replace(runs[0], status="diverged")
     found = only(artifact(direction(TIME, scale="log")), runs)
     assert (found["verdict"], found["parts"][0]["diverged"]) == ("reproduced", 1)
-    assert found["evidence"].endswith("n = 5, 1 diverged afterwards")
+    assert found["evidence"].endswith("n = 5, 1 diverged")
 
 
 def test_pairs_without_known_order_do_not_count() -> None:
@@ -148,45 +173,48 @@ def test_pairs_without_known_order_do_not_count() -> None:
 
 def test_a_level_met_before_training_has_no_log_ratio() -> None:
     runs = [timed_run("ln", s, 0) for s in range(6)] + [timed_run("bn", s, 4) for s in range(6)]
-    found = only(artifact(direction(TIME, scale="log")), runs)
+    found = only(artifact(direction(TIME, scale="log", test="sign")), runs)
     assert found["effect"] is None and found["parts"][0]["sign_test"]["below"] == 6
-    assert "level met before training in 12 runs" in found["evidence"]
+    assert found["verdict"] == "reproduced" and found["parts"][0]["censored"] == 0
 
 
 @pytest.mark.parametrize(("endpoint", "expect"), [(ERROR, "negative"), (ACCURACY, "positive")])
 def test_a_diverged_run_is_worst(endpoint: Endpoint, expect: str) -> None:
     better = -1.0 if expect == "negative" else 1.0
     runs = arms(better, n=6, metric=endpoint.metric)
-    runs[0] = replace(runs[0], status="diverged", records=runs[0].records[:1])  # bn, seed 0
-    found = only(artifact(direction(endpoint, expect)), runs)
+    runs[0] = replace(runs[0], status="diverged", records=runs[0].records[:1])  # bn, seed 1
+    claim = artifact(direction(endpoint, expect, test="sign"))
+    found = only(claim, runs)
     assert (found["verdict"], found["parts"][0]["diverged"], found["effect"]) == ("reproduced", 1, None)
     assert found["parts"][0]["cells"][1]["values"][0] == "diverged"
-    runs[1] = replace(runs[1], status="diverged", records=runs[1].records[:1])  # now ln, seed 0 as well
-    assert verdict(artifact(direction(endpoint, expect)), runs) == "inconclusive"
+    assert verdict(artifact(direction(endpoint, expect)), runs) == "undecided", "it has no mean"
+    runs[1] = replace(runs[1], status="diverged", records=runs[1].records[:1])  # now ln, seed 1 as well
+    assert verdict(claim, runs) == "undecided"
 
 
 def test_a_final_value_that_is_not_finite_counts_as_diverged() -> None:
-    runs = [*arms(-1.0)[2:], final_run("bn", 0, "Infinity"), final_run("ln", 0, 1.0)]
+    runs = [*arms(-1.0)[2:], final_run("bn", 1, "Infinity"), final_run("ln", 1, 1.0)]
     assert only(artifact(direction()), runs)["parts"][0]["diverged"] == 1
 
 
-def test_lost_runs_in_more_than_two_cells_leave_the_part_open() -> None:
+def test_the_order_of_a_lost_run_is_known_over_any_number_of_cells() -> None:
     cells = [{"arm": arm} for arm in ("a", "b", "c", "d")]
     contrast = tuple(zip((1.0, -1.0, -1.0, 1.0), cells, strict=True))
-    runs = [final_run(arm, s, float(ord(arm) ** 2)) for s in range(12) for arm in "abcd"]
-    claim = artifact(direction(contrast=contrast, expect="positive"))
+    runs = [final_run(arm, s, float(ord(arm) ** 2) + (arm == "d") * JITTER[s]) for s in range(10) for arm in "abcd"]
+    claim = artifact(direction(contrast=contrast, expect="positive", test="sign"))
     assert verdict(claim, runs) == "reproduced"
-    runs[0] = replace(runs[0], status="diverged")
-    found = only(claim, runs)
-    assert found["verdict"] == "inconclusive" and "two cells" in found["evidence"]
-    for weight in (1.0, -0.5):  # a sum, or unequal weights: the order of the two says nothing about its sign
-        pair = ((1.0, {"arm": "a"}), (weight, {"arm": "b"}))
-        assert verdict(artifact(direction(contrast=pair, expect="positive")), runs) == "inconclusive"
+    lost = [replace(run, status="diverged") for run in runs[:4]]
+    assert only(claim, [lost[0], *runs[1:]])["parts"][0]["sign_test"]["above"] == 10, "worst on the claimed side"
+    assert only(claim, [lost[0], lost[3], *runs[1:3], *runs[4:]])["parts"][0]["sign_test"]["above"] == 10
+    against = only(claim, [runs[0], lost[1], *runs[2:]])["parts"][0]["sign_test"]
+    assert (against["above"], against["below"]) == (9, 1)
+    both = only(claim, [lost[0], lost[1], *runs[2:]])["parts"][0]["sign_test"]
+    assert (both["above"], both["below"]) == (9, 0), "lost on both sides: its order is not known"
 
 
-def test_order_alone_cannot_confirm_a_size_but_can_refute_it() -> None:
-    claim = artifact(direction(TIME, kind="size", scale="log", paper=-0.7), kind="size")
+def test_a_size_needs_a_number_of_every_run() -> None:
+    claim = artifact(direction(TIME, kind="size", scale="log", paper=-0.7, band=0.5, expect=None), kind="size")
     fast, never = [timed_run("ln", s, 3) for s in range(6)], [timed_run("bn", s, None) for s in range(6)]
-    assert verdict(claim, fast + never) == "inconclusive"
+    assert verdict(claim, fast + never) == "undecided"
     swap = {"ln": "bn", "bn": "ln"}
-    assert verdict(claim, [replace(run, arm=swap[run.arm]) for run in fast + never]) == "contradicted"
+    assert verdict(claim, [replace(run, arm=swap[run.arm]) for run in fast + never]) == "undecided"

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import published
+from normbench.papers import history, published
 from normbench.papers.text import visible
 from normbench.runs import pack
 from normbench.runs.find import everything
@@ -97,7 +97,7 @@ def test_the_pages_say_what_the_verdicts_say(site: Path):
     index = " ".join(" ".join(pages(site)["index.html"].text).split())
     page = " ".join(" ".join(pages(site)["ln2016-fig6-paper.html"].text).split())
     for claim in content["claims"]:
-        for text in (claim["id"], claim["statement"], claim["verdict"]):
+        for text in (claim["id"], claim["statement"], claim["verdict"], claim["way_on"]):
             assert text in index and text in page
         assert claim["evidence"] in page and claim["quote"] in page
     assert all(text in page for text in content["deviations"])
@@ -136,7 +136,8 @@ def test_hostile_names_are_text(tmp_path: Path):
     [
         "", "{", "[]", "null", '{"schema": 2}', '{"schema": 0}', "[" * 100_000, "\x00\xff",
         madeup.sealed({"artifact": "ln2016/fig6", "fidelity": "paper", "command": "", "deviations": [], "note": "",
-                       "claims_sha256": "", "amendments": [], "expected_wrong": 0, "claims": [{"id": 3}]}, ""),
+                       "claims_sha256": "", "rules_sha256": "", "amendments": [], "expected_wrong": 0,
+                       "claims": [{"id": 3}]}, ""),
     ],
 )  # fmt: skip
 def test_damaged_verdicts_are_named_and_the_rest_is_shown(tmp_path: Path, content: str):
@@ -182,7 +183,8 @@ def test_no_change_of_a_published_file_costs_the_others_their_page(tmp_path: Pat
     other = results / "ln2016" / "fig6" / "smoke"
     other.mkdir()
     good = json.loads((place / "verdicts.json").read_text())
-    (other / "verdicts.json").write_text(madeup.sealed({**good, "fidelity": "smoke"}, ""))
+    rules = artifacts.Plan(artifacts.load("ln2016/fig6"), "smoke").sha256
+    (other / "verdicts.json").write_text(madeup.sealed({**good, "fidelity": "smoke", "rules_sha256": rules}, ""))
     dump = data.draw(st.sampled_from([json.dumps, madeup.sealed]))  # believed by its seal, or not
     to = data.draw(st.sampled_from(ODD))
     if data.draw(st.booleans()):
@@ -255,12 +257,30 @@ def test_an_artifact_of_another_version_is_shown_without_its_figure(tmp_path: Pa
     assert any("does not know" in text for text in page.text) and not page.json
 
 
-def test_changed_claims_are_said(tmp_path: Path):
+def test_verdicts_of_other_rules_are_not_shown_and_the_way_on_is_said(tmp_path: Path):
     place = madeup.published(tmp_path / "results")
-    content = json.loads((place / "verdicts.json").read_text()) | {"claims_sha256": "0" * 64}
+    content = json.loads((place / "verdicts.json").read_text()) | {"rules_sha256": "0" * 64}
     (place / "verdicts.json").write_text(madeup.sealed(content))
-    page = pages(report.build(tmp_path / "results").index.parent)["ln2016-fig6-paper.html"]
-    assert any("changed after these verdicts" in text for text in page.text)
+    written = report.build(tmp_path / "results")
+    (note,) = written.notes
+    assert "other rules, claims or plans than today's" in note
+    assert "normbench reproduce ln2016/fig6 --fidelity paper --max-time 0" in note
+    assert "ln2016-fig6-paper.html" not in pages(written.index.parent)
+
+
+def test_what_was_said_before_is_on_the_page(tmp_path: Path):
+    results = tmp_path / "results"
+    content = json.loads((madeup.published(results) / "verdicts.json").read_text())
+    before = {**content, "claims": [{**c, "verdict": madeup.HOSTILE, "n": 3} for c in content["claims"]]}
+    history.append(results, before, content)
+    page = " ".join("".join(pages(report.build(results).index.parent)["ln2016-fig6-paper.html"].text).split())
+    for claim in content["claims"]:
+        assert f"{visible(madeup.HOSTILE)} → {claim['verdict']} (n = {claim['n']})" in page
+    with (results / history.NAME).open("a") as file:
+        file.write('{"date": "2026-11-22"}\n')
+    written = report.build(results)
+    (note,) = written.notes
+    assert "history.jsonl: line 6 is damaged" in note and "ln2016-fig6-paper.html" in pages(written.index.parent)
 
 
 def test_nothing_published_is_a_page_with_the_way_on(tmp_path: Path):
@@ -326,12 +346,12 @@ def test_computed_claims_take_one_row_with_what_fails(tmp_path: Path):
     claim = content["claims"][0]
     claim["kind"] = "exact"
     claim["parts"] = [
-        claim["parts"][0] | {"kind": "exact", "id": f"number {o}", "outcome": o} for o in ("holds", "fails")
+        claim["parts"][0] | {"kind": "exact", "id": f"number {o}", "word": o} for o in ("holds", "opposite")
     ]
     (place / "verdicts.json").write_text(madeup.sealed(content))
     index = pages(report.build(results).index.parent)["index.html"]
     assert "1 of 2 computed numbers hold" in index.text
-    assert "number fails" in index.text and "number holds" not in index.text
+    assert "number opposite" in index.text and "number holds" not in index.text
 
 
 def test_what_is_no_plain_file_is_not_copied(tmp_path: Path):
