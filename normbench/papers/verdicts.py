@@ -142,7 +142,7 @@ class _Judge:
             "way_on": "",
             **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
             "alpha": self.alpha,
-            "looks": [look for look in self.ladder if look] or [part["planned"] for part in parts[deciding:][:1] if part["planned"]],
+            "looks": [n for n in (*self.ladder, headline and headline["planned"]) if n][: len(self.ladder)],
             "look": self.look + 1,
             "runs": sorted({run for part in parts for run in part["runs"]}),
             "parts": parts,
