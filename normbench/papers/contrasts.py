@@ -123,7 +123,7 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, known:
             name = key(part, control)
             if name in tables or not _is_mean_of_examples(part):
                 continue
-            table = {**_of_these_runs(part, group, known.tables.get(name, {})), **_table(part, group, raw)}
+            table = _of_these_runs(part, group, {**known.tables.get(name, {}), **_table(part, group, raw)})
             if not table:
                 continue
             arrays = Contrasts({name: table})._arrays().values()
@@ -141,10 +141,10 @@ def _is_mean_of_examples(part: Part) -> bool:
     return when and part.scale != "log" and end.mode == "eval" and part.test == "t" and part.kind != "size"
 
 
-def _of_these_runs(part: Part, runs: Sequence[RunRecord], known: Table) -> Table:
-    """Those of the seeds that still have the runs from which the effects came: their mean is that of the curves."""
+def _of_these_runs(part: Part, runs: Sequence[RunRecord], found: Table) -> Table:
+    """Without seeds whose runs are others by now than those the effects came from: their mean is not the curves'."""
     table: Table = {}
-    for seed, (numbers, effects) in known.items():
+    for seed, (numbers, effects) in found.items():
         seen = gather(part, runs, [seed])
         if not seen.sides:
             continue

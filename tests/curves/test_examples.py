@@ -49,7 +49,7 @@ def covered(name: str, seeds: int, subset: bool, repetitions: int) -> tuple[floa
     return both / repetitions, alone / repetitions
 
 
-@pytest.mark.parametrize("repetitions", [1000, SLOW])
+@pytest.mark.parametrize("repetitions", [600, SLOW])
 @pytest.mark.parametrize("seeds", [5, 10])
 @pytest.mark.parametrize("name", VARIANCES)
 def test_two_way_intervals_cover_what_they_say(name: str, seeds: int, repetitions: int) -> None:
@@ -61,7 +61,7 @@ def test_two_way_intervals_cover_what_they_say(name: str, seeds: int, repetition
         assert alone < 0.7  # what is lost without the examples
 
 
-@pytest.mark.parametrize("repetitions", [1000, SLOW])
+@pytest.mark.parametrize("repetitions", [600, SLOW])
 @pytest.mark.parametrize("seeds", [5, 10])
 @pytest.mark.parametrize("name", ["seeds alone", "equal shares", "examples matter"])
 def test_two_way_intervals_of_unequal_subsets_cover_at_least_what_they_say(
