@@ -147,11 +147,32 @@ def vanishes(part: Part, seen: Evidence, k: int, alpha: float = ALPHA) -> bool:
 # --- controls, and the verdict ---------------------------------------------------------------------------------------
 
 
-def control_words(parts: Sequence[tuple[Part, Evidence]], controls: int, alpha: float = ALPHA) -> tuple[str, str]:
-    """The claim's word under one of so many controls at `alpha`, and at `alpha`/controls: any one may differ."""
+def control_words(
+    parts: Sequence[tuple[Part, Evidence]],
+    controls: int,
+    alpha: float = ALPHA,
+    setting: Sequence[tuple[Part, Evidence]] | None = None,
+) -> tuple[str, str]:
+    """The claim's word under one of so many controls at `alpha`, and at `alpha`/controls: any one may differ.
+
+    An effect between 0 and δ is negligible and has its sign. So against the word at the paper's `setting`, negligible
+    is another word, or another word than negligible, only where one part is within ±δ here and beyond it there.
+    """
     if not all(seen.complete for _, seen in parts):
         return NOT_RUN, NOT_RUN
-    return claim_word(parts, alpha), claim_word(parts, alpha / controls, small=alpha)
+    own, strict = claim_word(parts, alpha), claim_word(parts, alpha / controls, small=alpha)
+    level = alpha / (controls * len(parts))
+    if setting is not None and NEGLIGIBLE in {strict, claim_word(setting, alpha)} and not any(
+        _apart(here, there, level) or _apart(there, here, level)
+        for (part, here), (_, there) in zip(parts, setting, strict=True)
+        if part.kind == "direction"
+    ):  # fmt: skip
+        strict = UNDECIDED
+    return own, strict
+
+
+def _apart(small: Evidence, large: Evidence, alpha: float) -> bool:
+    return _within(small.interval(1 - 2 * alpha), small.delta) and _outside(large.interval(1 - alpha), large.delta)
 
 
 def robustness(setting: str, controls: Sequence[tuple[str, str]]) -> str:

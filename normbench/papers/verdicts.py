@@ -112,7 +112,9 @@ class _Judge:
         claim, setting = self.claim, [(part, self.seen(part, "")) for part in self.claim.parts]
         controls = {name: [(part, self.seen(part, name)) for part in claim.parts] for name in claim.controls}
         word = rules.NOT_DECIDABLE if claim.not_decidable else rules.claim_word(setting, self.alpha)
-        tried = {name: rules.control_words(parts, len(controls), self.alpha) for name, parts in controls.items()}
+        tried = {
+            name: rules.control_words(parts, len(controls), self.alpha, setting) for name, parts in controls.items()
+        }
         robust = rules.robustness(word, list(tried.values()))
         parts = [self.result(part, seen) for part, seen in setting]
         deciding = self._deciding(word, setting)

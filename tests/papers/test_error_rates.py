@@ -118,6 +118,21 @@ def test_depends_is_rarely_wrong(boundary: str, k: int, twice: bool, repetitions
         assert rate(repetitions, wrong, "depends", boundary, k, n, int(twice)) <= at_most(share, repetitions)
 
 
+@pytest.mark.parametrize("repetitions", [300, SLOW])
+@pytest.mark.parametrize("effect", [0.0, 0.3, 0.7, 1.0, 1.3])
+@pytest.mark.parametrize("spread", [0.3, 0.6])
+def test_the_same_effect_everywhere_rarely_depends(effect: float, spread: float, repetitions: int) -> None:
+    """Between 0 and δ it is negligible and has a sign: the two words are no contradiction."""
+    parts = [part()]
+
+    def wrong(draw: np.random.Generator) -> Iterator[bool]:
+        setting, *controls = (evidence(parts, effect + spread * draw.standard_normal((5, 1)), DELTA) for _ in range(3))
+        tried = [rules.control_words(control, 2, rules.ALPHA, setting) for control in controls]
+        yield rules.robustness(rules.claim_word(setting), tried) == "depends"
+
+    assert rate(repetitions, wrong, "same", str(effect), str(spread)) <= at_most(0.05, repetitions)
+
+
 @pytest.mark.parametrize("repetitions", [800, SLOW])
 @pytest.mark.parametrize("twice", [False, True], ids=["one look", "two looks"])
 @pytest.mark.parametrize("k", [1, 2, 6])

@@ -334,6 +334,15 @@ def test_one_control_is_enough_to_dissent(
     assert found["verdict"] == verdict.replace("controls depend", "controls depends")
 
 
+def test_small_here_and_signed_there_is_no_other_word_unless_it_is_surely_larger() -> None:
+    claims = artifact(direction(delta={"is": 1.0, "why": "w"}), open=("rate",))
+    signed, small = compared(effects(1.2, 0.5)), effects(0.5, 0.4)  # from 0.7, and up to 0.8: they may be the same
+    controls = [run for name in ("lr-low", "lr-high") for run in compared(small, control=name)]
+    found = only(claims, signed + controls)
+    assert (found["setting"], found["robustness"]) == ("holds", "undecided")
+    assert only(claims, compared(effects(3.0, 0.5)) + controls)["robustness"] == "depends"
+
+
 def test_a_control_needs_its_planned_seeds_and_five() -> None:
     claims = artifact(direction(), open=("rate",))
     runs = compared(effects(3.0, 1.0)) + compared(effects(3.0, 1.0), control="lr-low")
