@@ -99,17 +99,27 @@ def _check_runs(artifact: claims.Artifact, path: Path) -> None:
             if control not in known:
                 raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, list(known))
         alpha = rules.ALPHA / ((2 if claim.looks or claim.added else 1) * max(1, len(claim.parts)))
+        most = max((len(planned.seeds(part, "", claim.seeds)) for part in claim.parts), default=0)
+        for look in claim.looks or claim.added or ():
+            if look > most:
+                raise NormbenchError(f"{where}: it is looked at with {look} seeds, {artifact.experiment} plans {most}.")
         for part in (*claim.parts, *claim.reported):
             decides = part in claim.parts
             if decides:
                 rules.check_smallest_effect(part, planned.data, where)
             least = 1 if part.kind == "exact" else rules.FEWEST
-            if decides and part.test == "sign":  # fewer pairs could never reject
-                least = max(least, rules.fewest_pairs(alpha))
+            signed = decides and part.test == "sign"  # fewer pairs could never reject, nor show that a control differs
+            at_setting, at_controls = (
+                max(least, rules.fewest_pairs(alpha / share)) if signed else least
+                for share in (1, max(1, len(claim.controls)))
+            )
             asked = [(replace(part, contrast=(term,)), claims.cell_text(term[1])) for term in part.contrast]
             asked.append((part, "the comparison of all its cells"))  # a seed counts where every cell has it
             for (compared, what), control in product(asked, ["", *(claim.controls if decides else ())]):
-                seeds = len(planned.seeds(compared, control, claim.seeds))
+                seeds, least = (
+                    len(planned.seeds(compared, control, claim.seeds)),
+                    at_controls if control else at_setting,
+                )
                 if seeds < least:
                     raise NormbenchError(
                         f"{where}: part '{part.id}': {artifact.experiment} plans {seeds} of the {least} seeds that "

@@ -86,7 +86,8 @@ def simulate(
     certain: bool = False,
     repetitions: int = REPETITIONS,
 ) -> dict[str, float]:
-    """Shares of the claim's words; `pilot` is seeds × parts. `certain`: the pilot's mean and spread are the truth."""
+    """Shares of the claim's words; `pilot` is seeds × parts. `certain`: the pilot's mean and spread are the truth,
+    of a sign test's part a median of 0. A claim with two looks is judged at the last."""
     draw = stream(0, "power", claim.id)
     seeds = len(pilot)
     mean = pilot.mean(axis=0)
@@ -100,7 +101,7 @@ def simulate(
         centre = mean if certain else mean + draw.standard_normal(seeds) @ spread / math.sqrt(seeds)
         drawn = centre + draw.standard_normal((max(planned), seeds)) @ spread
         for place in signed:  # by sign alone, as the test: a normal tail is not that of such effects
-            above = (pilot[:, place] > 0).mean() if certain else draw.beta(*(beside[place] + 0.5))
+            above = 0.5 if certain else draw.beta(*(beside[place] + 0.5))
             sizes = draw.choice(np.abs(pilot[:, place]), len(drawn))
             drawn[:, place] = np.where(draw.random(len(drawn)) < above, sizes, -sizes)
         judged = [

@@ -56,9 +56,10 @@ def judge(
     """The content of verdicts.json for runs of one fidelity; `previous` is the last such content.
 
     `examples` gives the spread over test examples where the runs kept their outcomes. `expected_wrong` is the sum of
-    the levels over the statistical claims with a word: so many are expected to be wrong by chance, at most. Numbers are
-    rounded to 6 digits, what does not exist is None, and neither the order of the runs nor the clock changes a byte.
-    Raises NormbenchError for runs of another fidelity, two runs of one seed in a cell, or a malformed `previous`.
+    the levels that the looks at statistical claims have spent: so many are expected to be wrong by chance, at most.
+    Numbers are rounded to 6 digits, what does not exist is None, and neither the order of the runs nor the clock
+    changes a byte. Raises NormbenchError for runs of another fidelity, two runs of one seed in a cell, or a malformed
+    `previous`.
     """
     if fidelity not in FIDELITIES:
         raise unknown(f"fidelity {fidelity} does not exist.", fidelity, FIDELITIES)
@@ -69,7 +70,6 @@ def judge(
         read_previous(previous, artifact.id, fidelity)
     plan = Unplanned() if planned is None else planned
     claims = [_Judge(claim, artifact, runs, fidelity, plan, examples).verdict() for claim in artifact.claims]
-    worded = [c for c in claims if c["kind"] != "exact" and c["setting"] in rules.DECIDED]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     content = {
         "schema": SCHEMA,
@@ -81,7 +81,7 @@ def judge(
         "rules_sha256": plan.sha256,
         "amendments": list(artifact.amendments),
         "note": _note(artifact, previous),
-        "expected_wrong": math.fsum(claim["alpha"] for claim in worded),
+        "expected_wrong": math.fsum(claim["spent"] for claim in claims),
         "claims": claims,
     }
     plain: dict[str, Any] = _plain(content)
@@ -107,6 +107,9 @@ class _Judge:
         self.look = self._look("")
         # two planned looks share the 5 %; of a second one that was not planned only that second one knows
         self.alpha = rules.ALPHA / (2 if claim.looks or self.look > 0 else 1)
+        first = rules.ALPHA / (2 if claim.looks else 1)
+        exact = all(part.kind == "exact" for part in claim.parts)
+        self.spent = 0.0 if exact or self.look < 0 else first if self.look == 0 else first + self.alpha
 
     def verdict(self) -> dict[str, Any]:
         claim, setting = self.claim, [(part, self.seen(part, "")) for part in self.claim.parts]
@@ -144,6 +147,7 @@ class _Judge:
             "way_on": "",
             **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
             "alpha": self.alpha,
+            "spent": self.spent if word not in (rules.NOT_RUN, rules.NOT_DECIDABLE) else 0.0,
             "looks": [n for n in (*self.ladder, headline and headline["planned"]) if n][: len(self.ladder)],
             "look": self.look + 1,
             "runs": sorted({run for part in parts for run in part["runs"]}),
@@ -163,7 +167,7 @@ class _Judge:
         counted = self.plan.seeds(part, control, self.alone) if planned is None else planned
         shared = paired_runs(part, self.groups[control])[1] if part.kind != "exact" else []
         used = [seed for seed in shared if counted is None or seed in counted]
-        post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used)
+        post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
         return gather(
             part,
             self.groups[control],

@@ -19,12 +19,12 @@ SHA = {"claims_sha256": "c", "rules_sha256": "r", "pack_sha256": "p"}
 
 
 class Five:
-    """Seeds 0 to 4 everywhere, and 1 as the smallest effect."""
+    """Seeds 1 to 5 everywhere, and 1 as the smallest effect."""
 
     sha256 = "r"
 
     def seeds(self, part: Part, control: str, alone: Any) -> list[int]:
-        return list(range(5))
+        return list(range(1, 6))
 
     def smallest_effect(self, part: Part) -> float | None:
         return 1.0
