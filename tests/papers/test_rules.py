@@ -441,7 +441,7 @@ def test_fewest_pairs_of_the_sign_test(k: int, one: int, two: int) -> None:
             assert rules.part_word(part, seen(part, values), alpha / k) == expected
 
 
-@pytest.mark.parametrize(("k", "looks", "least"), [(1, None, 6), (2, None, 7), (6, None, 8), (1, [6, 9], 7)])
+@pytest.mark.parametrize(("k", "looks", "least"), [(1, None, 6), (2, None, 7), (6, None, 8), (1, [5, 6], 7)])
 def test_a_plan_with_fewer_pairs_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int, looks: Any, least: int
 ) -> None:
@@ -457,6 +457,14 @@ def test_a_plan_with_fewer_pairs_is_refused(
         with pytest.raises(NormbenchError, match=f"plans {seeds} of the {least} seeds") as refused:
             artifacts.load("fig")
         assert "\n" not in str(refused.value) and "claim C1" in str(refused.value)
+
+
+def test_a_look_beyond_the_plan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "HERE", tmp_path)
+    claim = claim_data("direction", fig6_part("p", expect="negative"), experiment="ln2016/fig6", looks=[5, 20])
+    written(tmp_path, claim)
+    with pytest.raises(NormbenchError, match="looked at with 20 seeds, ln2016/fig6 plans 10"):
+        artifacts.load("fig")
 
 
 def test_a_missing_smallest_effect_and_an_unknown_control_are_refused(

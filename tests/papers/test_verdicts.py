@@ -407,15 +407,17 @@ def test_verdicts_of_older_forms_are_a_previous_judgement() -> None:
         assert judge(claim, arms(-1.0), "paper", older)["note"] == "claims changed without an amendment"
 
 
-def test_expected_wrong_sums_the_levels_of_decided_statistical_claims() -> None:
+def test_expected_wrong_sums_the_levels_that_looks_have_spent() -> None:
     one = artifact(direction())
     ids = ("a", "b", "c")
     many = replace(one, claims=tuple(replace(one.claims[0], id=name) for name in ids))
     assert judge(many, arms(-1.0), "paper")["expected_wrong"] == 0.15
     assert judge(many, arms(1.0, fidelity="smoke"), "smoke")["expected_wrong"] == 0.15
-    assert judge(many, arms(0.0), "paper")["expected_wrong"] == 0
+    assert judge(many, arms(0.0), "paper")["expected_wrong"] == 0.15, "an undecided one could have been wrong"
     looked = replace(many, claims=tuple(replace(claim, looks=(5, 10)) for claim in many.claims))
     assert judge(looked, arms(-1.0), "paper")["expected_wrong"] == 0.075
+    assert judge(looked, arms(-1.0, n=10), "paper")["expected_wrong"] == 0.15, "both looks"
+    assert judge(many, arms(-1.0, n=4), "paper")["expected_wrong"] == 0, "no look yet"
     assert judge(many, [], "paper")["expected_wrong"] == 0
 
 
