@@ -107,9 +107,6 @@ class _Judge:
         self.look = self._look("")
         # two planned looks share the 5 %; of a second one that was not planned only that second one knows
         self.alpha = rules.ALPHA / (2 if claim.looks or self.look > 0 else 1)
-        first = rules.ALPHA / (2 if claim.looks else 1)
-        exact = all(part.kind == "exact" for part in claim.parts)
-        self.spent = 0.0 if exact or self.look < 0 else first if self.look == 0 else first + self.alpha
 
     def verdict(self) -> dict[str, Any]:
         claim, setting = self.claim, [(part, self.seen(part, "")) for part in self.claim.parts]
@@ -147,7 +144,7 @@ class _Judge:
             "way_on": "",
             **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
             "alpha": self.alpha,
-            "spent": self.spent if word not in (rules.NOT_RUN, rules.NOT_DECIDABLE) else 0.0,
+            "spent": self._spent(setting),
             "looks": [n for n in (*self.ladder, headline and headline["planned"]) if n][: len(self.ladder)],
             "look": self.look + 1,
             "runs": sorted({run for part in parts for run in part["runs"]}),
@@ -160,6 +157,13 @@ class _Judge:
             ],
             "amendments": [entry for entry in self.artifact.amendments if entry["claim"] == claim.id],
         }  # fmt: skip
+
+    def _spent(self, parts: Sequence[tuple[Part, Seen]]) -> float:
+        """The levels of the looks so far; computed numbers spend none."""
+        if self.claim.kind == "exact" or not parts or not all(seen.complete and not seen.gap for _, seen in parts):
+            return 0.0
+        first = rules.ALPHA / (2 if self.claim.looks else 1)
+        return first + self.alpha if self.look > 0 else first
 
     def seen(self, part: Part, control: str) -> Seen:
         """A part with the seeds of the claim's look, or all that are there before the first."""
