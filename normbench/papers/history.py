@@ -24,26 +24,21 @@ _CAUSES = {"claims": "claims_sha256", "rules": "rules_sha256", "runs": "pack_sha
 
 
 def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
-    """Add a line for every claim whose verdict is another than `before` (None: there was none)."""
+    """Add a line for every claim whose verdict is another than `before` (None: there was none); done twice, once."""
     old = {claim["id"]: claim for claim in before["claims"]} if before else {}
     cause = [name for name, key in _CAUSES.items() if before and before.get(key, "") != after[key]]
+    place = {"artifact": after["artifact"], "fidelity": after["fidelity"]}
+    last = {entry["claim"]: entry["after"] for entry in read(results) if place.items() <= entry.items()}
     lines = b""
     for claim in after["claims"]:
         was = old.get(claim["id"])
-        if (was["verdict"] if was else "not run") == claim["verdict"]:
+        now = _said(claim, after)
+        if (was["verdict"] if was else "not run") == claim["verdict"] or last.get(claim["id"]) == now:
             continue
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        told = _said(was, before) if was and before else None
         lines += files.line(
-            {
-                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-                "artifact": after["artifact"],
-                "fidelity": after["fidelity"],
-                "claim": claim["id"],
-                "before": {"verdict": was["verdict"], "n": was["n"], "rules": before.get("rules_sha256", "")}
-                if was and before
-                else None,
-                "after": {"verdict": claim["verdict"], "n": claim["n"], "rules": after["rules_sha256"]},
-                "cause": cause,
-            }
+            {"date": date, **place, "claim": claim["id"], "before": told, "after": now, "cause": cause},
         )
     if lines:  # one write, so that two artifacts judged at once cannot tear each other's lines
         handle = os.open(results / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -51,6 +46,10 @@ def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, 
             os.write(handle, lines)
         finally:
             os.close(handle)
+
+
+def _said(claim: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, Any]:
+    return {"verdict": claim["verdict"], "n": claim["n"], "rules": judged.get("rules_sha256", "")}
 
 
 def read(results: Path) -> list[dict[str, Any]]:

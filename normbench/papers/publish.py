@@ -116,8 +116,9 @@ def publish(
             for name, content in contents.items():
                 path = place / name
                 if content is not None and not (path.exists() and path.read_bytes() == content):
+                    if path.name == "verdicts.json":
+                        history.append(results, before, judged)  # first: who is killed between finds the lines there
                     files.atomic_write(path, content)
-            history.append(results, before, judged)
         except OSError as error:
             notes.append(f"{place} cannot be written ({error.strerror}): the files there are not brought up to date")
     return judged, runs, notes

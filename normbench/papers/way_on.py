@@ -75,25 +75,34 @@ def _command(artifact: Artifact, left: Lacking, runs: Sequence[RunRecord], fidel
 
 def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRecord], word: str) -> str:
     """How many seeds would show what was seen, if it is what it looks like."""
-    needed, alpha = [], rules.ALPHA
-    for part in parts:
-        if part["word"] == word or part["effect"] is None or not part["sd"] or part["kind"] != "direction":
-            continue
-        needed.append(seeds_needed(part["effect"], part["sd"], 1 - alpha))
-    if not needed and any(part["kind"] == "size" for part in parts):
+    open_parts = [part for part in parts if part["word"] != word and part["effect"] is not None]
+    if open_parts and all(part["kind"] == "size" for part in open_parts):
         return "more seeds do not narrow the spread of single runs, which a size is held against"
+    needed = [_seeds(part) for part in open_parts if part["kind"] != "size"]
     if not needed or None in needed:
         return "no number of seeds within reach would show the effects seen" if needed else ""
     most = max(n for n in needed if n is not None)
-    cells = [dict(cell) for part in claim.parts for _, cell in part.contrast]
-    places = {
-        str(sorted(cell.items(), key=str)): cell
-        for cell in ({k: v for k, v in c.items() if k != "variant"} for c in cells)
-    }
-    asked = [(str(cell.get("arm", "")), {k: v for k, v in cell.items() if k != "arm"}) for cell in places.values()]
+    cells = [{k: v for k, v in cell.items() if k != "variant"} for part in claim.parts for _, cell in part.contrast]
+    places = list({str(sorted(cell.items(), key=str)): cell for cell in cells}.values())
+    asked = [(str(cell.get("arm", "")), {k: v for k, v in cell.items() if k != "arm"}) for cell in places]
     hours = _hours(asked * most, runs)
     cost = "" if hours is None else f" ({len(places) * most} runs, about {hours:.2g} core-hours)"
     return f"about {most} fresh seeds{cost} would show the effects seen; plan them in the claim first"
+
+
+def _seeds(part: Mapping[str, Any]) -> int | None:
+    """Of one part; None where more than 1000 would be needed."""
+    if part["test"] == "sign":
+        return max(part["n"], rules.fewest_pairs(rules.ALPHA))
+    margin, small, sd = part["within"] or part["delta"], part["tost"], part["sd"]
+    if not sd:
+        return None
+    if margin and small and -margin < small[0] and small[1] < margin:  # small already, on seeds that had been seen
+        return int(part["n"])
+    if part["kind"] == "equivalence":
+        room = margin - abs(part["effect"])
+        return seeds_needed(room, sd, 1 - 2 * rules.ALPHA) if room > 0 else None
+    return seeds_needed(part["effect"], sd, 1 - rules.ALPHA)
 
 
 def _hours(places: Sequence[tuple[str, Mapping[str, Any]]], runs: Sequence[RunRecord]) -> float | None:

@@ -62,13 +62,30 @@ def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
     assert "fresh seeds" in way(arms(-0.9, spread=5.0)), "all planned runs are there, and they do not decide"
 
 
+def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
+    claim = artifact(direction()).claims[0]
+
+    def way(**more: Any) -> str:
+        part = {"id": "p", "kind": "direction", "test": "t", "word": "undecided", "effect": -0.1, "sd": 1.0, "n": 5}
+        part |= {"within": None, "delta": None, "tost": [-2.0, 1.0]}
+        return way_on._more(claim, [part | more], [], rules.HOLDS)
+
+    assert "about 787 fresh seeds" in way()
+    assert "about 5 fresh seeds" in way(delta=1.0, tost=[-0.5, 0.5]), "small already, on seeds that had been seen"
+    assert "about 6 fresh seeds" in way(test="sign")
+    assert "about 27 fresh seeds" in way(kind="equivalence", within=0.6)
+    assert "within reach" in way(kind="equivalence", within=0.05)
+    assert "spread of single runs" in way(kind="size")
+
+
 def test_a_change_of_a_word_has_its_line_and_nothing_else_has(tmp_path: Path) -> None:
     claims = artifact(direction())
     first = {**judged(claims, []), **SHA}
     second = {**judged(claims, arms(-3.0)), **SHA, "pack_sha256": "other"}
     history.append(tmp_path, None, first)
     assert history.read(tmp_path) == [], "not run is no word"
-    history.append(tmp_path, first, second)
+    for _ in "killed", "again":  # between this line and the verdicts
+        history.append(tmp_path, first, second)
     history.append(tmp_path, second, second)
     (line,) = history.read(tmp_path)
     assert (line["before"]["verdict"], line["after"]["verdict"]) == ("not run", "reproduced")
