@@ -155,7 +155,7 @@ def _row(claim: Mapping[str, Any], scale: Mapping[str, float]) -> dict[str, Any]
         "claim": claim,
         "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]],
         "computed": f"{held} of {len(claim['parts'])} computed numbers hold" if computed else "",
-        "way_on": claim["way_on"],
+        "way_on": claim["way_on"].split(": ")[0],  # the command stands on the artifact's page
     }
 
 

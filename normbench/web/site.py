@@ -123,6 +123,7 @@ def environment() -> jinja2.Environment:
     )
     made.filters |= {
         "verdict_class": lambda verdict: NEWS.get((verdict.split() or [""])[0], "none"),
+        "word_and_rest": _word_and_rest,
         "number": signed,
         "json": htmlsafe_json_dumps,
         "how": _how,
@@ -138,3 +139,9 @@ def _how(part: Mapping[str, Any]) -> str:
     """How a part of this kind is decided, at the level it was judged at."""
     level = part["level"] or 0.95
     return HOW.get(part["kind"], "").format(level=100 * level, both=100 * (2 * level - 1))
+
+
+def _word_and_rest(verdict: str) -> tuple[str, str]:
+    """`holds at the paper's setting; controls not run` in two; a word alone has no rest."""
+    word, _, rest = verdict.partition(" at the paper's setting; ")
+    return word, f"at the paper's setting; {rest}" if rest else ""
