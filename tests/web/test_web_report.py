@@ -97,8 +97,10 @@ def test_the_pages_say_what_the_verdicts_say(site: Path):
     index = " ".join(" ".join(pages(site)["index.html"].text).split())
     page = " ".join(" ".join(pages(site)["ln2016-fig6-paper.html"].text).split())
     for claim in content["claims"]:
-        for text in (claim["id"], claim["statement"], claim["verdict"], claim["way_on"]):
+        way_on, *command = claim["way_on"].split(": ")
+        for text in (claim["id"], claim["statement"], claim["verdict"], way_on):
             assert text in index and text in page
+        assert all(words in page for words in command)
         assert claim["evidence"] in page and claim["quote"] in page
     assert all(text in page for text in content["deviations"])
     assert content["command"] in page and "not run" in page
