@@ -121,7 +121,7 @@ def test_words_on_the_dynamics_have_the_slopes_at_both_activations():
     runs = [
         RunRecord(s.id, seed=s.seed, status="done", epochs=s.epochs,
                   records=[{"magnitude_slope": slopes[s.arm, s.control] + s.seed / 10}], **s.labels())
-        for s in plan.artifact_specs(artifact.experiment, "paper", 2, [*cell, "none", "ln"], controls=True)
+        for s in plan.artifact_specs(artifact.experiment, "paper", 2, [*cell, "none", "ln"], True, None, False)
     ]  # fmt: skip
     (words,) = artifacts.explanation(artifact, runs)
     means = [words.index(f"{mean} [") for mean in ("0.65", "0.40", "2.15", "1.15")]

@@ -30,11 +30,11 @@ from normbench.data.examples import Ragged, Split
 from normbench.errors import NormbenchError
 from normbench.models.base import Model, PerPlace
 from normbench.rnn.layers import LSTM
-from normbench.runs import store
+from normbench.runs import outcomes, store
 from normbench.runs.find import find
 from normbench.runs.store import RunDirectory
 from normbench.streams import stream
-from normbench.train import loop, outcomes
+from normbench.train import loop
 from normbench.train.ensure import ensure_run
 
 WORDS = 7
@@ -139,6 +139,13 @@ def curve(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
 
 
+def _outcomes(path: Path) -> Any:
+    """Each test example's NLL."""
+    found = outcomes.read(path, "test", [""], "nll")
+    assert found is not None
+    return found[1]
+
+
 def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path: Path) -> None:
     given = spec("train.checkpoint_seconds=0")
     assert ensure_run(given, RunDirectory(tmp_path / "run")) == "done"
@@ -154,7 +161,7 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
     assert kept == {"best.safetensors", "last.safetensors", "step-7.safetensors"}
     assert {path.name for path in (tmp_path / "run" / "outcomes").iterdir()} == {"best.npz", "last.npz"}
     at_best = next(r for r in records if r["split"] == "test" and r["step"] == best)
-    own = outcomes.read(tmp_path / "run" / "outcomes" / "best.npz", "test", "", "nll")
+    own = _outcomes(tmp_path / "run" / "outcomes" / "best.npz")
     assert len(own) == 11 and own.mean() == pytest.approx(at_best["nll"], abs=2e-3)
     assert len(list((tmp_path / "run" / "samples").iterdir())) == loop.DRAWN
     sampled = tmp_path / "results" / "runs" / "adhoc" / f"tenant.s1.{given.id}"
@@ -192,7 +199,7 @@ def test_noise_of_an_evaluation_belongs_to_the_example(spec: Any, tmp_path: Path
     for name, words in {"whole": (), "strided": ("eval.strides={test: 2}",), "one": ("eval.samples=1",)}.items():
         folders[name] = tmp_path / name
         ensure_run(spec("optim.lr=0", *words), RunDirectory(folders[name]))
-    own = {name: outcomes.read(folder / "outcomes" / "last.npz", "test", "", "nll") for name, folder in folders.items()}
+    own = {name: _outcomes(folder / "outcomes" / "last.npz") for name, folder in folders.items()}
     assert np.array_equal(own["whole"][::2], own["strided"])
     assert not np.allclose(own["whole"], own["one"]), "two samples are averaged"
     tests = [r["nll"] for r in curve(folders["whole"]) if r["split"] == "test"]
@@ -246,7 +253,7 @@ def test_a_metric_of_places_is_a_mean_over_places(
     ensure_run(given, plain)
     monkeypatch.setattr(Tenant, "evaluate", by_place)
     ensure_run(given, placed)
-    each = outcomes.read(plain.path / "outcomes" / "last.npz", "test", "", "nll")
+    each = _outcomes(plain.path / "outcomes" / "last.npz")
     lengths = load(None, tmp_path, given.seed).splits["test"].lengths.numpy() - 1
     wanted, found = ([r["nll"] for r in curve(run.path) if r["split"] == "test"][-1] for run in (plain, placed))
     assert found == pytest.approx((each * lengths).sum() / lengths.sum(), abs=2e-3) and abs(found - wanted) > 1e-4
