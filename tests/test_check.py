@@ -87,11 +87,26 @@ def test_a_miss_is_reported_and_fails(published, tmp_path: Path, monkeypatch, ca
     cells = [CELL, ("ln", {"train.batch_size": 128})]
     assert published.main("", "x", "X", "paper/fig", cells, 1, train) == code
     content = json.loads((tmp_path / "check" / "x.json").read_text())
-    assert [row["judgement"] for row in content["rows"]] == ["OUTSIDE" if code else "inside", "inside"]
+    assert [row["judgement"].split(";")[0] for row in content["rows"]] == ["OUTSIDE" if code else "inside", "inside"]
     assert [row["n"] for row in content["rows"]] == [5, 5]  # nobody else has its error
     page = (tmp_path / "check" / "x.md").read_text()
     assert f"2 numbers of 1 runs: {code} outside" in page and ("OUTSIDE" in page) == bool(code)
-    assert "ln, batch size 128: left out, published runs: 0" in capsys.readouterr().out
+    assert "ln, batch size 128: left out, fewer than 5 published runs" in capsys.readouterr().out
+
+
+def test_a_miss_that_further_draws_do_not_have_does_not_fail(published, tmp_path: Path, monkeypatch):
+    write_pack(tmp_path, [1.0, 1.2, 0.9, 1.4, 1.1])
+    monkeypatch.setattr(sys, "argv", ["x.py", "--results", str(tmp_path), "--output", str(tmp_path / "check")])
+    losses = iter([20.0, *np.linspace(0.8, 1.4, 10)])
+
+    def train(*_: Any) -> list[dict[str, Any]]:
+        return [{"epoch": 1, "split": "test", "mode": "eval", "nll": next(losses)}]
+
+    assert published.main("", "x", "X", "paper/fig", [CELL], 1, train) == 0
+    assert next(losses, None) is None
+    page = (tmp_path / "check" / "x.md").read_text()
+    assert "1 outside of that of level 1 - 0.01/k, 0 of them in further draws too" in page
+    assert "OUTSIDE; 10 more draws by ranks: p = 0." in page
 
 
 def test_a_single_miss_of_many_is_shown_but_does_not_fail(published):
