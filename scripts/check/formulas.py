@@ -1,0 +1,135 @@
+"""Normalizers, and the Adam of tf.keras, in plain tensor operations; the features are the last axis of x."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+
+def moments(x: Tensor, axes: int | tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance, the axes kept."""
+    mean = x.mean(axes, keepdim=True)
+    return mean, (x - mean).square().mean(axes, keepdim=True)
+
+
+class Affine(nn.Module):
+    """gain * x + shift, per feature."""
+
+    def __init__(self, d: int, gain: float = 1.0, shift: bool = True) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.full((d,), gain))
+        self.shift = nn.Parameter(torch.zeros(d)) if shift else 0.0
+
+    def affine(self, x: Tensor) -> Tensor:
+        return self.gain * x + self.shift
+
+
+class LayerNorm(Affine):
+    """Over the features of one sample at one position (LN eq. 3); `scale`: a fixed factor before gain and shift."""
+
+    def __init__(self, d: int, eps: float, scale: float = 1.0) -> None:
+        super().__init__(d)
+        self.eps, self.scale = eps, scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, variance = moments(x, -1)
+        return self.affine(self.scale * (x - mean) / (variance + self.eps).sqrt())
+
+
+class BatchNorm(Affine):
+    """Per feature over all else, or over the samples alone, separately for each of `steps` steps; running averages.
+
+    x is (batch, ..., d); with `steps` (batch, time, d), or (batch, d) of the step `at`. Steps beyond the last that has
+    averages use that one's. `unbiased`: n/(n - 1) in the variance that normalizes; `unbiased_running`: in the average.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(
+        self,
+        d: int,
+        eps: float,
+        momentum: float,
+        *,
+        steps: int = 0,
+        gain: float = 1.0,
+        shift: bool = True,
+        scale: float = 1.0,
+        unbiased: bool = False,
+        unbiased_running: bool = True,
+    ) -> None:
+        super().__init__(d, gain, shift)
+        self.eps, self.momentum, self.steps, self.scale = eps, momentum, steps, scale
+        self.unbiased, self.unbiased_running = unbiased, unbiased_running
+        self.register_buffer("mean", torch.zeros(max(steps, 1), d))
+        self.register_buffer("variance", torch.ones(max(steps, 1), d))
+
+    def forward(self, x: Tensor, at: int = 0) -> Tensor:
+        count = x.shape[1] if self.steps and x.dim() == 3 else 1
+        known = (at + torch.arange(count)).clamp(max=max(self.steps, 1) - 1)
+        mean, variance = self.mean[known], self.variance[known]
+        if self.training:
+            mean, biased = moments(x, 0 if self.steps else tuple(range(x.dim() - 1)))
+            n = x.numel() // mean.numel()
+            unbiased = biased * (n / max(n - 1, 1))
+            variance = unbiased if self.unbiased else biased
+            with torch.no_grad():
+                for running, new in ((self.mean, mean), (self.variance, unbiased if self.unbiased_running else biased)):
+                    running[known] += self.momentum * (new.reshape(count, -1) - running[known])
+        return self.affine(self.scale * (x - mean) / (variance + self.eps).sqrt())
+
+
+class BatchLayerNorm(Affine):
+    """BLN as its authors' code has it: eps 1e-3 in the roots, 1e-4 in the weights, divided by the root of d.
+
+    x is (samples, ..., d), normalized in batches of m. `letters` of an evaluation: batch mean, batch variance, feature
+    mean, feature variance; T: of the population, F: of the batch at hand. The population is the plain average over the
+    last epoch's batches, of features for each place in the batch, variances times m/(m - 1).
+    """
+
+    def __init__(self, d: int, m: int) -> None:
+        super().__init__(d)
+        self.m, self.d, self.letters = m, d, "FFFF"
+
+    def begin_epoch(self) -> None:
+        self.batches, self.sums = 0, [torch.zeros(()) for _ in range(4)]
+
+    def end_epoch(self) -> None:
+        factor = self.m / (self.m - 1) if self.m > 1 else math.inf
+        means = [total / self.batches for total in self.sums]
+        self.population = [mean * factor if i % 2 else mean for i, mean in enumerate(means)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.unflatten(0, (-1, self.m))
+        used = [*moments(x, 1), *moments(x, -1)]
+        if self.training:
+            self.batches += 1
+            self.sums = [total + moment.detach() for total, moment in zip(self.sums, used, strict=True)]
+        else:
+            used = [self.population[i] if letter == "T" else used[i] for i, letter in enumerate(self.letters)]
+        of_batch, of_features = ((x - used[i]) / (used[i + 1] + 1e-3).sqrt() for i in (0, 2))
+        z = (1 - (1 / self.m + 1e-4)) * of_batch + (1 / self.m - 1e-4) * of_features
+        return self.affine(z / math.sqrt(self.d)).flatten(0, 1)
+
+
+class KerasAdam:
+    """p <- p - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps), b1 0.9, b2 0.999, eps 1e-8; then no gradients."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float) -> None:
+        self.lr, self.t = lr, 0
+        self.state = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        self.t += 1
+        rate = self.lr * math.sqrt(1 - 0.999**self.t) / (1 - 0.9**self.t)
+        for p, m, v in self.state:
+            assert p.grad is not None
+            m.mul_(0.9).add_(p.grad, alpha=0.1)
+            v.mul_(0.999).addcmul_(p.grad, p.grad, value=0.001)
+            p.addcdiv_(m, v.sqrt().add_(1e-8), value=-rate)
+            p.grad = None

@@ -1,0 +1,191 @@
+"""The checks by implementations of their own: the prediction interval, what is compared, and their formulas."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts" / "check"
+CELL = ("ln", {"train.batch_size": 4})
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch):
+    yield from load(monkeypatch, "published")
+
+
+@pytest.fixture
+def formulas(monkeypatch: pytest.MonkeyPatch):
+    yield from load(monkeypatch, "formulas")
+
+
+def load(monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    yield __import__(name)
+    sys.modules.pop(name)
+
+
+def write_pack(results: Path, losses: list[Any]) -> None:
+    """Runs of one arm with one loss each, and one of a control, which is not compared."""
+    runs = [
+        {"arm": "ln", "axes": CELL[1], "control": control, "status": "done", "records": [
+            {"epoch": 1, "split": "test", "mode": "eval", "nll": nll},
+            {"epoch": 1, "split": "test", "mode": "eval", "variant": {"configuration": "TTTT"}, "nll": "nan"},
+        ]}
+        for nll, control in [*((nll, "") for nll in losses), (9.0, "lr-high")]
+    ]  # fmt: skip
+    pack = results / "paper" / "fig" / "paper" / "runs.jsonl.gz"
+    pack.parent.mkdir(parents=True)
+    with gzip.open(pack, "wt") as file:
+        file.writelines(json.dumps(line) + "\n" for line in [{"sha256": "ab" * 32}, *runs])
+
+
+def test_prediction_interval_and_p_are_those_of_scipy(published):
+    values = [1.0, 1.2, 0.9, 1.4, 1.1, 1.3]
+    for log in (False, True):
+        scaled, back = (np.log(values), np.exp) if log else (np.array(values), float)
+        low, high = stats.t.interval(0.99, 5, scaled.mean(), scaled.std(ddof=1) * math.sqrt(7 / 6))
+        found = published.compare(values, 1.5, log)
+        assert [found["low"], found["mean"], found["high"]] == pytest.approx(
+            [back(low), back(scaled.mean()), back(high)]
+        )
+        assert published.compare(values, found["high"], log)["p"] == pytest.approx(0.01)
+        assert published.compare(values, found["mean"], log)["p"] == pytest.approx(1)
+    # by chance, as often as it says
+    draws = np.random.default_rng(1).normal(size=(4000, 6))
+    outside = sum(published.compare(list(row[:5]), row[5], False)["p"] < 0.2 for row in draws[:1000])
+    assert 150 < outside < 250
+
+
+def test_without_spread_nothing_is_judged_but_nan(published):
+    assert published.compare([0.0] * 5, 0.01, False)["p"] is None
+    assert published.compare([1.0, 1.1, 1.2, 1.3, math.nan], 1.0, True)["p"] is None
+    assert published.compare([math.nan] * 5, math.nan, True)["p"] == 1
+    assert published.compare([math.nan] * 5, 1.0, True)["p"] == 0
+    assert published.compare([1.0, 1.1, 1.2, 1.3, 1.4], math.nan, True)["p"] == 0
+    assert published.compare([1.0] * 5, math.nan, True)["p"] == 0
+
+
+@pytest.mark.parametrize(("ours", "code"), [(1.1, 0), (20.0, 1), (math.nan, 1)])
+def test_a_miss_is_reported_and_fails(published, tmp_path: Path, monkeypatch, capsys, ours: float, code: int):
+    write_pack(tmp_path, [1.0, 1.2, 0.9, 1.4, 1.1])
+    monkeypatch.setattr(sys, "argv", ["x.py", "--results", str(tmp_path), "--output", str(tmp_path / "check")])
+
+    def train(*_: Any) -> list[dict[str, Any]]:
+        place = {"epoch": 1, "split": "test", "mode": "eval"}
+        return [place | {"nll": ours, "error": 0.5}, place | {"variant": {"configuration": "TTTT"}, "nll": math.nan}]
+
+    cells = [CELL, ("ln", {"train.batch_size": 128})]
+    assert published.main("", "x", "X", "paper/fig", cells, 1, train) == code
+    content = json.loads((tmp_path / "check" / "x.json").read_text())
+    assert [row["judgement"].split(";")[0] for row in content["rows"]] == ["OUTSIDE" if code else "inside", "inside"]
+    assert [row["n"] for row in content["rows"]] == [5, 5]  # nobody else has its error
+    page = (tmp_path / "check" / "x.md").read_text()
+    assert f"2 numbers of 1 runs: {code} outside" in page and ("OUTSIDE" in page) == bool(code)
+    assert "ln, batch size 128: left out, fewer than 5 published runs" in capsys.readouterr().out
+
+
+def test_a_miss_that_further_draws_do_not_have_does_not_fail(published, tmp_path: Path, monkeypatch):
+    write_pack(tmp_path, [1.0, 1.2, 0.9, 1.4, 1.1])
+    monkeypatch.setattr(sys, "argv", ["x.py", "--results", str(tmp_path), "--output", str(tmp_path / "check")])
+    losses = iter([20.0, *np.linspace(0.8, 1.4, 10)])
+
+    def train(*_: Any) -> list[dict[str, Any]]:
+        return [{"epoch": 1, "split": "test", "mode": "eval", "nll": next(losses)}]
+
+    assert published.main("", "x", "X", "paper/fig", [CELL], 1, train) == 0
+    assert next(losses, None) is None
+    page = (tmp_path / "check" / "x.md").read_text()
+    assert "1 outside of that of level 1 - 0.01/k, 0 of them in further draws too" in page
+    assert "OUTSIDE; 10 more draws by ranks: p = 0." in page
+
+
+def test_a_single_miss_of_many_is_shown_but_does_not_fail(published):
+    def row(p: float) -> Any:
+        return published.Row("a", 1, "test nll", 1.0, 1.0, 0.9, 1.1, 5, p)
+
+    many = [row(0.5)] * 9
+    assert published.far_out([*many, row(0.005)]) == []
+    assert "10 numbers of 1 runs: 1 outside" in published.summary([*many, row(0.005)])
+    assert published.far_out([*many, row(0.0009)]) == [row(0.0009)]
+
+
+def naive(x: np.ndarray, axes: tuple[int, ...] | int, eps: float) -> np.ndarray:
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+
+
+def test_formulas_of_layer_and_batch_normalization(formulas):
+    x = np.random.default_rng(1).normal(2, 3, (4, 5, 6))
+    given = torch.from_numpy(x)
+    layer = formulas.LayerNorm(6, 1e-3, 0.5).double()
+    np.testing.assert_allclose(layer(given).detach(), 0.5 * naive(x, 2, 1e-3), rtol=1e-12)
+    pooled = formulas.BatchNorm(6, 1e-3, 0.1).double()
+    np.testing.assert_allclose(pooled(given).detach(), naive(x, (0, 1), 1e-3), rtol=1e-9)
+    np.testing.assert_allclose(pooled.variance[0], 0.9 + 0.1 * x.var((0, 1), ddof=1), rtol=1e-12)
+    pooled.eval()
+    running = (x - pooled.mean.numpy()) / np.sqrt(pooled.variance.numpy() + 1e-3)
+    np.testing.assert_allclose(pooled(given).detach(), running, rtol=1e-12)
+
+    each = formulas.BatchNorm(6, 0.0, 0.1, steps=5, gain=0.1, unbiased=True, unbiased_running=False).double()
+    centred = x - x.mean(0)
+    np.testing.assert_allclose(each(given).detach(), 0.1 * centred / x.std(0, ddof=1), rtol=1e-6)
+    np.testing.assert_allclose(each.variance, 0.9 + 0.1 * x.var(0), rtol=1e-12)
+    each.eval()
+    assert torch.equal(each(given[:, 2], 7), each(given[:, 2], 4))  # the last serves
+    assert torch.equal(each(given[:, 2], 3), each(given[:, [0, 0, 0, 2]])[:, 3])
+    single = formulas.BatchNorm(6, 1e-3, 0.01)
+    assert not single(torch.ones(1, 6)).any() and single.variance[0, 0] == pytest.approx(0.99)
+
+
+def test_formulas_of_batch_layer_normalization(formulas):
+    draw = np.random.default_rng(1)
+    batches, other = draw.normal(1, 2, (3, 4, 2, 6)), draw.normal(1, 2, (4, 2, 6))
+    bln = formulas.BatchLayerNorm(6, 4).double()
+    bln.begin_epoch()
+    for x in batches:
+        expected = ((1 - 0.2501) * naive(x, 0, 1e-3) + 0.2499 * naive(x, 2, 1e-3)) / math.sqrt(6)
+        np.testing.assert_allclose(bln(torch.from_numpy(x)).detach(), expected, rtol=1e-9)
+    bln.end_epoch()
+    bln.eval()
+    bln.letters = "TFFT"
+    mean_b, variance_f = batches.mean(1).mean(0), 4 / 3 * batches.var(3, keepdims=True).mean(0)
+    of_batch = (other - mean_b) / np.sqrt(other.var(0) + 1e-3)
+    of_features = (other - other.mean(2, keepdims=True)) / np.sqrt(variance_f + 1e-3)
+    expected = (0.7499 * of_batch + 0.2499 * of_features) / math.sqrt(6)
+    np.testing.assert_allclose(bln(torch.from_numpy(other)).detach(), expected, rtol=1e-9)
+    # batch 1: 0 times infinity for batches, infinity for features
+    one = formulas.BatchLayerNorm(6, 1).double()
+    one.begin_epoch()
+    one(torch.from_numpy(other))  # evaluated as four batches of one
+    one.end_epoch()
+    one.eval()
+    for letters, finite in (("FFFF", True), ("TFFT", True), ("FTFF", False)):
+        one.letters = letters
+        assert bool(one(torch.from_numpy(other)).isfinite().all()) is finite
+
+
+def test_adam_of_keras(formulas):
+    p = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
+    adam, m, v, expected = formulas.KerasAdam([p], 0.01), 0.0, 0.0, np.array([1.0, -2.0])
+    for t, gradient in enumerate(np.array([[1.0, 1e-7], [-0.5, 2e-7]]), 1):
+        p.grad = torch.from_numpy(gradient)
+        adam.step()
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        expected = expected - 0.01 * math.sqrt(1 - 0.999**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-8)
+    np.testing.assert_allclose(p.detach(), expected, rtol=1e-12)
+
+
+def test_the_scripts_import_nothing_of_normbench():
+    for script in SCRIPTS.glob("*.py"):
+        lines = script.read_text().splitlines()
+        found = [line for line in lines if line.strip().startswith(("import ", "from ")) and "normbench" in line]
+        assert not found, script
