@@ -11,13 +11,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Grid
 
 from normbench.battery import contract, cost, trials
 from normbench.battery.adopt import Adopted, adopt
 from normbench.commands import places, training
 from normbench.commands.progress import Bars
-from normbench.commands.terminal import say
+from normbench.commands.terminal import open_table, say
 from normbench.config import compose
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
@@ -179,9 +178,7 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
     if not entries:
         return
     header, rows = grid(entries, "")
-    table = Grid(box=None, pad_edge=False, padding=(0, 2))
-    for column in [*header, "ms per step", "× none"]:
-        table.add_column(column)
+    table = open_table(*header, "ms per step", "× none")
     for row in rows:
         own = outcome.costs.get(row[0])
         table.add_row(*map(escape, row), *([f"{own['ms']:.3g}", f"{own['ratio']:.2f}"] if own else ["", ""]))

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Grid
 
-from normbench.commands.terminal import say
+from normbench.commands.terminal import open_table, say
 from normbench.errors import unknown
 from normbench.papers import artifact as artifacts
 from normbench.papers import history
@@ -29,13 +28,11 @@ def show(claim: str | None, results: Path, as_json: bool, console: Console) -> i
     if not found:
         say(console, f"no verdict {f'of {claim} ' if claim else ''}is recorded below {results}")
         return 0
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
-    for name in ("date", "claim", "fidelity", "before", "after", "n", "what changed"):
-        grid.add_column(name, no_wrap=name in ("date", "claim"))
+    table = open_table("date", "claim", "fidelity", "before", "after", "n", "what changed", whole=("date", "claim"))
     for entry in found:
         before, after = entry["before"], entry["after"]
         told = before["verdict"] if before else "not judged"
         row = [entry["date"], entry["claim"], entry["fidelity"], told, after["verdict"], str(after["n"])]
-        grid.add_row(*map(escape, [*row, ", ".join(entry["cause"])]))
-    console.print(grid)
+        table.add_row(*map(escape, [*row, ", ".join(entry["cause"])]))
+    console.print(table)
     return 0

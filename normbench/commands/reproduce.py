@@ -12,10 +12,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Grid
 
 from normbench.commands import places, training
-from normbench.commands.terminal import say
+from normbench.commands.terminal import open_table, say
 from normbench.config import plan
 from normbench.config.compose import COMMAND_GROUPS
 from normbench.config.identity import RunSpec
@@ -219,12 +218,11 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     found = power.outlook(artifact, known, artifacts.Plan(artifact, request.fidelity), request.controls)
     if not found:
         return
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
-    for name in ("claim", "planned n", "lacking", "core-hours", "simulated words", "negligible if no effect"):
-        grid.add_column(name, no_wrap=name == "claim")
+    names = ("claim", "planned n", "lacking", "core-hours", "simulated words", "negligible if no effect")
+    shown = open_table(*names, whole=("claim",))
     for entry in found:
         words = ", ".join(f"{word} {100 * share:.0f} %" for word, share in (entry.words or {}).items())
-        grid.add_row(
+        shown.add_row(
             entry.claim,
             "/".join(str(n) for n in dict.fromkeys(entry.planned)),
             str(entry.runs),
@@ -232,7 +230,7 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
             words or f"{entry.pilots} pilot seeds are too few",
             "" if entry.none is None else f"{100 * entry.none:.0f} %",
         )
-    console.print(grid)
+    console.print(shown)
     console.print()
 
 
@@ -255,23 +253,19 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
 def show_table(entries: Sequence[table.Entry], console: Console) -> None:
     """The first quantity; table.md has all of them."""
     header, rows = table.headline(entries)
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
-    for index, name in enumerate(header):
-        grid.add_column(name, no_wrap=index == 0)
+    shown = open_table(*header, whole=header[:1])
     for row in rows:
-        grid.add_row(*map(escape, row))
-    console.print(grid)
+        shown.add_row(*map(escape, row))
+    console.print(shown)
     console.print()
 
 
 def show_verdicts(judged: dict[str, Any], console: Console) -> None:
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
-    for name in ("claim", "statement", "verdict", "evidence"):
-        grid.add_column(name, no_wrap=name == "claim")
+    shown = open_table("claim", "statement", "verdict", "evidence", whole=("claim",))
     for claim in judged["claims"]:
         colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
         evidence = "; ".join(text for text in (claim["evidence"], claim["way_on"]) if text)
-        grid.add_row(claim["id"], escape(claim["statement"]), verdict, escape(evidence))
-    console.print(grid)
+        shown.add_row(claim["id"], escape(claim["statement"]), verdict, escape(evidence))
+    console.print(shown)
     console.print()

@@ -13,11 +13,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Grid
 
 from normbench.commands.progress import Bars
 from normbench.commands.show import Known, known
-from normbench.commands.terminal import say
+from normbench.commands.terminal import open_table, say
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.curves import distance
@@ -117,19 +116,19 @@ def show(again: RunRecord, found: Distance, console: Console) -> None:
     """The answer in a line; what of the environment is another; where the curves are not equal, a row per metric."""
     say(console, f"run {again.id}: {_headline(again, found)}")
     if found.changed:
-        environment = _grid("", "then", "now")
+        environment = open_table("", "then", "now")
         for key, values in found.changed.items():
             environment.add_row(key, *(escape(str(value)) for value in values))
         console.print(environment)
     if found.word == distance.TO_THE_BYTE:
         return
-    grid = _grid("split", "mode", "metric", "values", "largest difference", "at", "answer")
+    table = open_table("split", "mode", "metric", "values", "largest difference", "at", "answer")
     for row in found.rows:
         largest = row.largest
         size, place = (f"{largest.relative:.2g}", _place(largest)) if largest and largest.relative else ("", "")
         words = (row.split, row.mode, row.metric, str(row.values), size, place, _words(row))
-        grid.add_row(*map(escape, words))
-    console.print(grid)
+        table.add_row(*map(escape, words))
+    console.print(table)
     say(console, f"differences are relative to the larger value; rounding explains {distance.BOUND:g}")
     if any(row.judged for row in found.rows):
         say(
@@ -174,13 +173,6 @@ def _words(row: Row) -> str:
         if count:
             notes.append(f"{count} values only {when}")
     return "; ".join([row.word, *notes])
-
-
-def _grid(*columns: str) -> Grid:
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
-    for column in columns:
-        grid.add_column(column)
-    return grid
 
 
 def _content(run: Known, found: Distance) -> dict[str, Any]:

@@ -10,10 +10,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Grid
 
 from normbench.commands import places
-from normbench.commands.terminal import say
+from normbench.commands.terminal import open_table, say
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
@@ -115,13 +114,11 @@ def _summary(runs: list[dict[str, Any]], console: Console) -> None:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for run in runs:
         counts.setdefault((run["experiment"], run["arm"]), Counter())[run["status"]] += 1
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2))
-    for name in ("experiment", "arm", "runs"):
-        grid.add_column(name)
+    table = open_table("experiment", "arm", "runs")
     for (experiment, arm), states in sorted(counts.items()):
         text = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        grid.add_row(escape(experiment), escape(arm), text)
-    console.print(grid)
+        table.add_row(escape(experiment), escape(arm), text)
+    console.print(table)
 
 
 def _unfinished(runs: list[dict[str, Any]], console: Console) -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
+from rich.table import Table
 
 
 def console() -> Console:
     """The terminal; a file or a pipe is wide enough for the tables."""
     found = Console()
     return found if found.is_terminal else Console(width=140)
+
+
+def open_table(*columns: str, whole: Sequence[str] = ()) -> Table:
+    """An empty table without lines; the columns in `whole` are not wrapped."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2))
+    for name in columns:
+        made.add_column(name, no_wrap=name in whole)
+    return made
 
 
 def say(console: Console, text: str) -> None:

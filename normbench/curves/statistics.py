@@ -91,18 +91,12 @@ def prediction_interval(values: Sequence[float], level: float = 0.95) -> Interva
     return _around(mean, t_quantile(len(values) - 1, level) * sd * math.sqrt(1 + 1 / len(values)))
 
 
-def tost_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
-    """The 1 − 2·(1 − level) t interval (90 % for tests at 5 %), which decides two one-sided tests; None below n = 2."""
-    return t_interval(values, 2 * level - 1).interval
+def within(interval: Interval | None, margin: float | None) -> bool:
+    """Whether an interval lies inside ±margin: with that at 1 − 2α, two one-sided tests at α (Schuirmann 1987).
 
-
-def equivalent(values: Sequence[float], margin: float, level: float = 0.95) -> bool | None:
-    """|effect| < margin by two one-sided tests at 1 − level: the 90 % interval inside ±margin (Schuirmann 1987).
-
-    None below n = 2, where neither test exists.
+    False where either is None.
     """
-    interval = tost_interval(values, level)
-    return None if interval is None else -margin < interval[0] and interval[1] < margin
+    return interval is not None and margin is not None and -margin < interval[0] and interval[1] < margin
 
 
 def detectable_effect(sd: float, n: int, level: float = 0.95, power: float = POWER) -> float | None:

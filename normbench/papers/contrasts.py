@@ -45,7 +45,7 @@ class Contrasts:
         if len(seeds) < 2 or not set(seeds) <= table.keys():
             return None
         _, effects = _aligned({seed: table[seed] for seed in seeds})
-        return spread(effects * (100 if part.scale == "percent" else 1))
+        return spread(effects * _units(part))
 
     @property
     def sha256(self) -> str:
@@ -62,7 +62,7 @@ class Contrasts:
         if not self.tables:
             return None
         content = io.BytesIO()
-        np.savez_compressed(content, **self._arrays())  # type: ignore[arg-type]
+        np.savez_compressed(content, **self._arrays())  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
         return content.getvalue()
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -134,6 +134,11 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, known:
     return Contrasts(tables)
 
 
+def _units(part: Part) -> int:
+    """Of the part's effect in one of the endpoint."""
+    return 100 if part.scale == "percent" else 1
+
+
 def _is_mean_of_examples(part: Part) -> bool:
     """A logarithm of means is none; other evaluations than the best and the last keep nothing of examples."""
     end = part.endpoint
@@ -148,7 +153,7 @@ def _of_these_runs(part: Part, runs: Sequence[RunRecord], found: Table) -> Table
         seen = gather(part, runs, [seed])
         if not seen.sides:
             continue
-        plus, minus = (side / (100 if part.scale == "percent" else 1) for side in seen.sides[0])
+        plus, minus = (side / _units(part) for side in seen.sides[0])
         if math.isclose(plus - minus, effects.mean(), abs_tol=1e-3 * max(abs(plus), abs(minus))):
             table[seed] = numbers, effects
     return table

@@ -24,6 +24,7 @@ from normbench.curves.statistics import (
     seeds_needed,
     sign_test,
     t_interval,
+    within,
 )
 from normbench.errors import NormbenchError
 from normbench.papers import rules
@@ -39,7 +40,7 @@ _SCALES: Mapping[str, Callable[[float], float]] = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observed:
     """What the runs of one setting say about one part: `rules.Evidence`, and what pages tell of it."""
 
     part: Part
@@ -125,7 +126,7 @@ def gather(
     planned: bool = True,
     fresh: bool = True,
     spread: Spread | None = None,
-) -> Seen:
+) -> Observed:
     """One part against the runs of one control setting.
 
     Only `seeds` count (None: any), and of them those with a run in every cell; `least` of them make it complete.
@@ -141,7 +142,7 @@ def gather(
     }  # fmt: skip
     empty = [cell_text(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
     if empty:
-        return Seen(gap=rules.NOT_RUN, reason=f"no runs: {'; '.join(empty)}", **common)
+        return Observed(gap=rules.NOT_RUN, reason=f"no runs: {'; '.join(empty)}", **common)
     rows: list[list[_Outcome]] = []  # one per seed, one outcome per cell
     lacking = set()
     for seed in shared:
@@ -154,14 +155,14 @@ def gather(
                 rows[-1].append(outcome)
     if lacking:
         reason = f"no record of {part.endpoint} in {', '.join(sorted(lacking))}"
-        return Seen(gap=rules.NOT_DECIDABLE, reason=reason, **common)
+        return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
     flat = [outcome for row in rows for outcome in row]
     sides = [_sides(part, row) for row in rows]
     whole = all(side is not None for side in sides)
     censored = sum(outcome.value is None for outcome in flat) if part.endpoint.kind == "time_to_level" else 0
     if censored:  # of a time that was not seen nothing says that its effect is small
         common["delta"] = None
-    return Seen(
+    return Observed(
         complete=len(shared) >= max(least, rules.FEWEST),
         effects=tuple(
             _bounds(part, row) if side is None else (side[0] - side[1],) * 2
@@ -179,7 +180,7 @@ def gather(
     )
 
 
-def result(seen: Seen, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:
+def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:
     """What verdicts.json says of a part: its `word` by tests at `alpha`, and the numbers behind it."""
     part = seen.part
     above, below = seen.signs
@@ -208,7 +209,7 @@ def result(seen: Seen, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:
         "band": part.band,
         "delta": seen.delta,
         "tost": _finite(seen.interval(1 - 2 * alpha)) if _margin(seen) else None,
-        "detectable": None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha),
+        "detectable": None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha, rules.POWER),
         "sign_test": {"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
         "censored": seen.censored,
         "diverged": seen.diverged,
@@ -222,7 +223,7 @@ def result(seen: Seen, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:
 # --- in words --------------------------------------------------------------------------------------------------------
 
 
-def _reason(seen: Seen, word: str, alpha: float) -> str:
+def _reason(seen: Observed, word: str, alpha: float) -> str:
     """One line: what was measured, against what, and what is missing to a word."""
     part, n = seen.part, len(seen.seeds)
     if seen.reason:
@@ -243,7 +244,7 @@ def _reason(seen: Seen, word: str, alpha: float) -> str:
         return f"{text}; the paper's {_show(part.paper)} ± {_show(part.band)} against {predicted}"
     if (margin := _margin(seen)) is not None and (part.kind == "equivalence" or word != rules.HOLDS):
         small = seen.interval(1 - 2 * alpha)
-        inside = small is not None and -margin < small[0] and small[1] < margin
+        inside = within(small, margin)
         if part.kind == "equivalence" or inside:
             text += f"; {_percent(1 - 2 * alpha)} interval {_span(small)} against ±{_show(margin)}"
         if inside and not seen.planned:
@@ -255,7 +256,7 @@ def _reason(seen: Seen, word: str, alpha: float) -> str:
     return text + (_power(seen, alpha) if word == rules.UNDECIDED else "")
 
 
-def _measured(seen: Seen, alpha: float) -> str:
+def _measured(seen: Observed, alpha: float) -> str:
     part = seen.part
     lost = [f"{seen.censored} censored"] if seen.censored else []
     lost += [f"{seen.diverged} diverged"] if seen.diverged else []
@@ -274,7 +275,7 @@ def measured(part: Mapping[str, Any]) -> str:
     return "not run" if part["effect"] is None else f"{part['unit']} {_show(part['effect'])} {_span(part['interval'])}"
 
 
-def _power(seen: Seen, alpha: float) -> str:
+def _power(seen: Observed, alpha: float) -> str:
     """What this n could have shown, and how many seeds would show what was seen; by order, how many it takes at all."""
     n = len(seen.seeds)
     if seen.part.test == "sign":
@@ -282,14 +283,15 @@ def _power(seen: Seen, alpha: float) -> str:
         return f"; the sign test needs {fewest} pairs or more" if n < fewest else ""
     if seen.sd is None or seen.effect is None:
         return ""
-    shown = f"; n = {n} shows {_show(detectable_effect(seen.sd, n, 1 - alpha))} with {_percent(rules.POWER)} power"
+    detectable = detectable_effect(seen.sd, n, 1 - alpha, rules.POWER)
+    shown = f"; n = {n} shows {_show(detectable)} with {_percent(rules.POWER)} power"
     if seen.spread or seen.part.kind != "direction":
         return shown  # more seeds make the part of the test examples no smaller
-    needed = seeds_needed(seen.effect, seen.sd, 1 - alpha)
+    needed = seeds_needed(seen.effect, seen.sd, 1 - alpha, rules.POWER)
     return shown + (f"; about {needed} seeds would show the effect seen" if needed else "; not even 1000 seeds would")
 
 
-def _margin(seen: Seen) -> float | None:
+def _margin(seen: Observed) -> float | None:
     return seen.part.within if seen.part.kind == "equivalence" else seen.delta
 
 
@@ -410,19 +412,19 @@ def _ends(part: Part, outcome: _Outcome) -> Bounds:
     return (known, known) if outcome.value is not None else (known, worst)
 
 
-def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Seen:
+def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
     """Computed numbers have no seeds and no interval: every run of the cell has to meet the bound."""
     cell = part.contrast[0][1]
     found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
     ids = tuple(run.id for run in found)
     if not found:
-        return Seen(part, rules.NOT_RUN, f"no runs: {cell_text(cell)}")
+        return Observed(part, rules.NOT_RUN, f"no runs: {cell_text(cell)}")
     numbers = []
     for run in found:
         values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]
         if len(values) != 1:
             reason = f"run {run.id} has {len(values)} records of {part.endpoint.key}, not one"
-            return Seen(part, rules.NOT_DECIDABLE, reason, runs=ids)
+            return Observed(part, rules.NOT_DECIDABLE, reason, runs=ids)
         numbers += values
     bounds = ((part.value, "=", float.__eq__), (part.at_most, "≤", float.__le__), (part.at_least, "≥", float.__ge__))
     asked = [(float(bound), sign, test) for bound, sign, test in bounds if bound is not None]
@@ -430,4 +432,4 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Seen:
     shown = (wrong or numbers)[0]
     wanted = " and ".join(f"{sign} {_show(bound)}" for bound, sign, _ in asked)
     reason = f"{part.endpoint.key}: {_show(shown)} {part.unit}, asked {wanted}"
-    return Seen(part, reason=reason, complete=True, exact=not wrong, number=shown, runs=ids)
+    return Observed(part, reason=reason, complete=True, exact=not wrong, number=shown, runs=ids)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from normbench.papers import rules
 from normbench.papers.claims import Artifact, Claim
-from normbench.papers.parts import Seen, gather
+from normbench.papers.parts import Observed, gather
 from normbench.papers.verdicts import Planned
 from normbench.papers.way_on import core_hours, lacking
 from normbench.runs.record import RunRecord
@@ -66,15 +66,7 @@ def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Planned, controls: b
     words = simulate(claim, table, planned, deltas, alpha)
     none = simulate(claim, table - table.mean(axis=0), planned, deltas, alpha, certain=True)
     small = any(delta is not None for delta in deltas) and not claim.added
-    return Outlook(
-        claim.id,
-        planned,
-        known.runs,
-        known.hours,
-        len(shared),
-        words,
-        none.get(rules.NEGLIGIBLE, 0.0) if small else None,
-    )
+    return replace(known, words=words, none=none.get(rules.NEGLIGIBLE, 0.0) if small else None)
 
 
 def simulate(
@@ -86,8 +78,11 @@ def simulate(
     certain: bool = False,
     repetitions: int = REPETITIONS,
 ) -> dict[str, float]:
-    """Shares of the claim's words; `pilot` is seeds × parts. `certain`: the pilot's mean and spread are the truth,
-    of a sign test's part a median of 0. A claim with two looks is judged at the last."""
+    """Shares of the claim's words; `pilot` is seeds × parts.
+
+    `certain`: the pilot's mean and spread are the truth, of a sign test's part a median of 0. A claim with two looks is
+    judged at the last.
+    """
     draw = stream(0, "power", claim.id)
     seeds = len(pilot)
     mean = pilot.mean(axis=0)
@@ -104,9 +99,9 @@ def simulate(
             above = 0.5 if certain else draw.beta(*(beside[place] + 0.5))
             sizes = draw.choice(np.abs(pilot[:, place]), len(drawn))
             drawn[:, place] = np.where(draw.random(len(drawn)) < above, sizes, -sizes)
-        judged = [
-            (part, Seen(part, complete=n >= rules.FEWEST, delta=delta, effects=tuple((e, e) for e in drawn[:n, place])))
-            for place, (part, n, delta) in enumerate(zip(claim.parts, planned, deltas, strict=True))
-        ]
+        judged = []
+        for place, (part, n, delta) in enumerate(zip(claim.parts, planned, deltas, strict=True)):
+            effects = tuple((effect, effect) for effect in drawn[:n, place])
+            judged.append((part, Observed(part, complete=n >= rules.FEWEST, delta=delta, effects=effects)))
         counts[rules.claim_word(judged, alpha)] += 1
     return {word: count / repetitions for word, count in counts.items()}

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from normbench.curves.statistics import Interval, sign_test
+from normbench.curves.statistics import Interval, sign_test, within
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Part
 
@@ -86,13 +86,13 @@ def part_word(part: Part, seen: Evidence, alpha: float = ALPHA, small: float | N
     if not seen.complete:
         return UNDECIDED
     if part.kind == "direction":
-        if _within(seen.interval(1 - 2 * alpha), seen.delta):
+        if within(seen.interval(1 - 2 * alpha), seen.delta):
             return NEGLIGIBLE if seen.fresh and seen.planned and seen.whole else UNDECIDED
-        if small is not None and _within(seen.interval(1 - 2 * small), seen.delta):
+        if small is not None and within(seen.interval(1 - 2 * small), seen.delta):
             return UNDECIDED
         return _side(seen.interval(1 - alpha), part.expect)
     if part.kind == "equivalence":
-        if _within(seen.interval(1 - 2 * alpha), part.within):
+        if within(seen.interval(1 - 2 * alpha), part.within):
             return HOLDS if seen.planned else UNDECIDED
         return OPPOSITE if _outside(seen.interval(1 - alpha), part.within) else UNDECIDED
     predicted, paper, band = seen.prediction(1 - alpha), part.paper, part.band
@@ -100,10 +100,6 @@ def part_word(part: Part, seen: Evidence, alpha: float = ALPHA, small: float | N
     if predicted and paper - band <= predicted[0] <= paper <= predicted[1] <= paper + band:
         return HOLDS
     return OPPOSITE if predicted and not predicted[0] <= paper <= predicted[1] else UNDECIDED
-
-
-def _within(interval: Interval | None, margin: float | None) -> bool:
-    return interval is not None and margin is not None and -margin < interval[0] and interval[1] < margin
 
 
 def _outside(interval: Interval | None, margin: float | None) -> bool:
@@ -172,7 +168,7 @@ def control_words(
 
 
 def _apart(small: Evidence, large: Evidence, alpha: float) -> bool:
-    return _within(small.interval(1 - 2 * alpha), small.delta) and _outside(large.interval(1 - alpha), large.delta)
+    return within(small.interval(1 - 2 * alpha), small.delta) and _outside(large.interval(1 - alpha), large.delta)
 
 
 def robustness(setting: str, controls: Sequence[tuple[str, str]]) -> str:

@@ -13,7 +13,7 @@ from normbench.curves.examples import Spread
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
 from normbench.papers.claims import FIDELITIES, Artifact, Claim, Part
-from normbench.papers.parts import Seen, gather, measured, paired_runs, result
+from normbench.papers.parts import Observed, gather, measured, paired_runs, result
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 
@@ -109,8 +109,8 @@ class _Judge:
         self.alpha = rules.ALPHA / (2 if claim.looks or self.look > 0 else 1)
 
     def verdict(self) -> dict[str, Any]:
-        claim, setting = self.claim, [(part, self.seen(part, "")) for part in self.claim.parts]
-        controls = {name: [(part, self.seen(part, name)) for part in claim.parts] for name in claim.controls}
+        claim, setting = self.claim, [(part, self.observe(part, "")) for part in self.claim.parts]
+        controls = {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls}
         word = rules.NOT_DECIDABLE if claim.not_decidable else rules.claim_word(setting, self.alpha)
         tried = {
             name: rules.control_words(parts, len(controls), self.alpha, setting) for name, parts in controls.items()
@@ -121,7 +121,7 @@ class _Judge:
         evidence = claim.not_decidable or self._evidence(word, parts, deciding)
         if robust:
             evidence += _of_controls(robust, word, tried)
-        reported = [self.result(part, self.seen(part, "")) for part in claim.reported]
+        reported = [self.result(part, self.observe(part, "")) for part in claim.reported]
         evidence += "".join(f"; beside it, {told['id']}: {measured(told)}" for told in reported
                             if told["id"] == claim.beside and word in rules.DECIDED)  # fmt: skip
         if self.alone is not None:
@@ -158,14 +158,14 @@ class _Judge:
             "amendments": [entry for entry in self.artifact.amendments if entry["claim"] == claim.id],
         }  # fmt: skip
 
-    def _spent(self, parts: Sequence[tuple[Part, Seen]]) -> float:
+    def _spent(self, parts: Sequence[tuple[Part, Observed]]) -> float:
         """The levels of the looks so far; computed numbers spend none."""
         if self.claim.kind == "exact" or not parts or not all(seen.complete and not seen.gap for _, seen in parts):
             return 0.0
         first = rules.ALPHA / (2 if self.claim.looks else 1)
         return first + self.alpha if self.look > 0 else first
 
-    def seen(self, part: Part, control: str) -> Seen:
+    def observe(self, part: Part, control: str) -> Observed:
         """A part with the seeds of the claim's look, or all that are there before the first."""
         planned = self._planned(part, control, max(self._look(control), 0))
         counted = self.plan.seeds(part, control, self.alone) if planned is None else planned
@@ -183,7 +183,7 @@ class _Judge:
             spread=self.examples(part, control, used),
         )
 
-    def result(self, part: Part, seen: Seen) -> dict[str, Any]:
+    def result(self, part: Part, seen: Observed) -> dict[str, Any]:
         return result(seen, rules.part_word(part, seen, self.alpha), self.alpha)
 
     def _planned(self, part: Part, control: str, look: int) -> Sequence[int] | None:
@@ -208,10 +208,10 @@ class _Judge:
         further = look == 0 or len(planned) > (self.ladder[look - 1] or 0)  # a lower fidelity has fewer seeds
         return further and found >= set(planned)
 
-    def _deciding(self, word: str, parts: Sequence[tuple[Part, Seen]]) -> int:
+    def _deciding(self, word: str, parts: Sequence[tuple[Part, Observed]]) -> int:
         """The first part that makes the claim's word."""
 
-        def makes(part: Part, seen: Seen) -> bool:
+        def makes(part: Part, seen: Observed) -> bool:
             if word == rules.OPPOSITE:
                 return rules.opposes(part, seen, len(parts), self.alpha)
             if word == rules.NEGLIGIBLE:
@@ -232,7 +232,7 @@ class _Judge:
             stricter = f"; {part['word']}, but not at the level that one of {len(parts)} parts is asked for"
         return f"{held} of {len(parts)} parts hold; {part['id']}: {reason}{stricter}"
 
-    def _share(self, parts: Sequence[tuple[Part, Seen]]) -> str:
+    def _share(self, parts: Sequence[tuple[Part, Observed]]) -> str:
         """How many of its parts a negligible claim rests on."""
         found = sum(rules.vanishes(part, seen, len(parts), self.alpha) for part, seen in parts)
         return f" ({found} of {len(parts)} parts)"

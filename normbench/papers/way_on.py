@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normbench.curves.statistics import seeds_needed
+from normbench.curves.statistics import seeds_needed, within
 from normbench.papers import rules
 from normbench.papers.claims import Artifact, Claim
 from normbench.papers.verdicts import Planned
@@ -97,12 +97,12 @@ def _seeds(part: Mapping[str, Any]) -> int | None:
     margin, small, sd = part["within"] or part["delta"], part["tost"], part["sd"]
     if not sd:
         return None
-    if margin and small and -margin < small[0] and small[1] < margin:  # small already, on seeds that had been seen
+    if within(small, margin):  # small already, on seeds that had been seen
         return int(part["n"])
     if part["kind"] == "equivalence":
         room = margin - abs(part["effect"])
-        return seeds_needed(room, sd, 1 - 2 * rules.ALPHA) if room > 0 else None
-    return seeds_needed(part["effect"], sd, 1 - rules.ALPHA)
+        return seeds_needed(room, sd, 1 - 2 * rules.ALPHA, rules.POWER) if room > 0 else None
+    return seeds_needed(part["effect"], sd, 1 - rules.ALPHA, rules.POWER)
 
 
 def _hours(places: Sequence[tuple[str, Mapping[str, Any]]], runs: Sequence[RunRecord]) -> float | None:

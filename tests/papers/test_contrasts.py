@@ -304,7 +304,7 @@ def test_beyond_the_limit_later_ones_are_left_out(tmp_path: Path, monkeypatch: p
 def test_the_hash_is_of_the_content_not_of_its_compression(tmp_path: Path) -> None:
     known = collect(artifact(part()), campaign(tmp_path), tmp_path, Contrasts({}))
     plain = io.BytesIO()
-    np.savez(plain, **known._arrays())  # type: ignore[arg-type]
+    np.savez(plain, **known._arrays())  # type: ignore[arg-type]  # numpy's stub, as in contrasts.py
     (tmp_path / contrasts.NAME).write_bytes(plain.getvalue())
     assert plain.getvalue() != known.dump()
     assert load(tmp_path / contrasts.NAME).sha256 == known.sha256

@@ -13,7 +13,7 @@ import pytest
 from normbench.curves.statistics import median_interval
 from normbench.papers import rules
 from normbench.papers.claims import Endpoint, Part
-from normbench.papers.parts import Seen
+from normbench.papers.parts import Observed
 from normbench.streams import stream
 
 SLOW = pytest.param(6_000, marks=pytest.mark.slow)
@@ -40,10 +40,10 @@ def looks(n: int, twice: bool) -> list[tuple[int, float]]:
     return [(n, rules.ALPHA / 2), (2 * n, rules.ALPHA / 2)] if twice else [(n, rules.ALPHA)]
 
 
-def evidence(parts: Sequence[Part], effects: np.ndarray, delta: float | None) -> list[tuple[Part, Seen]]:
+def evidence(parts: Sequence[Part], effects: np.ndarray, delta: float | None) -> list[tuple[Part, Observed]]:
     columns = effects.T.tolist()
     return [
-        (part, Seen(part, complete=True, effects=tuple((e, e) for e in column), delta=delta))
+        (part, Observed(part, complete=True, effects=tuple((e, e) for e in column), delta=delta))
         for part, column in zip(parts, columns, strict=True)
     ]
 
@@ -172,7 +172,7 @@ def test_the_sign_test_is_rarely_wrong_on_medians_of_heavy_tails(
             low = high = DELTA + 0.01 * draw.standard_cauchy((steps[-1][0], k))
         for seeds, alpha in steps:
             judged = [
-                (p, Seen(p, complete=True, effects=tuple(zip(*ends, strict=True)), delta=DELTA))
+                (p, Observed(p, complete=True, effects=tuple(zip(*ends, strict=True)), delta=DELTA))
                 for p, *ends in zip(parts, low[:seeds].T.tolist(), high[:seeds].T.tolist(), strict=True)
             ]
             yield rules.claim_word(judged, alpha) == word

@@ -1,0 +1,266 @@
+"""What is fixed in advance: smallest effects, seeds and looks, what no plan could decide, the published claims."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judged import artifact, only
+from ruled import claim_data, compared, direction, effects, fig6_part, seen, written
+
+from normbench.curves.series import area, at_epoch, best_step, log_floored
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+from normbench.papers import rules
+from normbench.papers.claims import Artifact, Endpoint, Part, load
+from normbench.runs.record import RunRecord
+
+# --- smallest effects ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "scale", "data", "expected"),
+    [
+        ("final", "error", "percent", "cifar10", 0.5),
+        ("final", "error", "percent", "mnist", 0.1),
+        ("chosen", "error_published", "percent", "imdb", 0.5),
+        ("chosen", "nll", "linear", "cifar10", 0.02),
+        ("chosen", "nll", "linear", "mnist", 0.005),
+        ("final", "nll", "log", "mnist", 0.03),
+        ("area", "nll", "log", "cifar10", 0.03),
+        ("final", "loss", "log", "recall", 0.03),
+        ("time_to_level", "nll", "log", "mnist", 0.10),
+        ("final", "r@1", "percent", "flickr", 0.3),
+        ("final", "r@10", "percent", "flickr", 0.3),
+        ("final", "bound", "linear", "mnist_binary", 0.1),
+        ("final", "bound", "linear", "iam_ondb", 5.0),
+        ("final", "mse", "linear", "cifar10", None),
+        ("value", "", "linear", "", None),
+    ],
+)
+def test_smallest_effects_by_data_set(kind: str, metric: str, scale: str, data: str, expected: float | None) -> None:
+    end = Endpoint(kind, split="test", mode="eval", metric=metric, key="gradient_slope_size")
+    part = direction(endpoint=end, scale=scale)
+    assert rules.smallest_effect(part, data) == expected
+    assert rules.smallest_effect(replace(part, delta={"is": 7, "why": "w"}), data) == 7
+    shifted = replace(part, delta={"is": None, "why": "shifted by a quarter"})
+    assert rules.smallest_effect(shifted, data) is None
+    rules.check_smallest_effect(shifted, data, "here")
+    assert rules.smallest_effect(replace(part, kind="equivalence", within=1.0), data) is None
+    if expected is None:
+        with pytest.raises(
+            NormbenchError, match=r"^here: part 'p': rules.yaml has no smallest effect for .*why: \.\.\.\}"
+        ):
+            rules.check_smallest_effect(part, data, "here")
+    else:
+        rules.check_smallest_effect(part, data, "here")
+
+
+# --- what no plan could decide is refused when it is read -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("k", "one", "two"), [(1, 6, 7), (2, 7, 8), (6, 8, 9)])
+def test_fewest_pairs_of_the_sign_test(k: int, one: int, two: int) -> None:
+    assert (rules.fewest_pairs(0.05 / k), rules.fewest_pairs(0.025 / k)) == (one, two)
+    part = direction(test="sign")
+    for n, alpha in ((one, 0.05), (two, 0.025)):
+        for pairs, expected in ((n, "holds"), (n - 1, "undecided")):
+            values = [1.0 + 0.1 * seed for seed in range(pairs)]
+            assert rules.part_word(part, seen(part, values), alpha / k) == expected
+
+
+@pytest.mark.parametrize(("k", "looks", "least"), [(1, None, 6), (2, None, 7), (6, None, 8), (1, [5, 6], 7)])
+def test_a_plan_with_fewer_pairs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int, looks: Any, least: int
+) -> None:
+    parts = [fig6_part(f"p{place}", test="sign", expect="negative") for place in range(k)]
+    more: dict[str, Any] = {"looks": looks} if looks else {}
+    monkeypatch.setattr(artifacts, "HERE", tmp_path)
+    for seeds in (least, least - 1):
+        more["seeds"] = {"from": 2, "to": 1 + seeds}
+        written(tmp_path, claim_data("direction", *parts, experiment="ln2016/fig6", **more))
+        if seeds == least:
+            assert artifacts.load("fig").claims
+            continue
+        with pytest.raises(NormbenchError, match=f"plans {seeds} of the {least} seeds") as refused:
+            artifacts.load("fig")
+        assert "\n" not in str(refused.value) and "claim C1" in str(refused.value)
+
+
+def test_a_look_beyond_the_plan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "HERE", tmp_path)
+    claim = claim_data("direction", fig6_part("p", expect="negative"), experiment="ln2016/fig6", looks=[5, 20])
+    written(tmp_path, claim)
+    with pytest.raises(NormbenchError, match="looked at with 20 seeds, ln2016/fig6 plans 10"):
+        artifacts.load("fig")
+
+
+def test_a_missing_smallest_effect_and_an_unknown_control_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "HERE", tmp_path)
+    data = claim_data("direction", fig6_part("p", scale="log", expect="negative"), experiment="ln2016/fig6")
+    written(tmp_path, data)
+    with pytest.raises(NormbenchError, match=r"claim C1: part 'p': rules\.yaml has no smallest effect") as refused:
+        artifacts.load("fig")
+    assert "\n" not in str(refused.value)
+    sound = fig6_part("p", expect="negative")
+    written(tmp_path, claim_data("direction", sound, experiment="ln2016/fig6", open=["rate"], controls=["lr-lo"]))
+    with pytest.raises(
+        NormbenchError, match=r"control 'lr-lo' is none of ln2016/fig6\. Did you mean 'lr-low'"
+    ) as refused:
+        artifacts.load("fig")
+    assert "\n" not in str(refused.value)
+
+
+# --- looks, and seeds that alone count --------------------------------------------------------------------------------
+
+
+class Plan:
+    """Seeds 1 to n everywhere, and 1 as the smallest effect."""
+
+    sha256 = "r"
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> list[int]:
+        return [seed for seed in range(1, self.n + 1) if alone is None or seed in alone]
+
+    def smallest_effect(self, part: Part) -> float | None:
+        return 1.0
+
+
+def alone(claims: Artifact, seeds: range) -> Artifact:
+    """The one claim, judged on these seeds alone."""
+    return replace(claims, claims=(replace(claims.claims[0], seeds=seeds),))
+
+
+def test_seeds_that_had_been_seen_do_not_count_beside_fresh_ones() -> None:
+    old, fresh = compared(effects(5.0, 0.4), first=1), compared(effects(-5.0, 0.4), first=6)
+    claims = alone(artifact(direction()), range(6, 11))
+    found = only(claims, old + fresh, planned=Plan(10))
+    assert found["verdict"] == "contradicted" and found["parts"][0]["seeds"] == [6, 7, 8, 9, 10]
+    assert found["effect"] == pytest.approx(-5.0) and "judged on seeds 6 to 10 alone" in found["evidence"]
+    assert only(claims, old, planned=Plan(10))["setting"] in ("undecided", "not run")
+    assert only(claims, old + fresh[:-2], planned=Plan(10))["setting"] == "undecided"
+    pooled = only(artifact(direction()), old + fresh, planned=Plan(10))
+    assert pooled["parts"][0]["seeds"] == list(range(1, 11)) and pooled["setting"] == "undecided"
+
+
+def test_what_is_small_on_seen_seeds_is_negligible_on_fresh_ones_alone() -> None:
+    claims = replace(alone(artifact(direction()), range(6, 11)), seen=5)
+    small = compared(effects(0.0, 0.4), first=6)
+    assert only(claims, small, planned=Plan(10))["verdict"] == "negligible"
+    found = only(replace(claims, seen=6), small, planned=Plan(10))
+    assert found["verdict"] == "undecided" and "post hoc" in found["evidence"]
+
+
+def test_planned_seeds_alone_count_and_all_of_them() -> None:
+    runs = compared(effects(3.0, 1.0), first=1)
+    further = compared(effects(-30.0, 1.0), first=6)
+    assert only(artifact(direction()), runs + further, planned=Plan(5))["verdict"] == "reproduced"
+    assert only(artifact(direction()), runs, planned=Plan(6))["setting"] == "undecided"
+
+
+def test_two_planned_looks_share_the_level() -> None:
+    claims = artifact(direction(), looks=(5, 10))
+    first = compared(effects(3.0, 2.6), first=1)  # 95 %: from 0.4; 97.5 %: from -0.3
+    assert only(artifact(direction()), first, planned=Plan(5))["setting"] == "holds"
+    found = only(claims, first, planned=Plan(10))
+    assert (found["setting"], found["alpha"], found["look"], found["level"]) == ("undecided", 0.025, 1, 0.975)
+    small = compared(effects(0.0, 1.1), first=1)  # 90 %: ± 0.84; 95 %: ± 1.1
+    assert only(artifact(direction()), small, planned=Plan(5))["setting"] == "negligible"
+    assert only(claims, small, planned=Plan(10))["setting"] == "undecided"
+    more = compared(effects(3.0, 2.6), first=6)
+    between = only(claims, first + more[:6], planned=Plan(10))  # eight seeds: still the first look's five
+    assert (between["look"], between["n"]) == (1, 5)
+    second = only(claims, first + more, planned=Plan(10))
+    assert (second["setting"], second["alpha"], second["look"], second["n"]) == ("holds", 0.025, 2, 10)
+
+
+def test_a_second_look_that_was_not_planned() -> None:
+    claims = artifact(direction(), added=(5, 10))
+    small = compared(effects(0.0, 0.4), first=1)
+    assert only(claims, small, planned=Plan(10))["setting"] == "negligible"  # the first was
+    found = only(claims, small + compared(effects(0.1, 0.4), first=6), planned=Plan(10))
+    assert (found["setting"], found["alpha"]) == ("undecided", 0.025) and "not planned" in found["evidence"]
+    fewer = only(claims, small, planned=Plan(5))  # no seeds are planned beyond the first look: there was no second
+    assert (fewer["setting"], fewer["look"]) == ("negligible", 1)
+    large = compared(effects(3.0, 1.0), first=1) + compared(effects(3.1, 1.0), first=6)
+    assert only(claims, large, planned=Plan(10))["setting"] == "holds"
+
+
+# --- the best evaluation ----------------------------------------------------------------------------------------------
+
+
+def test_the_evaluation_before_training_is_never_the_best() -> None:
+    run = RunRecord("r", "x/fig", "ln", 1, "done", 2, steps=20, records=[
+        {"epoch": epoch, "step": 10 * epoch, "split": split, "mode": "eval", "nll": nll + (split == "test")}
+        for split in ("valid", "test") for epoch, nll in enumerate((0.1, 0.7, 0.5))
+    ])  # fmt: skip
+    assert best_step(run) == 20
+    assert at_epoch(run, "test", "nll", "best") == 1.5
+    assert area([(0, 9.0), (1, 0.7), (2, 0.5)], log=True) == pytest.approx(math.sqrt(0.35))
+    assert best_step(replace(run, records=[r for r in run.records if not r["step"]])) is None
+
+
+# --- the published claims say what the papers say ---------------------------------------------------------------------
+
+EXPECTED = {  # part by part: whether the first cell named is to lie above (+) the second, or below
+    "bln2022/ablation": {"BLN-5": "++", "BLN-18": "-", "BLN-19": "-", "BLN-A2": "-", "BLN-X2": "-+--+-"},
+    "bln2022/fig4": {"BLN-1": "--", "BLN-2": "--", "BLN-4": "----"},
+    "bln2022/fig6": {
+        "BLN-6": "----", "BLN-7a": "----", "BLN-7b": "----", "BLN-7c": "----", "BLN-7d": "----", "BLN-8a": "--",
+        "BLN-8b": "--", "BLN-8c": "--", "BLN-8d": "--", "BLN-18b": "+",
+    },
+    "bln2022/table1": {
+        "BLN-9": "---", "BLN-10": "++", "BLN-22": "-", "BLN-23": "+", "BLN-12": "++", "BLN-13": "++", "BLN-14": "++",
+        "BLN-17": "-+", "BLN-X3": "--",
+    },
+    "bln2022/table2": {"BLN-11": "++", "BLN-13b": "++", "BLN-14b": "++", "BLN-16": "--", "BLN-17b": "+-"},
+    "ln2016/dynamics": {"LN-H1": "++", "LN-H1b": "++"},
+    "ln2016/fig6": {"LN-F1": "-", "LN-F1b": "-", "LN-F2": "--", "LN-F3": "++"},
+    "ln2016/online": {"LN-H6": "---"},
+    "ln2016/recall": {"LN-H4": "----", "LN-H5": "--"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_published_claims_expect_what_their_sentences_say(name: str) -> None:
+    claims = {claim.id: claim for claim in load(artifacts.HERE / f"{name}.yaml").claims}
+    for claim, signs in EXPECTED[name].items():
+        found = "".join({"negative": "-", "positive": "+"}[part.expect or ""] for part in claims[claim].parts)
+        assert found == signs, claim
+
+
+@pytest.mark.parametrize("claim", ["BLN-1", "BLN-2"])
+def test_published_orders_are_those_of_the_sentence_and_of_the_authors_logs(claim: str) -> None:
+    """From their statement, and from what the authors' own runs logged."""
+    fig4 = load(artifacts.HERE / "bln2022" / "fig4.yaml")
+    (found,) = [c for c in fig4.claims if c.id == claim]
+    batch = int(found.statement.split(":")[0].removeprefix("batch "))
+    stated = found.statement.partition("training loss ")[2].lower().split(" < ")
+    pairs = [[cell["arm"] for _, cell in part.contrast] for part in found.parts]
+    assert pairs == [[low, high] for low, high in pairwise(stated)]
+    for part, (low, high) in zip(found.parts, pairs, strict=True):
+        assert [cell["train.batch_size"] for _, cell in part.contrast] == [batch, batch]
+        logs = fig4.reference["histories"]
+        theirs = [sum(map(log_floored, logs[arm][batch]["train_loss"])) for arm in (low, high)]
+        weights = [weight for weight, _ in part.contrast]
+        assert (weights[0] * theirs[0] + weights[1] * theirs[1] < 0) == (part.expect == "negative")
+
+
+# --- hashes -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_hash_of_the_rules_changes_with_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = rules.sha256("claims", 5)
+    assert before == rules.sha256("claims", 5) != rules.sha256("claims", 6)
+    for changed in ({"alpha": 0.1}, {"version": 99}, {"smallest_effects": []}):
+        monkeypatch.setattr(rules, "RULES", {**rules.RULES, **changed})
+        assert rules.sha256("claims", 5) != before
+        monkeypatch.undo()
