@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-import torch
+from torch import Tensor
 
 from normbench import data as datasets
 from normbench.config import compose
@@ -19,6 +19,7 @@ SMALL = {
     "mnist_mlp": ("data=digits", "model.hidden_sizes=[8,6]", "train.batch_size=100"),
     "lenet5": ("data=coloured_digits", "train.batch_size=20"),
     "recall_lstm": ("data.length=6", "model.hidden_size=8", "train.batch_size=50"),
+    "order_embeddings": (*("data=made_captions", "model.word_size=6", "model.hidden_size=8", "train.batch_size=20"),),
     "imdb_rnn": (
         *("data=made_reviews", "data.length=12", "model.embedding_size=8", "model.hidden_size=8"),
         *("model.last_hidden_size=6", "model.dense_size=6", "train.batch_size=50"),
@@ -29,6 +30,7 @@ LEARNING = {
     "mnist_mlp": ("model.hidden_sizes=[32]", "optim.lr=0.02"),
     "lenet5": ("optim.lr=0.005",),
     "recall_lstm": ("model.hidden_size=32", "optim.lr=0.05"),
+    "order_embeddings": ("model.word_size=16", "model.hidden_size=48", "optim.lr=0.01"),
     "imdb_rnn": ("model.hidden_size=16", "model.last_hidden_size=16", "model.dense_size=16", "optim.lr=0.02"),
 }
 NORMS = compose.choices("norm")
@@ -44,13 +46,11 @@ def built(spec: RunSpec) -> models.Model:
     return models.build(spec.config, spec.sites())
 
 
-def batches(spec: RunSpec, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows in the set's own order, which does not depend on any generator."""
-    split = training_part(spec.config["model"]["name"])
+def batches(spec: RunSpec, count: int) -> list[dict[str, Tensor]]:
+    """What the model takes of rows in the set's own order, which does not depend on any generator."""
+    split = training_part(spec.config["model"]["name"]).only(models.takes(built(spec)))
     size = spec.config["train"]["batch_size"]
-    return [(split["inputs"][i : i + size], split["targets"][i : i + size]) for i in range(0, count * size, size)][
-        :count
-    ]
+    return [split.batch(slice(i, i + size)).tensors for i in range(0, min(count * size, len(split)), size)]
 
 
 @functools.cache

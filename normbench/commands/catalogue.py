@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,10 @@ def states() -> Iterator[tuple[str, str]]:
 def _state(config: Mapping[str, Any]) -> str:
     """ready, missing, damaged or in need of registration, with the way out."""
     root = data.root()
-    paths = [root / name for name in files.declared(config)]
+    paths = [root / name for name in [*files.declared(config), *files.supplied(config)]]
+    if files.supplied(config):
+        problems = data.problems(config)
+        return f"missing. {problems[0]}" if problems else f"supplied, {_megabytes(paths)}"
     if not paths:
         return "ready (embedded)"
     register = files.registration(config, root)
@@ -84,7 +87,11 @@ def _state(config: Mapping[str, Any]) -> str:
     if problems := data.problems(config):
         return problems[0]
     remark = files.remark(config, root)
-    return f"ready, {sum(path.stat().st_size for path in paths) / 1e6:.1f} MB" + (f"; {remark}" if remark else "")
+    return f"ready, {_megabytes(paths)}" + (f"; {remark}" if remark else "")
+
+
+def _megabytes(paths: Sequence[Path]) -> str:
+    return f"{sum(path.stat().st_size for path in paths) / 1e6:.1f} MB"
 
 
 def _command(config: Mapping[str, Any]) -> str:
@@ -98,6 +105,10 @@ def data_get(name: str, console: Console) -> int:
 
     compose.choice_path("data", name)
     config = compose.choice("data", name)
+    if files.supplied(config):
+        raise NormbenchError(
+            f"{name}: its files are yours to bring: {'; '.join(data.problems(config)) or 'they are there.'}"
+        )
     if not config["declares"].get("files"):
         raise NormbenchError(f"{name} is embedded: there is nothing to bring.")
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
@@ -118,4 +129,26 @@ def data_get(name: str, console: Console) -> int:
         lines.append(f"terms of use: {config['declares']['terms']}")
     for line in lines:
         say(console, line)
+    return 0
+
+
+def data_prepare(name: str, images: Path, weights: Path, device: str, console: Console) -> int:
+    """Make the features of a set whose user has its images; asks no network."""
+    from normbench.data import coco, vgg
+    from normbench.train.environment import device as found
+
+    if name != "coco":
+        raise NormbenchError(f"{name} has no features to extract: data prepare is for coco.")
+    for path, what in ((images, "--images"), (weights, "--weights")):
+        if not path.exists():
+            raise NormbenchError(f"{what} {path} does not exist.")
+    config, root = compose.choice("data", name), data.root()
+    entries = coco.images(root, int(config["declares"]["captions"]))
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("features", total=len(entries))
+        vgg.extract(
+            [entry["file"] for entry in entries], images, weights, root / coco.FEATURES, found(device),
+            lambda done: progress.update(task, completed=done),
+        )  # fmt: skip
+    say(console, f"wrote {root / coco.FEATURES}: {len(entries)} images")
     return 0

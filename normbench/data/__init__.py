@@ -51,14 +51,15 @@ def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> 
 def check(config: Mapping[str, Any], root: Path | None = None) -> None:
     """Raise NormbenchError for the set's first missing or damaged file; without torch, so that planning can ask."""
     # Not through `problems`: the first line is enough, and a slow disk need not be read to the end.
-    for name in files.declared(config):
+    for name in [*files.declared(config), *files.supplied(config)]:
         if line := files.problem(config, folder(root), name):
             raise NormbenchError(line)
 
 
 def problems(config: Mapping[str, Any], root: Path | None = None) -> list[str]:
     """One line per missing or damaged file of the set; empty for a set that needs no files."""
-    lines = (files.problem(config, folder(root), name) for name in files.declared(config))
+    names = [*files.declared(config), *files.supplied(config)]
+    lines = (files.problem(config, folder(root), name) for name in names)
     return [line for line in lines if line]
 
 

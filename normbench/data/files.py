@@ -22,6 +22,11 @@ def declared(config: Mapping[str, Any]) -> dict[str, str]:
     return dict(config["declares"].get("files") or {})
 
 
+def supplied(config: Mapping[str, Any]) -> dict[str, str]:
+    """Path below the data folder -> where it comes from, of files that the user brings and nobody has a checksum of."""
+    return dict(config["declares"].get("supplied") or {})
+
+
 def sources(config: Mapping[str, Any], root: Path) -> Path:
     """The folder of the files from which a set is prepared."""
     return root / "source" / str(config["name"])
@@ -70,6 +75,8 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
     Right is the declared sum of the bytes, that of the file which `prepare` made here, or of a prepared file's content.
     """
     path = root / name
+    if name in supplied(config):
+        return None if path.is_file() else _not_supplied(config, root, name)
     get = f"normbench data get {config['name']}"
     try:
         # Asked first, because opening a pipe would wait for ever.
@@ -166,6 +173,13 @@ def looks_like(path: Path) -> str:
     except zlib.error:
         pass
     return ""
+
+
+def _not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str:
+    return (
+        f"{title(config)} is not in {shown(root)}: {name} is missing, which only you can bring: "
+        f"{supplied(config)[name]}. Place it there, or point NORMBENCH_DATA at it."
+    )
 
 
 def _same(config: Mapping[str, Any], path: Path, name: str) -> bool:

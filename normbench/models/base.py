@@ -71,7 +71,8 @@ class Model(nn.Module):
         return torch.from_numpy(rows).to(like)
 
     def evaluate(self, *_: Any, **tensors: Any) -> Mapping[str, Metric]:
-        raise NotImplementedError
+        """Metrics per example: here none, of a model that has those of a whole split alone."""
+        return {}
 
     def over_samples(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Metrics (B,) of each example from those (samples, B) of passes with noise of their own: here the means."""
@@ -81,8 +82,10 @@ class Model(nn.Module):
         """What `whole` needs of each example: here nothing."""
         return {}
 
-    def whole(self, split: str, collected: Mapping[str, Tensor]) -> dict[str, float]:
-        """Metrics of a whole split, of what `collect` gave of all its examples."""
+    def whole(self, split: str, collected: Mapping[str, Tensor]) -> Mapping[str, float | Tensor]:
+        """Metrics of a whole split, of what `collect` gave of all its examples: numbers, or (N,) where the metric is
+        the mean over the examples.
+        """
         return {}
 
     def prepare(self, *_: Any, **tensors: Any) -> dict[str, Tensor]:

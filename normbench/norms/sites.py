@@ -12,7 +12,8 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 - `activation`: the name of the non-linearity, for a `block`.
 
 A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and which it `needs`;
-one of blocks, which `activations` it knows. `mode_dependent` says whether training and evaluation compute different
+one of blocks, which `activations` it knows. `one_length`: its statistics take sequences of one length, which those at
+a site with a `mask` are not. `mode_dependent` says whether training and evaluation compute different
 functions: true, false, or the name of the option that makes it so.
 `groups: OPTION` names the option that must divide the features. `state: {OPTION: VALUE}` holds the options without
 which it cannot stand inside a time loop. `variants: {OPTION: [VALUE, ...]}` are the options that an evaluation may set
@@ -250,6 +251,8 @@ def _refusal(site: Site, declares: Mapping[str, Any]) -> str:
     extra = [axis for axis in dict.fromkeys(site.axes) if axis not in declares["axes"]]
     if extra:
         return f"it has no rule for {' and '.join(extra)} axes"
+    if declares.get("one_length") and site.mask and "time" in site.axes:
+        return "it has statistics for every step, and the sequences there are of several lengths"
     known = declares.get("activations")
     if known is not None and site.activation not in known:
         return f"it knows the moments of {' and '.join(known)}, the activation there is {site.activation or 'none'}"

@@ -13,7 +13,7 @@ A direction's `test` is `t` (the default: Student's, of the mean) or `sign` (the
 a value can be censored or diverged, or has a heavy tail). Its smallest effect is that of `rules.yaml`, or its `delta`.
 
 Endpoints are `final` (last epoch), `time_to_level`, `area` (mean over the epochs, geometric for losses), `chosen` (at
-`epoch`: a number, `last`, `best` for the lowest validation NLL of the usual evaluation, `own` for that of the variant
+`epoch`: a number, `last`, `best` for that of the usual evaluation, by what is monitored, `own` for that of the variant
 itself), `value`. With `chosen` a cell may name the inference `variant`, several by patterns (`TT**|FF**`: their mean),
 or `best by valid`. At `best` and `last`, the interval covers the choice of the test examples beside the seeds where the
 runs kept what each example gave.
@@ -44,6 +44,9 @@ class Endpoint:
     """One number per run: `time_to_level` in epochs (`clock`: or updates, examples), `final`, `area`
     and `chosen` in the metric's unit, `value` as a probe computed it.
 
+    A level may be relative: that `share` of the way from the first value of the cell `of`, in the run of the same seed,
+    to its best; where that way is shorter than `least` there is no level to reach, and the part is not decidable.
+
     An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
     """
 
@@ -53,6 +56,9 @@ class Endpoint:
     metric: str = ""
     variant: str | None = None
     level: float | None = None
+    share: float | None = None
+    of: Mapping[str, Any] | None = None
+    least: float = 0.0
     better: str = "lower"
     key: str = ""
     epoch: str | int = ""
@@ -68,11 +74,12 @@ class Endpoint:
             mean = "geometric mean" if self.metric in LOSSES else "mean"
             return f"{self.split} {metric}, {mean} over epochs ({where})"
         if self.kind == "chosen":
-            when = {"best": "lowest validation NLL", "own": "its own lowest validation NLL", "last": "the last epoch"}
+            when = {"best": "the best validation", "own": "its own best validation", "last": "the last epoch"}
             return f"{self.split} {metric} at {when.get(str(self.epoch), f'epoch {self.epoch}')} ({where})"
         if self.kind == "final":
             return f"final {self.split} {metric} ({where})"
-        return f"{CLOCKS[self.clock]} to {self.split} {metric} {self.level:g} ({where})"
+        level = f"{self.level:g}" if self.of is None else f"{self.share:.0%} of the way of {cell_text(self.of)}"
+        return f"{CLOCKS[self.clock]} to {self.split} {metric} {level} ({where})"
 
 
 @dataclass(frozen=True)
@@ -264,7 +271,7 @@ _PART_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _BOUNDS = ("value", "at_most", "at_least")
 _ENDPOINT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant", "clock")),
+    "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant", "clock", "better")),
     "final": (("kind", "split", "mode", "metric"), ("variant", "better")),
     "area": (("kind", "split", "mode", "metric"), ("variant", "better")),
     "chosen": (("kind", "split", "mode", "metric", "epoch"), ("variant", "better")),
@@ -286,6 +293,8 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
     required, optional = _PART_KEYS[kind]
     _keys(data, required, optional, where, hint=f" in a part of kind {kind}")
     endpoint = _endpoint(data["endpoint"], where)
+    if endpoint.of is not None and not any(cell == endpoint.of for cell in _cells(data)):
+        raise NormbenchError(f"{where}: the level is one of {cell_text(endpoint.of)}, which is not compared here.")
     if kind == "exact" and endpoint.kind != "value":
         raise NormbenchError(f"{where}: endpoint kind {endpoint.kind} does not go with a part of kind {kind}.")
     numbers = {key: _number(data, key, where) for key in ("paper", "within", "band", *_BOUNDS) if key in data}
@@ -315,6 +324,11 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
     return [Part(kind=kind, contrast=_contrast(data, where), expect=expect, **common, **numbers)]
 
 
+def _cells(data: Mapping[str, Any]) -> list[Any]:
+    terms = data.get("contrast", data.get("order", []))
+    return [term[1] if isinstance(term, list) and len(term) == 2 else term for term in terms]
+
+
 def _delta(data: Any, where: str) -> Mapping[str, Any]:
     """`{is: 0.01, why: ...}`; `is: null` for an effect that has none, as one that is shifted by a threshold."""
     where = f"{where}: delta"
@@ -339,11 +353,23 @@ def _endpoint(data: Any, part: str) -> Endpoint:
         mode=_choice(data, "mode", ("eval", "train", "running"), where),
         metric=_text(data, "metric", where),
         variant=_text(data, "variant", where) if "variant" in data else None,
-        level=_number(data, "level", where) if "level" in data else None,
+        **_level(data, where),
         better=_choice(data, "better", ("lower", "higher"), where) if "better" in data else "lower",
         epoch=_epoch(data, where) if "epoch" in data else "",
         clock=_choice(data, "clock", tuple(CLOCKS), where) if "clock" in data else "epoch",
     )
+
+
+def _level(data: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A number, or `{share: 0.98, of: {arm: none}, least: 0.05}`."""
+    if not isinstance(data.get("level"), Mapping):
+        return {"level": _number(data, "level", where)} if "level" in data else {}
+    level, where = data["level"], f"{where}: level"
+    _keys(level, ("share", "of"), ("least",), where)
+    if not 0 < _number(level, "share", where) < 1:
+        raise NormbenchError(f"{where}: share must be above 0 and below 1, not {level['share']!r}.")
+    least = float(_number(level, "least", where)) if "least" in level else 0.0
+    return {"share": float(level["share"]), "of": _cell(level["of"], where), "least": least}
 
 
 def _epoch(data: Mapping[str, Any], where: str) -> str | int:

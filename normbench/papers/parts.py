@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from normbench.curves.examples import Spread
@@ -146,9 +146,17 @@ def gather(
     rows: list[list[_Outcome]] = []  # one per seed, one outcome per cell
     lacking = set()
     for seed in shared:
+        endpoint = part.endpoint
+        if endpoint.of is not None:
+            baseline = next(f for (_, cell), f in zip(part.contrast, cells, strict=True) if cell == endpoint.of)[seed]
+            level = _relative_level(endpoint, baseline)
+            if level is None:
+                reason = f"run {baseline.id} of {cell_text(endpoint.of)} does not come {endpoint.least:g} on its way"
+                return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
+            endpoint = replace(endpoint, level=level)
         rows.append([])
         for (_, cell), found in zip(part.contrast, cells, strict=True):
-            outcome = _outcome(part.endpoint, found[seed], cell.get("variant", part.endpoint.variant))
+            outcome = _outcome(endpoint, found[seed], cell.get("variant", endpoint.variant))
             if outcome is None:
                 lacking.add(found[seed].id)
             else:
@@ -351,6 +359,18 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
     return found
 
 
+def _relative_level(endpoint: Endpoint, run: RunRecord) -> float | None:
+    """`share` of the way from the run's first value to its best; None where that is not `least` long."""
+    points = series(run, endpoint.split, endpoint.mode, endpoint.metric, endpoint.variant)
+    values = [value for _, value in points if math.isfinite(value)]
+    if not values:
+        return None
+    best = max(values) if endpoint.better == "higher" else min(values)
+    assert endpoint.share is not None
+    way = best - values[0]
+    return values[0] + endpoint.share * way if abs(way) > endpoint.least else None
+
+
 def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcome | None:
     """The endpoint of one run; None where a run that did not diverge has no record of it."""
     lost = run.status == "diverged"
@@ -374,7 +394,10 @@ def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcom
     if not points:
         return _Outcome(None, diverged=True) if lost else None
     assert endpoint.level is not None
-    time = time_to_level(points, endpoint.level, log=endpoint.metric in LOSSES)
+    if endpoint.better == "higher":
+        time = time_to_level([(x, -value) for x, value in points], -endpoint.level, log=False)
+    else:
+        time = time_to_level(points, endpoint.level, log=endpoint.metric in LOSSES)
     return _Outcome(time.x, lost) if isinstance(time, Reached) else _Outcome(None, lost, time.at)
 
 
@@ -403,12 +426,12 @@ def _bounds(part: Part, row: Sequence[_Outcome]) -> Bounds:
 
 
 def _ends(part: Part, outcome: _Outcome) -> Bounds:
-    worst = -math.inf if part.endpoint.better == "higher" else math.inf
+    timed = part.endpoint.kind == "time_to_level"
+    worst = -math.inf if part.endpoint.better == "higher" and not timed else math.inf
     if outcome.value is None and outcome.diverged:
         return worst, worst
     value = outcome.after if outcome.value is None else outcome.value
-    timed = part.endpoint.kind == "time_to_level" and part.scale == "log"
-    known = -math.inf if timed and value <= 0 else float(_SCALES[part.scale](value))
+    known = -math.inf if timed and part.scale == "log" and value <= 0 else float(_SCALES[part.scale](value))
     return (known, known) if outcome.value is not None else (known, worst)
 
 

@@ -179,13 +179,15 @@ class Evaluation:
     def _records(self, one: Pass, state: State) -> Iterator[Record]:
         mode = "both" if one.mode == "eval" and one.split == "train" and not self.mode_dependent else one.mode
         for variant, chunks in zip(one.variants, self._values(one, state), strict=True):
+            whole = self._whole(one, variant)
+            chunks |= {name: [metric] for name, metric in whole.items() if isinstance(metric, Tensor)}
             if one.split in self.tests and self.asked["outcomes"] and not one.order:
                 self.outcomes[one.split, text(variant)] = {
                     name: _example_values(parts) for name, parts in chunks.items()
                 }
             place: Record = {"split": one.split, "mode": mode} | ({"variant": dict(variant)} if variant else {})
             place |= {"order": one.order} if one.order else {}
-            yield place | {name: _mean(parts) for name, parts in chunks.items()} | self._whole(one, variant)
+            yield place | dict(whole) | {name: _mean(parts) for name, parts in chunks.items()}
 
     def _values(self, one: Pass, state: State) -> list[Chunks]:
         """Per-example values, by variant."""
@@ -256,7 +258,7 @@ class Evaluation:
                         of_variant.setdefault(metric, []).append(row[0] if len(row) == 1 else PerPlace(*row))
         return collected
 
-    def _whole(self, one: Pass, variant: Variant) -> dict[str, float]:
+    def _whole(self, one: Pass, variant: Variant) -> Mapping[str, float | Tensor]:
         """Metrics of the whole split, for models that have such."""
         if type(self.model).whole is Model.whole or one.mode == "train" or one.order:
             return {}

@@ -56,7 +56,7 @@ def test_imdb_rnn_is_the_network_of_section_4_2(per_gate: bool, updating: bool) 
             if parameter.dim() == 1:
                 parameter.add_(torch.linspace(-0.2, 0.3, parameter.numel(), dtype=torch.float64))
     p = {name: parameter.detach() for name, parameter in network.named_parameters()}
-    inputs, targets = batches(spec, 1)[0]
+    inputs, targets = batches(spec, 1)[0].values()
     draw = stream(1, "dropout", 2)
     h = p["embedding.weight"][inputs]
     for place in ("0", "1"):
@@ -87,7 +87,7 @@ def test_imdb_rnn_is_the_network_of_section_4_2(per_gate: bool, updating: bool) 
 
 
 def test_imdb_rnn_drops_in_updates_alone_and_all_arms_drop_the_same() -> None:
-    inputs, targets = batches(small("imdb_rnn"), 1)[0]
+    inputs, targets = batches(small("imdb_rnn"), 1)[0].values()
     masks = {}
     for norm in ("none", "batch_layer"):
         network = built(small("imdb_rnn", f"norm={norm}")).train()

@@ -37,7 +37,7 @@ def test_batch_layer_keeps_as_many_numbers_as_the_authors_print() -> None:
     """The first one has 15 886: with gain and bias, and two scalars where ours has one and a count per slot."""
     spec = small("lenet5", "norm=batch_layer", "train.batch_size=25")
     network = built(spec).train()
-    network(*batches(spec, 1)[0])
+    network(**batches(spec, 1)[0])
     for norm in network.modules():
         if isinstance(norm, Normalizer):
             norm.end_epoch()
@@ -57,7 +57,7 @@ def test_lenet5_is_the_network_of_section_4_1(placed: str) -> None:
             if name in own_parameters(network):
                 parameter.add_(torch.linspace(-0.2, 0.3, parameter.numel(), dtype=torch.float64))
     p = dict(network.named_parameters())
-    inputs, targets = batches(spec, 1)[0]
+    inputs, targets = batches(spec, 1)[0].values()
     site = "norm" if placed == "after" else "before"
 
     def layer(h: torch.Tensor, name: str, pooled: bool) -> torch.Tensor:
@@ -90,7 +90,7 @@ def test_lenet5_rescaled_at_the_start_has_the_summed_inputs_of_a_normalized_one(
     for start, power in (("unit", 0.0), ("inverse_root_d", -0.5)):
         spec = small("lenet5", f"model.start={start}")
         network, drawn = built(spec), built(small("lenet5"))
-        inputs, targets = batches(spec, 1)[0]
+        inputs, targets = batches(spec, 1)[0].values()
         models.start_from_data(network, Split(inputs=inputs, targets=targets).batch(slice(None)))
         with torch.no_grad():
             outputs = list(network.layers(inputs))

@@ -53,6 +53,17 @@ GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("recall_lstm", "spectral"): (2.095433235168457, 2.087501287460327, 2.085463047027588),
     ("recall_lstm", "streaming"): (2.1448724269866943, 2.1178269386291504, 2.105098247528076),
     ("recall_lstm", "weight"): (2.10634183883667, 2.0942249298095703, 2.0899100303649902),
+    ("order_embeddings", "ada"): (65.7972412109375, 55.72612380981445, 52.7621955871582),
+    ("order_embeddings", "batch"): (80.00240325927734, 73.79891204833984, 59.794700622558594),
+    ("order_embeddings", "batch_renorm"): (81.49871826171875, 49.564815521240234, 69.5772705078125),
+    ("order_embeddings", "ghost_batch"): (80.00240325927734, 73.79891204833984, 59.794700622558594),
+    ("order_embeddings", "group"): (63.33320236206055, 50.63650894165039, 45.98107147216797),
+    ("order_embeddings", "layer"): (65.21227264404297, 41.45370101928711, 38.56129455566406),
+    ("order_embeddings", "none"): (64.7158432006836, 52.61777877807617, 44.87480163574219),
+    ("order_embeddings", "rms"): (78.23694610595703, 52.64351272583008, 47.89326477050781),
+    ("order_embeddings", "spectral"): (64.22917175292969, 54.275428771972656, 47.27794647216797),
+    ("order_embeddings", "streaming"): (79.07891845703125, 50.945777893066406, 48.98785400390625),
+    ("order_embeddings", "weight"): (64.7158432006836, 52.64875411987305, 44.503143310546875),
     ("imdb_rnn", "ada"): (1.2420176267623901, 0.8783900737762451, 0.7593457698822021),
     ("imdb_rnn", "batch"): (0.9049233198165894, 0.7112376689910889, 0.6754571795463562),
     ("imdb_rnn", "batch_layer"): (0.7456070780754089, 0.7059780359268188, 0.6613472104072571),
@@ -101,7 +112,7 @@ def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> No
     for module in network.modules():
         if isinstance(module, Normalizer):
             module.register_forward_hook(look)
-    network(*batches(spec, 1)[0])
+    network(**batches(spec, 1)[0])
     assert set(seen) == set(spec.sites())
 
 
@@ -110,7 +121,7 @@ def test_the_tensor_at_a_site_has_the_declared_form(model: str, norm: str) -> No
 def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> None:
     places = ",".join(able(model, norm))
     network = built(small(model, f"norm={norm}", f"norm.sites=[{places}]", f"norm.preceding_bias={policy}"))
-    loss = network(*batches(small(model), 1)[0])
+    loss = network(**batches(small(model), 1)[0])
     assert loss.shape == () and torch.isfinite(loss)
     loss.backward()
     for name, parameter in network.named_parameters():
@@ -121,12 +132,14 @@ def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> 
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_metrics_are_one_per_example_and_agree_with_the_loss(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm))
-    inputs, targets = batches(spec, 1)[0]
-    network = built(spec)
-    metrics = network.evaluate(inputs, targets)
-    assert all(values.shape == (len(targets),) for values in metrics.values())
-    torch.testing.assert_close(metrics["nll"].mean(), network(inputs, targets))
-    assert set(metrics["error"].unique().tolist()) <= {0.0, 1.0}
+    batch = batches(spec, 1)[0]
+    network, examples = built(spec), len(next(iter(batch.values())))
+    metrics = network.evaluate(**batch)
+    assert all(values.shape == (examples,) for values in metrics.values())
+    if network.loss in metrics:
+        torch.testing.assert_close(metrics[network.loss].mean(), network(**batch))
+    if "error" in metrics:
+        assert set(metrics["error"].unique().tolist()) <= {0.0, 1.0}
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -152,9 +165,8 @@ def test_twenty_steps_give_the_losses_of_before(model: str, norm: str) -> None:
     optimizer = optim.build(spec.config["optim"], network)
     losses = []
     for step in range(20):
-        inputs, targets = batches(spec, 10)[step % 10]
         with models.update(network, 1, step):
-            loss = network(inputs, targets)
+            loss = network(**batches(spec, 10)[step % 10])
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
@@ -172,9 +184,9 @@ def test_one_batch_can_be_learnt_by_heart(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm), *LEARNING[model])
     network = built(spec).train()
     optimizer = optim.build(spec.config["optim"], network)
-    inputs, targets = (part[:20] for part in batches(spec, 1)[0])
+    batch = {name: tensor[:20] for name, tensor in batches(spec, 1)[0].items()}
     for _ in range(150):
-        loss = network(inputs, targets)
+        loss = network(**batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -192,19 +204,19 @@ def test_what_a_model_prepares_stands_for_its_inputs(model: str, training: bool)
     """An evaluation of many passes, in either mode, computes it once."""
     spec = small(model, *usual(model, "batch"))
     network = built(spec).train(training)
-    (inputs, targets), _ = batches(spec, 2)
+    batch = batches(spec, 1)[0]
     with torch.no_grad():
-        prepared = network.prepare(inputs=inputs, targets=targets).get("inputs", inputs)
-        ours, theirs = (network.evaluate(x, targets) for x in (prepared, inputs))
+        prepared = network.prepare(**batch)
+        ours, theirs = (network.evaluate(**tensors) for tensors in ({**batch, **prepared}, batch))
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert torch.is_floating_point(prepared) and len(prepared) == len(inputs)
+    assert all(torch.is_floating_point(made) and len(made) == len(batch[name]) for name, made in prepared.items())
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_metrics_are_those_that_are_declared(model: str) -> None:
-    """What `monitor` may name without torch; the loss is one of them."""
+    """What `monitor` may name without torch: of each example, and of a whole split."""
     spec = small(model)
-    network = built(spec).eval()
+    network, batch = built(spec).eval(), batches(spec, 1)[0]
     with torch.no_grad():
-        found = network.evaluate(*batches(spec, 1)[0])
-    assert [*found] == spec.config["model"]["declares"]["metrics"] and network.loss in found
+        found = {**network.evaluate(**batch), **network.whole("valid", network.collect(**batch))}
+    assert set(found) == set(spec.config["model"]["declares"]["metrics"])

@@ -14,39 +14,41 @@ from normbench.norms.base import normalizers
 from normbench.train import optim
 
 PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if able(m, n)]
+OF_LENGTHS = ("order_embeddings",)  # cut sequences to lengths that they read from them
 
 
-def passes(network: models.Model, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+def passes(network: models.Model, batch: dict[str, Tensor]) -> dict[str, Tensor]:
     """Loss, gradients and metrics of an update and of an evaluation."""
     network.train()
     with models.update(network, 1, 0):
-        loss = network(inputs, targets)
+        loss = network(**batch)
     loss.backward()
     found = {"loss": loss.detach()} | {f"d {name}": p.grad for name, p in network.named_parameters()}
     found |= {f"running {name}": total for name, total in network.tally.items()}
     for norm in normalizers(network):
         norm.end_epoch()
     with torch.no_grad():
-        return found | network.eval().evaluate(
-            network.prepare(inputs=inputs, targets=targets).get("inputs", inputs), targets
-        )
+        tensors = {**batch, **network.eval().prepare(**batch)}
+        return found | dict(network.evaluate(**tensors)) | network.collect(**tensors)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_what_a_model_makes_is_where_its_inputs_are(model: str) -> None:
+    if model in OF_LENGTHS:
+        pytest.skip("tensors without content have no lengths: on CUDA alone")
     spec = small(model)
     network = built(spec)
     to_meta(network)
-    found = passes(network, *(tensor.to("meta") for tensor in batches(spec, 1)[0]))
+    found = passes(network, {name: tensor.to("meta") for name, tensor in batches(spec, 1)[0].items()})
     assert all(value.is_meta for value in found.values())
 
 
 def updated(spec: RunSpec, device: str) -> dict[str, Tensor]:
     """In float64, for in float32 rounding decides where a gradient of nearly zero goes."""
     network = built(spec).double().to(device)
-    inputs, targets = (tensor.to(device) for tensor in batches(spec, 1)[0])
+    batch = {name: tensor.to(device) for name, tensor in batches(spec, 1)[0].items()}
     optimizer = optim.build(spec.config["optim"], network)
-    found = passes(network, inputs.double() if inputs.is_floating_point() else inputs, targets)
+    found = passes(network, {name: t.double() if t.is_floating_point() else t for name, t in batch.items()})
     optimizer.step()
     found |= {f"after {name}": parameter.detach() for name, parameter in network.named_parameters()}
     assert {value.device.type for value in found.values()} == {device}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
@@ -10,12 +11,17 @@ from normbench.errors import NormbenchError
 EPILOG = """examples:
   normbench data                                        what is there
   normbench data get mnist                              bring it (checked, resumable)
+  normbench data prepare coco --images ~/coco --weights vgg19.pth
+                                                        features of your own copy of the images (resumable)
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=["get"])
+    parser.add_argument("action", nargs="?", choices=["get", "prepare"])
     parser.add_argument("set", nargs="?", metavar="set")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="prepare: where the images lie")
+    parser.add_argument("--weights", type=Path, metavar="FILE", help="prepare: torchvision's weights of VGG-19")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="prepare: cpu (the default) or cuda")
 
 
 def run(given: Namespace, console: Any) -> int:
@@ -24,5 +30,9 @@ def run(given: Namespace, console: Any) -> int:
     if given.action is None:
         return catalogue.data_sets(console)
     if given.set is None:
-        raise NormbenchError("data get needs a set, such as: normbench data get mnist")
+        raise NormbenchError(f"data {given.action} needs a set, such as: normbench data get mnist")
+    if given.action == "prepare":
+        if given.images is None or given.weights is None:
+            raise NormbenchError("data prepare needs --images DIR and --weights FILE.")
+        return catalogue.data_prepare(given.set, given.images, given.weights, given.device, console)
     return catalogue.data_get(given.set, console)

@@ -1,0 +1,54 @@
+"""What sets of images with captions share: words of a caption, their numbers, and examples with several captions."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from normbench.data.examples import Ragged
+from normbench.errors import NormbenchError
+
+END, UNKNOWN, FIRST = 0, 1, 2  # numbers: the end of a caption, a word that has none, the most frequent word
+STRIPPED = str.maketrans("", "", string.punctuation)
+Words = Sequence[str]
+
+
+def split(caption: str) -> list[str]:
+    """The words of a caption as in Karpathy's splits: in small letters, without punctuation, at blanks."""
+    return caption.lower().translate(STRIPPED).split()
+
+
+def ranks(captions: Iterable[Words], most: int, of: str) -> dict[str, int]:
+    """Each word's number, from FIRST on by frequency, of equally frequent ones the first to appear first.
+
+    NormbenchError where there are more than `most` numbers allow (`data.words`); `of` names the set.
+    """
+    counts = Counter(word for caption in captions for word in caption)
+    if len(counts) + FIRST > most:
+        raise NormbenchError(
+            f"data.words={most} is too few: the captions of data={of} have {len(counts)} words, which take "
+            f"{len(counts) + FIRST} numbers."
+        )
+    return {word: FIRST + place for place, (word, _) in enumerate(counts.most_common())}
+
+
+def encode(images: Iterable[Sequence[Words]], numbers: Mapping[str, int]) -> Ragged:
+    """One sequence an image: the numbers of its captions one after another, END behind each."""
+    return Ragged.of(
+        torch.tensor([n for caption in captions for n in [*(numbers.get(w, UNKNOWN) for w in caption), END]])
+        for captions in images
+    )
+
+
+def unit_rows(features: np.ndarray, of: str) -> Tensor:
+    """Each image's features divided by their Euclidean norm, float32; zeros stay. NormbenchError for NaN or Inf."""
+    if not np.isfinite(features).all():
+        row = int(np.flatnonzero(~np.isfinite(features).all(1))[0])
+        raise NormbenchError(f"{of}: row {row} holds NaN or Inf. Extract the features of that image anew.")
+    norms = np.linalg.norm(features, axis=1, keepdims=True)
+    return torch.from_numpy((features / np.where(norms > 0, norms, 1)).astype(np.float32))

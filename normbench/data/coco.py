@@ -1,0 +1,95 @@
+"""MSCOCO captions in Karpathy's split, with image features that were extracted beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from normbench.data import Dataset, captions, check, content, files
+from normbench.data.examples import Split
+from normbench.errors import NormbenchError
+
+SPLITS = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
+JSON, FEATURES = "coco/dataset_coco.json", "coco/features.npy"
+
+
+def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
+    """Examples are images: `image` (N, 4096) float32 of length 1, and `captions`, ragged int64, 0 at the end of each.
+
+    The first five captions of each image, their words as the split has them (`tokens`); a number for every word of the
+    training and validation captions, 1 for any other (order-embedding's code). Validation is the first fold. `seed` is
+    not used: the parts are fixed.
+    Errors: a missing file, images without captions, features of another length or with NaN.
+    """
+    check(config, root)
+    declares, name = config["declares"], str(config["name"])
+    entries, features = images(root, int(declares["captions"])), _features(root, int(declares["features"]))
+    if len(features) != len(entries):
+        raise NormbenchError(
+            f"{files.shown(root / FEATURES)} has {len(features)} rows, {files.shown(root / JSON)} {len(entries)} "
+            "images: a row each, in its order. Extract the features anew."
+        )
+    rows: dict[str, list[int]] = {part: [] for part in ("train", "valid", "test")}
+    for row, entry in enumerate(entries):
+        rows[SPLITS[entry["split"]]].append(row)
+    rows["valid"] = rows["valid"][: int(config["fold"])]
+    told = {part: [entries[row]["captions"] for row in chosen] for part, chosen in rows.items()}
+    known = (caption for part in ("train", "valid") for image in told[part] for caption in image)
+    numbers = captions.ranks(known, int(config["words"]), name)
+    splits = {
+        part: Split(
+            image=captions.unit_rows(np.asarray(features[chosen]), files.shown(root / FEATURES)),
+            captions=captions.encode(told[part], numbers),
+            index=torch.tensor(chosen),
+        )
+        for part, chosen in rows.items()
+    }
+    sums = [files.digest(root / file, "sha256") for file in (JSON, FEATURES)]
+    return Dataset(name, splits, copy={"sha256": content.checksum(sums), "deviations": []})
+
+
+def images(root: Path, count: int) -> list[dict[str, Any]]:
+    """Every image of the split in its order: `file`, `split` and the words of its first `count` captions."""
+    path = root / JSON
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))["images"]
+        found = [
+            {
+                "file": str(Path(image.get("filepath", ""), image["filename"])),
+                "split": image["split"],
+                "captions": [list(map(str, sentence["tokens"])) for sentence in image["sentences"][:count]],
+            }
+            for image in given
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NormbenchError(
+            f"{files.shown(path)} is not Karpathy's dataset_coco.json ({type(error).__name__}: {error}). Bring it anew."
+        ) from None
+    for image in found:
+        if image["split"] not in SPLITS:
+            raise NormbenchError(f"{files.shown(path)}: {image['file']} is of the split {image['split']!r}.")
+        if len(image["captions"]) < count:
+            raise NormbenchError(
+                f"{files.shown(path)}: {image['file']} has {len(image['captions'])} captions instead of {count}."
+            )
+    return found
+
+
+def _features(root: Path, length: int) -> np.ndarray:
+    """Read as they are asked for: (images, length)."""
+    path = root / FEATURES
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise NormbenchError(f"{files.shown(path)} is not a readable .npy file ({error}). Extract it anew.") from None
+    if found.ndim != 2 or found.shape[1] != length or not np.issubdtype(found.dtype, np.floating):
+        raise NormbenchError(
+            f"{files.shown(path)} has {found.dtype} of shape {found.shape}, not {length} floats an image. Extract it "
+            "anew."
+        )
+    return found

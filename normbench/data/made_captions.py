@@ -1,0 +1,63 @@
+"""Made-up images with captions: things that an image shows, and what is said of them. Embedded: it needs no files."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from normbench.data import Dataset, captions
+from normbench.data.examples import Ragged, Split
+from normbench.errors import NormbenchError
+from normbench.streams import stream
+
+THINGS = 24  # a word each
+FILLERS = 12  # words that say nothing
+SHOWN = (3, 5)  # things in an image
+SAID = (2, 3)  # of them in a caption
+NOISE = 0.3
+
+
+def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
+    """Examples are images: `image` (N, features) float32 of length 1, and `captions`, ragged int64, END behind each.
+
+    An image shows three to five of 24 things; its features are the sum of their directions with noise, those below zero
+    cut off. A caption names two or three of them in any order, with fillers. All drawn by the seed. `root` is not used.
+    NormbenchError when numpy's random numbers are not the declared ones.
+    """
+    declares = config["declares"]
+    features, told = int(declares["features"]), int(declares["captions"])
+    check = _draw(0, "check", 50, features, told)
+    found = hashlib.sha256(check[0].astype("<f4").round(3).tobytes() + check[1].values.numpy().tobytes()).hexdigest()
+    if found != declares["sha256"]:
+        raise NormbenchError(
+            f"the captions of data={config['name']} are not the declared ones (sha256 {found[:8]}… instead of "
+            f"{declares['sha256'][:8]}…): numpy's random numbers are others. Reinstall numpy."
+        )
+    splits = {}
+    for part, size in declares["sizes"].items():
+        images, said = _draw(seed, part, int(size), features, told)
+        splits[part] = Split(image=captions.unit_rows(images, f"data={config['name']}"), captions=said)
+    return Dataset(str(config["name"]), splits)
+
+
+def _draw(seed: int, part: str, count: int, features: int, told: int) -> tuple[np.ndarray, Ragged]:
+    directions = stream(seed, "made captions").standard_normal((THINGS, features))
+    draw = stream(seed, "made captions", part)
+    images, said = np.zeros((count, features)), []
+    for row in range(count):
+        shown = draw.choice(THINGS, draw.integers(SHOWN[0], SHOWN[1] + 1), replace=False)
+        noise = NOISE * draw.standard_normal(features)
+        images[row] = np.maximum(directions[shown].sum(0) / len(shown) ** 0.5 + noise, 0)
+        for _ in range(told):
+            named = draw.choice(shown, draw.integers(SAID[0], SAID[1] + 1), replace=False)
+            fillers = THINGS + draw.integers(0, FILLERS, draw.integers(1, 5))
+            words = draw.permutation(np.concatenate([named, fillers])) + captions.FIRST
+            said.append([*words.tolist(), captions.END])
+    sequences = (itertools.chain(*said[i : i + told]) for i in range(0, len(said), told))
+    return images, Ragged.of(torch.tensor(list(sequence)) for sequence in sequences)

@@ -1,0 +1,87 @@
+"""Features of images by a VGG-19 of torchvision: the fc7 layer after its ReLU, averaged over ten crops."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from normbench.data import files
+from normbench.data.vision import torchvision
+from normbench.errors import NormbenchError
+
+SIDE, CROP, FEATURES = 256, 224, 4096
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of torchvision's weights, RGB
+
+
+def extract(
+    names: Sequence[str],
+    images: Path,
+    weights: Path,
+    target: Path,
+    device: torch.device,
+    progress: Callable[[int], None] = lambda done: None,
+) -> None:
+    """Write `target`, (images, 4096) float32, a row for each of `names` below `images`; 4 corners and the centre of
+    224 after the shorter side is 256, each mirrored too. ReLU before the mean (order-embedding's code).
+
+    An interrupted call goes on where it was. Errors: weights of another network, an image that is missing or damaged.
+    Not the same as: the paper's features, which are of Caffe's VGG-19 with BGR means.
+    """
+    network = _network(weights).to(device).eval()
+    part, counter = target.with_name(f".{target.name}.part.npy"), target.with_name(f".{target.name}.done")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rows, done = _open(part, counter, len(names))
+    for row in range(done, len(names)):
+        with torch.no_grad():
+            rows[row] = network(_crops(images / names[row]).to(device)).mean(0).cpu().numpy()
+        if (row + 1) % 100 == 0 or row + 1 == len(names):
+            rows.flush()
+            counter.write_text(str(row + 1))
+        progress(row + 1)
+    del rows
+    os.replace(part, target)
+    counter.unlink(missing_ok=True)
+
+
+def _open(part: Path, counter: Path, count: int) -> tuple[np.memmap, int]:
+    """The unfinished file of an interrupted call and how many of its rows are there, else a new one."""
+    try:
+        done, rows = int(counter.read_text()), np.lib.format.open_memmap(part, "r+")
+        if rows.shape == (count, FEATURES) and done <= count:
+            return rows, done
+    except (OSError, ValueError):
+        pass
+    return np.lib.format.open_memmap(part, "w+", np.float32, (count, FEATURES)), 0
+
+
+def _network(weights: Path) -> torch.nn.Module:
+    """VGG-19 up to fc7 and its ReLU."""
+    model = torchvision().models.vgg19()
+    try:
+        model.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError, EOFError) as error:
+        reason = str(error).splitlines()[0]
+        raise NormbenchError(
+            f"{files.shown(weights)} does not hold the weights of torchvision's vgg19 ({reason}). Take its "
+            "vgg19-dcbb9e9d.pth (download.pytorch.org/models)."
+        ) from None
+    model.classifier = model.classifier[:5]
+    return model
+
+
+def _crops(path: Path) -> torch.Tensor:
+    """(10, 3, 224, 224), as torchvision's weights want them."""
+    from PIL import Image, UnidentifiedImageError
+
+    transforms = torchvision().transforms.functional
+    try:
+        with Image.open(path) as image:
+            whole = transforms.resize(image.convert("RGB"), SIDE, antialias=True)
+    except (OSError, UnidentifiedImageError, ValueError) as error:
+        raise NormbenchError(f"{files.shown(path)} cannot be read as an image ({error}). Bring it anew.") from None
+    crops = [transforms.to_tensor(crop) for crop in transforms.ten_crop(whole, CROP)]
+    return torch.stack([transforms.normalize(crop, MEAN, STD) for crop in crops])

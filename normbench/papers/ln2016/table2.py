@@ -1,0 +1,61 @@
+"""LN Table 2: test results of order embeddings at the weights that validation chose, with LN and without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from normbench.curves.series import at_epoch
+from normbench.papers.claims import Artifact
+from normbench.papers.ln2016.fig1 import ARMS, RULES
+from normbench.papers.panels import Panel
+from normbench.papers.table import Entry, estimate_entry, value_entry
+from normbench.runs.record import RunRecord
+
+METRICS = {  # in the paper's order, the median rank behind it
+    f"{of}_{metric}": (f"{of} retrieval {title}", unit)
+    for of in ("caption", "image")
+    for metric, title, unit in (
+        ("r1", "R@1", "%"), ("r5", "R@5", "%"), ("r10", "R@10", "%"),
+        ("rank", "mean r", ""), ("median", "median r", ""),
+    )
+}  # fmt: skip
+COUNTED = {"tfidf": "TF-IDF, cosine (no training)", "random": "at random"}
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """None: a table."""
+    return []
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """The paper's columns, its numbers beside ours where the data are its; then words counted, and chance."""
+    controls = dict.fromkeys(["", *(name for claim in artifact.claims for name in claim.controls)])
+    at_paper = all(run.fidelity == "paper" for run in runs)
+    entries = []
+    for control in controls:
+        group = f"control {control}" if control else "test"
+        for arm in ARMS:
+            cell = [run for run in runs if run.matches({"arm": arm}) and run.control == control]
+            if control and not cell:
+                continue
+            for metric, (title, unit) in METRICS.items():
+                paper = artifact.reference[arm].get(metric) if at_paper and not control else None
+                values = [at_epoch(run, "test", metric, "best") for run in cell]
+                shown = [value if value is None or not unit else 100 * value for value in values]
+                entries.append(
+                    estimate_entry(shown, group, arm, title, unit, f"{paper:.1f}" if paper is not None else "")
+                )
+    counted = [run for run in runs if run.arm == RULES]
+    for rule, name in COUNTED.items():
+        for metric, (title, unit) in METRICS.items():
+            key = f"test_{rule}_{metric}"
+            if any(key in record for run in counted for record in run.records):
+                entry = value_entry(counted, "without training", name, title, key, unit)
+                entries.append(_in_percent(entry) if unit else entry)
+    return entries
+
+
+def _in_percent(entry: Entry) -> Entry:
+    interval = entry.interval and (100 * entry.interval[0], 100 * entry.interval[1])
+    return replace(entry, mean=None if entry.mean is None else 100 * entry.mean, interval=interval)

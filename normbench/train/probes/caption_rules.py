@@ -1,0 +1,49 @@
+"""Retrieval without training: captions and images by the cosine of their TF-IDF vectors, and by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from normbench import data as datasets
+from normbench.config.identity import RunSpec
+from normbench.data.examples import Split
+from normbench.models import retrieval
+from normbench.streams import stream
+
+SPLITS = ("test", "valid")
+Record = dict[str, float | str]
+
+
+def compute(spec: RunSpec) -> list[Record]:
+    """Of test and validation, a record each: `test_tfidf_image_r1` and so on, where the set has such vectors of its
+    captions (`told`); `test_random_image_r1` and so on, of distances that the seed draws.
+    """
+    data = spec.config["data"]
+    splits = datasets.load(data, seed=spec.seed).splits
+    return [{"split": name, **_of(name, splits[name], data, spec.seed)} for name in SPLITS]
+
+
+def _of(name: str, split: Split, data: Mapping[str, Any], seed: int) -> dict[str, float]:
+    draw = stream(seed, "random ranks", name)
+
+    def chance(captions: Tensor, images: Tensor) -> Tensor:
+        return torch.from_numpy(draw.random((len(captions), len(images))))
+
+    nothing = torch.empty(len(split), int(data["declares"]["captions"]), 0)
+    found = _measured(f"{name}_random", split["image"], nothing, data["fold"], chance)
+    if "told" in split.names:
+        found |= _measured(f"{name}_tfidf", split["image"], split["told"], data["fold"], lambda c, v: -(c @ v.T))
+    return found
+
+
+def _measured(
+    name: str, image: Tensor, captions: Tensor, fold: int, errors: Callable[[Tensor, Tensor], Tensor]
+) -> dict[str, float]:
+    each, medians = retrieval.in_folds(image, captions, fold, errors)
+    return {f"{name}_{key}": float(values.mean()) for key, values in each.items()} | {
+        f"{name}_{key}": value for key, value in medians.items()
+    }

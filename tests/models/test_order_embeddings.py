@@ -1,0 +1,114 @@
+"""Order embeddings: loss, gradients and ranks against their definitions, written down in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from smallest import batches, built, small
+from torch import Tensor
+
+from normbench.data.captions import END
+from normbench.models import base as models
+from normbench.models import retrieval
+
+
+def violation(s: np.ndarray, v: np.ndarray) -> np.ndarray:
+    return np.array([[sum(max(0.0, a - b) ** 2 for a, b in zip(x, y, strict=True)) for y in v] for x in s])
+
+
+def points(*shape: int, seed: int = 0) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).random(shape))
+
+
+@pytest.mark.parametrize("captions", [1, 5, retrieval.ROWS, retrieval.ROWS + 3])
+def test_the_order_violation_is_its_definition(captions: int) -> None:
+    s, v = points(captions, 6).requires_grad_(), points(4, 6, seed=1).requires_grad_()
+    errors = retrieval.order_violation(s, v)
+    np.testing.assert_allclose(errors.detach(), violation(s.detach().numpy(), v.detach().numpy()), rtol=1e-12)
+    assert torch.autograd.gradcheck(retrieval.order_violation, (s, v))
+
+
+def test_the_loss_sums_over_wrong_pairs_both_ways() -> None:
+    errors = points(5, 5).requires_grad_()
+    e = errors.detach().numpy()
+    wanted = sum(
+        max(0, 0.05 - e[i, j] + e[i, i]) + max(0, 0.05 - e[j, i] + e[i, i])
+        for i in range(5) for j in range(5) if i != j
+    )  # fmt: skip
+    assert retrieval.contrastive(errors, 0.05).item() == pytest.approx(wanted, rel=1e-12)
+    assert retrieval.contrastive(torch.eye(3) * -1, 0.05) == 0, "true pairs are nearer than all others by the margin"
+
+
+def test_ranks_are_those_of_a_stable_sort() -> None:
+    """Equal errors in the order of the set; an image's rank is that of the best of its captions."""
+    errors = torch.from_numpy(np.random.default_rng(0).integers(0, 4, (12, 6)).astype(float))
+    by_caption, by_image = retrieval.ranks(errors, 2)
+    for caption, row in enumerate(errors.numpy()):
+        assert by_caption[caption // 2, caption % 2] == list(np.argsort(row, kind="stable")).index(caption // 2)
+    for image, column in enumerate(errors.numpy().T):
+        order = list(np.argsort(column, kind="stable"))
+        assert by_image[image] == min(order.index(2 * image), order.index(2 * image + 1))
+    found = retrieval.measures(by_caption, by_image)
+    assert found["image_rank"].mean() == pytest.approx(by_caption.double().mean().item() + 1)
+    assert found["caption_r5"].tolist() == (by_image < 5).double().tolist()
+    assert retrieval.medians(torch.tensor([[0, 1]]), torch.tensor([2])) == {"image_median": 1.0, "caption_median": 3.0}
+
+
+def test_folds_are_ranked_among_themselves() -> None:
+    image, told = points(5, 4), points(5, 2, 4, seed=1)
+    each, medians = retrieval.in_folds(image, told, 3, retrieval.order_violation)
+    parts = [retrieval.in_folds(image[a:b], told[a:b], 9, retrieval.order_violation) for a, b in ((0, 3), (3, 5))]
+    for name, values in each.items():
+        assert torch.equal(values, torch.cat([part[0][name] for part in parts]))
+    assert all(medians[name] == sum(part[1][name] for part in parts) / 2 for name in medians)
+
+
+def test_the_network_is_the_one_of_section_6_1() -> None:
+    """Step by step with the authors' names, by copied weights: LN(x W + b), r after the product, u keeps the old."""
+    spec = small("order_embeddings", "norm=layer")
+    network = built(spec).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.linspace(-0.2, 0.3, parameter.numel(), dtype=torch.float64))
+    p = {name.removeprefix("gru.cells.0."): value.detach() for name, value in network.named_parameters()}
+    batch = {name: t[:6] for name, t in batches(spec, 1)[0].items()}
+    batch["image"] = batch["image"].double()
+    size = p["weight_hh"].shape[1]
+
+    def ln(x: Tensor, name: str) -> Tensor:
+        gain, bias = p[f"norms.{name}.gain"], p[f"norms.{name}.bias"]
+        return gain * (x - x.mean()) / (x.var(correction=0) + 1e-5).sqrt() + bias
+
+    def sentence(words: list[int]) -> Tensor:
+        h = torch.zeros(size, dtype=torch.float64)
+        for word in words:
+            x = p["weight_ih"] @ p["embedding.weight"][word] + p["bias"]
+            z = p["weight_hh"] @ h
+            gates = ln(z[: 2 * size], "hidden_gates") + ln(x[: 2 * size], "input_gates")
+            u, r = gates.sigmoid().chunk(2)
+            n = (ln(z[2 * size :], "hidden_candidate") * r + ln(x[2 * size :], "input_candidate")).tanh()
+            h = u * h + (1 - u) * n
+        return (h / h.norm()).abs()
+
+    told = []
+    for row, mask in zip(batch["captions"], batch["captions_mask"], strict=True):
+        words = row[mask].tolist()
+        ends = [i for i, word in enumerate(words) if word == END]
+        told.append([words[a:b] for a, b in zip([0, *(e + 1 for e in ends)], [e + 1 for e in ends], strict=False)])
+    v = batch["image"] @ p["image.weight"].T + p["image.bias"]
+    v = (v / v.norm(dim=1, keepdim=True)).abs()
+    collected = network.collect(**batch)
+    torch.testing.assert_close(collected["image"], v, rtol=1e-10, atol=1e-12)
+    s = torch.stack([torch.stack([sentence(words) for words in image]) for image in told])
+    torch.testing.assert_close(collected["captions"], s, rtol=1e-10, atol=1e-12)
+    with models.update(network, 1, 4):
+        draw = network.draws("caption")
+        assert draw is not None
+        chosen = draw.integers(0, 5, 6)
+        loss = network(**batch)
+    errors = torch.from_numpy(violation(s[range(6), chosen].numpy(), v.numpy()))
+    torch.testing.assert_close(loss.detach(), retrieval.contrastive(errors, 0.05), rtol=1e-10, atol=0)
+    shares = network.whole("valid", collected)
+    assert shares["image_rsum"] == pytest.approx(sum(float(shares[f"image_r{k}"].mean()) for k in (1, 5, 10)))
