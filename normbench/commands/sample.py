@@ -1,8 +1,9 @@
-"""`normbench sample RUN`: the files that show what a trained model draws."""
+"""`normbench sample RUN`: the files that show what a trained model draws; what it takes for near."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -13,47 +14,79 @@ from normbench.config.identity import assign
 from normbench.errors import NormbenchError
 from normbench.runs import store
 
+NEAREST = 5  # lines, where `--count` does not say
+
 
 def run(
-    name: str, results: Path, count: int | None, seed: int, weights: str, config_dir: Path | None, console: Console
+    name: str,
+    results: Path,
+    count: int | None,
+    near: str | None,
+    seed: int,
+    weights: str | None,
+    config_dir: Path | None,
+    console: Console,
 ) -> int:
-    """List a run's samples; with `count` draw so many more, from weights that the run kept.
+    """List a run's samples; with `count` draw so many more; with `near` so many test examples that are near a text.
 
-    Errors: no such run, one that is published alone, weights that it did not keep, a model that draws nothing.
+    From `weights` that the run kept, the last if it kept those. Errors: no such run, one that is published alone,
+    weights that it did not keep or that do not fit, a model that draws nothing or reads no text.
     """
     found = known(name, results)
-    if not found.source.is_dir():
+    folder = next((s.path for s in store.scan(results / "runs") if s.id == found.id and not s.reason), found.source)
+    if not folder.is_dir():
         raise NormbenchError(
             f"run {found.id} is published without its weights: train it below another --results to draw from it."
         )
-    if count is not None:
-        if count < 1:
-            raise NormbenchError(f"--count {count} must be at least 1.")
-        _draw(found.source, compose.restore(found.config, config_dir), count, seed, weights, config_dir)
-    files = sorted((found.source / "samples").glob("*")) if (found.source / "samples").is_dir() else []
-    if not files:
-        raise NormbenchError(
-            f"model={found.config['model']['name']} has left no samples in {found.source}. To draw some: --count 8"
+    if count is not None and count < 1:
+        raise NormbenchError(f"--count {count} must be at least 1.")
+    config, model_name = compose.restore(found.config, config_dir), found.config["model"]["name"]
+    if near is not None:
+        from normbench import data
+
+        lines = _trained(folder, config, weights, config_dir)[0].nearest(
+            near, count or NEAREST, data.load(config["data"], seed=int(config["seed"]))
         )
+        if not lines:
+            raise NormbenchError(f"--near: model={model_name} reads no text of yours.")
+        for line in lines:
+            say(console, line)
+        return 0
+    if count is not None:
+        model, kept = _trained(folder, config, weights, config_dir)
+        _draw(folder, model, model_name, count, seed, kept)
+    files = sorted((folder / "samples").glob("*")) if (folder / "samples").is_dir() else []
+    if not files:
+        raise NormbenchError(f"model={model_name} has left no samples in {folder}. To draw some: --count 8")
     for file in files:
         say(console, str(file))
     return 0
 
 
-def _draw(folder: Path, config: compose.Config, count: int, seed: int, weights: str, config_dir: Path | None) -> None:
+def _trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
+    """The run's model with weights that it kept, and which these are."""
     from safetensors.torch import load_file
 
     from normbench.models import base as models
 
-    path = folder / "weights" / f"{weights}.safetensors"
-    kept = sorted(file.stem for file in path.parent.glob("*.safetensors")) if path.parent.is_dir() else []
-    if weights not in kept:
-        raise NormbenchError(f"--weights {weights}: the run kept {', '.join(kept) or 'none'}. (train.keep=[last,best])")
-    model = models.build(config, assign(config, config_dir))
-    model.load_state_dict(load_file(path))
+    kept = sorted(file.stem for file in (folder / "weights").glob("*.safetensors"))
+    chosen = weights or ("last" if "last" in kept or not kept else kept[0])
+    if chosen not in kept:
+        raise NormbenchError(f"--weights {chosen}: the run kept {', '.join(kept) or 'none'}. (train.keep=[last,best])")
+    model = models.build(config, assign(config, config_dir)).eval()
+    path = folder / "weights" / f"{chosen}.safetensors"
+    try:
+        model.load_state_dict(load_file(path))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise NormbenchError(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
+    return model, chosen
+
+
+def _draw(folder: Path, model: Any, name: str, count: int, seed: int, weights: str) -> None:
     drawn = model.sample(seed, count)
     if not drawn:
-        raise NormbenchError(f"model={config['model']['name']} draws nothing.")
+        raise NormbenchError(f"model={name} draws nothing.")
     run = store.RunDirectory(folder)
     with run.writing():
-        run.write_samples({f"{weights}-seed-{seed}-{name}": content for name, content in drawn.items()})
+        run.write_samples({f"{weights}-seed-{seed}-{file}": content for file, content in drawn.items()})

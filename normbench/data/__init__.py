@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +25,7 @@ class Dataset:
     Tensors of the sets that are here: `inputs` (N, features), (N, height, width, channels) or (N, time, features)
     float32, of words their numbers (N, time) int64; `targets` (N,) int64.
 
+    `words`, of sets of texts: what each number stands for.
     `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
     `deviations` from the official set, a line each.
     """
@@ -33,6 +34,7 @@ class Dataset:
     splits: dict[str, Split]
     notes: tuple[str, ...] = ()
     copy: Mapping[str, Any] = field(default_factory=dict)
+    words: Sequence[str] = ()
 
 
 def root() -> Path:

@@ -37,6 +37,11 @@ def ranks(captions: Iterable[Words], most: int, of: str) -> dict[str, int]:
     return {word: FIRST + place for place, (word, _) in enumerate(counts.most_common())}
 
 
+def known(numbers: Mapping[str, int]) -> list[str]:
+    """What each number stands for."""
+    return ["<end>", "<unknown>", *sorted(numbers, key=numbers.__getitem__)]
+
+
 def encode(images: Iterable[Sequence[Words]], numbers: Mapping[str, int]) -> Ragged:
     """One sequence an image: the numbers of its captions one after another, END behind each."""
     return Ragged.of(

@@ -50,7 +50,9 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         for part, chosen in rows.items()
     }
     sums = [files.digest(root / file, "sha256") for file in (JSON, FEATURES)]
-    return Dataset(name, splits, copy={"sha256": content.checksum(sums), "deviations": []})
+    return Dataset(
+        name, splits, copy={"sha256": content.checksum(sums), "deviations": []}, words=captions.known(numbers)
+    )
 
 
 def images(root: Path, count: int) -> list[dict[str, Any]]:

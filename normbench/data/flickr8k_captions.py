@@ -37,8 +37,8 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
 
     check(config, root)
     name, declares, rows = str(config["name"]), config["declares"], _rows(config, root)
-    known = [caption for part in ("train", "valid") for image in rows[part] for caption in image]
-    numbers, kept = captions.ranks(known, int(config["words"]), name), int(declares["captions"])
+    texts = [caption for part in ("train", "valid") for image in rows[part] for caption in image]
+    numbers, kept = captions.ranks(texts, int(config["words"]), name), int(declares["captions"])
     counts = Counter(word for image in rows["train"] for caption in image for word in caption)
     frequent = sorted(word for word, count in counts.items() if count >= LEAST)
     if len(frequent) != declares["features"]:
@@ -60,7 +60,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
             tensors["told"] = by_caption.view(len(images), kept, -1)
         splits[part] = Split(**tensors)
     copy = {"sha256": content.checksum(declares["files"]), "deviations": list(DEVIATIONS)}
-    return Dataset(name, splits, copy=copy)
+    return Dataset(name, splits, copy=copy, words=captions.known(numbers))
 
 
 def _dense(rows: Any) -> Tensor:

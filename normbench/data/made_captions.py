@@ -43,7 +43,9 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     for part, size in declares["sizes"].items():
         images, said = _draw(seed, part, int(size), features, told)
         splits[part] = Split(image=captions.unit_rows(images, f"data={config['name']}"), captions=said)
-    return Dataset(str(config["name"]), splits)
+    words = [*(f"thing{i}" for i in range(THINGS)), *(f"filler{i}" for i in range(FILLERS))]
+    numbers = {word: captions.FIRST + place for place, word in enumerate(words)}
+    return Dataset(str(config["name"]), splits, words=captions.known(numbers))
 
 
 def _draw(seed: int, part: str, count: int, features: int, told: int) -> tuple[np.ndarray, Ragged]:

@@ -14,6 +14,7 @@ from normbench.data.vision import torchvision
 from normbench.errors import NormbenchError
 
 SIDE, CROP, FEATURES = 256, 224, 4096
+EVERY = 100  # images after which what is there is safe
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of torchvision's weights, RGB
 
 
@@ -38,7 +39,7 @@ def extract(
     for row in range(done, len(names)):
         with torch.no_grad():
             rows[row] = network(_crops(images / names[row]).to(device)).mean(0).cpu().numpy()
-        if (row + 1) % 100 == 0 or row + 1 == len(names):
+        if (row + 1) % EVERY == 0 or row + 1 == len(names):
             rows.flush()
             counter.write_text(str(row + 1))
         progress(row + 1)
@@ -63,7 +64,7 @@ def _network(weights: Path) -> torch.nn.Module:
     model = torchvision().models.vgg19()
     try:
         model.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
-    except (OSError, RuntimeError, ValueError, TypeError, KeyError, EOFError) as error:
+    except Exception as error:  # of torch's unpickler too, whose own class only pickle has
         reason = str(error).splitlines()[0]
         raise NormbenchError(
             f"{files.shown(weights)} does not hold the weights of torchvision's vgg19 ({reason}). Take its "

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
 from normbench.models.init import initialize
 from normbench.norms.base import pending, starting
@@ -105,6 +106,12 @@ class Model(nn.Module):
     def sample(self, seed: int, count: int) -> dict[str, bytes]:
         """Files that show what the trained model draws, by name; none where it draws nothing."""
         return {}
+
+    def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
+        """Which test examples of its data the model takes for nearest to a text, a line each; none where it reads no
+        texts of a user's.
+        """
+        return []
 
 
 @dataclass(frozen=True)

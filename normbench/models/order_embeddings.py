@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normbench.data import Dataset, captions
 from normbench.data.captions import END
+from normbench.errors import NormbenchError
 from normbench.models import retrieval
 from normbench.models.base import Model, Sites
 from normbench.rnn.embedding import Embedding
@@ -81,6 +83,25 @@ class OrderEmbeddings(Model):
         )
         total = sum(float(each[f"image_r{k}"].mean()) for k in retrieval.AT)
         return {**each, **medians, "image_rsum": total}
+
+    @torch.no_grad()
+    def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
+        """`0.031  a dog runs | a dog on the grass`: error and captions of the nearest test images, nearest first."""
+        numbers = {word: number for number, word in enumerate(data.words)}
+        words = captions.split(text)
+        if not any(word in numbers for word in words):
+            raise NormbenchError(f"--near '{text}': data={data.name} knows none of these words.")
+        asked = torch.tensor([[*(numbers.get(word, captions.UNKNOWN) for word in words), END]])
+        split = data.splits["test"]
+        errors = retrieval.order_violation(self.encode(asked, torch.ones_like(asked) > 0), self.project(split["image"]))
+        found = []
+        for error, row in zip(*errors[0].sort(stable=True), strict=True):
+            of_image = split["captions"].padded(row.view(1))[0][0].tolist()
+            said = " ".join(data.words[n] if n != END else "|" for n in of_image).removesuffix(" |")
+            found.append(f"{error:.3f}  {said}")
+            if len(found) == count:
+                break
+        return found
 
 
 def _on_sphere(x: Tensor) -> Tensor:

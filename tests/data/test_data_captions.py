@@ -1,0 +1,184 @@
+"""Sets of images with captions: embedded, Flickr8k's without pictures, MSCOCO with features of the user's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from normbench import data
+from normbench.config import compose
+from normbench.data import captions, coco, vgg
+from normbench.data.captions import END, UNKNOWN
+from normbench.data.vision import torchvision
+from normbench.errors import NormbenchError
+
+FOLD = 2
+
+
+def told(ragged: Any, row: int) -> list[list[int]]:
+    """The captions of one image, without their ends."""
+    numbers = ragged.padded(torch.tensor([row]))[0][0].tolist()
+    assert numbers[-1] == END
+    ends = [i for i, n in enumerate(numbers) if n == END]
+    return [numbers[a:b] for a, b in zip([0, *(e + 1 for e in ends)], ends, strict=False)]
+
+
+def test_captions_are_split_and_numbered_as_the_code_does() -> None:
+    assert captions.split("A t-shirt, two dogs .") == ["a", "tshirt", "two", "dogs"]
+    numbers = captions.ranks([["b", "a"], ["a"]], 4, "x")
+    assert numbers == {"a": 2, "b": 3} and captions.known(numbers)[2:] == ["a", "b"]
+    ragged = captions.encode([[["a", "c"], ["b"]]], numbers)
+    assert ragged.values.tolist() == [2, UNKNOWN, END, 3, END]
+    with pytest.raises(NormbenchError, match=r"data.words=3 is too few: the captions of data=x have 2 words"):
+        captions.ranks([["b", "a"]], 3, "x")
+    with pytest.raises(NormbenchError, match="features: row 1 holds NaN or Inf"):
+        captions.unit_rows(np.array([[1.0], [np.nan]]), "features")
+
+
+def test_made_captions_name_what_their_image_shows() -> None:
+    made = data.load(compose.choice("data", "made_captions"), seed=3)
+    split, again = made.splits["valid"], data.load(compose.choice("data", "made_captions"), seed=3).splits["valid"]
+    assert torch.equal(split["image"], again["image"]) and torch.equal(
+        split["captions"].values, again["captions"].values
+    )
+    things = [{n for caption in told(split["captions"], row) for n in caption if made.words[n][:5] == "thing"}
+              for row in range(len(split))]  # fmt: skip
+    assert all(len(told(split["captions"], row)) == 5 for row in range(len(split)))
+    assert max(map(len, things)) <= 5, "five captions name no more than the image shows"
+    alike = split["image"] @ split["image"].T
+    shared = torch.tensor([[len(a & b) for b in things] for a in things]).float()
+    assert torch.corrcoef(torch.stack([alike.flatten(), shared.flatten()]))[0, 1] > 0.5
+
+
+@pytest.mark.data
+def test_flickr8k_draws_which_captions_are_the_image() -> None:
+    config = compose.choice("data", "flickr8k_captions")
+    one, other = (data.load(config, seed=seed) for seed in (1, 2))
+    assert {name: len(split) for name, split in one.splits.items()} == {"train": 6000, "valid": 1000, "test": 1000}
+    for split in one.splits.values():
+        torch.testing.assert_close(split["image"].norm(dim=1), torch.ones(len(split)))
+        assert len(told(split["captions"], 0)) == 2
+    assert not torch.equal(one.splits["test"]["image"], other.splits["test"]["image"])
+    assert int(one.splits["train"]["captions"].values.min()) == END
+    assert UNKNOWN not in one.splits["valid"]["captions"].values, "its words have numbers too"
+    assert UNKNOWN in one.splits["test"]["captions"].values
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Callable[..., Any]:
+    """A small copy of MSCOCO, and what loading it gives."""
+    (tmp_path / "coco").mkdir()
+    splits = ["train", "restval", "val", "val", "val", "test", "test", "test"]
+    words = [["a", "dog"], ["two", "dogs"], ["one"], ["x", "y"], ["z"], ["too", "many"]]
+    entries = [
+        {
+            "filename": f"{i}.png",
+            "filepath": "all",
+            "split": split,
+            "sentences": [{"tokens": [*w, f"w{i}"]} for w in words],
+        }
+        for i, split in enumerate(splits)
+    ]
+    rows = np.random.default_rng(0).random((8, 4096)).astype(np.float32)
+
+    def loaded(change: Callable[[list[Any]], None] = lambda entries: None, features: Any = rows) -> data.Dataset:
+        change(entries)
+        (tmp_path / coco.JSON).write_text(json.dumps({"images": entries}))
+        np.save(tmp_path / coco.FEATURES, features)
+        config = compose.choice("data", "coco") | {"fold": FOLD}
+        return data.load(config, tmp_path)
+
+    return loaded
+
+
+def test_coco_is_karpathys_split_with_the_first_five_captions(own: Callable[..., Any]) -> None:
+    found = own()
+    assert {name: split.index.tolist() for name, split in found.splits.items()} == {
+        "train": [0, 1], "valid": [2, 3], "test": [5, 6, 7],
+    }  # fmt: skip
+    first = told(found.splits["test"]["captions"], 0)
+    assert len(first) == 5 and [found.words[n] for n in first[0]] == ["a", "dog", "<unknown>"], "w5 is of a test image"
+    assert "w4" not in found.words, "of the validation images the first fold alone is known"
+    assert "many" not in found.words
+    torch.testing.assert_close(found.splits["train"]["image"].norm(dim=1), torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("change", "features", "said"),
+    [
+        (lambda e: e[3]["sentences"].clear(), None, "all/3.png has 0 captions instead of 5"),
+        (lambda e: e[0].update(split="dev"), None, "all/0.png is of the split 'dev'"),
+        (lambda e: e[0].pop("sentences"), None, "is not Karpathy's dataset_coco.json (KeyError"),
+        (lambda e: None, np.zeros((8, 512), np.float32), "of shape (8, 512), not 4096 floats an image"),
+        (lambda e: None, np.zeros((7, 4096), np.float32), "has 7 rows"),
+        (lambda e: None, np.full((8, 4096), np.nan, np.float32), "row 0 holds NaN or Inf"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    own: Callable[..., Any], change: Callable[[list[Any]], None], features: Any, said: str
+) -> None:
+    with pytest.raises(NormbenchError) as caught:
+        own(change) if features is None else own(change, features)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_files_that_the_user_has_to_bring_are_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        NormbenchError, match=r"COCO is not in .*dataset_coco.json is missing, which only you can bring"
+    ):
+        data.load(compose.choice("data", "coco"), tmp_path)
+
+
+def test_features_are_of_ten_crops_and_an_interrupted_extraction_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a small network in the place of VGG-19's 140 million weights; its real one is built in torchvision."""
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 300, 260, 3), dtype=np.uint8)
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / f"{i}.png")
+    mean = torch.nn.AdaptiveAvgPool2d(1)
+
+    class Small(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return mean(x).flatten(1).repeat(1, vgg.FEATURES // 3 + 1)[:, : vgg.FEATURES].relu()
+
+    monkeypatch.setattr(vgg, "_network", lambda weights: Small())
+    target, names = tmp_path / "features.npy", [f"{i}.png" for i in range(3)]
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: int) -> None:
+        if done == 2:
+            raise Stop
+
+    monkeypatch.setattr(vgg, "EVERY", 1)
+    with pytest.raises(Stop):
+        vgg.extract(names, tmp_path, Path("w"), target, torch.device("cpu"), stop)
+    assert not target.exists()
+    seen: list[int] = []
+    vgg.extract(names, tmp_path, Path("w"), target, torch.device("cpu"), seen.append)
+    assert seen == [3], "two were there"
+    crops = torch.stack([vgg._crops(tmp_path / name) for name in names])
+    assert crops.shape == (3, 10, 3, vgg.CROP, vgg.CROP)
+    wanted = torch.stack([Small()(of_image).mean(0) for of_image in crops])
+    np.testing.assert_allclose(np.load(target), wanted, rtol=1e-6)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [*names, "features.npy"]
+    resized = torchvision().transforms.functional.resize(Image.fromarray(pixels[0]), vgg.SIDE)
+    assert min(resized.size) == vgg.SIDE
+    (tmp_path / "1.png").write_bytes(b"no image")
+    with pytest.raises(NormbenchError, match=r"1.png cannot be read as an image"):
+        vgg._crops(tmp_path / "1.png")
+    (tmp_path / "w.pth").write_bytes(b"no weights")
+    monkeypatch.undo()
+    monkeypatch.setattr(torchvision().models, "vgg19", lambda: torch.nn.Linear(1, 1))
+    with pytest.raises(NormbenchError, match=r"w.pth does not hold the weights of torchvision's vgg19"):
+        vgg._network(tmp_path / "w.pth")
