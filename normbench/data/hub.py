@@ -147,12 +147,13 @@ def _datasets() -> Any:
     constants.HF_HUB_OFFLINE = not online()
     constants.HF_HUB_DISABLE_TELEMETRY = True
     utils.disable_progress_bars()
+    utils.logging.set_verbosity(utils.logging.CRITICAL)  # what is wrong is raised as well
     import datasets
 
     datasets.config.HF_HUB_OFFLINE = not online()
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
     datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong is raised as well
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
     return datasets
 
 

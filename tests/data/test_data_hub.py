@@ -221,12 +221,12 @@ def test_a_snapshot_in_the_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_load_dataset_kept_for_its_user(tmp_path: Path) -> None:
-    """~/.cache/huggingface/datasets/someone___reviews/plain_text/0.0.0/COMMIT/*.arrow, as an earlier load left it."""
+    """~/.cache/huggingface/datasets/someone___reviews/default/0.0.0/COMMIT/*.arrow, as an earlier load left it."""
     config = imdb_config(tmp_path / "data")
     folder = hub_layout(tmp_path / "mine", {"train": reviews.TRAIN, "test": reviews.TEST})
     made = hub._datasets().load_dataset(str(folder), cache_dir=str(tmp_path / "elsewhere"))
     kept = Path(made["train"].cache_files[0]["filename"]).parent
-    target = tmp_path / "datasets" / "someone___reviews" / "plain_text" / "0.0.0" / ("b" * 40)
+    target = tmp_path / "datasets" / "someone___reviews" / "default" / "0.0.0" / ("b" * 40)
     target.mkdir(parents=True)
     for path in kept.iterdir():
         (target / path.name.replace("mine-", "reviews-")).write_bytes(path.read_bytes())
