@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from normbench.data import files
+from normbench.data import files, hub
 from normbench.errors import NormbenchError
 
 if TYPE_CHECKING:
@@ -51,7 +51,13 @@ def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> 
 
 
 def check(config: Mapping[str, Any], root: Path | None = None) -> None:
-    """Raise NormbenchError for the set's first missing or damaged file; without torch, so that planning can ask."""
+    """Raise NormbenchError for the set's first missing or damaged file, or where there is nothing at `data.source`.
+
+    Without torch, so that planning can ask. What lies at a source is held against the declared content as it is loaded.
+    """
+    if config.get("source"):
+        hub.parts(config, folder(root))
+        return
     # Not through `problems`: the first line is enough, and a slow disk need not be read to the end.
     for name in [*files.declared(config), *files.supplied(config)]:
         if line := files.problem(config, folder(root), name):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,14 @@ def of(path: Path) -> str:
             return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def of_rows(names: Sequence[str], batches: Iterable[Sequence[Sequence[Any]]]) -> str:
+    """The sum that `of` gives a parquet file of these rows; each batch has one sequence of values per column."""
+    digest = hashlib.sha256(_line(names))
+    for columns in batches:
+        digest.update(b"".join(map(_line, zip(*columns, strict=True))))
+    return digest.hexdigest()
+
+
 def _npz(path: Path) -> str:
     import numpy as np
 
@@ -61,18 +69,14 @@ def _parquet(path: Path) -> str:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    digest = hashlib.sha256()
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            digest.update(_line(names))
             # In batches: the rows as Python objects need several times the file's size.
-            for batch in file.iter_batches(batch_size=20_000):
-                columns = [batch.column(name).to_pylist() for name in names]
-                digest.update(b"".join(map(_line, zip(*columns, strict=True))))
+            batches = file.iter_batches(batch_size=20_000)
+            return of_rows(names, ([batch.column(name).to_pylist() for name in names] for batch in batches))
     except (pa.ArrowException, OSError, TypeError) as error:
         raise ValueError(f"not a readable parquet file: {error}") from error
-    return digest.hexdigest()
 
 
 def _line(values: object) -> bytes:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from normbench.data import Dataset, array_cache, check, content, files, random_split
+from normbench.data import Dataset, array_cache, check, content, files, hub, random_split
 from normbench.data.array_cache import Arrays
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 
-PARTS = ("train", "test")
+COLUMNS = ("text", "label")
+BLOCK = 128  # the archive has the reviews of a class by their numbers in blocks of so many, each backwards
 # keras.preprocessing.text.Tokenizer: what it takes for a blank
 FILTERED = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n'
 BLANKS = str.maketrans(FILTERED, " " * len(FILTERED))
@@ -27,7 +28,7 @@ DEVIATIONS = (
 
 
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
-    """IMDB from the parquet files below `root`; NormbenchError when one is missing or damaged.
+    """IMDB from the parquet files below `root` or at `source`; NormbenchError when one is missing or damaged.
 
     Inputs (N, length) int64 of numbers below `words`, as Keras' `imdb.load_data(num_words=words)` and `pad_sequences`
     make them: 0 before a shorter review, 1 at its start, 2 for a rarer word, 3 + its rank in the training reviews for
@@ -37,12 +38,14 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """
     check(config, root)
     words, length = int(config["words"]), int(config["length"])
+    paths = hub.parts(config, root)
     # The files' sums in the name keep two copies apart.
-    sums = [files.digest(root / name, "sha256") for name in files.declared(config)]
-    maths = int(config["declares"]["maths"])
-    target = files.cache("imdb") / f"{content.checksum([sums, maths, words, length])[:32]}.npz"
+    sums = [files.digest(path, "sha256") for part in hub.PARTS for path in paths[part]]
+    name = content.checksum([sums, int(config["declares"]["maths"]), words, length])[:32]
     arrays, notes = array_cache.arrays(
-        target, lambda: _encoded(config, root, words, length), "IMDB is encoded anew for every process."
+        files.cache("imdb") / f"{name}.npz",
+        lambda: _encoded(config, paths, words, length, name),
+        "IMDB is encoded anew for every process.",
     )
     rows = random_split.parts(config, len(arrays["train_labels"]), len(arrays["test_labels"]), seed, "reviews")
     splits = {}
@@ -57,21 +60,54 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     return Dataset(str(config["name"]), splits, notes, copy)
 
 
-def _encoded(config: Mapping[str, Any], root: Path, words: int, length: int) -> Arrays:
-    """Word numbers (N, length) int32 and labels (N,) uint8 of both parts."""
-    rows = {part: list(_rows(config, root, part)) for part in PARTS}
-    rank = ranks(split(text) for text, _ in rows["train"])
+def _encoded(
+    config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]], words: int, length: int, name: str
+) -> Arrays:
+    """Word numbers (N, length) int32 and labels (N,) uint8 of both parts; `name` tells these options' cache apart."""
+    tables = {part: _declared(config, part, paths[part]) for part in hub.PARTS}
+    rank = ranks(map(split, tables["train"]["text"]))
+
+    def numbered(rows: Mapping[str, Sequence[str]]) -> dict[str, list[np.ndarray]]:
+        return {"numbers": [encode(split(text), rank, words, length) for text in rows["text"]]}
+
     arrays: Arrays = {}
-    for part, reviews in rows.items():
-        found, wanted = len(reviews), config["declares"]["sizes"][part]
-        classes = sorted({label for _, label in reviews})
-        if found != wanted or classes != [0, 1]:
-            raise NormbenchError(
-                f"IMDB's {part} files hold {found} reviews of classes {classes} instead of {wanted} of classes [0, 1]."
-            )
-        arrays[f"{part}_words"] = np.stack([encode(split(text), rank, words, length) for text, _ in reviews])
-        arrays[f"{part}_labels"] = np.array([label for _, label in reviews], np.uint8)
+    for part, table in tables.items():
+        # Named by us: `datasets` would make the fingerprint of all ranks, and not of the functions called.
+        encoded = table.map(numbered, batched=True, remove_columns=["text"], new_fingerprint=f"{name}-{part}")
+        found = encoded.with_format("numpy")[:]
+        arrays[f"{part}_words"] = np.stack(found["numbers"]).astype(np.int32)
+        arrays[f"{part}_labels"] = found["label"].astype(np.uint8)
     return arrays
+
+
+def _declared(config: Mapping[str, Any], part: str, paths: Sequence[Path]) -> Any:
+    """The table of a part, its rows in the declared order; NormbenchError unless they are those declared."""
+    table = hub.read(paths, COLUMNS)
+    rows = table.to_dict()
+    found, wanted = len(table), config["declares"]["sizes"][part]
+    classes = sorted(set(rows["label"]), key=str)
+    if found != wanted or classes != [0, 1]:
+        raise NormbenchError(
+            f"IMDB's {part} files hold {found} reviews of classes {classes} instead of {wanted} of classes [0, 1]."
+        )
+    name = next(name for name in files.declared(config) if Path(name).name.startswith(part))
+    if not (declared := content.declared(config["declares"], name)):
+        return table
+    sums = []
+    for order in (range(found), as_in_archive(found // 2)):
+        sums.append(content.of_rows(COLUMNS, [[[rows[column][place] for place in order] for column in COLUMNS]]))
+        if sums[-1] == declared:
+            return table.select(order)
+    raise hub.refusal(config, f"{part} reviews", sums[0], declared)
+
+
+def as_in_archive(half: int) -> list[int]:
+    """The order of a part's rows in the official archive, which the hub keeps; two classes of `half` reviews each.
+
+    Its own inverse: of rows by their numbers it makes that order, and of that order rows by their numbers.
+    """
+    blocks = [range(half)[start : start + BLOCK] for start in range(0, half, BLOCK)]
+    return [first + place for first in (0, half) for block in blocks for place in reversed(block)]
 
 
 def split(text: str) -> list[str]:
@@ -94,18 +130,3 @@ def encode(text: list[str], rank: Mapping[str, int], words: int, length: int) ->
     encoded = np.full(length, PADDING, np.int32)
     encoded[length - len(numbers) :] = numbers
     return encoded
-
-
-def _rows(config: Mapping[str, Any], root: Path, part: str) -> Iterator[tuple[str, int]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for path in (root / name for name in files.declared(config) if Path(name).name.startswith(part)):
-        try:
-            table = pq.read_table(path, columns=["text", "label"])
-            rows = zip(table["text"].to_pylist(), table["label"].to_pylist(), strict=True)
-            yield from ((str(text), int(label)) for text, label in rows)
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-            raise NormbenchError(
-                f"{files.shown(path)} has the declared checksum, but not the columns text, label: {error}"
-            ) from error

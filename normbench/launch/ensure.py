@@ -54,7 +54,8 @@ def ensure_runs(
     if not lacking or seconds == 0:
         return Ensured(found, lacking)
     root = results / "runs"
-    for config in {spec.config["data"]["name"]: spec.config["data"] for spec in lacking}.values():
+    sets = [spec.config["data"] for spec in lacking]
+    for config in {(config["name"], config.get("source")): config for config in sets}.values():
         data.check(config)
     check_writable(root)
     for device in sorted({spec.config["device"] for spec in lacking}):

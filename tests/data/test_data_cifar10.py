@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from normbench import data
 from normbench.config import compose
 from normbench.config.identity import data_checksum
-from normbench.data import cifar10
+from normbench.data import hub
 from normbench.errors import NormbenchError
 
 SIZES = {"train": 60, "test": 30}
@@ -191,7 +191,7 @@ def test_the_cache_is_kept_and_a_damaged_one_is_made_anew(
     first = data.load(config, root).splits["train"]["inputs"]
     (kept,) = (cache.parent / "cifar10").iterdir()
     whole = kept.read_bytes()
-    monkeypatch.setattr(cifar10, "_image", None)  # whoever decodes again fails
+    monkeypatch.setattr(hub, "_datasets", None)  # whoever decodes again fails
     assert torch.equal(data.load(config, root).splits["train"]["inputs"], first)
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
@@ -242,11 +242,18 @@ def test_missing_and_damaged(config: dict[str, Any], root: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (lambda t: t.drop_columns(["exact"]), "has the declared checksum, but not the columns img, label, exact"),
+        (
+            lambda t: t.drop_columns(["exact"]),
+            "test-0-of-1.parquet lacks exact of the columns img, label, exact; it has img, label. ",
+        ),
         (lambda t: t.slice(0, 20), "CIFAR-10's test files hold 20 images of classes"),
         (lambda t: t.set_column(1, "label", pa.array([3] * 30)), "of classes [3] instead of 30 of 10 classes"),
         (lambda t: t.set_column(0, "img", pa.array([{"bytes": b"?"}] * 30)), "test image 0 cannot be decoded"),
-        (lambda t: t.set_column(0, "img", pa.array(["?"] * 30)), "has the declared checksum, but not the columns"),
+        (
+            lambda t: t.set_column(0, "img", pa.array(["?"] * 30)),
+            "CIFAR-10's test images are no images: the column img is",
+        ),
+        (lambda t: t.set_column(0, "img", no_bytes()), "CIFAR-10's test image 1 has no bytes"),
         (lambda t: t.set_column(0, "img", pa.array([small()] * 30)), "test image 0 is of (8, 8, 3) instead of"),
     ],
 )
@@ -257,6 +264,12 @@ def test_right_checksum_wrong_content(config: dict[str, Any], root: Path, make: 
         path.read_bytes()
     ).hexdigest()
     assert line in refused(config, root)
+
+
+def no_bytes() -> pa.Array:
+    """Of one image the bytes are left out: `datasets` alone would read the file of that name."""
+    rows = [{"bytes": small()["bytes"], "path": None}] * 30
+    return pa.array([rows[0], {"bytes": None, "path": __file__}, *rows[2:]])
 
 
 def small() -> dict[str, bytes]:

@@ -136,7 +136,10 @@ def test_unwritable_cache(config: dict[str, Any], root: Path, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (lambda t: t.drop_columns(["label"]), "has the declared checksum, but not the columns text, label"),
+        (
+            lambda t: t.drop_columns(["label"]),
+            "test-00000-of-00001.parquet lacks label of the columns text, label; it has text. ",
+        ),
         (lambda t: t.slice(0, 1), "IMDB's test files hold 1 reviews of classes [0] instead of 2 of classes [0, 1]"),
         (lambda t: t.set_column(1, "label", pa.array([1, 2])), "of classes [1, 2] instead of"),
     ],

@@ -406,7 +406,7 @@ def test_content_of_parquet(tmp_path: Path) -> None:
 
     rows = {"text": ["a,\n", 'é"', None], "label": [1, 0, 1]}
     plain = pa.table(rows)
-    pq.write_table(plain, tmp_path / "a.parquet", compression="none")
+    pq.write_table(plain.replace_schema_metadata({"a": "note"}), tmp_path / "a.parquet", compression="none")
     coded = plain.set_column(0, "text", plain["text"].dictionary_encode())
     pq.write_table(coded, tmp_path / "b.parquet", row_group_size=1)
     pq.write_table(pa.table({**rows, "label": [1, 0, 0]}), tmp_path / "c.parquet")

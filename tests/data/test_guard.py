@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "normbench"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
+@functools.cache
 def imported(path: Path) -> set[str]:
     """Dotted names of the modules that a file imports, anywhere in it."""
     found = set()
@@ -35,6 +37,16 @@ def test_torchvision_is_imported_in_one_place() -> None:
         path.relative_to(PACKAGE) for path in SOURCES if {n.split(".")[0] for n in imported(path)} & {"torchvision"}
     ]
     assert users == [Path("data/vision.py")]
+
+
+def test_datasets_is_imported_in_one_place_and_late() -> None:
+    packages = {"datasets", "huggingface_hub"}
+    users = [path.relative_to(PACKAGE) for path in SOURCES if {n.split(".")[0] for n in imported(path)} & packages]
+    assert users == [Path("data/hub.py")]
+    body = ast.parse((PACKAGE / "data" / "hub.py").read_text()).body
+    assert not [
+        node for node in body if isinstance(node, ast.Import | ast.ImportFrom) and "dataset" in ast.unparse(node)
+    ]
 
 
 @pytest.mark.parametrize(

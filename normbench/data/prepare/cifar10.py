@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ ARCHIVE = "cifar-10-binary.tar.gz"
 FOLDER = "cifar-10-batches-bin/"
 SIDE = 32
 RECORD = 1 + 3 * SIDE * SIDE
+# What makes `img` an image for `datasets`, as it writes it itself.
+FEATURES = {
+    "img": {"_type": "Image"},
+    "label": {"dtype": "int64", "_type": "Value"},
+    "exact": {"dtype": "bool", "_type": "Value"},
+}
 # The archive unpacks to 184 MB in 8 files.
 LIMITS = archive.Limits(total=400_000_000, count=100)
 
@@ -24,8 +31,8 @@ LIMITS = archive.Limits(total=400_000_000, count=100)
 def prepare(sources: Path, out: Path, declares: Mapping[str, Any]) -> None:
     """Write `cifar10/plain_text/{train,test}-*.parquet` below `out`, images in the official order.
 
-    Columns img (bytes: PNG, path: null), label, exact (always true). What was written is read again and held against
-    the checksums of the batches, so that a PNG library's fault cannot go unseen.
+    Columns img (bytes: PNG, path: null; `datasets` takes it for an image), label, exact (always true). What was
+    written is read again and held against the checksums of the batches, so that a PNG library's fault cannot go unseen.
     """
     batches: Mapping[str, str] = declares["sources"]["batches"]
     found = {
@@ -60,7 +67,10 @@ def _write(path: Path, records: np.ndarray) -> None:
         Image.fromarray(np.ascontiguousarray(pixels)).save(packed, "PNG")
         images.append({"bytes": packed.getvalue(), "path": None})
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    schema = pa.schema([("img", image), ("label", pa.int64()), ("exact", pa.bool_())])
+    schema = pa.schema(
+        [("img", image), ("label", pa.int64()), ("exact", pa.bool_())],
+        metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})},
+    )
     columns = {"img": images, "label": records[:, 0].tolist(), "exact": [True] * len(records)}
     write_parquet(path, columns, schema)
 

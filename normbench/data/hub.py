@@ -1,0 +1,209 @@
+"""The one place that imports Hugging Face's `datasets`: parquet files as its tables, and sets from a user's hub cache.
+
+Imported late, since that takes seconds. What it makes of files is kept below our own cache, by their checksums. It asks
+the network only where the environment says HF_HUB_OFFLINE=0.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from normbench.data import content, files
+from normbench.errors import NormbenchError
+
+PARTS = ("train", "test")
+NAME = re.compile(r"[\w.-]+/[\w.-]+")  # OWNER/NAME; without an owner it could be one of `datasets`' own readers
+LAYOUT = "parquet files whose names begin with train and test"
+
+
+def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
+    """The files of the training and the test part: the declared ones below `root`, or those at `data.source`.
+
+    Declared ones may be missing; NormbenchError where the source is not here.
+    """
+    source = str(config.get("source", ""))
+    if not source:
+        declared = [root / name for name in files.declared(config)]
+        return {part: [path for path in declared if path.name.startswith(part)] for part in PARTS}
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        if found := _laid_out(folder):
+            return found
+        raise NormbenchError(f"data.source={source} has no {LAYOUT}. {_otherwise(config)}")
+    if not NAME.fullmatch(source):
+        raise NormbenchError(
+            f"data.source={source} is neither a folder nor a name of the hub (OWNER/NAME). {_otherwise(config)}"
+        )
+    if online():
+        try:
+            return _loaded(source)
+        except Exception as error:  # the hub, the network, a disk, a set of another form: of many kinds
+            raise NormbenchError(
+                f"data.source={source} cannot be had from the hub: {_line(error)}. {_otherwise(config)}"
+            ) from error
+    from huggingface_hub import constants, snapshot_download
+
+    # First what needs no `datasets`: the hub's own files, as `hf download` brings them; then what `load_dataset` made.
+    try:
+        if found := _laid_out(Path(snapshot_download(source, repo_type="dataset", local_files_only=True))):
+            return found
+    except (OSError, ValueError):
+        pass  # not there, or only other revisions
+    try:
+        return _loaded(source)
+    except Exception as error:
+        raise NormbenchError(
+            f"data.source={source} is not in the hub's cache ({files.shown(Path(constants.HF_HOME))}), and the network "
+            f"is not asked. Bring it with: hf download --repo-type dataset {source}, or set HF_HUB_OFFLINE=0. "
+            f"{_otherwise(config)}"
+        ) from error
+
+
+def read(paths: Sequence[Path], names: Sequence[str], more: Sequence[str] = ()) -> Any:
+    """The rows of parquet or Arrow files as a `datasets.Dataset` with the columns `names`, and `more` where there.
+
+    NormbenchError where a file cannot be read or lacks a column.
+    """
+    had = [_columns(path) for path in paths]
+    for path, columns in zip(paths, had, strict=True):
+        if lacking := [name for name in names if name not in columns]:
+            raise NormbenchError(
+                f"{files.shown(path)} lacks {', '.join(lacking)} of the columns {', '.join(names)}; it has "
+                f"{', '.join(columns)}. Bring the set anew, or point NORMBENCH_DATA or data.source at another copy."
+            )
+    library = _datasets()
+    sums = content.checksum([files.digest(path, "sha256") for path in paths])
+    with _cache(sums[:32]) as (folder, in_memory):
+        try:
+            table = library.load_dataset(
+                paths[0].suffix[1:],
+                data_files=[glob.escape(str(path.absolute())) for path in paths],
+                split="train",
+                cache_dir=str(folder),
+                keep_in_memory=in_memory,
+            )
+        except Exception as error:  # its own, pyarrow's, the disk's: of many kinds
+            shown = " and ".join(files.shown(path) for path in paths)
+            raise NormbenchError(f"{shown} cannot be read by datasets: {_line(error)}.") from error
+    further = [name for name in more if name not in names and all(name in columns for columns in had)]
+    return table.select_columns([*names, *further])
+
+
+def columns(paths: Path | Sequence[Path], names: Sequence[str]) -> dict[str, list[Any]]:
+    """The columns of parquet files as lists, rows in the order of the files; NormbenchError as `read`."""
+    found = read([paths] if isinstance(paths, Path) else paths, names).to_dict()
+    return {name: found[name] for name in names}
+
+
+def images(table: Any, name: str, what: str) -> Iterator[Any]:
+    """A column's images in turn, as Pillow's in RGB; `what` is an image in the error line: CIFAR-10's test image."""
+    library = _datasets()
+    form = table.features[name]
+    packed = table.data.table.column(name).combine_chunks()
+    # Before `datasets` opens what a path without bytes names, be it a file or an address.
+    if not isinstance(form, library.Image | dict) or "bytes" not in [field.name for field in packed.type]:
+        raise NormbenchError(f"{what}s are no images: the column {name} is {_line(form)}.")
+    if any(empty := packed.field("bytes").is_null().to_pylist()):
+        raise NormbenchError(f"{what} {empty.index(True)} has no bytes.")
+    place = 0
+    try:
+        for row in table.select_columns(name).cast_column(name, library.Image(mode="RGB")):
+            yield row[name]
+            place += 1
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for a broken or unknown image
+        raise NormbenchError(f"{what} {place} cannot be decoded: {_line(error)}") from error
+
+
+def online() -> bool:
+    """Whether the network may be asked: only where HF_HUB_OFFLINE says so."""
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("0", "OFF", "NO", "FALSE")
+
+
+def refusal(config: Mapping[str, Any], rows: str, found: str, wanted: str) -> NormbenchError:
+    """The error of `rows` (train reviews) that are not those declared, with the checksums of both contents."""
+    if config.get("source"):
+        return NormbenchError(
+            f"data.source={config['source']} has other {rows} than data={config['name']} declares (sha256 of the "
+            f"content {found[:8]}… instead of {wanted[:8]}…). {_otherwise(config)}"
+        )
+    return NormbenchError(
+        f"{files.title(config)}'s {rows} are not the declared ones (sha256 of the content {found[:8]}… instead of "
+        f"{wanted[:8]}…). Delete {files.shown(files.cache('datasets'))} and run the command again."
+    )
+
+
+def _datasets() -> Any:
+    """The package `datasets`, told to be quiet, to report nothing, and to stay offline unless `online`."""
+    from huggingface_hub import constants, utils
+
+    # Set here as well as read from the environment by that package, because another module may have imported it first.
+    constants.HF_HUB_OFFLINE = not online()
+    constants.HF_HUB_DISABLE_TELEMETRY = True
+    utils.disable_progress_bars()
+    utils.logging.set_verbosity(utils.logging.CRITICAL)  # what is wrong is raised as well
+    import datasets
+
+    datasets.config.HF_HUB_OFFLINE = not online()
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    return datasets
+
+
+@contextmanager
+def _cache(name: str) -> Iterator[tuple[Path, bool]]:
+    """A folder for `datasets`' own files; where the cache cannot be used one that passes, and True: keep in memory."""
+    folder = files.cache("datasets") / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        usable = os.access(folder, os.W_OK)
+    except OSError:
+        usable = False
+    if usable:
+        yield folder, False
+        return
+    with tempfile.TemporaryDirectory(prefix="normbench-") as passing:
+        yield Path(passing), True
+
+
+def _laid_out(folder: Path) -> dict[str, list[Path]]:
+    """The parquet files of both parts in or below a folder, in the order of their names; {} where one has none."""
+    found = {part: sorted(folder.rglob(f"{part}*.parquet")) for part in PARTS}
+    return found if all(found.values()) else {}
+
+
+def _loaded(name: str) -> dict[str, list[Path]]:
+    """The Arrow files of both parts, as `load_dataset` keeps them for its user; whatever it raises, KeyError."""
+    sets = _datasets().load_dataset(name)
+    return {part: [Path(kept["filename"]) for kept in sets[part].cache_files] for part in PARTS}
+
+
+def _columns(path: Path) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if path.suffix == ".parquet":
+            return list(pq.read_schema(path).names)
+        with pa.memory_map(str(path)) as file:
+            return list(pa.ipc.open_stream(file).schema.names)
+    except (pa.ArrowException, OSError) as error:
+        raise NormbenchError(f"{files.shown(path)} is no {path.suffix[1:]} file: {_line(error)}.") from error
+
+
+def _otherwise(config: Mapping[str, Any]) -> str:
+    return f"Or leave data.source out and run: normbench data get {config['name']}"
+
+
+def _line(error: object) -> str:
+    """The reason in one line: of an exception, of what caused it."""
+    while isinstance(error, BaseException) and error.__cause__:
+        error = error.__cause__
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

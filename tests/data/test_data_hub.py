@@ -1,0 +1,353 @@
+"""Sets read through `datasets`: its tables of parquet files, `data.source`, offline, what it keeps and where."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import test_data_cifar10 as cifar
+import test_data_imdb as reviews
+import test_data_prepare as preparing
+import torch
+
+from normbench import data
+from normbench.config import compose, identity
+from normbench.data import content, hub, imdb
+from normbench.errors import NormbenchError
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No socket is opened, and the user's hub cache is an empty one."""
+    from huggingface_hub import constants
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a socket was opened")
+
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(hub._datasets().config, "HF_DATASETS_CACHE", tmp_path / "datasets")
+
+
+def refused(config: dict[str, Any], root: Path) -> str:
+    with pytest.raises(NormbenchError) as caught:
+        data.load(config, root)
+    line = str(caught.value)
+    assert caught.value.code == 2 and "\n" not in line
+    return line
+
+
+# -- tables
+
+
+def test_columns_are_lists_in_the_order_of_the_files(tmp_path: Path) -> None:
+    folder = tmp_path / "of [brackets] and *"
+    folder.mkdir()
+    coded = pa.array(["b", "a", "b"]).dictionary_encode()
+    pq.write_table(pa.table({"book": coded, "text": ["é", "", "x\n"], "n": [1, 2, 3]}), folder / "1.parquet")
+    pq.write_table(pa.table({"book": coded[:1], "text": ["z"], "n": [4]}), folder / "0.parquet")
+    paths = [folder / "1.parquet", folder / "0.parquet"]
+    assert hub.columns(paths, ["text", "book"]) == {"text": ["é", "", "x\n", "z"], "book": ["b", "a", "b", "b"]}
+    assert hub.columns(paths[1], ["n"]) == {"n": [4]}
+    # Other content, and nothing that was kept of the old, though a clock may not tell the two files apart.
+    times = os.stat(paths[1])
+    pq.write_table(pa.table({"n": [5]}), paths[1])
+    os.utime(paths[1], ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert hub.columns(paths[1], ["n"]) == {"n": [5]}
+
+
+def test_captions_and_sentences_as_prepared(tmp_path: Path) -> None:
+    captions = preparing.prepare("flickr8k_captions", tmp_path, preparing.flickr())
+    found = hub.columns(captions / "flickr8k_captions" / "captions.parquet", ["image", "split", "captions"])
+    assert found["image"] == ["c.jpg", "a.jpg", "b.jpg", "d.jpg"] and found["split"] == ["train", "", "train", "dev"]
+    assert [len(five) for five in found["captions"]] == [5] * 4
+    sources = {"A_First_1901.txt": b"One. Two."}
+    books = preparing.prepare("books", tmp_path, sources, {"sources": {"files": dict.fromkeys(sources)}})
+    assert hub.columns(books / "books" / "sentences.parquet", ["book", "text"]) == {
+        "book": ["A_First_1901"] * 2,
+        "text": ["One.", "Two."],
+    }
+
+
+def test_missing_columns_and_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["x"]}), path)
+    with pytest.raises(NormbenchError) as caught:
+        hub.columns(path, ["text", "book", "place"])
+    assert str(caught.value) == (
+        f"{path} lacks book, place of the columns text, book, place; it has text. Bring the set anew, or point "
+        "NORMBENCH_DATA or data.source at another copy."
+    )
+    for body in (b"", b"PAR1 nonsense PAR1"):
+        path.write_bytes(body)
+        with pytest.raises(NormbenchError, match=r"a\.parquet is no parquet file: [^\n]+$"):
+            hub.columns(path, ["text"])
+
+
+def test_what_is_damaged_within_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["some words here"] * 9}), path, compression="none", use_dictionary=False)
+    body = bytearray(path.read_bytes())
+    body[4:30] = b"\xff" * 26
+    path.write_bytes(body)
+    with pytest.raises(NormbenchError, match=r"^[^\n]+a\.parquet cannot be read by datasets: [^\n]+$"):
+        hub.columns(path, ["text"])
+
+
+def test_nothing_is_left_where_the_cache_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "blocked").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "a.parquet")
+    assert hub.columns(tmp_path / "a.parquet", ["n"]) == {"n": [1, 2]}
+
+
+# -- a source
+
+
+def imdb_config(root: Path, train: Sequence[str] = reviews.TRAIN) -> dict[str, Any]:
+    """The small set below `root`, with its content declared."""
+    config = reviews.write(root, {"train": list(train), "test": reviews.TEST})
+    sums = {name: content.of(root / name) for name in config["declares"]["files"]}
+    return config | {"declares": config["declares"] | {"content": sums}}
+
+
+def hub_layout(folder: Path, texts: dict[str, list[str]], files: int = 2) -> Path:
+    """These reviews as the hub has such a set: several files a part, labels of classes, more columns and parts."""
+    (folder / "plain_text").mkdir(parents=True)
+    features = '{"info": {"features": {"text": {"dtype": "string", "_type": "Value"}, "label": {"names": ["neg", "pos"]'
+    metadata = {"huggingface": features + ', "_type": "ClassLabel"}}}}'}
+    for part, rows in (texts | {"unsupervised": ["-"] * 2}).items():
+        half = len(rows) // 2
+        order = imdb.as_in_archive(half)
+        table = pa.table({"text": [rows[i] for i in order], "label": [int(i >= half) for i in order]})
+        for number in range(files):
+            piece = table.slice(len(rows) * number // files, len(rows) // files).replace_schema_metadata(metadata)
+            pq.write_table(piece, folder / "plain_text" / f"{part}-{number:05}-of-{files:05}.parquet")
+    (folder / "README.md").write_text("---\nlicense: other\n---\n")
+    return folder
+
+
+LONG = [f"word{place % 7} of review {place}" for place in range(600)]  # blocks of the archive: 128, 128 and 44 a class
+
+
+def same(one: data.Dataset, other: data.Dataset) -> bool:
+    pairs = ((one.splits[part][key], other.splits[part][key]) for part in one.splits for key in ("inputs", "targets"))
+    return one.copy == other.copy and all(torch.equal(*pair) for pair in pairs)
+
+
+def test_a_folder_in_the_hubs_layout_and_order_is_the_same_set(tmp_path: Path) -> None:
+    config = imdb_config(tmp_path / "data", LONG)
+    folder = hub_layout(tmp_path / "mine", {"train": LONG, "test": reviews.TEST})
+    wanted = data.load(config, tmp_path / "data")
+    for source in (folder, tmp_path / "data"):  # in the archive's order, and in ours
+        there = config | {"source": str(source)}
+        data.check(there, tmp_path / "none")
+        assert same(data.load(there, tmp_path / "none"), wanted)
+    assert pq.read_table(folder / "plain_text" / "train-00000-of-00002.parquet")["text"][0].as_py() == LONG[127]
+
+
+def test_other_rows_are_refused(tmp_path: Path) -> None:
+    config = imdb_config(tmp_path / "data")
+    other = [*reviews.TRAIN[:-1], "it's so so bad"]
+    there = config | {"source": str(hub_layout(tmp_path / "mine", {"train": other, "test": reviews.TEST}, 1))}
+    for _ in range(2):  # nothing of them is kept
+        line = refused(there, tmp_path / "none")
+        assert line.startswith(f"data.source={tmp_path}/mine has other train reviews than data=imdb declares (sha256 ")
+        declared = config["declares"]["content"]["imdb/plain_text/train-00000-of-00001.parquet"]
+        assert f"… instead of {declared[:8]}…). Or leave data.source out and run: normbench data get imdb" in line
+
+
+def test_damage_of_what_datasets_keeps_is_noticed(tmp_path: Path, cache: Path) -> None:
+    config = imdb_config(tmp_path / "data")
+    data.load(config, tmp_path / "data")
+    for path in (cache.parent / "imdb").iterdir():
+        path.unlink()
+    for path in (cache.parent / "datasets").rglob("parquet-train.arrow"):
+        path.write_bytes(path.read_bytes().replace(b"worst film", b"worst fil!"))
+    assert refused(config, tmp_path / "data").startswith("IMDB's train reviews are not the declared ones (sha256 ")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("stanfordnlp/imdb", "is not in the hub's cache"),
+        ("nobody", "is neither a folder nor a name of the hub (OWNER/NAME)."),
+        ("parquet", "is neither a folder nor a name of the hub (OWNER/NAME)."),
+        ("/no/such/folder", "is neither a folder nor a name of the hub (OWNER/NAME)."),
+    ],
+)
+def test_a_source_that_is_not_here_is_one_line(tmp_path: Path, source: str, reason: str) -> None:
+    config = compose.choice("data", "imdb") | {"source": source}
+    line = refused(config, tmp_path)
+    assert line.startswith(f"data.source={source} {reason}") and line.endswith("run: normbench data get imdb")
+    with pytest.raises(NormbenchError) as caught:
+        data.check(config, tmp_path)
+    assert str(caught.value) == line
+
+
+def test_a_folder_without_the_set_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "train-0.parquet").write_bytes(b"")  # no test part
+    config = compose.choice("data", "imdb") | {"source": str(tmp_path)}
+    assert "has no parquet files whose names begin with train and test. " in refused(config, tmp_path)
+
+
+def test_a_snapshot_in_the_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `hf download --repo-type dataset` lays it out: links to blobs, below the commit that refs/main names."""
+    config = imdb_config(tmp_path / "data")
+    repo = tmp_path / "hub" / "datasets--someone--reviews"
+    folder = hub_layout(repo / "snapshots" / ("a" * 40), {"train": reviews.TRAIN, "test": reviews.TEST})
+    (repo / "blobs").mkdir()
+    for path in list(folder.rglob("*.parquet")):
+        blob = repo / "blobs" / hashlib.sha256(path.read_bytes()).hexdigest()
+        path.rename(blob)
+        path.symlink_to(blob)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("a" * 40)
+    there = config | {"source": "someone/reviews"}
+    wanted = data.load(config, tmp_path / "data")
+    assert same(data.load(there, tmp_path / "none"), wanted)
+    monkeypatch.setattr(hub, "_datasets", None)  # not imported again for what is kept
+    assert same(data.load(there, tmp_path / "none"), wanted)
+
+
+def test_what_load_dataset_kept_for_its_user(tmp_path: Path) -> None:
+    """~/.cache/huggingface/datasets/someone___reviews/default/0.0.0/COMMIT/*.arrow, as an earlier load left it."""
+    config = imdb_config(tmp_path / "data")
+    folder = hub_layout(tmp_path / "mine", {"train": reviews.TRAIN, "test": reviews.TEST})
+    made = hub._datasets().load_dataset(str(folder), cache_dir=str(tmp_path / "elsewhere"))
+    kept = Path(made["train"].cache_files[0]["filename"]).parent
+    target = tmp_path / "datasets" / "someone___reviews" / "default" / "0.0.0" / ("b" * 40)
+    target.mkdir(parents=True)
+    for path in kept.iterdir():
+        (target / path.name.replace("mine-", "reviews-")).write_bytes(path.read_bytes())
+    text = (target / "dataset_info.json").read_text()
+    (target / "dataset_info.json").write_text(text.replace('"mine"', '"reviews"'))
+    there = config | {"source": "someone/reviews"}
+    assert same(data.load(there, tmp_path / "none"), data.load(config, tmp_path / "data"))
+
+
+@pytest.mark.parametrize(("value", "asked"), [("0", True), ("off", True), ("1", False), ("", False)])
+def test_the_network_is_asked_only_by_its_variable(monkeypatch: pytest.MonkeyPatch, value: str, asked: bool) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", value)
+    library = hub._datasets()
+    assert hub.online() is asked and library.config.HF_HUB_OFFLINE is constants.HF_HUB_OFFLINE is (not asked)
+    assert constants.HF_HUB_DISABLE_TELEMETRY and library.are_progress_bars_disabled()
+
+
+def test_the_hubs_own_error_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unreachable(name: str) -> None:
+        raise ConnectionError("two\nlines") from OSError(101, "Network is unreachable")
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(hub._datasets(), "load_dataset", unreachable)
+    line = refused(compose.choice("data", "imdb") | {"source": "stanfordnlp/imdb"}, tmp_path)
+    assert line.startswith(
+        "data.source=stanfordnlp/imdb cannot be had from the hub: [Errno 101] Network is unreachable. Or leave "
+    )
+
+
+def test_a_source_is_no_part_of_a_run() -> None:
+    plain, there = (
+        compose.compose(compose.parse(["model=imdb_rnn", "data=imdb", *more]))
+        for more in ([], ["data.source=stanfordnlp/imdb"])
+    )
+    assert there["data"]["source"] == "stanfordnlp/imdb" and identity.run_id(there) == identity.run_id(plain)
+    stored = compose.stored_form(plain)
+    del stored["data"]["source"]  # of a run from before it could be said
+    assert compose.restore(stored)["data"]["source"] == ""
+
+
+# -- images
+
+
+def test_images_in_the_hubs_layout(tmp_path: Path) -> None:
+    """No column `exact`, metadata of its own, and the official files in another order."""
+    config = cifar.write(tmp_path / "data", cifar.pictures())
+    wanted = data.load(config, tmp_path / "data")
+    made = cifar.pictures()
+    features = {"img": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
+    swapped = [*range(30, 60), *range(30)]
+    for part, order in (("train", swapped), ("test", range(30))):
+        packed = cifar.table(made[part][list(order)], order, (), "PNG").drop_columns(["exact"])
+        metadata = hub._datasets().Features.from_dict(features).arrow_schema.metadata
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        pq.write_table(packed.replace_schema_metadata(metadata), tmp_path / "mine" / f"{part}-0.parquet")
+    there = config | {"source": str(tmp_path / "mine")}
+    assert same(data.load(there, tmp_path / "none"), wanted)
+    made["test"][3, 0, 0, 0] ^= 1
+    packed = cifar.table(made["test"], range(30), (), "PNG")
+    pq.write_table(packed, tmp_path / "mine" / "test-0.parquet")
+    for _ in range(2):
+        assert refused(there, tmp_path).startswith(
+            f"data.source={tmp_path}/mine has other images than data=cifar10 declares (sha256 of the content "
+        )
+
+
+def test_prepared_images_are_images(tmp_path: Path) -> None:
+    batches, declares = preparing.cifar()
+    folder = preparing.prepare("cifar10", tmp_path, preparing.cifar_archive(batches), declares) / "cifar10"
+    path = folder / "plain_text" / "test-0-of-1.parquet"
+    (row, *_) = hub._datasets().load_dataset("parquet", data_files=str(path), split="train", cache_dir=tmp_path / "c")
+    record = np.frombuffer(batches["test_batch.bin"], np.uint8)[: preparing.cifar10.RECORD]
+    assert row["img"].size == (32, 32) and row["label"] == record[0] and row["exact"] is True
+    assert (np.asarray(row["img"]).transpose(2, 0, 1).ravel() == record[1:]).all()
+
+
+# -- the real sets
+
+
+def sums(loaded: data.Dataset) -> dict[str, str]:
+    return {
+        part: hashlib.sha256(split["inputs"].numpy().tobytes()).hexdigest()[:16]
+        for part, split in loaded.splits.items()
+    }
+
+
+@pytest.mark.data
+def test_real_arrays_are_those_before_datasets(tmp_path: Path) -> None:
+    """The sums were taken when pyarrow read the files, seed 1; the sets' copies are those that developers have."""
+    assert sums(data.load(compose.choice("data", "imdb"), seed=1)) == {
+        "train": "d6b22c66b6e3d154",
+        "valid": "73491fa42635009e",
+        "test": "a1ddbf92d6c4f7b2",
+    }
+    loaded = data.load(config := compose.choice("data", "cifar10"), seed=1)
+    if loaded.copy["sha256"] != config["declares"]["copy"]:
+        pytest.skip("another copy of CIFAR-10")
+    assert sums(loaded) == {"train": "aef5a55da9dc8efd", "valid": "98576c74bfa19bf5", "test": "aa1fc66335441133"}
+    there = config | {"source": str(data.root() / "cifar10")}
+    assert sums(data.load(there, tmp_path, seed=1)) == sums(loaded)
+
+
+@pytest.mark.data
+def test_real_reviews_in_the_hubs_order(tmp_path: Path) -> None:
+    """What the hub's viewer shows first and last, and what shuffle(seed=42) of the hub's set begins with."""
+    config = compose.choice("data", "imdb")
+    rows = {part: [] for part in hub.PARTS}
+    for name in config["declares"]["files"]:
+        rows["train" if "train" in name else "test"] = hub.columns(data.root() / name, ["text"])["text"]
+    order = imdb.as_in_archive(12500)
+    shown = {
+        0: "I rented I AM CURIOUS-YELLOW from my video store",
+        24999: "The story centers around Barry McKenzie",
+        19923: "There is no relation at all between Fortier and Profiler",
+        18453: "This movie is a great. The plot is very true to the book",
+        12236: 'George P. Cosmatos\' "Rambo: First Blood Part II"',
+    }
+    assert np.random.default_rng(42).permutation(25000)[:3].tolist() == [19923, 18453, 12236]
+    for place, start in shown.items():
+        assert rows["train"][order[place]].startswith(start)
+    folder = hub_layout(tmp_path / "mine", rows)
+    assert sums(data.load(config | {"source": str(folder)}, tmp_path, 1)) == sums(data.load(config, None, 1))
