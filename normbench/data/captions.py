@@ -44,10 +44,12 @@ def known(numbers: Mapping[str, int]) -> list[str]:
 
 def encode(images: Iterable[Sequence[Words]], numbers: Mapping[str, int]) -> Ragged:
     """One sequence an image: the numbers of its captions one after another, END behind each."""
-    return Ragged.of(
-        torch.tensor([n for caption in captions for n in [*(numbers.get(w, UNKNOWN) for w in caption), END]])
-        for captions in images
-    )
+    return joined([[numbers.get(word, UNKNOWN) for word in caption] for caption in image] for image in images)
+
+
+def joined(images: Iterable[Iterable[Sequence[int]]]) -> Ragged:
+    """The same of captions that are numbers already."""
+    return Ragged.of(torch.tensor([n for caption in image for n in [*caption, END]]) for image in images)
 
 
 def unit_rows(features: np.ndarray, of: str) -> Tensor:

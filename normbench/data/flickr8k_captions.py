@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normbench.data import Dataset, captions, check, content, files
+from normbench.data import Dataset, array_cache, captions, check, content, files, hub
+from normbench.data.array_cache import Arrays
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
 SPLITS = {"train": "train", "valid": "dev", "test": "test"}
+CAPTIONS = 5  # of an image
 LEAST = 5  # times that a word of the TF-IDF vectors occurs
 DEVIATIONS = (
     "Flickr8k: an image is the TF-IDF vector of three of its captions, drawn by the seed, and is described by the "
@@ -36,56 +37,65 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     check(config, root)
-    name, declares, rows = str(config["name"]), config["declares"], _rows(config, root)
-    texts = [caption for part in ("train", "valid") for image in rows[part] for caption in image]
-    numbers, kept = captions.ranks(texts, int(config["words"]), name), int(declares["captions"])
-    counts = Counter(word for image in rows["train"] for caption in image for word in caption)
-    frequent = sorted(word for word, count in counts.items() if count >= LEAST)
+    name, declares, kept = str(config["name"]), config["declares"], int(config["declares"]["captions"])
+    found, most = files.digest(root / next(iter(files.declared(config))), "sha256"), int(config["words"])
+    target = files.cache(name) / f"{content.checksum([found, int(declares['maths']), most])[:32]}.npz"
+    arrays, notes = array_cache.arrays(target, lambda: _numbered(config, root, most), "The captions are read anew.")
+    words, texts = arrays["words"].tolist(), {part: _captions(arrays, part) for part in SPLITS}
+    counts = np.bincount(arrays["train_values"], minlength=len(words))
+    frequent = sorted((n for n in range(captions.FIRST, len(words)) if counts[n] >= LEAST), key=words.__getitem__)
     if len(frequent) != declares["features"]:
         raise NormbenchError(
             f"data={name} declares {declares['features']} features, but {len(frequent)} words occur {LEAST} times in "
             "its training captions."
         )
-    tfidf = TfidfVectorizer(analyzer=lambda words: words, vocabulary=frequent)
-    tfidf.fit([word for caption in image for word in caption] for image in rows["train"])
+    tfidf = TfidfVectorizer(
+        analyzer=np.concatenate, lowercase=False, vocabulary={n: column for column, n in enumerate(frequent)}
+    )
+    tfidf.fit(texts["train"])
     splits = {}
-    for part, images in rows.items():
+    for part, images in texts.items():
         draw = stream(seed, "captions", part)
         drawn = [[image[place] for place in draw.permutation(len(image))] for image in images]
         told = [image[:kept] for image in drawn]
-        shown = tfidf.transform([word for caption in image[kept:] for word in caption] for image in drawn)
-        tensors: dict[str, Any] = {"image": _dense(shown), "captions": captions.encode(told, numbers)}
+        tensors: dict[str, Any] = {
+            "image": _dense(tfidf.transform([image[kept:] for image in drawn])),
+            "captions": captions.joined(told),
+        }
         if part != "train":
-            by_caption = _dense(tfidf.transform(caption for image in told for caption in image))
+            by_caption = _dense(tfidf.transform([[caption] for image in told for caption in image]))
             tensors["told"] = by_caption.view(len(images), kept, -1)
         splits[part] = Split(**tensors)
     copy = {"sha256": content.checksum(declares["files"]), "deviations": list(DEVIATIONS)}
-    return Dataset(name, splits, copy=copy, words=captions.known(numbers))
+    return Dataset(name, splits, notes, copy, words)
 
 
 def _dense(rows: Any) -> Tensor:
     return torch.from_numpy(rows.toarray().astype(np.float32))
 
 
-def _rows(config: Mapping[str, Any], root: Path) -> dict[str, list[list[list[str]]]]:
-    """The words of each image's captions, by part."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _captions(arrays: Arrays, part: str) -> list[list[np.ndarray]]:
+    """The word numbers of each image's captions."""
+    told = np.split(arrays[f"{part}_values"], arrays[f"{part}_lengths"].cumsum()[:-1])
+    return [told[row : row + CAPTIONS] for row in range(0, len(told), CAPTIONS)]
 
+
+def _numbered(config: Mapping[str, Any], root: Path, most: int) -> Arrays:
+    """All captions as word numbers, by part, and the words."""
     (name,) = files.declared(config)
-    try:
-        table = pq.read_table(root / name, columns=["split", "captions"]).to_pydict()
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise NormbenchError(
-            f"{files.shown(root / name)} has the declared checksum, but not the columns split, captions: {error}"
-        ) from error
-    found: dict[str, list[list[list[str]]]] = {}
+    table = hub.columns(root / name, ("split", "captions"))
+    texts: dict[str, list[list[str]]] = {}
     for part, split in SPLITS.items():
         images = [given for of, given in zip(table["split"], table["captions"], strict=True) if of == split]
-        found[part] = [[captions.split(caption) for caption in image] for image in images]
         if len(images) != config["declares"]["sizes"][split]:
             raise NormbenchError(
                 f"{files.shown(root / name)} has {len(images)} images of the split {split} instead of "
                 f"{config['declares']['sizes'][split]}."
             )
-    return found
+        texts[part] = [captions.split(caption) for image in images for caption in image]
+    numbers = captions.ranks([*texts["train"], *texts["valid"]], most, str(config["name"]))
+    arrays: Arrays = {"words": np.array(captions.known(numbers))}
+    for part, told in texts.items():
+        arrays[f"{part}_values"] = np.array([numbers.get(w, captions.UNKNOWN) for c in told for w in c], np.int32)
+        arrays[f"{part}_lengths"] = np.array([len(caption) for caption in told], np.int32)
+    return arrays
