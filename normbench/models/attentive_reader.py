@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normbench.data.cloze import ENTITY
 from normbench.models.base import Model, Sites
 from normbench.norms.base import NormedLinear
 from normbench.rnn.embedding import Embedding
 from normbench.rnn.layers import LSTM
 
-FIRST = 3  # number of the first entity; before it padding, the unknown word, the blank
+BIASES = {"document": True, "question": False, "context": False, "query": True, "mean": False}  # of the dense maps
 
 
 class AttentiveReader(Model):
@@ -39,7 +40,8 @@ class AttentiveReader(Model):
     Shapes: document (B, T), question (B, S) int64 with masks; answer (B,) int64, the number of an entity.
     """
 
-    evaluated_at_once = 256  # four batches of 64: a thousand documents would take gigabytes
+    evaluated_at_once = 256  # a thousand documents, and as many probabilities of all words, would take gigabytes
+    beside_outputs = ("document", "document_mask", "question", "question_mask", "answer")
 
     def __init__(self, words: int, entities: int, hidden_size: int, dropout: float, sites: Sites) -> None:
         super().__init__()
@@ -86,7 +88,7 @@ class AttentiveReader(Model):
         if (draw := self.draws("entities")) is None:
             return list(numbers)
         names = np.arange(self.words)
-        names[FIRST : FIRST + self.entities] = FIRST + draw.permutation(self.entities)
+        names[ENTITY : ENTITY + self.entities] = ENTITY + draw.permutation(self.entities)
         table = torch.from_numpy(names).to(numbers[0].device)
         return [table[each] for each in numbers]
 
@@ -103,9 +105,6 @@ class AttentiveReader(Model):
     ) -> dict[str, Tensor]:
         logits = self.predict(document, document_mask, question, question_mask)
         return {"nll": _nll(logits, answer), "error": (logits.argmax(-1) != answer).float()}
-
-
-BIASES = {"document": True, "question": False, "context": False, "query": True, "mean": False}  # of the dense maps
 
 
 def _nll(logits: Tensor, answer: Tensor) -> Tensor:

@@ -65,6 +65,18 @@ GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("imdb_rnn", "spectral"): (0.6934234499931335, 0.6937248110771179, 0.6892662048339844),
     ("imdb_rnn", "streaming"): (0.9048426747322083, 0.7003376483917236, 0.6832253932952881),
     ("imdb_rnn", "weight"): (0.6934234499931335, 0.6937500834465027, 0.6893421411514282),
+    ("attentive_reader", "ada"): (3.4731082916259766, 3.2269420623779297, 2.9703588485717773),
+    ("attentive_reader", "batch"): (3.546147346496582, 3.3911423683166504, 3.2714691162109375),
+    ("attentive_reader", "batch_layer"): (3.4743423461914062, 3.3840646743774414, 3.2386105060577393),
+    ("attentive_reader", "batch_renorm"): (3.5482733249664307, 3.4491918087005615, 3.274003267288208),
+    ("attentive_reader", "ghost_batch"): (3.546147346496582, 3.3911423683166504, 3.2714691162109375),
+    ("attentive_reader", "group"): (3.4565792083740234, 3.230220317840576, 2.982792377471924),
+    ("attentive_reader", "layer"): (3.4653351306915283, 3.229123830795288, 2.974159002304077),
+    ("attentive_reader", "none"): (3.4657704830169678, 3.3712375164031982, 3.117741346359253),
+    ("attentive_reader", "rms"): (3.465252637863159, 3.199939489364624, 2.9311585426330566),
+    ("attentive_reader", "spectral"): (3.4662985801696777, 3.3613150119781494, 3.1362526416778564),
+    ("attentive_reader", "streaming"): (3.544883966445923, 3.3103525638580322, 3.108365774154663),
+    ("attentive_reader", "weight"): (3.4657704830169678, 3.371763229370117, 3.140709638595581),
 }
 PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if able(m, n)]
 
@@ -121,11 +133,11 @@ def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> 
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_metrics_are_one_per_example_and_agree_with_the_loss(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm))
-    inputs, targets = batches(spec, 1)[0]
+    batch = batches(spec, 1)[0]
     network = built(spec)
-    metrics = network.evaluate(inputs, targets)
-    assert all(values.shape == (len(targets),) for values in metrics.values())
-    torch.testing.assert_close(metrics["nll"].mean(), network(inputs, targets))
+    metrics = network.evaluate(*batch)
+    assert all(values.shape == (len(batch[0]),) for values in metrics.values())
+    torch.testing.assert_close(metrics["nll"].mean(), network(*batch))
     assert set(metrics["error"].unique().tolist()) <= {0.0, 1.0}
 
 
@@ -152,9 +164,8 @@ def test_twenty_steps_give_the_losses_of_before(model: str, norm: str) -> None:
     optimizer = optim.build(spec.config["optim"], network)
     losses = []
     for step in range(20):
-        inputs, targets = batches(spec, 10)[step % 10]
         with models.update(network, 1, step):
-            loss = network(inputs, targets)
+            loss = network(*batches(spec, 10)[step % 10])
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
@@ -172,9 +183,9 @@ def test_one_batch_can_be_learnt_by_heart(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm), *LEARNING[model])
     network = built(spec).train()
     optimizer = optim.build(spec.config["optim"], network)
-    inputs, targets = (part[:20] for part in batches(spec, 1)[0])
+    batch = [part[:20] for part in batches(spec, 1)[0]]
     for _ in range(150):
-        loss = network(inputs, targets)
+        loss = network(*batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -192,12 +203,12 @@ def test_what_a_model_prepares_stands_for_its_inputs(model: str, training: bool)
     """An evaluation of many passes, in either mode, computes it once."""
     spec = small(model, *usual(model, "batch"))
     network = built(spec).train(training)
-    (inputs, targets), _ = batches(spec, 2)
+    batch = dict(zip(models.takes(network), batches(spec, 1)[0], strict=True))
     with torch.no_grad():
-        prepared = network.prepare(inputs=inputs, targets=targets).get("inputs", inputs)
-        ours, theirs = (network.evaluate(x, targets) for x in (prepared, inputs))
+        prepared = network.prepare(**batch)
+        ours, theirs = network.evaluate(**{**batch, **prepared}), network.evaluate(**batch)
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert torch.is_floating_point(prepared) and len(prepared) == len(inputs)
+    assert all(torch.is_floating_point(made) and len(made) == len(batch[name]) for name, made in prepared.items())
 
 
 @pytest.mark.parametrize("model", MODELS)

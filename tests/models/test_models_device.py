@@ -16,20 +16,19 @@ from normbench.train import optim
 PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if able(m, n)]
 
 
-def passes(network: models.Model, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+def passes(network: models.Model, *batch: Tensor) -> dict[str, Tensor]:
     """Loss, gradients and metrics of an update and of an evaluation."""
     network.train()
     with models.update(network, 1, 0):
-        loss = network(inputs, targets)
+        loss = network(*batch)
     loss.backward()
     found = {"loss": loss.detach()} | {f"d {name}": p.grad for name, p in network.named_parameters()}
     found |= {f"running {name}": total for name, total in network.tally.items()}
     for norm in normalizers(network):
         norm.end_epoch()
     with torch.no_grad():
-        return found | network.eval().evaluate(
-            network.prepare(inputs=inputs, targets=targets).get("inputs", inputs), targets
-        )
+        tensors = dict(zip(models.takes(network), batch, strict=True))
+        return found | network.eval().evaluate(**{**tensors, **network.prepare(**tensors)})
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -44,9 +43,9 @@ def test_what_a_model_makes_is_where_its_inputs_are(model: str) -> None:
 def updated(spec: RunSpec, device: str) -> dict[str, Tensor]:
     """In float64, for in float32 rounding decides where a gradient of nearly zero goes."""
     network = built(spec).double().to(device)
-    inputs, targets = (tensor.to(device) for tensor in batches(spec, 1)[0])
+    batch = [(t.double() if t.is_floating_point() else t).to(device) for t in batches(spec, 1)[0]]
     optimizer = optim.build(spec.config["optim"], network)
-    found = passes(network, inputs.double() if inputs.is_floating_point() else inputs, targets)
+    found = passes(network, *batch)
     optimizer.step()
     found |= {f"after {name}": parameter.detach() for name, parameter in network.named_parameters()}
     assert {value.device.type for value in found.values()} == {device}
