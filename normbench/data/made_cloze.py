@@ -16,18 +16,18 @@ from normbench.data.examples import Ragged, Split
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
-SENTENCE = 4  # an entity, a verb, an object and a full stop, or the other way round
-CHECKED = {"words": 32, "entities": 8, "length": 24}  # of the declared checksum
+SENTENCE = 4  # an entity, a verb, an object and a full stop
+CHECKED = {"words": 24, "entities": 6, "length": 20}  # of the declared checksum
 Question = tuple[list[int], list[int], int]  # document, question, answer
 
 
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """Documents of two or more sentences; the question is one of them, its entity the blank. Numbers as in `cloze`.
 
-    A sentence is `entity verb object .` or `object verb entity .`, and so is the question, without the full stop. No
-    two sentences of a document have the same verb and object; the same entities, verbs or objects they may have. All
-    drawn by the seed. `root` is not used: there are no files. NormbenchError when numpy's random numbers are not the
-    declared ones, or too few word numbers are left beside the entities.
+    A sentence is `entity verb object .`, the question `blank verb object`. No two sentences of a document have the same
+    verb and object; the same entity, verb or object they may have. All drawn by the seed. `root` is not used: there are
+    no files. NormbenchError when numpy's random numbers are not the declared ones, or too few word numbers are left
+    beside the entities.
     """
     facts, words, entities = config["declares"], int(config["words"]), int(config["entities"])
     if words < (least := ENTITY + entities + 5):
@@ -61,21 +61,14 @@ def _draw(seed: int, part: str, count: int, words: int, entities: int, length: i
     stop, first = ENTITY + entities, ENTITY + entities + 1
     verbs = (words - first) // 2
     objects = words - first - verbs
-
-    def said(who: int, pair: int) -> list[int]:
-        sentence = [who, first + pair // objects, first + verbs + pair % objects]
-        return sentence if draw.random() < 0.5 else sentence[::-1]
-
     made = []
     for _ in range(count):
         sentences = int(draw.integers(2, min(length // SENTENCE, verbs * objects) + 1))
-        pairs = draw.choice(verbs * objects, sentences, replace=False)
+        verb, object_ = np.divmod(draw.choice(verbs * objects, sentences, replace=False), objects)
         # The first two of different entities, the others of any.
-        two = draw.choice(entities, 2, replace=False)
-        who = ENTITY + np.concatenate([two, draw.integers(0, entities, sentences - 2)])
-        order = draw.permutation(sentences)
-        facts = [(int(who[place]), int(pairs[place])) for place in order]
-        document = [number for fact in facts for number in (*said(*fact), stop)]
-        answer, pair = facts[draw.integers(0, sentences)]
-        made.append((document, said(BLANK, pair), answer))
+        who = np.concatenate([draw.choice(entities, 2, replace=False), draw.integers(0, entities, sentences - 2)])
+        facts = np.stack([ENTITY + who, first + verb, first + verbs + object_, np.full(sentences, stop)], 1)
+        facts = draw.permutation(facts)
+        asked = facts[draw.integers(0, sentences)].tolist()
+        made.append((facts.flatten().tolist(), [BLANK, *asked[1:3]], asked[0]))
     return made
