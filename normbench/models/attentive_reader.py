@@ -32,7 +32,7 @@ class AttentiveReader(Model):
     Sites: `lstm.document.*` and `lstm.question.*` of input, hidden, cell; `dense.document` (W_d d_t, of all steps),
     `dense.question` (W_q q), `dense.context` (W_r r), `dense.query` (W_g q), `dense.mean` (W_m mean d). Neither s_t nor
     the logits are normalized. W_q, W_r, W_m have no bias.
-    `dropout`, of embeddings and of g: updates multiply by a mask of 0 and 1, all other passes by the share that is kept.
+    `dropout`, of embeddings and of g: updates multiply by masks of 0 and 1, all other passes by the share that is kept.
     An update gives the entities other numbers, by one permutation of all of them for the whole batch; no other pass.
     Padding copies an LSTM's state and has no part in α and the mean; statistics of normalizers have it unless they use
     the mask. The code pads to one step more than the longest, which such statistics alone would see: not done here.

@@ -20,7 +20,7 @@ from normbench.streams import stream
 
 @dataclass(frozen=True)
 class Weight:
-    """What a scheme may know: the shape (out, in, ...), the module whose parameter it is, of one of its gates or all."""
+    """What a scheme may know: the shape (out, in, ...), the parameter's module; of one of its gates, or all."""
 
     shape: tuple[int, ...]
     module: nn.Module
@@ -166,9 +166,7 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
     start(model)
 
 
-def _scheme(
-    place: str, rule: Any, config: Mapping[str, Any]
-) -> tuple[Callable[[Draw, Weight], np.ndarray], bool]:
+def _scheme(place: str, rule: Any, config: Mapping[str, Any]) -> tuple[Callable[[Draw, Weight], np.ndarray], bool]:
     """`orthogonal`, or `{scheme: normal, std: 0.01, times: 2}` with numbers or the options that hold them; `alike`."""
     given = {"scheme": rule} if isinstance(rule, str) else dict(rule)
     name, alike = str(given.pop("scheme", None)), bool(given.pop("alike", False))
