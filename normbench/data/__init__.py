@@ -51,6 +51,7 @@ def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> 
 def check(config: Mapping[str, Any], root: Path | None = None) -> None:
     """Raise NormbenchError for the set's first missing or damaged file; without torch, so that planning can ask."""
     # Not through `problems`: the first line is enough, and a slow disk need not be read to the end.
+    config = source(config)
     for name in files.declared(config):
         if line := files.problem(config, folder(root), name):
             raise NormbenchError(line)
@@ -58,8 +59,18 @@ def check(config: Mapping[str, Any], root: Path | None = None) -> None:
 
 def problems(config: Mapping[str, Any], root: Path | None = None) -> list[str]:
     """One line per missing or damaged file of the set; empty for a set that needs no files."""
+    config = source(config)
     lines = (files.problem(config, folder(root), name) for name in files.declared(config))
     return [line for line in lines if line]
+
+
+def source(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The set whose files this one is made of: the one that it declares as `files_of`, else itself."""
+    if not (name := config["declares"].get("files_of")):
+        return config
+    from normbench.config import compose  # late: most sets need none
+
+    return compose.choice("data", name)
 
 
 def module(config: Mapping[str, Any]) -> ModuleType:
