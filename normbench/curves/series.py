@@ -188,6 +188,19 @@ def time_to_level(points: Series, level: float, log: bool = True) -> Reached | C
     return Censored(before[0] if before else 0)
 
 
+def level_on_the_way(curves: Sequence[Series], share: float) -> float:
+    """The level at this share (0 to 1) of the way from the highest start of these curves to their lowest value.
+
+    A curve that never comes so far is slower; one that is the lowest nowhere sets no level for the others. NaN, which
+    nothing meets, without a finite value.
+    """
+    finite = [known for points in curves if (known := [value for _, value in points if math.isfinite(value)])]
+    if not finite:
+        return math.nan
+    best = min(map(min, finite))
+    return best + (1 - share) * (max(known[0] for known in finite) - best)
+
+
 def log_floored(value: float, floor: float = FLOOR) -> float:
     """Natural log with values ≤ 1e-12 taken as 1e-12: a float32 loss reaches exactly 0."""
     return math.log(max(value, floor))

@@ -12,7 +12,8 @@ margin), `order` (ranks of several cells), `exact` (computed numbers, no seeds).
 A direction's `test` is `t` (the default: Student's, of the mean) or `sign` (the exact sign test, of the median: where
 a value can be censored or diverged, or has a heavy tail). Its smallest effect is that of `rules.yaml`, or its `delta`.
 
-Endpoints are `final` (last epoch), `time_to_level`, `area` (mean over the epochs, geometric for losses), `chosen` (at
+Endpoints are `final` (last epoch), `time_to_level` (a `level`, or a `share` of the way from the start to the best value
+of the runs that the part compares, seed by seed), `area` (mean over the epochs, geometric for losses), `chosen` (at
 `epoch`: a number, `last`, `best` for the lowest validation NLL of the usual evaluation, `own` for that of the variant
 itself), `value`. With `chosen` a cell may name the inference `variant`, several by patterns (`TT**|FF**`: their mean),
 or `best by valid`. At `best` and `last`, the interval covers the choice of the test examples beside the seeds where the
@@ -53,6 +54,7 @@ class Endpoint:
     metric: str = ""
     variant: str | None = None
     level: float | None = None
+    share: float | None = None
     better: str = "lower"
     key: str = ""
     epoch: str | int = ""
@@ -72,6 +74,10 @@ class Endpoint:
             return f"{self.split} {metric} at {when.get(str(self.epoch), f'epoch {self.epoch}')} ({where})"
         if self.kind == "final":
             return f"final {self.split} {metric} ({where})"
+        if self.share is not None:
+            return (
+                f"{CLOCKS[self.clock]} to {100 * self.share:g} % of the way to the best {self.split} {metric} ({where})"
+            )
         return f"{CLOCKS[self.clock]} to {self.split} {metric} {self.level:g} ({where})"
 
 
@@ -264,7 +270,7 @@ _PART_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _BOUNDS = ("value", "at_most", "at_least")
 _ENDPOINT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant", "clock")),
+    "time_to_level": (("kind", "split", "mode", "metric"), ("level", "share", "variant", "clock")),
     "final": (("kind", "split", "mode", "metric"), ("variant", "better")),
     "area": (("kind", "split", "mode", "metric"), ("variant", "better")),
     "chosen": (("kind", "split", "mode", "metric", "epoch"), ("variant", "better")),
@@ -333,6 +339,11 @@ def _endpoint(data: Any, part: str) -> Endpoint:
     _keys(data, *_ENDPOINT_KEYS[kind], where, hint=f" of kind {kind}")
     if kind == "value":
         return Endpoint(kind, key=_text(data, "key", where))
+    share = _number(data, "share", where) if "share" in data else None
+    if kind == "time_to_level" and ("level" in data) == (share is not None):
+        raise NormbenchError(f"{where}: kind time_to_level takes one of the keys level and share.")
+    if share is not None and not 0 < share <= 1:
+        raise NormbenchError(f"{where}: share must be above 0 and at most 1, not {share}.")
     return Endpoint(
         kind,
         split=_text(data, "split", where),
@@ -340,6 +351,7 @@ def _endpoint(data: Any, part: str) -> Endpoint:
         metric=_text(data, "metric", where),
         variant=_text(data, "variant", where) if "variant" in data else None,
         level=_number(data, "level", where) if "level" in data else None,
+        share=share,
         better=_choice(data, "better", ("lower", "higher"), where) if "better" in data else "lower",
         epoch=_epoch(data, where) if "epoch" in data else "",
         clock=_choice(data, "clock", tuple(CLOCKS), where) if "clock" in data else "epoch",

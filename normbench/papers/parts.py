@@ -10,11 +10,20 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from normbench.curves.examples import Spread
-from normbench.curves.series import Reached, area, at_epoch, final, log_floored, series, time_to_level
+from normbench.curves.series import (
+    Reached,
+    area,
+    at_epoch,
+    final,
+    level_on_the_way,
+    log_floored,
+    series,
+    time_to_level,
+)
 from normbench.curves.statistics import (
     Interval,
     detectable_effect,
@@ -147,10 +156,15 @@ def gather(
     lacking = set()
     for seed in shared:
         rows.append([])
-        for (_, cell), found in zip(part.contrast, cells, strict=True):
-            outcome = _outcome(part.endpoint, found[seed], cell.get("variant", part.endpoint.variant))
+        compared = [
+            (found[seed], cell.get("variant", part.endpoint.variant))
+            for (_, cell), found in zip(part.contrast, cells, strict=True)
+        ]
+        endpoint = _levelled(part.endpoint, compared)
+        for run, variant in compared:
+            outcome = _outcome(endpoint, run, variant)
             if outcome is None:
-                lacking.add(found[seed].id)
+                lacking.add(run.id)
             else:
                 rows[-1].append(outcome)
     if lacking:
@@ -349,6 +363,16 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
                     f"{max(twin.id, run.id)}: the cell must name what tells them apart."
                 )
     return found
+
+
+def _levelled(endpoint: Endpoint, compared: Sequence[tuple[RunRecord, str | None]]) -> Endpoint:
+    """With the level that a `share` of the way means for these runs."""
+    if endpoint.share is None:
+        return endpoint
+    where = endpoint.split, endpoint.mode, endpoint.metric
+    return replace(
+        endpoint, level=level_on_the_way([series(run, *where, variant) for run, variant in compared], endpoint.share)
+    )
 
 
 def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcome | None:
