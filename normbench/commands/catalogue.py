@@ -74,15 +74,18 @@ def states() -> Iterator[tuple[str, str]]:
 
 def _state(config: Mapping[str, Any]) -> str:
     """ready, missing, damaged or in need of registration, with the way out."""
-    root = data.root()
+    root, config = data.root(), data.source(config)
     paths = [root / name for name in files.declared(config)]
-    if not paths:
+    places = [*paths, *(root / name for name in files.folders(config))]
+    if not places:
         return "ready (embedded)"
     register = files.registration(config, root)
-    if not any(os.path.lexists(path) for path in paths):
+    if not any(os.path.lexists(place) for place in places):
         return f"missing. {register or f'Bring it with: {_command(config)}'}"
     if problems := data.problems(config):
         return problems[0]
+    if not paths:
+        return "ready"
     remark = files.remark(config, root)
     return f"ready, {sum(path.stat().st_size for path in paths) / 1e6:.1f} MB" + (f"; {remark}" if remark else "")
 
@@ -97,8 +100,10 @@ def data_get(name: str, console: Console) -> int:
     from normbench.data import fetch
 
     compose.choice_path("data", name)
-    config = compose.choice("data", name)
-    if not config["declares"].get("files"):
+    config = data.source(compose.choice("data", name))
+    if files.folders(config):
+        raise NormbenchError(f"{name} is handed out by its owners alone. {files.registration(config, data.root())}")
+    if not files.declared(config):
         raise NormbenchError(f"{name} is embedded: there is nothing to bring.")
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -50,18 +50,20 @@ def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> 
 
 def check(config: Mapping[str, Any], root: Path | None = None) -> None:
     """Raise NormbenchError for the set's first missing or damaged file; without torch, so that planning can ask."""
-    # Not through `problems`: the first line is enough, and a slow disk need not be read to the end.
-    config = source(config)
-    for name in files.declared(config):
-        if line := files.problem(config, folder(root), name):
-            raise NormbenchError(line)
+    # The first line is enough, and a slow disk need not be read to the end.
+    if line := next(_problems(config, folder(root)), None):
+        raise NormbenchError(line)
 
 
 def problems(config: Mapping[str, Any], root: Path | None = None) -> list[str]:
-    """One line per missing or damaged file of the set; empty for a set that needs no files."""
+    """One line per missing or damaged file, or empty folder, of the set; empty for a set that needs no files."""
+    return list(_problems(config, folder(root)))
+
+
+def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
     config = source(config)
-    lines = (files.problem(config, folder(root), name) for name in files.declared(config))
-    return [line for line in lines if line]
+    for find, names in ((files.problem, files.declared(config)), (files.empty, files.folders(config))):
+        yield from filter(None, (find(config, root, name) for name in names))
 
 
 def source(config: Mapping[str, Any]) -> Mapping[str, Any]:
