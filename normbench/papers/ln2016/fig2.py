@@ -121,8 +121,9 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     ]
     if stuck:
         told.append(
-            f"Not all runs of these arms answer better than an entity of the document at random would: {'; '.join(stuck)}. "
-            "Where they do not, training has hardly begun, and the lowest error does not say where it would end."
+            "Not all runs of these arms answer better than an entity of the document at random would: "
+            f"{'; '.join(stuck)}. Where they do not, training has hardly begun, "
+            "and the lowest error does not say where it would end."
         )
     if _of_the_paper(runs):
         told.append(
