@@ -68,11 +68,7 @@ def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
 
 def source(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The set whose files this one is made of: the one that it declares as `files_of`, else itself."""
-    if not (name := config["declares"].get("files_of")):
-        return config
-    from normbench.config import compose  # late: most sets need none
-
-    return compose.choice("data", name)
+    return config["declares"].get("files_of") or config
 
 
 def module(config: Mapping[str, Any]) -> ModuleType:
