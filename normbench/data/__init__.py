@@ -23,7 +23,8 @@ class Dataset:
     """A whole set in memory; `splits` by name, `train` among them; `notes` are lines that a user should see.
 
     Tensors of the sets that are here: `inputs` (N, features), (N, height, width, channels) or (N, time, features)
-    float32, of words their numbers (N, time) int64; `targets` (N,) int64.
+    float32, of words their numbers (N, time) int64; `targets` (N,) int64. Of cloze questions ragged `document` and
+    `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity.
 
     `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
     `deviations` from the official set, a line each.
