@@ -223,8 +223,7 @@ def data_checksum(declares: Mapping[str, Any]) -> str:
     Loading refuses files that differ from all that is declared. Of a set with copies that are known to differ, a run
     records which one it read, with a checksum of the same making. A set made of another one's files has that one's.
     """
-    if "files_of" in declares:
-        declares = compose.declaration("data", declares["files_of"])
+    declares = declares["files_of"]["declares"] if "files_of" in declares else declares
     official = (declares.get("sources") or {}).get("batches")
     return hashlib.sha256(canonical(official or declares.get("files") or declares["sha256"]).encode()).hexdigest()
 

@@ -23,7 +23,8 @@ class Dataset:
     """A whole set in memory; `splits` by name, `train` among them; `notes` are lines that a user should see.
 
     Tensors of the sets that are here: `inputs` (N, features), (N, height, width, channels) or (N, time, features)
-    float32, of words their numbers (N, time) int64; `targets` (N,) int64.
+    float32, of words their numbers (N, time) int64; `targets` (N,) int64. Of cloze questions ragged `document` and
+    `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity.
 
     `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
     `deviations` from the official set, a line each.
@@ -68,11 +69,7 @@ def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
 
 def source(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The set whose files this one is made of: the one that it declares as `files_of`, else itself."""
-    if not (name := config["declares"].get("files_of")):
-        return config
-    from normbench.config import compose  # late: most sets need none
-
-    return compose.choice("data", name)
+    return config["declares"].get("files_of") or config
 
 
 def module(config: Mapping[str, Any]) -> ModuleType:

@@ -202,7 +202,7 @@ def test_real_novels() -> None:
     assert {part: len(split) for part, split in splits.items()} == {"train": 53000, "valid": 3000, "test": 3000}
     for split in splits.values():
         numbers = split["document"].values
-        assert numbers.min() == UNKNOWN and numbers.max() == 7999 and split["document"].lengths.max() <= 75
+        assert numbers.min() == UNKNOWN and 7900 < numbers.max() < 8000 and split["document"].lengths.max() <= 75
         assert (numbers == UNKNOWN).float().mean() < 0.06 and not (numbers == BLANK).any()
         counts = split["answer"].bincount(minlength=ENTITY + 50)[ENTITY:].float() / len(split)
         assert len(counts) == 50 and (counts - 1 / 50).abs().max() < 0.012
