@@ -24,6 +24,10 @@ SMALL = {
         *("data=made_reviews", "data.length=12", "model.embedding_size=8", "model.hidden_size=8"),
         *("model.last_hidden_size=6", "model.dense_size=6", "train.batch_size=50"),
     ),
+    "attentive_reader": (
+        *("data=made_cloze", "data.length=12", "model.hidden_size=8", "train.batch_size=50", "optim.lr=4e-3"),
+        "model.init=independent",  # gates that begin alike leave some groups without a spread but rounding
+    ),
 }
 # With which it learns a batch by heart in a moment.
 LEARNING = {
@@ -32,6 +36,7 @@ LEARNING = {
     "recall_lstm": ("model.hidden_size=32", "optim.lr=0.05"),
     "order_embeddings": ("model.word_size=16", "model.hidden_size=48", "optim.lr=0.01"),
     "imdb_rnn": ("model.hidden_size=16", "model.last_hidden_size=16", "model.dense_size=16", "optim.lr=0.02"),
+    "attentive_reader": ("model.hidden_size=16", "model.dropout=0", "optim.lr=0.05"),
 }
 NORMS = compose.choices("norm")
 MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]

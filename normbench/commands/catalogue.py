@@ -74,18 +74,20 @@ def states() -> Iterator[tuple[str, str]]:
 
 def _state(config: Mapping[str, Any]) -> str:
     """ready, missing, damaged or in need of registration, with the way out."""
-    root = data.root()
-    paths = [root / name for name in [*files.declared(config), *files.supplied(config)]]
-    if files.supplied(config):
-        problems = data.problems(config)
-        return f"missing. {problems[0]}" if problems else f"supplied, {_megabytes(paths)}"
-    if not paths:
+    root, config = data.root(), data.made_of(config)
+    paths = [root / name for name in files.declared(config)]
+    supplied = [root / name for name in files.supplied(config)]
+    places = [*paths, *supplied, *(root / name for name in files.folders(config))]
+    if not places:
         return "ready (embedded)"
     register = files.registration(config, root)
-    if not any(os.path.lexists(path) for path in paths):
-        return f"missing. {register or f'Bring it with: {_command(config)}'}"
+    if not any(os.path.lexists(place) for place in places):
+        way = data.problems(config)[0] if supplied else register or f"Bring it with: {_command(config)}"
+        return f"missing. {way}"
     if problems := data.problems(config):
         return problems[0]
+    if not paths:
+        return "ready"
     remark = files.remark(config, root)
     return f"ready, {_megabytes(paths)}" + (f"; {remark}" if remark else "")
 
@@ -104,12 +106,11 @@ def data_get(name: str, console: Console) -> int:
     from normbench.data import fetch
 
     compose.choice_path("data", name)
-    config = compose.choice("data", name)
-    if files.supplied(config):
-        raise NormbenchError(
-            f"{name}: its files are yours to bring: {'; '.join(data.problems(config)) or 'they are there.'}"
-        )
-    if not config["declares"].get("files"):
+    config = data.made_of(compose.choice("data", name))
+    if files.supplied(config) or files.folders(config):
+        here = data.problems(config)
+        raise NormbenchError(f"{name}: its files are yours to bring. {here[0] if here else 'They are there.'}")
+    if not files.declared(config):
         raise NormbenchError(f"{name} is embedded: there is nothing to bring.")
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:

@@ -46,8 +46,8 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
 }
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
-# ... and `shape: [height, width, channels]`, `[time, features]` or `[time, word]`, where inputs are images, sequences
-# or numbers of words; a model of those declares the one that it `reads`
+# ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]` or `[document, question]`, where inputs
+# are images, sequences, numbers of words or cloze questions; a model of those declares the one that it `reads`
 Config = dict[str, Any]
 
 
@@ -115,6 +115,8 @@ def choice(group: str, name: str, extra: Path | None = None) -> Config:
     plain = {str(key): value for key, value in node.items()}
     if group == "norm":
         _place_file(plain, path)
+    if group == "data":
+        _find_owner(plain, extra)
     return plain
 
 
@@ -125,6 +127,13 @@ def _place_file(node: Config, path: Path) -> None:
         declares["file"] = str((path.parent / declares["file"]).resolve())
         if not Path(declares["file"]).is_file():
             raise NormbenchError(f"{path}: declares.file {declares['file']} does not exist.")
+
+
+def _find_owner(node: Config, extra: Path | None) -> None:
+    """A data set made of another one's files, `declares.files_of: NAME`, gets that one's content for its name."""
+    declares = node.get("declares") or {}
+    if "files_of" in declares:
+        declares["files_of"] = choice("data", declares["files_of"], extra)
 
 
 def declaration(group: str, name: str, extra: Path | None = None) -> Config:
@@ -249,6 +258,7 @@ def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
     _one_budget(config, {o.key_or_group for o in overrides})
     norm = selection.get("norm", config["norm"]["name"])
     _place_file(config["norm"], choice_path("norm", norm, extra))
+    _find_owner(config["data"], extra)
     return config
 
 

@@ -221,8 +221,9 @@ def data_checksum(declares: Mapping[str, Any]) -> str:
     """The checksum of a data set as it should be: of its official files where the declaration has their sums.
 
     Loading refuses files that differ from all that is declared. Of a set with copies that are known to differ, a run
-    records which one it read, with a checksum of the same making.
+    records which one it read, with a checksum of the same making. A set made of another one's files has that one's.
     """
+    declares = declares["files_of"]["declares"] if "files_of" in declares else declares
     official = (declares.get("sources") or {}).get("batches")
     return hashlib.sha256(canonical(official or declares.get("files") or declares["sha256"]).encode()).hexdigest()
 

@@ -188,6 +188,20 @@ def time_to_level(points: Series, level: float, log: bool = True) -> Reached | C
     return Censored(before[0] if before else 0)
 
 
+def level_on_the_way(curves: Sequence[Series], share: float, least: float = 0.0, better: str = "lower") -> float | None:
+    """The level at this share (0 to 1) of the way from the worst start of these curves to their best value.
+
+    A curve that never comes so far is slower; one that is the best nowhere sets no level for the others. None where
+    the way is not longer than `least`, or nothing is finite.
+    """
+    sign = -1 if better == "higher" else 1
+    finite = [known for points in curves if (known := [sign * v for _, v in points if math.isfinite(v)])]
+    if not finite:
+        return None
+    start, best = max(known[0] for known in finite), min(map(min, finite))
+    return sign * (best + (1 - share) * (start - best)) if start - best > least else None
+
+
 def log_floored(value: float, floor: float = FLOOR) -> float:
     """Natural log with values ≤ 1e-12 taken as 1e-12: a float32 loss reaches exactly 0."""
     return math.log(max(value, floor))

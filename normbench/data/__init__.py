@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +23,8 @@ class Dataset:
     """A whole set in memory; `splits` by name, `train` among them; `notes` are lines that a user should see.
 
     Tensors of the sets that are here: `inputs` (N, features), (N, height, width, channels) or (N, time, features)
-    float32, of words their numbers (N, time) int64; `targets` (N,) int64.
+    float32, of words their numbers (N, time) int64; `targets` (N,) int64. Of cloze questions ragged `document` and
+    `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity.
 
     `words`, of sets of texts: what each number stands for.
     `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
@@ -58,17 +59,29 @@ def check(config: Mapping[str, Any], root: Path | None = None) -> None:
     if config.get("source"):
         hub.parts(config, folder(root))
         return
-    # Not through `problems`: the first line is enough, and a slow disk need not be read to the end.
-    for name in [*files.declared(config), *files.supplied(config)]:
-        if line := files.problem(config, folder(root), name):
-            raise NormbenchError(line)
+    # The first line is enough, and a slow disk need not be read to the end.
+    if line := next(_problems(config, folder(root)), None):
+        raise NormbenchError(line)
 
 
 def problems(config: Mapping[str, Any], root: Path | None = None) -> list[str]:
-    """One line per missing or damaged file of the set; empty for a set that needs no files."""
-    names = [*files.declared(config), *files.supplied(config)]
-    lines = (files.problem(config, folder(root), name) for name in names)
-    return [line for line in lines if line]
+    """One line per missing or damaged file, or empty folder, of the set; empty for a set that needs no files."""
+    return list(_problems(config, folder(root)))
+
+
+def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
+    config = made_of(config)
+    for find, names in (
+        (files.problem, files.declared(config)),
+        (files.not_supplied, files.supplied(config)),
+        (files.empty, files.folders(config)),
+    ):
+        yield from filter(None, (find(config, root, name) for name in names))
+
+
+def made_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The set whose files this one is made of: the one that it declares as `files_of`, else itself."""
+    return config["declares"].get("files_of") or config
 
 
 def module(config: Mapping[str, Any]) -> ModuleType:

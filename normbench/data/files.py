@@ -27,6 +27,16 @@ def supplied(config: Mapping[str, Any]) -> dict[str, str]:
     return dict(config["declares"].get("supplied") or {})
 
 
+def folders(config: Mapping[str, Any]) -> dict[str, str]:
+    """Folders below the data folder that the user fills -> how the names of their files end."""
+    return dict(config["declares"].get("folders") or {})
+
+
+def belongs(name: str, ending: str) -> bool:
+    """Whether a file in such a folder is one of the set's."""
+    return name.endswith(ending) and not name.startswith(".")
+
+
 def sources(config: Mapping[str, Any], root: Path) -> Path:
     """The folder of the files from which a set is prepared."""
     return root / "source" / str(config["name"])
@@ -53,6 +63,9 @@ def shown(path: Path) -> str:
 
 def registration(config: Mapping[str, Any], root: Path) -> str | None:
     """What to do for a set that its owners hand out themselves, as a line for the user; None for any other set."""
+    if archive := config["declares"].get("archive"):
+        unpack = f"tar -xzf {archive['name']} -C {shown(root)}"
+        return f"Unpack {archive['name']} of {archive['of']} there ({unpack}), or point NORMBENCH_DATA at it."
     given = config["declares"].get("sources") or {}
     if "register" not in given:
         return None
@@ -75,8 +88,6 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
     Right is the declared sum of the bytes, that of the file which `prepare` made here, or of a prepared file's content.
     """
     path = root / name
-    if name in supplied(config):
-        return None if path.is_file() else _not_supplied(config, root, name)
     get = f"normbench data get {config['name']}"
     try:
         # Asked first, because opening a pipe would wait for ever.
@@ -102,6 +113,30 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
             f"{shown(path)} cannot be read: {error.strerror or error}. "
             f"Make it readable, or point NORMBENCH_DATA at another copy."
         )
+
+
+def empty(config: Mapping[str, Any], root: Path, name: str) -> str | None:
+    """What is wrong with one declared folder, as the line for the user; None where it has a file of the set."""
+    try:
+        with os.scandir(root / name) as entries:
+            if any(belongs(entry.name, folders(config)[name]) for entry in entries):
+                return None
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        return f"{shown(root / name)} cannot be read: {error.strerror or error}. Make it readable."
+    way = registration(config, root)
+    return f"{title(config)} is not in {shown(root)}: {name} has no {folders(config)[name]} files. {way}"
+
+
+def not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str | None:
+    """What is wrong with one file that the user brings, as the line for the user."""
+    if (root / name).is_file():
+        return None
+    return (
+        f"{title(config)} is not in {shown(root)}: {name} is missing, which only you can bring: "
+        f"{supplied(config)[name]}. Place it there, or point NORMBENCH_DATA at it."
+    )
 
 
 def remark(config: Mapping[str, Any], root: Path) -> str:
@@ -173,13 +208,6 @@ def looks_like(path: Path) -> str:
     except zlib.error:
         pass
     return ""
-
-
-def _not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str:
-    return (
-        f"{title(config)} is not in {shown(root)}: {name} is missing, which only you can bring: "
-        f"{supplied(config)[name]}. Place it there, or point NORMBENCH_DATA at it."
-    )
 
 
 def _same(config: Mapping[str, Any], path: Path, name: str) -> bool:

@@ -20,10 +20,11 @@ from normbench.streams import stream
 
 @dataclass(frozen=True)
 class Weight:
-    """What a scheme may know: the shape (out, in, ...), the module whose parameter it is."""
+    """What a scheme may know: the shape (out, in, ...), the parameter's module; of one of its gates, or all."""
 
     shape: tuple[int, ...]
     module: nn.Module
+    of_one_gate: bool = False
 
     @property
     def fan_out(self) -> int:
@@ -37,7 +38,12 @@ class Weight:
     @property
     def gates(self) -> int:
         """Blocks of rows that are matrices of their own."""
-        return self.module.gates if isinstance(self.module, Cell) else 1
+        return self.module.gates if isinstance(self.module, Cell) and not self.of_one_gate else 1
+
+    @property
+    def gate(self) -> Weight:
+        """One of these blocks."""
+        return Weight((self.shape[0] // self.gates, *self.shape[1:]), self.module, of_one_gate=True)
 
 
 # --- schemes: (generator, weight, numbers) -> array of the weight's shape ---------------------------------------------
@@ -83,6 +89,31 @@ def glorot_orthogonal(draw: Draw, weight: Weight) -> np.ndarray:
     return (orthogonal if isinstance(weight.module, nn.Linear) else glorot_uniform)(draw, weight)
 
 
+def attr_uniform(draw: Draw, weight: Weight) -> np.ndarray:
+    """U(-b, b), b = sqrt(6 / (in + out + 1)), of each gate by itself (code of the attentive reader, `norm_weight`)."""
+
+    def one(gate: Weight) -> np.ndarray:
+        bound = (6 / (gate.fan_in + gate.fan_out + 1)) ** 0.5
+        if isinstance(gate.module, nn.Embedding):
+            return uniform(draw, gate, bound)
+        return draw.uniform(-bound, bound, gate.shape[::-1]).T  # the code's matrices are (in, out): see `alike`
+
+    return np.concatenate([one(weight.gate) for _ in range(weight.gates)])
+
+
+def attr_orthogonal(draw: Draw, weight: Weight) -> np.ndarray:
+    """U V of the decomposition U S V of a square matrix drawn by `attr_uniform`, of each gate by itself.
+
+    Code of the attentive reader, `ortho_weight`, which takes V for its transpose; it is orthogonal either way.
+    """
+
+    def one(gate: Weight) -> np.ndarray:
+        u, _, v = np.linalg.svd(attr_uniform(draw, gate).T)
+        return (u @ v.T).T
+
+    return np.concatenate([one(weight.gate) for _ in range(weight.gates)])
+
+
 def _orthogonal(draw: Draw, rows: int, columns: int) -> np.ndarray:
     """Of the QR decomposition of a normal matrix, as Keras."""
     q, r = np.linalg.qr(draw.standard_normal((max(rows, columns), min(rows, columns))))
@@ -92,7 +123,10 @@ def _orthogonal(draw: Draw, rows: int, columns: int) -> np.ndarray:
 
 SCHEMES: dict[str, Callable[..., np.ndarray]] = {
     scheme.__name__: scheme
-    for scheme in (uniform, normal, glorot_uniform, he_uniform, inverse_root, orthogonal, glorot_orthogonal)
+    for scheme in (
+        *(uniform, normal, glorot_uniform, he_uniform, inverse_root, orthogonal, glorot_orthogonal),
+        *(attr_uniform, attr_orthogonal),
+    )
 }
 
 
@@ -106,8 +140,9 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
     `model.init` is a scheme without numbers, for all weights; or a name under which the model's YAML declares schemes
     by pattern, of which the most specific wins, with their numbers (or the options that hold them) and a factor:
     `initial: {NAME: {"*": {scheme: normal, std: 0.01}, embedding: {scheme: orthogonal, times: 0.05}}}`.
-    Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. Weight normalizers then
-    begin from the weights just drawn.
+    Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. With `alike: true` it is
+    keyed by the seed alone, and begun anew for every parameter and each of its gates: those of one scheme and shape
+    begin the same. Weight normalizers then begin from the weights just drawn.
     """
     skip, modules = own_parameters(model), dict(model.named_modules())
     weights = {name: p for name, p in model.named_parameters() if name not in skip}
@@ -121,20 +156,24 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
             continue
         if name not in by:
             raise NormbenchError(f"{place}: {name_of_model} declares no initial draw of '{name}'.")
-        draw = _scheme(f"{place}: {by[name]}", rules[by[name]], config)
+        draw, alike = _scheme(f"{place}: {by[name]}", rules[by[name]], config)
         weight = Weight(tuple(parameter.shape), modules[name.rpartition(".")[0]])
-        parameter.copy_(torch.from_numpy(draw(stream(config["seed"], "init", name), weight)))
+        if alike:
+            drawn = np.concatenate([draw(stream(config["seed"], "init"), weight.gate)] * weight.gates)
+        else:
+            drawn = draw(stream(config["seed"], "init", name), weight)
+        parameter.copy_(torch.from_numpy(drawn))
     start(model)
 
 
-def _scheme(place: str, rule: Any, config: Mapping[str, Any]) -> Callable[[Draw, Weight], np.ndarray]:
-    """`orthogonal`, or `{scheme: normal, std: 0.01, times: 2}` with numbers or the options that hold them."""
+def _scheme(place: str, rule: Any, config: Mapping[str, Any]) -> tuple[Callable[[Draw, Weight], np.ndarray], bool]:
+    """`orthogonal`, or `{scheme: normal, std: 0.01, times: 2}` with numbers or the options that hold them; `alike`."""
     given = {"scheme": rule} if isinstance(rule, str) else dict(rule)
-    name = str(given.pop("scheme", None))
+    name, alike = str(given.pop("scheme", None)), bool(given.pop("alike", False))
     if name not in SCHEMES:
         raise unknown(f"{place}: {name} is not a scheme.", name, SCHEMES)
     numbers = {key: sites.lookup(config, value) if isinstance(value, str) else value for key, value in given.items()}
     times, wanted = numbers.pop("times", 1.0), [*inspect.signature(SCHEMES[name]).parameters][2:]
     if sorted(numbers) != sorted(wanted):
         raise NormbenchError(f"{place}: {name} takes {' and '.join(wanted) or 'no numbers'}, not {numbers}.")
-    return lambda draw, weight: times * SCHEMES[name](draw, weight, **numbers)
+    return lambda draw, weight: times * SCHEMES[name](draw, weight, **numbers), alike

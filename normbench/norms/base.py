@@ -208,8 +208,8 @@ class NormedLinear(Weighted):
 
     `pre_activation` normalizes the summed inputs (LN 2016, eq. 3), `post_activation` the activations, `weight` the
     matrix W, `block` both W and the activations. Without a normalizer: act(x W^T + b). `summed`: a second site, of the
-    summed inputs, where a model has one on either side of the non-linearity.
-    Shapes: (*, in_features) -> (*, out_features).
+    summed inputs, where a model has one on either side of the non-linearity. `bias`: false for a map without one.
+    Shapes: (*, in_features) -> (*, out_features); mask as the normalizer's.
     """
 
     def __init__(
@@ -219,10 +219,12 @@ class NormedLinear(Weighted):
         choice: Choice | None,
         activation: Callable[[Tensor], Tensor],
         summed: tuple[Site, Choice | None] | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         chosen = [(site, choice), *([summed] if summed else [])]
-        self.linear = self.linear_map(inputs, site.features, all(c is None or c.keep_bias for _, c in chosen))
+        self.linear = self.linear_map(inputs, site.features, bias and all(c is None or c.keep_bias for _, c in chosen))
         self.norm = build(site, choice) if choice else None
         self.before = build(summed[0], summed[1]) if summed and summed[1] else None
         self.after = choice is not None and choice.kind == "post_activation"
@@ -240,7 +242,7 @@ class NormedLinear(Weighted):
         if isinstance(self.norm, WeightNormalizer):
             self.norm.start(self.linear.weight)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         weight, bias = self.linear.weight, self.linear.bias
         if isinstance(self.norm, WeightNormalizer):
             z = self.norm.summed(self.product(x), weight, bias)
@@ -250,7 +252,7 @@ class NormedLinear(Weighted):
             z = self.before(z)
         if self.norm is None:
             return self.activation(z)
-        return self.norm(self.activation(z)) if self.after else self.activation(self.norm(z))
+        return self.norm(self.activation(z), mask) if self.after else self.activation(self.norm(z, mask))
 
 
 class NormedConv(NormedLinear):

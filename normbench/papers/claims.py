@@ -12,11 +12,11 @@ margin), `order` (ranks of several cells), `exact` (computed numbers, no seeds).
 A direction's `test` is `t` (the default: Student's, of the mean) or `sign` (the exact sign test, of the median: where
 a value can be censored or diverged, or has a heavy tail). Its smallest effect is that of `rules.yaml`, or its `delta`.
 
-Endpoints are `final` (last epoch), `time_to_level`, `area` (mean over the epochs, geometric for losses), `chosen` (at
-`epoch`: a number, `last`, `best` for that of the usual evaluation, by what is monitored, `own` for that of the variant
-itself), `value`. With `chosen` a cell may name the inference `variant`, several by patterns (`TT**|FF**`: their mean),
-or `best by valid`. At `best` and `last`, the interval covers the choice of the test examples beside the seeds where the
-runs kept what each example gave.
+Endpoints are `final` (last epoch), `time_to_level` (a number, or a share of a way, see `Endpoint`), `area` (mean over
+the epochs, geometric for losses), `chosen` (at `epoch`: a number, `last`, `best` for that of the usual evaluation, by
+what is monitored, `own` for that of the variant itself), `value`. With `chosen` a cell may name the inference
+`variant`, several by patterns (`TT**|FF**`: their mean), or `best by valid`. At `best` and `last`, the interval covers
+the choice of the test examples beside the seeds where the runs kept what each example gave.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
 Cell = Mapping[str, Any]
+BEST = "best"  # of the runs that are compared
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ class Endpoint:
     """One number per run: `time_to_level` in epochs (`clock`: or updates, examples), `final`, `area`
     and `chosen` in the metric's unit, `value` as a probe computed it.
 
-    A level may be relative: that `share` of the way from the first value of the cell `of`, in the run of the same seed,
-    to its best; where that way is shorter than `least` there is no level to reach, and the part is not decidable.
+    A level may be relative: that `share` of the way from the worst first value to the best value of the runs of one
+    seed that are compared (`of` best), or of that in the cell `of` alone. Where that way is shorter than `least` there
+    is no level to reach, and the part is not decidable; neither is a `chosen` one, where a run has not come `least`
+    from its first value to its best: it has hardly begun, and what it would reach is not known.
 
     An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
     """
@@ -56,8 +59,8 @@ class Endpoint:
     metric: str = ""
     variant: str | None = None
     level: float | None = None
-    share: float | None = None
-    of: Mapping[str, Any] | None = None
+    share: float = 0.0
+    of: Cell | str = ""
     least: float = 0.0
     better: str = "lower"
     key: str = ""
@@ -78,7 +81,8 @@ class Endpoint:
             return f"{self.split} {metric} at {when.get(str(self.epoch), f'epoch {self.epoch}')} ({where})"
         if self.kind == "final":
             return f"final {self.split} {metric} ({where})"
-        level = f"{self.level:g}" if self.of is None else f"{self.share:.0%} of the way of {cell_text(self.of)}"
+        whose = "them" if isinstance(self.of, str) else cell_text(self.of)
+        level = f"{100 * self.share:g} % of the way to the best of {whose}" if self.of else f"{self.level:g}"
         return f"{CLOCKS[self.clock]} to {self.split} {metric} {level} ({where})"
 
 
@@ -274,7 +278,7 @@ _ENDPOINT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant", "clock", "better")),
     "final": (("kind", "split", "mode", "metric"), ("variant", "better")),
     "area": (("kind", "split", "mode", "metric"), ("variant", "better")),
-    "chosen": (("kind", "split", "mode", "metric", "epoch"), ("variant", "better")),
+    "chosen": (("kind", "split", "mode", "metric", "epoch"), ("variant", "better", "least")),
     "value": (("kind", "key"), ()),
 }
 
@@ -293,7 +297,7 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
     required, optional = _PART_KEYS[kind]
     _keys(data, required, optional, where, hint=f" in a part of kind {kind}")
     endpoint = _endpoint(data["endpoint"], where)
-    if endpoint.of is not None and not any(cell == endpoint.of for cell in _cells(data)):
+    if not isinstance(endpoint.of, str) and endpoint.of not in _cells(data):
         raise NormbenchError(f"{where}: the level is one of {cell_text(endpoint.of)}, which is not compared here.")
     if kind == "exact" and endpoint.kind != "value":
         raise NormbenchError(f"{where}: endpoint kind {endpoint.kind} does not go with a part of kind {kind}.")
@@ -361,15 +365,17 @@ def _endpoint(data: Any, part: str) -> Endpoint:
 
 
 def _level(data: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A number, or `{share: 0.98, of: {arm: none}, least: 0.05}`."""
+    """A number, or `{share: 0.98, of: {arm: none}, least: 0.05}`, or `of: best`."""
     if not isinstance(data.get("level"), Mapping):
-        return {"level": _number(data, "level", where)} if "level" in data else {}
+        numbers = {key: float(_number(data, key, where)) for key in ("level", "least") if key in data}
+        return dict(numbers)
     level, where = data["level"], f"{where}: level"
     _keys(level, ("share", "of"), ("least",), where)
-    if not 0 < _number(level, "share", where) < 1:
-        raise NormbenchError(f"{where}: share must be above 0 and below 1, not {level['share']!r}.")
+    if not 0 < _number(level, "share", where) <= 1:
+        raise NormbenchError(f"{where}: share must be above 0 and at most 1, not {level['share']!r}.")
     least = float(_number(level, "least", where)) if "least" in level else 0.0
-    return {"share": float(level["share"]), "of": _cell(level["of"], where), "least": least}
+    of = BEST if level["of"] == BEST else _cell(level["of"], where)
+    return {"share": float(level["share"]), "of": of, "least": least}
 
 
 def _epoch(data: Mapping[str, Any], where: str) -> str | int:

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from normbench.curves.examples import Spread
-from normbench.curves.series import Reached, area, at_epoch, final, log_floored, series, time_to_level
+from normbench.curves.series import (
+    Reached,
+    Series,
+    area,
+    at_epoch,
+    final,
+    level_on_the_way,
+    log_floored,
+    series,
+    time_to_level,
+)
 from normbench.curves.statistics import (
     Interval,
     detectable_effect,
@@ -28,7 +38,7 @@ from normbench.curves.statistics import (
 )
 from normbench.errors import NormbenchError
 from normbench.papers import rules
-from normbench.papers.claims import LOSSES, Cell, Endpoint, Part, cell_text
+from normbench.papers.claims import BEST, LOSSES, Cell, Endpoint, Part, cell_text
 from normbench.runs.record import RunRecord
 
 Bounds = tuple[float, float]  # what is known of a number: the same twice, or an end at infinity
@@ -146,19 +156,19 @@ def gather(
     rows: list[list[_Outcome]] = []  # one per seed, one outcome per cell
     lacking = set()
     for seed in shared:
-        endpoint = part.endpoint
-        if endpoint.of is not None:
-            baseline = next(f for (_, cell), f in zip(part.contrast, cells, strict=True) if cell == endpoint.of)[seed]
-            level = _relative_level(endpoint, baseline)
-            if level is None:
-                reason = f"run {baseline.id} of {cell_text(endpoint.of)} does not come {endpoint.least:g} on its way"
-                return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
-            endpoint = replace(endpoint, level=level)
         rows.append([])
-        for (_, cell), found in zip(part.contrast, cells, strict=True):
-            outcome = _outcome(endpoint, found[seed], cell.get("variant", endpoint.variant))
+        compared = [
+            (cell, found[seed], cell.get("variant", part.endpoint.variant))
+            for (_, cell), found in zip(part.contrast, cells, strict=True)
+        ]
+        endpoint = _levelled(part.endpoint, compared)
+        if endpoint is None:
+            reason = f"in seed {seed} a run has not come {part.endpoint.least:g} from its start: it has hardly begun"
+            return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
+        for _, run, variant in compared:
+            outcome = _outcome(endpoint, run, variant)
             if outcome is None:
-                lacking.add(found[seed].id)
+                lacking.add(run.id)
             else:
                 rows[-1].append(outcome)
     if lacking:
@@ -359,16 +369,20 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
     return found
 
 
-def _relative_level(endpoint: Endpoint, run: RunRecord) -> float | None:
-    """`share` of the way from the run's first value to its best; None where that is not `least` long."""
-    points = series(run, endpoint.split, endpoint.mode, endpoint.metric, endpoint.variant)
-    values = [value for _, value in points if math.isfinite(value)]
-    if not values:
-        return None
-    best = max(values) if endpoint.better == "higher" else min(values)
-    assert endpoint.share is not None
-    way = best - values[0]
-    return values[0] + endpoint.share * way if abs(way) > endpoint.least else None
+def _levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str | None]]) -> Endpoint | None:
+    """With the level that a share of a way means for these runs; None where that way is too short."""
+    if not endpoint.of and not endpoint.least:
+        return endpoint
+    where = endpoint.split, endpoint.mode, endpoint.metric
+    curves = [series(run, *where, variant) for cell, run, variant in compared if endpoint.of in ("", BEST, cell)]
+
+    def level(of: Sequence[Series]) -> float | None:
+        return level_on_the_way(of, endpoint.share, endpoint.least, endpoint.better)
+
+    if not endpoint.of:
+        return endpoint if all(level([curve]) is not None for curve in curves) else None
+    found = level(curves)
+    return None if found is None else replace(endpoint, level=found)
 
 
 def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcome | None:

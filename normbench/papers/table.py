@@ -6,13 +6,14 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from normbench.curves.series import Censored, log_floored, time_to_level
 from normbench.curves.series import final as final_value
 from normbench.curves.series import series as read_series
 from normbench.curves.statistics import t_interval
+from normbench.papers.claims import CLOCKS, LOSSES
 from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 
@@ -148,11 +149,24 @@ def time_entry(
     row: str,
     quantity: str,
     where: tuple[str, str, str],
-    level: float,
+    level: float | Mapping[int, float],
     paper: str = "",
+    clock: str = "epoch",
 ) -> Entry:
-    """Epochs to a level; with any run that does not reach it there is a bound and no mean."""
-    times = [time_to_level(read_series(run, *where), level) for run in runs if run.status != "diverged"]
+    """Epochs, or what else `clock` counts, to a level, one for all runs or by seed.
+
+    With any run that does not reach it there is a bound and no mean.
+    """
+    times = [
+        time_to_level(
+            read_series(run, *where, x=clock),
+            level if isinstance(level, float) else level[run.seed],
+            where[2] in LOSSES,
+        )
+        for run in runs
+        if run.status != "diverged"
+    ]
+    unit = CLOCKS[clock]
     reached = [time.x for time in times if not isinstance(time, Censored)]
     bounds = [time.at for time in times if isinstance(time, Censored)]
     lost = sum(run.status == "diverged" for run in runs)
@@ -161,7 +175,7 @@ def time_entry(
             group,
             row,
             quantity,
-            "epochs",
+            unit,
             len(runs),
             paper=paper,
             diverged=lost,
@@ -169,7 +183,7 @@ def time_entry(
             at_least=min(bounds),
         )
     estimate = t_interval(reached)
-    return Entry(group, row, quantity, "epochs", estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
+    return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
 
 
 def grid(entries: Sequence[Entry], group: str) -> tuple[list[str], list[list[str]]]:

@@ -139,6 +139,15 @@ PART = ("claims", 0, "parts", 0)
         (edit(*PART, "endpoint", to={**FINAL, "level": 0.1}), ["part 'p'", "'level'", "kind final"]),
         (edit(*PART, "endpoint", to={**TIME, "level": "1e-2"}), ["part 'p'", "level", "1.0e-2"]),
         (edit(*PART, "endpoint", to={**TIME, "level": float("inf")}), ["part 'p'", "level", "number"]),
+        (edit(*PART, "endpoint", to={**TIME, "level": {"share": 0.5}}), ["part 'p'", "level: key 'of' is missing"]),
+        (
+            edit(*PART, "endpoint", to={**TIME, "level": {"share": 1.5, "of": "best"}}),
+            ["part 'p'", "share must be above 0"],
+        ),
+        (
+            edit(*PART, "endpoint", to={**TIME, "level": {"share": 0.5, "of": {"arm": "wn"}}}),
+            ["part 'p'", "arm wn, which is not compared"],
+        ),
         (
             edit("claims", 0, "reported", to=[{"id": "e", "endpoint": FINAL, "unit": "u", "at_most": 1.0}]),
             ["part 'e'", "endpoint kind final does not go with a part of kind exact"],

@@ -149,6 +149,46 @@ def test_times_that_are_all_reached_get_an_interval() -> None:
     assert found["verdict"] == "reproduced" and found["effect"] == pytest.approx(-0.737776)
 
 
+def test_a_share_of_the_way_is_one_level_for_the_runs_compared() -> None:
+    """From the highest start of a seed's runs to their lowest value; who never comes so far is slower."""
+
+    def run(arm: str, seed: int, *errors: float) -> RunRecord:
+        records = [
+            {"epoch": 3 * e, "split": "valid", "mode": "eval", "error": value, "step": 30 * e}
+            for e, value in enumerate(errors)
+        ]
+        return RunRecord(f"{arm}-{seed}", "x/fig", arm, seed, "done", 9, records=records)
+
+    def steps(share: float, *runs: RunRecord) -> list[str]:
+        endpoint = Endpoint(
+            "time_to_level", split="valid", mode="eval", metric="error", share=share, of="best", clock="step"
+        )
+        part = only(artifact(direction(endpoint, scale="log")), runs)["parts"][0]
+        assert part["endpoint"].startswith(f"updates to valid error {100 * share:g} % of the way to the best of them")
+        return [cell["values"] for cell in part["cells"]]
+
+    ln, bn = run("ln", 1, 1.0, 0.6, 0.2, 0.3), run("bn", 1, 1.2, 1.1, 0.8, 0.5)
+    assert steps(0.5, ln, bn) == [["22.5"], ["70"]]
+    assert steps(1, ln, bn) == [["60"], ["≥ 90"]]
+    other = [run("ln", 2, 1.0, 0.9, 0.8, 0.8), run("bn", 2, 1.0, 0.0, 0.0, 0.0)]
+    assert steps(0.5, ln, bn, *other) == [["22.5", "≥ 90"], ["70", "15"]]
+
+    def against(endpoint: Endpoint) -> Any:
+        return only(artifact(direction(endpoint, scale="log")), [ln, bn])["parts"][0]
+
+    time = Endpoint("time_to_level", split="valid", mode="eval", metric="error", share=0.5, clock="step")
+    alone = against(replace(time, of={"arm": "bn"}))
+    assert alone["endpoint"].startswith("updates to valid error 50 % of the way to the best of arm bn")
+    assert [cell["values"] for cell in alone["cells"]] == [["11.3"], ["55"]], "from 1.2 to 0.5, whatever ln does"
+    rising = against(replace(time, of="best", better="higher"))
+    assert rising["cells"][0]["values"] == ["0"], "the way up from its start is none"
+    best = Endpoint("chosen", split="valid", mode="eval", metric="error", epoch="best", least=0.75)
+    for endpoint in (replace(time, of={"arm": "bn"}, least=0.75), best):
+        part = against(endpoint)
+        assert part["word"] == "not decidable here" and "has not come 0.75 from its start" in part["reason"]
+    assert against(replace(best, least=0.6))["word"] != "not decidable here"
+
+
 def test_a_run_that_diverged_after_it_reached_the_level_counts_and_is_shown() -> None:
     runs = times(4, 4, 4, 4, 5)
     runs[0] = replace(runs[0], status="diverged")

@@ -1,0 +1,76 @@
+"""Cloze questions as all sets of them have them: a document, a question with a blank, and the entity that fills it.
+
+Word numbers: END (padding), UNKNOWN (a rarer word), BLANK (of the question), then the entities from ENTITY on, then the
+words, most frequent first. Which entity has which number says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from normbench.data.array_cache import Arrays
+from normbench.data.examples import Ragged, Split
+
+END, UNKNOWN, BLANK, ENTITY = range(4)
+TEXTS = ("document", "question")
+Item = TypeVar("Item")
+
+
+class Numbers(dict[str, int]):
+    """A number for every word that is asked for, in the order of their first appearance."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = len(self)
+        return self[word]
+
+
+def ranked(counts: np.ndarray, first: int, words: int) -> np.ndarray:
+    """For words counted (N,) their numbers (N,) int32 from `first` on, most frequent first; UNKNOWN from `words` on.
+
+    Of equally frequent ones the first comes first; words that are counted nowhere are UNKNOWN.
+    """
+    order = np.argsort(-counts, kind="stable")[: max(words - first, 0)]
+    order = order[counts[order] > 0]
+    numbers = np.full(len(counts), UNKNOWN, np.int32)
+    numbers[order] = np.arange(first, first + len(order))
+    return numbers
+
+
+def packed(part: str, texts: dict[str, list[np.ndarray]], answers: Sequence[int]) -> Arrays:
+    """Questions of a part as arrays for the cache: all texts of a kind one after another, and their lengths."""
+    arrays = {f"{part}_answer": np.array(answers, np.int32)}
+    for kind in TEXTS:
+        arrays[f"{part}_{kind}"] = np.concatenate([*texts[kind], np.zeros(0, np.int32)]).astype(np.int32)
+        arrays[f"{part}_{kind}_length"] = np.array(list(map(len, texts[kind])), np.int32)
+    return arrays
+
+
+def split(arrays: Arrays, part: str, count: int) -> Split:
+    """So many questions of a part, spread evenly over it."""
+    rows = np.arange(count) * len(arrays[f"{part}_answer"]) // count
+    return Split(
+        document=_ragged(arrays[f"{part}_document"], arrays[f"{part}_document_length"], rows),
+        question=_ragged(arrays[f"{part}_question"], arrays[f"{part}_question_length"], rows),
+        answer=torch.from_numpy(arrays[f"{part}_answer"][rows].astype(np.int64)),
+        index=torch.from_numpy(rows),
+    )
+
+
+def _ragged(values: np.ndarray, lengths: np.ndarray, rows: np.ndarray) -> Ragged:
+    starts = (lengths.cumsum(dtype=np.int64) - lengths)[rows]
+    offsets = np.concatenate([[0], lengths[rows].cumsum(dtype=np.int64)])
+    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths[rows])
+    return Ragged(torch.from_numpy(values[places].astype(np.int64)), torch.from_numpy(offsets))
+
+
+def shown(items: Sequence[Item], text: str) -> Iterable[Item]:
+    """The same items, with a bar on the terminal, if there is one, while they are worked on."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(items, text, console=console, transient=True, disable=not console.is_terminal)

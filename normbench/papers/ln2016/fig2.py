@@ -1,0 +1,139 @@
+"""LN Fig. 2: validation error of the attentive reader against updates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from normbench.curves.series import at_epoch, level_on_the_way, series
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Look, Panel, Quantity, Reference
+from normbench.papers.panels import panels as all_panels
+from normbench.papers.style import COLOURS
+from normbench.papers.table import Entry, estimate_entry, percents, time_entry
+from normbench.runs.record import RunRecord
+
+ARMS = {
+    "none": Look("LSTM", COLOURS["none"]),
+    "bn-lstm": Look("BN-LSTM", COLOURS["batch"]),
+    "bn-everywhere": Look("BN-everywhere", COLOURS["batch_layer"]),
+    "ln": Look("LN-LSTM", COLOURS["layer"]),
+    "ln-gain01": Look("LN-LSTM, gain 0.1", COLOURS["layer"], in_paper=False),
+    "bn-gain1": Look("BN-LSTM, gain 1 (ours)", COLOURS["batch"], in_paper=False),
+    "bn-lstm-masked": Look("BN-LSTM without padding (ours)", "#7a5195", in_paper=False),
+    "bn-everywhere-masked": Look("BN-everywhere without padding (ours)", "#b8860b", in_paper=False),
+}
+ERROR = ("valid", "eval", "error")
+SHARES = (0.5, 0.8, 0.95)
+DASHES = ("solid", "dash", "dot")
+RULES = {
+    "random": "any entity of the document",
+    "frequent": "the most frequent one",
+    "not_in_question": "of those that the question does not have",
+    "distance": "word distance",
+    "window": "bag of words in a window",
+}
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """One panel; beside runs of the paper's protocol the curves of the BN paper's authors, which LN's figure shows."""
+    quantity = Quantity("Validation error", *ERROR, x="Update", clock="step")
+    found = all_panels([run for run in runs if run.arm != "rules"], ARMS, {"attentive reader": {}}, [quantity])
+    if not _of_the_paper(runs):
+        return found
+    curves = artifact.reference["curves"]
+    theirs = [
+        Reference(f"authors', {name}", [(1000.0 * thousands, error) for thousands, error in points], dash)
+        for (name, points), dash in zip(curves.items(), DASHES, strict=True)
+    ]
+    return [replace(panel, references=theirs) for panel in found]
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Lowest errors and times to levels per arm, and what rules make of the same questions that learn nothing."""
+    own = [run for run in runs if not run.control]
+    cells = {arm: [run for run in own if run.arm == arm] for arm in ARMS}
+    levels = {
+        share: {
+            seed: math.nan if level is None else level
+            for seed in {run.seed for run in own}
+            for level in [
+                level_on_the_way([series(r, *ERROR) for cell in cells.values() for r in cell if r.seed == seed], share)
+            ]
+        }
+        for share in SHARES
+    }
+    lowest = artifact.reference["lowest"] if _of_the_paper(runs) else {}
+    entries = []
+    for arm, look in ARMS.items():
+        cell, row = cells[arm], ("readers", look.name)
+
+        def best(split: str, variant: str | None = None, cell: Sequence[RunRecord] = cell) -> list[float | None]:
+            return percents([at_epoch(run, split, "error", "own" if variant else "best", variant) for run in cell])
+
+        paper = f"{100 * lowest[look.name]:.1f}" if look.name in lowest else ""
+        entries.append(estimate_entry(best("valid"), *row, "lowest validation error", "%", paper))
+        entries += [
+            time_entry(cell, *row, f"to {100 * share:g} % of the way", ERROR, levels[share], clock="step")
+            for share in SHARES
+        ]
+        entries.append(estimate_entry(best("test"), *row, "test error there", "%"))
+        if arm.startswith("bn"):
+            running = estimate_entry(best("valid", "eval_stats=running"), *row, "lowest by running statistics", "%")
+            entries.append(running)
+        else:
+            entries.append(Entry(*row, "lowest by running statistics", "%", n=1, shown="–"))
+    return entries + _rules([run for run in own if run.arm == "rules"])
+
+
+def _rules(runs: Sequence[RunRecord]) -> list[Entry]:
+    """Errors of rules, of which the data's draw alone makes the spread."""
+    return [
+        estimate_entry(
+            percents([1 - float(record[rule]) for run in runs for record in run.records if record["split"] == split]),
+            "rules that learn nothing", name, f"{named} error", "%",
+        )
+        for rule, name in RULES.items()
+        for split, named in (("valid", "validation"), ("test", "test"))
+    ]  # fmt: skip
+
+
+def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+    """What the numbers can and cannot tell."""
+    told = [
+        "Levels lie at a share of the way from the highest error before training to the lowest that any arm of a seed "
+        "reaches: an arm that never comes so far has a bound in the place of a time. Each comparison of a claim has "
+        "levels of its own two arms."
+    ]
+    chance = [
+        float(record["random"])
+        for run in runs
+        for record in run.records
+        if record.get("split") == "valid" and "random" in record
+    ]
+    stuck = [
+        look.name
+        for arm, look in ARMS.items()
+        if any(
+            (error := at_epoch(run, "valid", "error", "best")) is not None and chance and error > 1 - chance[0]
+            for run in runs
+            if run.arm == arm and not run.control
+        )
+    ]
+    if stuck:
+        told.append(
+            "Not all runs of these arms answer better than an entity of the document at random would: "
+            f"{'; '.join(stuck)}. Where they do not, training has hardly begun, "
+            "and the lowest error does not say where it would end."
+        )
+    if _of_the_paper(runs):
+        told.append(
+            "The minima of the authors' curves, 49.5, 50.0 and 50.3 %, are of one run each on 3 924 questions, whose "
+            "standard error is 0.8 points: they do not tell these three apart."
+        )
+    return told
+
+
+def _of_the_paper(runs: Sequence[RunRecord]) -> bool:
+    return any(run.fidelity == "paper" for run in runs)

@@ -1,0 +1,162 @@
+"""CNN's questions from made-up files: the relevant sentences, numbers, parts, the cache, damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from normbench import data
+from normbench.commands import catalogue
+from normbench.config import compose
+from normbench.data import cnn_cloze
+from normbench.data.cloze import BLANK, ENTITY, UNKNOWN
+from normbench.errors import NormbenchError
+
+ARTICLE = (
+    "the mayor of @entity1 spoke . it rained ! @entity0 won the race in @entity1 ? nobody knew . "
+    "@entity2 saw the Race . @entity0 slept . the race of @entity2 was won by @entity0"
+)
+QUESTION = "@placeholder won the race in @entity1 ."
+ENTITIES = "@entity0:Ann\n@entity1:Rome: the city\n@entity2:Bo"
+# by hand: of seven sentences those with most of (won, race, @entity1); 2 + 0, 0, 2 + 2, 0, 1, 0, 2
+KEPT = (
+    "the mayor of @entity1 spoke . @entity0 won the race in @entity1 ? @entity2 saw the race . "
+    "the race of @entity2 was won by"
+)
+
+
+def text(document: str = ARTICLE, question: str = QUESTION, answer: str = "@entity0", entities: str = ENTITIES) -> str:
+    return "\n\n".join(["http://example/story", document, question, answer, entities]) + "\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def config(root: Path) -> dict[str, Any]:
+    other = text("@entity7 met @entity4 .", "who met @placeholder", "@entity4", "@entity4:A\n@entity7:B")
+    return write(root, train=[text(), other], valid=[text(question="unseen @placeholder won .")], test=[text()])
+
+
+def write(root: Path, **parts: list[str]) -> dict[str, Any]:
+    """The question files below `root`, and the configuration that declares as many."""
+    config = compose.choice("data", "cnn_cloze")
+    for part, folder in cnn_cloze.PARTS.items():
+        place = root / "cnn" / "questions" / folder
+        place.mkdir(parents=True)
+        for number, body in enumerate(parts[part]):
+            (place / f"{number}.question").write_text(body)
+    sizes = {part: len(bodies) for part, bodies in parts.items()}
+    return config | {"declares": config["declares"] | {"sizes": sizes}, "words": 100, "entities": 8}
+
+
+def first(root: Path, part: str = "training") -> Path:
+    return root / "cnn" / "questions" / part / "0.question"
+
+
+# -- what becomes of a file
+
+
+def test_the_most_relevant_sentences_stay_in_their_order() -> None:
+    kept = cnn_cloze.relevant(ARTICLE.lower(), QUESTION.split(), 4)
+    assert kept == [*KEPT.split(), "@entity0"]  # the last word goes as a file is read
+    assert cnn_cloze.relevant("a b . c d . e f", ["@placeholder", "x"], 2) == ["a", "b", ".", "c", "d", "."]
+
+
+def test_numbers_and_parts(config: dict[str, Any], root: Path) -> None:
+    loaded = data.load(config, root)
+    assert (loaded.name, loaded.notes, list(loaded.splits)) == ("cnn_cloze", (), ["train", "valid", "test"])
+    train, valid = loaded.splits["train"], loaded.splits["valid"]
+    assert train["answer"].tolist() == [ENTITY, ENTITY + 4] and valid["answer"].tolist() == [ENTITY]
+    document, question = (
+        train[kind].values[: int(train[kind].lengths[0])].tolist() for kind in ("document", "question")
+    )
+    # More than once in the training part: the 6 times, race 4, won 3, others twice, of which `by` is none.
+    words = KEPT.split()
+    numbers = dict(zip(words, document, strict=True))
+    assert [numbers[f"@entity{n}"] for n in range(3)] == [ENTITY, ENTITY + 1, ENTITY + 2]
+    start = ENTITY + 8
+    assert [numbers[word] for word in ("the", "race", "won")] == [start, start + 1, start + 2]
+    assert {word for word in words if numbers[word] == UNKNOWN} == {"mayor", "spoke", "?", "saw", "was", "by"}
+    assert question == [BLANK, *(numbers[word] for word in ("won", "the", "race", "in", "@entity1"))]
+    assert train["question"].lengths.tolist() == [6, 3]  # the blank stays, though last
+    assert valid["question"].values.tolist() == [UNKNOWN, BLANK, numbers["won"]]
+    for split in loaded.splits.values():
+        assert split["document"].values.dtype == split["answer"].dtype == torch.int64
+    assert len(loaded.copy["sha256"]) == 64 and len(loaded.copy["deviations"]) == 2
+
+
+def test_rarer_words_are_unknown(config: dict[str, Any], root: Path) -> None:
+    splits = data.load(config | {"words": ENTITY + 8 + 2}, root).splits
+    assert max(int(split["document"].values.max()) for split in splits.values()) == ENTITY + 8 + 1
+    with pytest.raises(NormbenchError, match=r"data.words=11 is too small for data.entities=8: more than 11"):
+        data.load(config | {"words": 11}, root)
+
+
+def test_the_cache_is_kept_for_these_files(config: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = data.load(config, root)
+    monkeypatch.setattr(cnn_cloze, "read", None)  # whoever reads again fails
+    again = data.load(config, root)
+    assert again.copy == loaded.copy
+    assert torch.equal(again.splits["train"]["document"].values, loaded.splits["train"]["document"].values)
+    first(root).write_text(text() + " ")
+    with pytest.raises(TypeError):
+        data.load(config, root)
+
+
+# -- damage
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (text()[:400].rpartition("\n\n")[0].rpartition("\n\n")[0], "has no answer and no entities"),
+        ("http://example/story\n\n", "has no document and no question and no answer and no entities"),
+        (text(entities="@entity0:Ann\n@entity1:Rome"), "has @entity2, but does not say whose marker it is"),
+        (text(answer="@entity5"), "has @entity5, but does not say whose marker it is"),
+        (text(answer="Ann"), "has the answer 'ann', which is no entity"),
+        (text(question="who won ?"), "has no @placeholder in its question"),
+    ],
+)
+def test_damaged_files(config: dict[str, Any], root: Path, body: str, line: str) -> None:
+    first(root, "validation").write_text(body)
+    with pytest.raises(NormbenchError) as caught:
+        data.load(config, root)
+    place = first(root, "validation")
+    assert str(caught.value) == f"{place} {line}: it is damaged. Delete it and unpack cnn.tgz again."
+    assert caught.value.code == 2 and not list((root / "cnn").rglob("*.npz"))
+
+
+def test_other_encoding_and_too_many_entities(config: dict[str, Any], root: Path) -> None:
+    with pytest.raises(NormbenchError, match=r"0.question has @entity2, beyond data.entities=2: .* data.entities=3\.$"):
+        data.load(config | {"entities": 2}, root)
+    first(root).write_bytes(b"\xff\xfe")
+    with pytest.raises(NormbenchError, match=r"0.question is not UTF-8: it is damaged"):
+        data.load(config, root)
+
+
+def test_no_files_or_not_all(config: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpack = f"Unpack cnn.tgz of https://cs.nyu.edu/~kcho/DMQA/ there (tar -xzf cnn.tgz -C {root})"
+    way = f"{unpack}, or point NORMBENCH_DATA at it."
+    first(root, "test").rename(first(root, "test").with_name("1.question"))
+    first(root).unlink()
+    with pytest.raises(NormbenchError) as caught:
+        data.load(config, root)
+    assert str(caught.value) == f"{root}/cnn/questions/training has 1 question files instead of 2. {way}"
+    first(root).with_name("1.question").unlink()
+    (first(root).parent / "._1.question").write_text("")
+    with pytest.raises(NormbenchError) as caught:
+        data.check(config, root)
+    assert str(caught.value) == f"CNN_CLOZE is not in {root}: cnn/questions/training has no .question files. {way}"
+    monkeypatch.setenv("NORMBENCH_DATA", str(root))
+    states = dict(catalogue.states())
+    assert states["cnn_cloze"] == str(caught.value)
+    monkeypatch.setenv("NORMBENCH_DATA", str(root / "none"))
+    assert dict(catalogue.states())["cnn_cloze"].startswith("missing. Unpack cnn.tgz of ")
+    with pytest.raises(NormbenchError, match=r"^cnn_cloze is handed out by its owners alone\. Unpack cnn\.tgz"):
+        catalogue.data_get("cnn_cloze", None)  # type: ignore[arg-type]

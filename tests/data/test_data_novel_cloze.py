@@ -1,0 +1,213 @@
+"""Cloze questions from novels: what a name is, what becomes of a sentence, parts, the cache; (marked `data`) all."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from normbench import data
+from normbench.config import compose
+from normbench.config.identity import data_checksum
+from normbench.data import cloze, novel_cloze
+from normbench.data.cloze import BLANK, ENTITY, UNKNOWN
+from normbench.errors import NormbenchError
+from normbench.streams import stream
+
+NAMES = ("Anna", "Bob", "Clara", "Dora", "Emil", "Frank")
+NOVELS = [f"Writer_Novel{place}_1900" for place in range(20)]
+START = ENTITY + 10
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def config(root: Path) -> dict[str, Any]:
+    texts = [(novel, text) for place, novel in enumerate(NOVELS) for text in sentences(place)]
+    return write(root, {"book": [novel for novel, _ in texts], "text": [text for _, text in texts]})
+
+
+def sentences(place: int, count: int = 40) -> list[str]:
+    """Of a made-up novel with a word of its own."""
+    draw = stream(1, "novel", place)
+    own = "x" * (place + 1)
+    return [
+        "Then {} gave {}'s old {} to {}, who did not want it.".format(*draw.permutation(NAMES)[:2], own, who)
+        for who in draw.choice(NAMES, count)
+    ]
+
+
+def write(root: Path, columns: dict[str, list[str]]) -> dict[str, Any]:
+    path = root / "books" / "sentences.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+    config = compose.choice("data", "novel_cloze")
+    files = {"books/sentences.parquet": hashlib.sha256(path.read_bytes()).hexdigest()}
+    declares = {key: value for key, value in config["declares"].items() if key != "files_of"}
+    declares |= {"files": files, "sizes": {"valid": 20, "test": 30}}
+    return config | {"declares": declares, "words": 40, "entities": 10, "length": 40, "questions": 300}
+
+
+def read(*texts: str) -> tuple[novel_cloze._Novel, list[str], list[int]]:
+    """What is read of a novel, its words in small letters by their number, and their counts."""
+    vocabulary = novel_cloze._Vocabulary()
+    novel, counts = vocabulary.read(pa.chunked_array([texts]))
+    return novel, list(vocabulary.small), counts.tolist()
+
+
+# -- names
+
+
+def test_words() -> None:
+    assert novel_cloze.TOKEN.findall("John's 12 o'clock -- isn't \"Ann's\"_;") == [
+        *("John", "'s", "12", "o'clock", "-", "-", "isn't", '"', "Ann", "'s", '"', "_", ";")
+    ]
+
+
+def test_names_are_capitalized_within_sentences() -> None:
+    often = "so Anna, Mr Rose and ANNA met I'm Vii, Monday and two roses"
+    novel, words, counts = read(*[often] * 5, "Never Bob", "Anna's", *["a rose"] * 2, '"Zoe said "Zoe and "Zoe"')
+    assert {words[word] for word in novel.words[novel.named]} == {"anna"}
+    # Only sentences with names, and the names of all spellings, at a sentence's start too.
+    assert len(novel.ends) == 6 and novel.named.sum() == 11
+    assert counts[words.index("anna")] == 0 and counts[words.index("rose")] == 7
+
+
+# -- questions
+
+
+def test_a_question_by_hand() -> None:
+    told = novel_cloze.TOKEN.findall("Anna saw Bob. Clara saw Anna. so Bob's dog and bob and Bob ran")
+    words = cloze.Numbers()
+    small = np.array([words[word.lower()] for word in told])
+    novel = novel_cloze._Novel(small, np.array([word[0].isupper() for word in told]), np.array([4, 8, len(told)]))
+    numbers = np.arange(START, START + len(words))
+    assert list(novel_cloze._questions("b", novel, numbers, 10, 8, 3)) == []  # the question is longer
+    ids = set()
+    for book in "bcdefgh":
+        ((document, question, answer),) = novel_cloze._questions(book, novel, numbers, 10, 12, 3)
+        anna, saw, bob, stop, clara = document[:5].tolist()
+        assert document.tolist() == [anna, saw, bob, stop, clara, saw, anna, stop] and answer == bob
+        assert len({anna, bob, clara}) == 3 and {anna, bob, clara} <= set(range(ENTITY, START))
+        assert [saw, stop] == numbers[[words["saw"], words["."]]].tolist()
+        assert (question == BLANK).tolist() == [word == "Bob" for word in told[8:]]
+        assert question[5] == numbers[words["bob"]] and question[2] == numbers[words["'s"]]
+        ids.add(bob)
+    assert len(ids) > 2
+    assert list(novel_cloze._questions("b", novel, numbers, 10, 12, 4)) == []
+    assert list(novel_cloze._questions("b", novel, numbers, 2, 12, 3)) == []  # no numbers for three
+
+
+def test_documents_are_the_nearest_whole_sentences(config: dict[str, Any], root: Path) -> None:
+    loaded = data.load(config, root)
+    assert {part: len(split) for part, split in loaded.splits.items()} == {"train": 300, "valid": 20, "test": 30}
+    entities, short = set(range(ENTITY, START)), 0
+    for split in loaded.splits.values():
+        for place in range(len(split)):
+            document, question = (split[kind][place : place + 1].values.tolist() for kind in cloze.TEXTS)
+            answer, there = int(split["answer"][place]), entities & set(document)
+            # Sentences of 16 words: two of them, but for the first question of a novel.
+            assert len(document) in (16, 32) and document[:1] == document[-16:-15] and len(question) == 16
+            short += len(document) == 16
+            assert answer in there and len(there) >= 3 and answer not in question and BLANK in question
+        assert split["document"].values.dtype == split["answer"].dtype == torch.int64
+        assert int(split["document"].values.max()) < config["words"]
+    assert short < 20
+
+
+def test_numbers_of_entities_say_nothing(config: dict[str, Any], root: Path) -> None:
+    splits = data.load(config | {"questions": 400}, root).splits
+    counts = splits["train"]["answer"].bincount(minlength=START)[ENTITY:]
+    assert len(counts) == 10 and 18 < counts.min() <= counts.max() < 65  # 40 expected
+    again = data.load(config | {"questions": 400}, root, seed=2).splits
+    assert torch.equal(splits["train"]["answer"], again["train"]["answer"])
+
+
+def test_no_novel_is_in_two_parts_and_words_are_those_of_training(config: dict[str, Any], root: Path) -> None:
+    held = {part: names for part, names in novel_cloze.parts(NOVELS).items() if part != "train"}
+    assert {part: len(names) for part, names in held.items()} == {"valid": 2, "test": 2}
+    splits = data.load(config | {"words": 60}, root).splits
+    # Of the 16 words of a sentence the seventh is the novel's own.
+    own = {part: set(split["document"].values.reshape(-1, 16)[:, 6].tolist()) for part, split in splits.items()}
+    assert own["valid"] == own["test"] == {UNKNOWN} and len(own["train"]) == 16 and UNKNOWN not in own["train"]
+
+
+def test_parts_of_the_95_novels_are_fixed() -> None:
+    novels = [Path(name).stem for name in compose.declaration("data", "books")["sources"]["files"]]
+    found = novel_cloze.parts(novels)
+    assert {part: len(names) for part, names in found.items()} == {"valid": 10, "test": 10, "train": 75}
+    assert sorted(name for names in found.values() for name in names) == sorted(novels)
+    assert novel_cloze.parts(novels[::-1]) == found
+    assert found["valid"][:2] == ["Bennet_Helen_1910", "Braddon_Phantom_1883"]
+    assert found["test"][:2] == ["Bennet_Imperial_1930", "Blackmore_Erema_1877"]
+
+
+# -- the cache, and refusals
+
+
+def test_the_cache_is_kept_for_this_copy_and_these_options(
+    config: dict[str, Any], root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = data.load(config, root)
+    fewer = data.load(config | {"questions": 100}, root).splits["train"]
+    monkeypatch.setattr(novel_cloze, "_questions", None)  # whoever makes them again fails
+    again = data.load(config, root)
+    assert again.copy == first.copy and len(list((cache.parent / "novel_cloze").iterdir())) == 1
+    assert torch.equal(fewer["answer"], again.splits["train"]["answer"][::3])
+    assert torch.equal(fewer.index, again.splits["train"].index[::3])
+    for changed in ({"words": 39}, {"entities": 9}, {"length": 41}, {"candidates": 4}):
+        with pytest.raises(TypeError):
+            data.load(config | changed, root)
+
+
+def test_refusals(config: dict[str, Any], root: Path) -> None:
+    with pytest.raises(NormbenchError, match=r"^data.questions=9999 are more than there are: \d+ with data.length=40"):
+        data.load(config | {"questions": 9999}, root)
+    with pytest.raises(NormbenchError, match=r"^data.words=13 is too small for data.entities=10: more than 13"):
+        data.load(config | {"words": 13}, root)
+    with pytest.raises(NormbenchError, match=r"has the declared checksum, but not the columns book, text"):
+        data.load(write(root, {"book": ["a"]}), root)
+
+
+def test_its_files_are_those_of_the_books(tmp_path: Path) -> None:
+    config, books = compose.choice("data", "novel_cloze"), compose.choice("data", "books")
+    assert data.source(config) == books and data.source(books) is books
+    assert data_checksum(config["declares"]) == data_checksum(books["declares"])
+    with pytest.raises(NormbenchError) as caught:
+        data.load(config, tmp_path)
+    assert str(caught.value) == (
+        f"BOOKS is not in {tmp_path}: sentences.parquet is missing. Bring it with: normbench data get books (80 MB), "
+        f"or point NORMBENCH_DATA at it."
+    )
+
+
+# -- the real novels
+
+
+@pytest.mark.data
+def test_real_novels() -> None:
+    from normbench.train.probes import cloze_rules
+
+    config = compose.choice("data", "novel_cloze")
+    splits = data.load(config).splits
+    assert {part: len(split) for part, split in splits.items()} == {"train": 53000, "valid": 3000, "test": 3000}
+    for split in splits.values():
+        numbers = split["document"].values
+        assert numbers.min() == UNKNOWN and 7900 < numbers.max() < 8000 and split["document"].lengths.max() <= 75
+        assert (numbers == UNKNOWN).float().mean() < 0.06 and not (numbers == BLANK).any()
+        counts = split["answer"].bincount(minlength=ENTITY + 50)[ENTITY:].float() / len(split)
+        assert len(counts) == 50 and (counts - 1 / 50).abs().max() < 0.012
+    # Another program, with rules much like these, found 28.5, 34.2 and 37.7 %, of 3.6 candidates.
+    found = cloze_rules.rates(splits["valid"], 50)
+    wanted = {"random": 0.285, "frequent": 0.342, "not_in_question": 0.377}
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=0.03)
+    assert found["candidates"] == pytest.approx(3.6, abs=0.2) and found["answerable"] == 1
