@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
-from normbench.rnn.plan import LAYER, NONE, Gradients, Plan, Vectors
+from normbench.rnn.plan import BATCH, FIXED, LAYER, NONE, VALID, Gradients, Plan, Vectors
 
 aten = torch.ops.aten
 Moments = tuple[Tensor, Tensor]
@@ -39,6 +40,40 @@ def unnorm(dy: Tensor, x: Tensor, kind: int, moments: Moments, gain: Tensor) -> 
     return rstd * (d - normed * (d * normed).mean(-1, keepdim=True)), (dy * normed).flatten(0, -2).sum(0)
 
 
+class Rows:
+    """Normalization over the rows of x (..., B, F): at a site of the plan, with the moments of its steps."""
+
+    def __init__(self, kind: int, eps: float, moments: Tensor, mask: Tensor | None, batch: int) -> None:
+        self.kind, self.eps, self.moments = kind, eps, moments
+        valid = mask[:, None] if kind == VALID and mask is not None else moments.new_ones(len(moments), 1, batch)
+        self.found = valid.any(-1, keepdim=True)  # of a step without valid rows the moments are zero
+        # a product with it is the mean over rows that count
+        self.share = valid.to(moments) / valid.sum(-1, keepdim=True).clamp(min=1)
+        self.valid = valid.transpose(1, 2) if kind == VALID else None
+
+    def norm(self, t: int | slice, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
+        moments = self.moments[t]
+        mean, root, variance = moments.split(1, -2)
+        if self.kind != FIXED:
+            torch.matmul(self.share[t], x, out=mean)
+            variance = self.share[t] @ (x - mean).square()
+            moments.copy_(torch.cat([mean, (variance + self.eps).rsqrt() * self.found[t], variance], -2))
+        y = (x - mean).mul_(root * gain)
+        return y if shift is None else y.add_(shift)
+
+    def unnorm(self, t: int | slice, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients of x and of gain, this one summed over rows."""
+        mean, root, _ = self.moments[t].split(1, -2)
+        normed = (x - mean).mul_(root)
+        product = dy * normed
+        dgain = product.flatten(0, -2).sum(0)
+        if self.kind == FIXED:
+            return dy * (root * gain), dgain
+        dx = dy - torch.addcmul(self.share[t] @ dy, normed, self.share[t] @ product)
+        dx.mul_(root * gain)
+        return dx if self.valid is None else dx.mul_(self.valid[t]), dgain
+
+
 class Run:
     """The `Backend` for every device: step t of all arrays (T, B, ...)."""
 
@@ -54,10 +89,16 @@ class Run:
         mask: Tensor | None,
         saved: Sequence[Tensor] = (),
         keep: bool = True,
+        moments: Sequence[Tensor] = (),
     ) -> None:
         self.plan, self.v, self.z, self.h, self.c, self.mask = plan, vectors, z, h, c, mask
-        n, width = plan.hidden, z.shape[-1]
-        self.blocks = [slice(0, 2 * n), slice(2 * n, width)] if plan.gru else [slice(0, width)]
+        ends = [0, *itertools.accumulate(plan.blocks)]
+        self.blocks = [slice(*pair) for pair in itertools.pairwise(ends)]
+        self.rows = {
+            at: Rows(kind, plan.eps[at], moments[at], mask, z.shape[1])
+            for at, kind in enumerate(plan.kinds)
+            if kind >= BATCH
+        }
         # by index of plan.kinds and by step: moments, and of the input by the first row of what was prepared at once
         self.moments: dict[tuple[int, int], Moments] = {}
         if saved:
@@ -75,18 +116,24 @@ class Run:
     def restore(self, z: Tensor, u: Tensor) -> None:
         """Nothing: gradients have places of their own."""
 
-    def _norm(self, at: int, t: int, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
+    def _norm(self, at: int, t: int | slice, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
+        if at in self.rows:
+            return self.rows[at].norm(t, x, gain, shift)
+        t = t.start if isinstance(t, slice) else t
         y, self.moments[at, t] = norm(x, self.plan.kinds[at], self.plan.eps[at], gain, shift)
         return y
 
-    def _unnorm(self, at: int, t: int, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+    def _unnorm(self, at: int, t: int | slice, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+        if at in self.rows:
+            return self.rows[at].unnorm(t, dy, x, gain)
+        t = t.start if isinstance(t, slice) else t
         return unnorm(dy, x, self.plan.kinds[at], self.moments[at, t], gain)
 
     def prepare(self, rows: slice) -> None:
         """The input's term of these steps."""
         for index, block in enumerate(self.blocks):
             x, gain, shift = self.z[rows][..., block], self.v.gain_x[block], self.v.shift[block]
-            self.gates[rows][..., block] = self._norm(2 * index, rows.start, x, gain, shift)
+            self.gates[rows][..., block] = self._norm(2 * index, rows, x, gain, shift)
 
     def forward(self, t: int, u: Tensor) -> None:
         """h[t + 1] and c[t + 1] from u, the product with h[t]."""
@@ -155,7 +202,8 @@ class Run:
         self.sums.shift_c.add_(dseen.sum(0))
         dc = self.dc + dcell
         if valid is not None:
-            passed, dc = self.dc.masked_fill(valid, 0), dc * valid
+            # rows that keep their c may still have counted in its statistics
+            passed, dc = (dc if 2 in self.rows else self.dc).masked_fill(valid, 0), dc * valid
         torch.mul(dc, self.c[t], out=df)
         torch.mul(dc, g, out=di)
         torch.mul(dc, i, out=dg)
@@ -193,7 +241,7 @@ class Run:
         parts = []
         for index, block in enumerate(self.blocks):
             d, x, gain = self.d[rows][..., block], self.z[rows][..., block], self.v.gain_x[block]
-            dx, dgain = self._unnorm(2 * index, rows.start, d, x, gain)
+            dx, dgain = self._unnorm(2 * index, rows, d, x, gain)
             self.sums.gain_x[block].add_(dgain)
             parts.append(dx)
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
