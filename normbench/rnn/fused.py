@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
-from normbench.rnn.matmul import Projection, empty
+from normbench.rnn.matmul import Projection, empty, steps_at_once
 from normbench.rnn.plan import Plan, Vectors, learn, prepare_moments, vectors
 
 
@@ -40,14 +40,18 @@ class Sequence(torch.autograd.Function):
         *gains_and_shifts: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         projection = Projection(weight_hh, drops[1])
-        z = input_projection(x, weight_ih, inside, drops[0])
-        steps = len(z)
-        h, c = _states(h0, steps), _states(c0, steps)
+        h, c = _states(h0, len(x)), _states(c0, len(x))
         v = Vectors(*(part.contiguous() for part in gains_and_shifts))
-        run = backend(plan, v, z, h, c, mask, keep=keep, moments=moments)
-        run.prepare(slice(0, steps))
-        if not run.forward_all(projection):
-            for t, (state, u) in enumerate(zip(h[:-1].unbind(0), run.u.unbind(0), strict=True)):
+        at_once = len(x) if keep else steps_at_once(x, weight_ih)
+        for first in range(0, len(x), at_once):
+            rows, states = slice(first, first + at_once), slice(first, first + at_once + 1)
+            z = input_projection(x[rows], weight_ih, inside, drops[0])
+            part = None if mask is None else mask[rows]
+            run = backend(plan, v, z, h[states], c[states], part, keep=keep, moments=[m[rows] for m in moments])
+            run.prepare(slice(0, len(z)))
+            if run.forward_all(projection):
+                continue
+            for t, (state, u) in enumerate(zip(h[states][:-1].unbind(0), run.u.unbind(0), strict=True)):
                 run.forward(t, projection.step(state, u))
         if not keep:
             return h[1:], h[-1].clone(), c[-1].clone()
