@@ -12,8 +12,8 @@ import torch
 from cases import FAST, PER_STEP, VALID, draw, gradients, lengths, make, near
 
 from normbench.errors import NormbenchError
-from normbench.rnn import backends, kernel, stepwise
-from normbench.rnn.matmul import Projection, empty, matmul, tall_matmul
+from normbench.rnn import backends, fused, kernel, stepwise
+from normbench.rnn.matmul import Projection, empty, matmul, steps_at_once, tall_matmul
 from normbench.rnn.plan import plan
 
 NORMS = {
@@ -299,3 +299,17 @@ def test_large_weights_go_step_by_step(backend: str, kind: str, norm: Any, monke
         for cached in (0, 1 << 22):
             monkeypatch.setattr(kernel, "CACHED", cached)
             torch.testing.assert_close(layer(draw(3, 6, 5))[0], wanted, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("norm", ["layer", VALID])
+def test_parts_of_a_sequence_are_the_whole(backend: str, kind: str, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no backward pass comes, the input's products need not all be there at once."""
+    layer, mask = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm)), lengths(3, 6)
+    with torch.no_grad(), backends.using(backend):
+        wanted, _ = layer(draw(3, 6, 5), mask)
+        monkeypatch.setattr(fused, "steps_at_once", lambda x, weight: 4)
+        torch.testing.assert_close(layer(draw(3, 6, 5), mask)[0], wanted, rtol=1e-12, atol=1e-12)
+    weight = torch.empty(4000, 1)
+    assert [steps_at_once(torch.empty(200, batch, 1), weight) for batch in (64, 60, 1)] == [16, 200, 200]
