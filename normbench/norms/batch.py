@@ -142,10 +142,20 @@ class BatchNorm(Normalizer):
 
     def _channels(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
         """x (batch, features x steps, ...) of these steps, and which of its positions are valid."""
-        statistics = self._statistics(self.variant)
-        if self.training or statistics == "batch":
+        if self.by_own_batch:
             return self._by_batch(x, steps, valid if self.masked else None)
-        if statistics == "per_step_pass":
+        mean, variance = (moment.movedim(0, -1).flatten() for moment in self.population(steps))
+        gain, bias = self._each(len(steps))
+        return F.batch_norm(x, mean, variance, gain, bias, eps=self.eps)
+
+    @property
+    def by_own_batch(self) -> bool:
+        """Whether it normalizes with the batch at hand, as it is now."""
+        return self.training or self._statistics(self.variant) == "batch"
+
+    def population(self, steps: range) -> tuple[Tensor, Tensor]:
+        """Mean and variance that an evaluation goes by: of these steps, (steps, features), or of all, (features,)."""
+        if self._statistics(self.variant) == "per_step_pass":
             mean, variance, seen = self.pass_mean, self.pass_var, self.pass_batches.nonzero()
             last = int(seen[-1, 0]) if len(seen) else 0
         else:
@@ -153,10 +163,9 @@ class BatchNorm(Normalizer):
             mean, variance = self.running_mean[row], self.running_var[row]
             last = len(mean) - 1
         if mean.dim() == 2:
-            known = torch.arange(steps.start, steps.stop, device=x.device).clamp(max=last)
-            mean, variance = mean[known].T.flatten(), variance[known].T.flatten()
-        gain, bias = self._each(len(steps))
-        return F.batch_norm(x, mean, variance, gain, bias, eps=self.eps)
+            known = torch.arange(steps.start, steps.stop, device=mean.device).clamp(max=last)
+            mean, variance = mean[known], variance[known]
+        return mean, variance
 
     def _each(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
         """Gain, with the fixed factor, and bias for every channel: steps share them."""
@@ -205,6 +214,18 @@ class BatchNorm(Normalizer):
         if self.training and (self.track or self.gathering):
             self._update(mean.detach(), unbiased.detach(), count, steps, found > 0)
         return affine(centred * scale.view(shape), *self._each(len(steps)), 1)
+
+    @torch.no_grad()
+    def learn(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+        """Take in the moments that somebody else has found of steps 0, 1, ... of a batch, (steps, features) each.
+
+        The variance is the biased one; count (steps, 1): how many values are behind them.
+        """
+        if self.training and (self.track or self.gathering):
+            mean, biased, found = (part.T.flatten() for part in (mean, variance, count.to(mean).expand_as(mean)))
+            count = found.clamp(min=1)
+            unbiased = biased * count / (count - 1).clamp(min=1)
+            self._update(mean, unbiased, count, range(len(mean) // self.site.features), found > 0)
 
     @torch.no_grad()
     def _update(

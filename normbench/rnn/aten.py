@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
-from normbench.rnn.plan import LAYER, NONE, Gradients, Plan, Vectors
+from normbench.rnn.plan import BATCH, FIXED, LAYER, NONE, VALID, Gradients, Plan, Vectors
 
 aten = torch.ops.aten
 Moments = tuple[Tensor, Tensor]
@@ -39,6 +40,47 @@ def unnorm(dy: Tensor, x: Tensor, kind: int, moments: Moments, gain: Tensor) -> 
     return rstd * (d - normed * (d * normed).mean(-1, keepdim=True)), (dy * normed).flatten(0, -2).sum(0)
 
 
+class Columns:
+    """Normalization over the rows of x (B, F): a site of the plan, with the moments of its steps, perhaps known."""
+
+    def __init__(
+        self, kind: int, eps: float, moments: Tensor, mask: Tensor | None, batch: int, known: bool = False
+    ) -> None:
+        self.known = known or kind == FIXED
+        self.kind, self.eps = BATCH if kind == VALID and mask is None else kind, eps
+        self.mean, self.root, self.variance = (part.unbind(0) for part in moments.split(1, 1))
+        ones = moments.new_ones(len(moments), batch)
+        valid = ones if self.kind != VALID or mask is None else mask.to(moments)
+        self.counted = valid[:, :, None].unbind(0)
+        count = valid.sum(1).clamp(min=1)[:, None, None]
+        self.count = count.unbind(0)
+        self.share = (valid[:, None] / count).unbind(0)  # a product with it is the mean over the rows that count
+        self.any = valid.any(1)[:, None, None].unbind(0)
+
+    def norm(self, t: int, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
+        if self.known:
+            centred = x - self.mean[t]
+        else:
+            centred = x - torch.mm(self.share[t], x, out=self.mean[t])
+            variance = torch.mm(self.share[t], centred.square(), out=self.variance[t])
+            torch.rsqrt(variance + self.eps, out=self.root[t])
+            if self.kind == VALID:
+                self.root[t].mul_(self.any[t])
+        y = centred.mul_(self.root[t] * gain)
+        return y if shift is None else y.add_(shift)
+
+    def unnorm(self, t: int, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients of x and of gain, this one summed over rows."""
+        normed = (x - self.mean[t]).mul_(self.root[t])
+        product = dy * normed
+        if self.kind == FIXED:
+            return dy * (self.root[t] * gain), product.sum(0)
+        dot = torch.mm(self.share[t], product)
+        dx = torch.sub(dy, normed.mul_(dot).add_(torch.mm(self.share[t], dy)), out=product)
+        dx.mul_(self.root[t] * gain)
+        return dx.mul_(self.counted[t]) if self.kind == VALID else dx, (dot * self.count[t])[0]
+
+
 class Run:
     """The `Backend` for every device: step t of all arrays (T, B, ...)."""
 
@@ -54,10 +96,16 @@ class Run:
         mask: Tensor | None,
         saved: Sequence[Tensor] = (),
         keep: bool = True,
+        moments: Sequence[Tensor] = (),
     ) -> None:
         self.plan, self.v, self.z, self.h, self.c, self.mask = plan, vectors, z, h, c, mask
-        n, width = plan.hidden, z.shape[-1]
-        self.blocks = [slice(0, 2 * n), slice(2 * n, width)] if plan.gru else [slice(0, width)]
+        ends = [0, *itertools.accumulate(plan.blocks)]
+        self.blocks = [slice(*pair) for pair in itertools.pairwise(ends)]
+        self.columns = {
+            at: Columns(kind, plan.eps[at], moments[at], mask, z.shape[1], bool(saved))
+            for at, kind in enumerate(plan.kinds)
+            if kind >= BATCH
+        }
         # by index of plan.kinds and by step: moments, and of the input by the first row of what was prepared at once
         self.moments: dict[tuple[int, int], Moments] = {}
         if saved:
@@ -76,17 +124,25 @@ class Run:
         """Nothing: gradients have places of their own."""
 
     def _norm(self, at: int, t: int, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
+        if at in self.columns:
+            return self.columns[at].norm(t, x, gain, shift)
         y, self.moments[at, t] = norm(x, self.plan.kinds[at], self.plan.eps[at], gain, shift)
         return y
 
     def _unnorm(self, at: int, t: int, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+        if at in self.columns:
+            return self.columns[at].unnorm(t, dy, x, gain)
         return unnorm(dy, x, self.plan.kinds[at], self.moments[at, t], gain)
 
     def prepare(self, rows: slice) -> None:
         """The input's term of these steps."""
         for index, block in enumerate(self.blocks):
             x, gain, shift = self.z[rows][..., block], self.v.gain_x[block], self.v.shift[block]
-            self.gates[rows][..., block] = self._norm(2 * index, rows.start, x, gain, shift)
+            if 2 * index not in self.columns:
+                self.gates[rows][..., block] = self._norm(2 * index, rows.start, x, gain, shift)
+                continue
+            for t in range(rows.start, rows.stop):
+                self.gates[t][..., block] = self._norm(2 * index, t, self.z[t][..., block], gain, shift)
 
     def forward(self, t: int, u: Tensor) -> None:
         """h[t + 1] and c[t + 1] from u, the product with h[t]."""
@@ -155,7 +211,8 @@ class Run:
         self.sums.shift_c.add_(dseen.sum(0))
         dc = self.dc + dcell
         if valid is not None:
-            passed, dc = self.dc.masked_fill(valid, 0), dc * valid
+            # rows that keep their c may still have counted in its statistics
+            passed, dc = (dc if 2 in self.columns else self.dc).masked_fill(valid, 0), dc * valid
         torch.mul(dc, self.c[t], out=df)
         torch.mul(dc, g, out=di)
         torch.mul(dc, i, out=dg)
@@ -193,7 +250,11 @@ class Run:
         parts = []
         for index, block in enumerate(self.blocks):
             d, x, gain = self.d[rows][..., block], self.z[rows][..., block], self.v.gain_x[block]
-            dx, dgain = self._unnorm(2 * index, rows.start, d, x, gain)
+            if 2 * index not in self.columns:
+                dx, dgain = self._unnorm(2 * index, rows.start, d, x, gain)
+            else:
+                pairs = [self._unnorm(2 * index, rows.start + k, d[k], x[k], gain) for k in range(len(x))]
+                dx, dgain = torch.stack([pair[0] for pair in pairs]), torch.stack([pair[1] for pair in pairs]).sum(0)
             self.sums.gain_x[block].add_(dgain)
             parts.append(dx)
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)

@@ -32,6 +32,8 @@ class Backend(Protocol):
         mask: (T, B), true where the step is valid, or None.
         saved: for a backward pass, what `saved` of the forward pass gave.
         keep: false where no backward pass will come.
+        moments: of a plan with normalizers over rows, as `plan.prepare_moments` made them; a forward pass writes those
+            that are not given.
     """
 
     overwrites: ClassVar[bool]  # gradients of z and u take the place of z and u
@@ -50,6 +52,7 @@ class Backend(Protocol):
         mask: Tensor | None,
         saved: Sequence[Tensor] = (),
         keep: bool = True,
+        moments: Sequence[Tensor] = (),
     ) -> None: ...
 
     def saved(self) -> list[Tensor]:

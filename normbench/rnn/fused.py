@@ -15,8 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
-from normbench.rnn.matmul import Projection, empty
-from normbench.rnn.plan import Plan, Vectors, vectors
+from normbench.rnn.matmul import Projection, empty, steps_at_once
+from normbench.rnn.plan import Plan, Vectors, learn, prepare_moments, vectors
 
 
 class Sequence(torch.autograd.Function):
@@ -30,6 +30,7 @@ class Sequence(torch.autograd.Function):
         keep: bool,
         mask: Tensor | None,
         drops: tuple[Tensor | None, Tensor | None],
+        moments: list[Tensor],
         x: Tensor,
         weight_ih: Tensor,
         inside: Tensor | None,
@@ -39,27 +40,32 @@ class Sequence(torch.autograd.Function):
         *gains_and_shifts: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         projection = Projection(weight_hh, drops[1])
-        z = input_projection(x, weight_ih, inside, drops[0])
-        steps = len(z)
-        h, c = _states(h0, steps), _states(c0, steps)
-        run = backend(plan, Vectors(*(v.contiguous() for v in gains_and_shifts)), z, h, c, mask, keep=keep)
-        run.prepare(slice(0, steps))
-        if not run.forward_all(projection):
-            for t, (state, u) in enumerate(zip(h[:-1].unbind(0), run.u.unbind(0), strict=True)):
+        h, c = _states(h0, len(x)), _states(c0, len(x))
+        v = Vectors(*(part.contiguous() for part in gains_and_shifts))
+        at_once = len(x) if keep else steps_at_once(x, weight_ih)
+        for first in range(0, len(x), at_once):
+            rows, states = slice(first, first + at_once), slice(first, first + at_once + 1)
+            z = input_projection(x[rows], weight_ih, inside, drops[0])
+            part = None if mask is None else mask[rows]
+            run = backend(plan, v, z, h[states], c[states], part, keep=keep, moments=[m[rows] for m in moments])
+            run.prepare(slice(0, len(z)))
+            if run.forward_all(projection):
+                continue
+            for t, (state, u) in enumerate(zip(h[states][:-1].unbind(0), run.u.unbind(0), strict=True)):
                 run.forward(t, projection.step(state, u))
         if not keep:
             return h[1:], h[-1].clone(), c[-1].clone()
         ctx.plan, ctx.backend, ctx.drops, ctx.spent = plan, backend, drops, False
-        ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *gains_and_shifts, *run.saved())
+        ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *gains_and_shifts, *moments, *run.saved())
         return h[1:], h[-1].clone(), c[-1].clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor, dh: Tensor, dc: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_ih, inside, weight_hh, mask, z, h, c, *rest = ctx.saved_tensors
-        v, saved = Vectors(*(part.contiguous() for part in rest[:6])), rest[6:]
+        v, moments, saved = Vectors(*(part.contiguous() for part in rest[:6])), rest[6:10], rest[10:]
         inputs, projection = Projection(weight_ih, ctx.drops[0]), Projection(weight_hh, ctx.drops[1])
-        run = ctx.backend(ctx.plan, v, z, h, c, mask, saved)
+        run = ctx.backend(ctx.plan, v, z, h, c, mask, saved, moments=moments)
         if ctx.spent and run.overwrites:  # a first pass has left gradients where z and u were
             run.restore(input_projection(x, weight_ih, inside, ctx.drops[0]), projection.all(h[:-1]))
         ctx.spent = True
@@ -72,11 +78,11 @@ class Sequence(torch.autograd.Function):
         found = run.finish()
         needs = ctx.needs_input_grad
         return (
-            *[None] * 5,
-            inputs.to_input(found.z) if needs[5] else None,
-            inputs.to_weight(found.z, x) if needs[6] else None,
-            found.z.sum((0, 1)) if needs[7] else None,
-            projection.to_weight(found.u, h[:-1]) if needs[8] else None,
+            *[None] * 6,
+            inputs.to_input(found.z) if needs[6] else None,
+            inputs.to_weight(found.z, x) if needs[7] else None,
+            found.z.sum((0, 1)) if needs[8] else None,
+            projection.to_weight(found.u, h[:-1]) if needs[9] else None,
             dh + run.carry,
             run.dc,
             *found.vectors,
@@ -106,7 +112,7 @@ def sequence(
     """Outputs (T, B, H) and last state of a cell that has a plan; arguments as `loop.unroll`."""
     h0 = state[0]
     c0 = state[1] if len(state) > 1 else h0.new_empty(*h0.shape[:-1], 0)
-    gains_and_shifts = vectors(cell)
+    gains_and_shifts, found = vectors(cell), prepare_moments(cell, plan, len(x))
     learned = (x, weights.weight_ih, cell.biases()[0], weights.weight_hh, h0, c0, *gains_and_shifts)
     keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in learned)
     y, h, c = Sequence.apply(
@@ -115,6 +121,9 @@ def sequence(
         keep,
         None if mask is None else mask.contiguous(),
         (weights.input_drop, weights.state_drop),
+        found,
         *learned,
     )
+    if plan.over_rows:
+        learn(cell, plan, found, x.new_ones(x.shape[:2]) if mask is None else mask)
     return y, (h, c)[: cell.states]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
-from normbench.rnn.plan import Gradients, Plan, Vectors
+from normbench.rnn.plan import BATCH, Gradients, Plan, Vectors
 
 SOURCE = Path(__file__).with_name("step.c")
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
@@ -35,6 +35,7 @@ FUNCTIONS = ("forward", "backward", "forward_all", "backward_all")
 PRODUCT = ("weight", "transposed", "dh")
 GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
 
+SCRATCH = 8  # of step.c
 CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are the fastest: it lies in the cache
 
 
@@ -50,6 +51,8 @@ class Job(ctypes.Structure):
         ("kind", ctypes.c_int64 * 4),
         ("eps", ctypes.c_double * 4),
         *[(name, ctypes.c_void_p) for name in (*ARRAYS, *VECTORS, "dout", *GRADIENTS, "scratch", *PRODUCT)],
+        ("moments", ctypes.c_void_p * 4),
+        *[(name, ctypes.c_void_p) for name in ("seen", "sums")],
     )
 
 
@@ -68,8 +71,9 @@ class Run:
         mask: Tensor | None,
         saved: Sequence[Tensor] = (),
         keep: bool = True,
+        moments: Sequence[Tensor] = (),
     ) -> None:
-        self.z, self.vectors = z, vectors
+        self.plan, self.z, self.vectors, self.moments = plan, z, vectors, moments
         steps, batch, width = z.shape
         self.job = Job(batch=batch, hidden=plan.hidden, update_old=plan.update_old, kind=plan.kinds, eps=plan.eps)
         if keep:
@@ -82,6 +86,10 @@ class Run:
         self._point(z=z, h=h, c=c, stats=self.stats, **vectors._asdict())
         if mask is not None:
             self._point(mask=mask)
+        if plan.over_rows:
+            self.job.moments[:] = [found.data_ptr() for found in moments]
+            self.seen = torch.empty_like(c[0])  # c as normalized over rows
+            self._point(seen=self.seen)
         suffix = "double" if z.dtype == torch.float64 else "float"
         library, cell = load(), "gru" if plan.gru else "lstm"
         self._forward, self._backward, self._forward_all, self._backward_all = (
@@ -99,6 +107,12 @@ class Run:
     def restore(self, z: Tensor, u: Tensor) -> None:
         self.z.data.copy_(z)
         self.u.data.copy_(u)
+        if self.plan.over_rows:
+            parts = [*self.z.data.split(self.plan.blocks, -1), *self.u.data.split(self.plan.blocks, -1)]
+            for at, part in zip((0, 2, 1, 3) if self.plan.gru else (0, 1), parts, strict=True):
+                if self.plan.kinds[at] >= BATCH:  # as the forward pass had left them
+                    mean, root, _ = self.moments[at].unbind(1)
+                    part.sub_(mean[:, None]).mul_(root[:, None])
 
     def prepare(self, rows: slice) -> None:
         """Nothing: the input's term is made in the step."""
@@ -131,7 +145,11 @@ class Run:
     def begin(self, dout: Tensor, dc: Tensor, carry: Tensor, every: bool = True) -> None:
         self.dout, self.dc, self.carry, self.du = dout, dc, carry, self.u
         self.sums = Vectors(*(torch.zeros_like(v) for v in self.vectors))
-        self.scratch = self.z.new_empty(10 * self.job.hidden)
+        rows = self.job.batch if self.plan.over_rows else 1
+        self.scratch = self.z.new_empty(rows * SCRATCH * self.job.hidden)
+        if self.plan.over_rows:
+            self.column_sums = self.z.new_empty(2 * self.z.shape[-1])
+            self._point(sums=self.column_sums)
         self._point(dout=dout, dc=dc, carry=carry, dz=self.z, du=self.u, scratch=self.scratch)
         self._point(**{f"d{name}": tensor for name, tensor in self.sums._asdict().items()})
 

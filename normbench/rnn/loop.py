@@ -13,6 +13,8 @@ from normbench.rnn.plan import plan
 def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
     """Outputs (T, B, H) and the last state of a cell over x (T, B, I); mask (T, B), true where x is valid."""
     backend, planned = backends.current(x.device), plan(cell)
+    if planned is not None and planned.over_rows and x.shape[1] < 2:
+        planned = None  # one value for each statistic: the normalizers say what that is
     if backend is not None and planned is not None and _together(weights.weight_hh, mask, x, *state):
         return fused.sequence(cell, planned, backend, x, mask, state, weights.folded())
     return plain(cell, cell.summed(x, weights), mask, state, weights)
@@ -47,7 +49,7 @@ class Steps:
         self.cell, self.weights, self.t = cell, weights, 0
         backend, planned = backends.current(weights.weight_hh.device), plan(cell)
         self.fast = None
-        if backend is not None and planned is not None:
+        if backend is not None and planned is not None and not planned.over_rows:  # those count steps from the first
             self.fast = stepwise.Steps(cell, planned, backend, weights.folded())
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None = None) -> State:

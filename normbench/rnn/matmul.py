@@ -81,6 +81,16 @@ def tall_matmul(a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
+def steps_at_once(x: Tensor, weight: Tensor) -> int:
+    """How many steps of x (T, B, features) to project together, where W x is of no use after its step.
+
+    As many as `tall_matmul` has in one product, for the same bits; all of them where whole steps do not fill it.
+    """
+    size = x.shape[0] * x.shape[1] * len(weight) * x.element_size()
+    fitting = x.is_cpu and size > 2 * HUGE and ROWS % x.shape[1] == 0
+    return ROWS // x.shape[1] if fitting else len(x)
+
+
 class Projection:
     """W x for rows x (..., B, features), each gate's x under its own dropout mask where there are some.
 

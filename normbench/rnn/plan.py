@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from normbench.norms.base import Normalizer, WeightNormalizer
+from normbench.norms.batch import BatchNorm
 from normbench.norms.layer import LayerNorm
 from normbench.norms.rms import RMSNorm
 from normbench.rnn.cells import Cell, GRUCell, LSTMCell
 
-NONE, LAYER, RMS = 0, 1, 2
+# over the features of a row; over the rows of the batch, or its valid ones, or by statistics that are given
+NONE, LAYER, RMS, BATCH, VALID, FIXED = range(6)
 
 
 class Plan(NamedTuple):
@@ -26,6 +28,21 @@ class Plan(NamedTuple):
     kinds: tuple[int, int, int, int]
     eps: tuple[float, float, float, float]
     update_old: bool
+
+    @property
+    def over_rows(self) -> bool:
+        """Whether any normalizer has statistics of columns, each step its own."""
+        return max(self.kinds) >= BATCH
+
+    @property
+    def blocks(self) -> list[int]:
+        """Features of the gates that are normalized together."""
+        return [2 * self.hidden, self.hidden] if self.gru else [4 * self.hidden]
+
+    def widths(self) -> tuple[int, int, int, int]:
+        """The features of each normalizer."""
+        n = self.hidden
+        return (2 * n, 2 * n, n, n) if self.gru else (4 * n, 4 * n, n, 0)
 
 
 class Vectors(NamedTuple):
@@ -52,20 +69,23 @@ class Gradients(NamedTuple):
 
 
 def plan(cell: Cell) -> Plan | None:
-    """How the backends compute this cell; None where only its definition serves."""
+    """How the backends compute this cell as it is now; None where only its definition serves."""
     if type(cell) not in (LSTMCell, GRUCell) or cell.weight_hh.dtype not in (torch.float32, torch.float64):
         return None
     gru = isinstance(cell, GRUCell)
-    names = (
-        ["input.gates", "hidden.gates", "input.candidate", "hidden.candidate"] if gru else ["input", "hidden", "cell"]
-    )
-    found = [_kind(cell.norm(name)) for name in names]
+    found = [_kind(norm) for norm in _norms(cell)]
     if any(kind is None for kind in found):
         return None
     kinds = [kind for kind in found if kind is not None] + [(NONE, 0.0)] * (4 - len(found))
     old = isinstance(cell, GRUCell) and cell.update == "old"
     (a, ea), (b, eb), (c, ec), (d, ed) = kinds
     return Plan(gru, cell.hidden_size, (a, b, c, d), (ea, eb, ec, ed), old)
+
+
+def _norms(cell: Cell) -> list[Normalizer | None]:
+    """In the order of a plan's kinds."""
+    gru = ("input.gates", "hidden.gates", "input.candidate", "hidden.candidate")
+    return [cell.norm(name) for name in (gru if isinstance(cell, GRUCell) else ("input", "hidden", "cell"))]
 
 
 def _kind(norm: Normalizer | None) -> tuple[int, float] | None:
@@ -76,7 +96,37 @@ def _kind(norm: Normalizer | None) -> tuple[int, float] | None:
         return LAYER, norm.eps
     if type(norm) is RMSNorm and norm.eps_mode == "in" and norm.used == norm.site.features and not watched:
         return RMS, norm.eps
+    if type(norm) is BatchNorm and norm.per_step and not norm.unbiased_norm and norm.factor == 1 and not watched:
+        if not norm.by_own_batch:
+            return FIXED, norm.eps
+        return VALID if norm.masked else BATCH, norm.eps
     return None
+
+
+def prepare_moments(cell: Cell, plan: Plan, steps: int) -> list[Tensor]:
+    """By the plan's kinds, for normalizers over rows: mean, 1 / root, variance of each step, (T, 3, features).
+
+    Those that are given are filled in, the others for a forward pass to fill; what has none is empty.
+    """
+    found = []
+    for norm, kind, width in zip((*_norms(cell), None), plan.kinds, plan.widths(), strict=False):
+        made = cell.weight_hh.new_empty((steps, 3, width) if kind >= BATCH else 0)
+        if kind == FIXED:
+            assert isinstance(norm, BatchNorm)
+            mean, variance = norm.population(range(steps))
+            made.copy_(torch.stack([mean, (variance + norm.eps).rsqrt(), variance], 1))
+        found.append(made)
+    return found
+
+
+def learn(cell: Cell, plan: Plan, moments: list[Tensor], valid: Tensor) -> None:
+    """Let the normalizers take what a forward pass has found, with the mask valid (T, B), into running averages."""
+    for norm, kind, found in zip(_norms(cell), plan.kinds, moments, strict=False):
+        if kind in (BATCH, VALID):
+            assert isinstance(norm, BatchNorm)
+            mean, _, variance = found.unbind(1)
+            rows = valid if kind == VALID else torch.ones_like(valid)
+            norm.learn(mean, variance, rows.sum(1, keepdim=True))
 
 
 def vectors(cell: Cell) -> Vectors:
@@ -106,8 +156,8 @@ def _gain_and_shift(cell: Cell, term: str) -> tuple[Tensor, Tensor | None]:
     for block, gates in blocks.items():
         norm = cell.norm(f"{term}.{block}" if block else term)
         size = gates * cell.hidden_size
-        mine = isinstance(norm, LayerNorm | RMSNorm)
-        gain, shift = (norm.gain, norm.bias) if isinstance(norm, LayerNorm | RMSNorm) else (None, None)
+        mine = isinstance(norm, LayerNorm | RMSNorm | BatchNorm)
+        gain, shift = (norm.gain, norm.bias) if isinstance(norm, LayerNorm | RMSNorm | BatchNorm) else (None, None)
         gains.append(cell.weight_hh.new_ones(size) if gain is None else gain)
         shifts.append(cell.weight_hh.new_zeros(size) if shift is None else shift)
         any_shift = any_shift or (mine and shift is not None)

@@ -30,6 +30,11 @@
 #define WIDTH ((int64_t)(BYTES / sizeof(REAL)))
 #define SUM(...) _Pragma(#__VA_ARGS__)
 
+/* Normalizers: over the features of a row; over the rows of the batch, or its valid ones, or by given statistics. */
+enum { NONE, LAYER, RMS, BATCH, VALID, FIXED };
+#define OVER_ROWS(site) (job->kind[site] >= BATCH)
+#define SCRATCH 8 /* times H values for a row's backward step */
+
 #define REAL float
 #define BITS int32_t
 #define UNSIGNED uint32_t
@@ -77,7 +82,7 @@ const char *step_compiler(void) {
 
 #else
 
-/* One sequence: see Job in rnn/fused.py for what each array holds. Normalizers: 0 none, 1 layer, 2 rms. */
+/* One sequence: see `Backend` in rnn/backends.py for what each array holds. */
 typedef struct {
     int64_t batch, hidden, update_old, kind[4];
     double eps[4];
@@ -86,7 +91,7 @@ typedef struct {
     const REAL *gain_x, *gain_h, *shift, *shift_h, *gain_c, *shift_c, *dout;
     REAL *dz, *du, *dc, *carry, *dgain_x, *dgain_h, *dshift, *dshift_h, *dgain_c, *dshift_c, *scratch;
     const REAL *weight, *transposed;
-    REAL *dh;
+    REAL *dh, *moments[4], *seen, *sums;
 } NAME(Job);
 
 /* 2^n and e^r - 1 of x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n q + 2^n and e^x - 1 = 2^n q + (2^n - 1) keep their
@@ -143,10 +148,10 @@ static inline __attribute__((always_inline)) REAL NAME(sum)(const REAL *x, int64
     return total;
 }
 
-/* stats[0] the mean (0 of rms), stats[1] 1 / sqrt(variance or mean square + eps). */
+/* Of a row: stats[0] the mean (0 of rms), stats[1] 1 / sqrt(variance or mean square + eps). */
 static inline void NAME(moments)(const REAL *restrict x, int64_t n, int64_t kind, double eps, REAL *restrict stats) {
-    stats[0] = kind == 1 ? NAME(sum)(x, n, 0, 0) / n : 0;
-    stats[1] = kind ? 1 / (REAL)__builtin_sqrt(NAME(sum)(x, n, stats[0], 1) / n + eps) : 1;
+    stats[0] = kind == LAYER ? NAME(sum)(x, n, 0, 0) / n : 0;
+    stats[1] = kind == LAYER || kind == RMS ? 1 / (REAL)__builtin_sqrt(NAME(sum)(x, n, stats[0], 1) / n + eps) : 1;
 }
 
 /* dx of y = gain (x - mean) rstd from dy; dgain += dy (x - mean) rstd. dx may be x. */
@@ -155,10 +160,8 @@ static inline void NAME(unnorm)(const REAL *restrict dy, const REAL *x, REAL *dx
     const REAL mean = stats[0], rstd = stats[1];
     const int64_t half = n / 2;
     REAL sum = 0, dot = 0, sum1 = 0, dot1 = 0;
-    if (kind == 0) {
-        memcpy(dx, dy, n * sizeof *dx);
-        return;
-    }
+    if (kind == NONE) memcpy(dx, dy, n * sizeof *dx);
+    if (kind != LAYER && kind != RMS) return;
 #define NORMED(k) ((x[k] - mean) * rstd)
     SUM(omp simd reduction(+ : sum, dot, sum1, dot1))
     for (int64_t j = 0; j < half; j++) {
@@ -166,7 +169,7 @@ static inline void NAME(unnorm)(const REAL *restrict dy, const REAL *x, REAL *dx
         sum += d, dot += d * NORMED(j), sum1 += d1, dot1 += d1 * NORMED(j + half);
     }
     for (int64_t j = 2 * half; j < n; j++) sum += dy[j] * gain[j], dot += dy[j] * gain[j] * NORMED(j);
-    sum = kind == 1 ? (sum + sum1) / n : 0;
+    sum = kind == LAYER ? (sum + sum1) / n : 0;
     dot = (dot + dot1) / n;
     SIMD
     for (int64_t j = 0; j < n; j++) {
@@ -175,6 +178,82 @@ static inline void NAME(unnorm)(const REAL *restrict dy, const REAL *x, REAL *dx
         dx[j] = rstd * (dy[j] * gain[j] - sum - normed * dot);
     }
 #undef NORMED
+}
+
+/* Which rows of step t make the statistics of a site; NULL for all of them, *count how many. */
+static inline const uint8_t *NAME(counted)(const NAME(Job) *job, int64_t t, int site, int64_t *count) {
+    const uint8_t *rows = job->kind[site] == VALID && job->mask ? job->mask + t * job->batch : NULL;
+    *count = rows ? 0 : job->batch;
+    for (int64_t b = 0; rows && b < job->batch; b++) *count += rows[b] != 0;
+    return rows;
+}
+
+/* Normalizers over rows: x = (x - mean) / root in its place, for all that follows to take as it is. Of each of the
+ * `width` columns the moments hold mean, 1 / root (0 where no row counts) and variance. */
+static void NAME(standardize)(const NAME(Job) *job, int64_t t, int site, REAL *x, int64_t stride, int64_t width) {
+    const int64_t batch = job->batch;
+    REAL *restrict mean = job->moments[site] + t * 3 * width, *restrict rstd = mean + width;
+    REAL *restrict variance = rstd + width;
+    if (job->kind[site] != FIXED) {
+        int64_t count;
+        const uint8_t *rows = NAME(counted)(job, t, site, &count);
+        const REAL share = count ? 1 / (REAL)count : 0;
+        memset(mean, 0, 3 * width * sizeof *mean);
+        for (int64_t b = 0; b < batch; b++) {
+            const REAL *restrict row = x + b * stride;
+            if (rows && !rows[b]) continue;
+            SIMD
+            for (int64_t j = 0; j < width; j++) mean[j] += row[j];
+        }
+        SIMD
+        for (int64_t j = 0; j < width; j++) mean[j] *= share;
+        for (int64_t b = 0; b < batch; b++) {
+            const REAL *restrict row = x + b * stride;
+            if (rows && !rows[b]) continue;
+            SIMD
+            for (int64_t j = 0; j < width; j++) variance[j] += (row[j] - mean[j]) * (row[j] - mean[j]);
+        }
+        SIMD
+        for (int64_t j = 0; j < width; j++) {
+            variance[j] *= share;
+            rstd[j] = count ? 1 / (REAL)__builtin_sqrt(variance[j] + job->eps[site]) : 0;
+        }
+    }
+    for (int64_t b = 0; b < batch; b++) {
+        REAL *restrict row = x + b * stride;
+        SIMD
+        for (int64_t j = 0; j < width; j++) row[j] = (row[j] - mean[j]) * rstd[j];
+    }
+}
+
+/* The gradient of what was standardized into x, in the place of x, from dy (rows `apart` from each other) behind the
+ * gain; dgain, if there, += dy x. */
+static void NAME(unstandardize)(const NAME(Job) *job, int64_t t, int site, const REAL *dy, int64_t apart, REAL *x,
+                                int64_t stride, int64_t width, const REAL *restrict gain, REAL *restrict dgain) {
+    const REAL *restrict rstd = job->moments[site] + (t * 3 + 1) * width;
+    REAL *sum = job->sums, *dot = sum + width;
+    int64_t count;
+    const uint8_t *rows = NAME(counted)(job, t, site, &count);
+    const REAL share = count && job->kind[site] != FIXED ? 1 / (REAL)count : 0;
+    memset(sum, 0, 2 * width * sizeof *sum);
+    for (int64_t b = 0; b < job->batch; b++) {
+        const REAL *restrict dy_row = dy + b * apart, *restrict row = x + b * stride;
+        if (rows && !rows[b]) continue;
+        SIMD
+        for (int64_t j = 0; j < width; j++) sum[j] += dy_row[j], dot[j] += dy_row[j] * row[j];
+    }
+    for (int64_t j = 0; dgain && j < width; j++) dgain[j] += dot[j];
+    for (int64_t j = 0; j < 2 * width; j++) sum[j] *= share;
+    for (int64_t b = 0; b < job->batch; b++) {
+        const REAL *restrict dy_row = dy + b * apart;
+        REAL *restrict row = x + b * stride;
+        if (rows && !rows[b]) {
+            memset(row, 0, width * sizeof *row);
+            continue;
+        }
+        SIMD
+        for (int64_t j = 0; j < width; j++) row[j] = gain[j] * rstd[j] * (dy_row[j] - sum[j] - row[j] * dot[j]);
+    }
 }
 
 /* out = a b for `rows` rows and `vectors` vectors of columns; both are constants where this is called. */
@@ -222,97 +301,198 @@ void NAME(product)(const REAL *a, const REAL *b, REAL *out, int64_t rows, int64_
         }
 }
 
-/* u_in: the products W_h h of this step, or NULL where they lie in job->u already; job->u: NULL where no backward pass
- * will need them. */
-void NAME(lstm_forward)(NAME(Job) *job, int64_t t, const REAL *u_in) {
-    const int64_t n = job->hidden;
+/* Sites over rows among those of the gates, before the rows are gone through: `first` gates are normalized together,
+ * then the others. Where u_in lies then: NULL for job->u. */
+static REAL *NAME(standardize_gates)(NAME(Job) *job, int64_t t, REAL *u_in, int64_t gates, int64_t first) {
+    const int64_t n = job->hidden, width = gates * n, block = first * n, at = t * job->batch * width;
+    if (job->u && u_in && (OVER_ROWS(1) || (gates > first && OVER_ROWS(3)))) {
+        memcpy(job->u + at, u_in, job->batch * width * sizeof *u_in);
+        u_in = NULL;
+    }
+    REAL *z = job->z + at, *u = u_in ? u_in : job->u + at;
+    if (OVER_ROWS(0)) NAME(standardize)(job, t, 0, z, width, block);
+    if (OVER_ROWS(1)) NAME(standardize)(job, t, 1, u, width, block);
+    if (gates > first && OVER_ROWS(2)) NAME(standardize)(job, t, 2, z + block, width, width - block);
+    if (gates > first && OVER_ROWS(3)) NAME(standardize)(job, t, 3, u + block, width, width - block);
+    return u_in;
+}
+
+#define PRE(k) ((z[k] - mx) * rx * gx[k] + (u[k] - mh) * rh * gh[k] + shift[k])
+
+/* c of one row. */
+static inline __attribute__((always_inline)) void NAME(lstm_cell)(NAME(Job) *job, int64_t t, int64_t b,
+                                                                  const REAL *u_in) {
+    const int64_t n = job->hidden, row = t * job->batch + b;
+    const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
+    const REAL *restrict z = job->z + row * 4 * n, *restrict cp = job->c + row * n;
+    const REAL *restrict u = job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
+    REAL *restrict stats = job->stats + row * 6, *restrict c = job->c + (row + job->batch) * n;
+    if (job->u && u_in) memcpy(job->u + row * 4 * n, u_in + b * 4 * n, 4 * n * sizeof *u);
+    if (job->mask && !job->mask[row]) {
+        memcpy(c, cp, n * sizeof *c);
+        return;
+    }
+    NAME(moments)(z, 4 * n, job->kind[0], job->eps[0], stats);
+    NAME(moments)(u, 4 * n, job->kind[1], job->eps[1], stats + 2);
+    const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3];
+    SIMD
+    for (int64_t j = 0; j < n; j++)
+        c[j] = NAME(sigmoid)(PRE(j)) * cp[j] + NAME(sigmoid)(PRE(j + n)) * NAME(tanh)(PRE(j + 3 * n));
+}
+
+/* h of one row, from its c, or from what normalization over rows has made of it. */
+static inline __attribute__((always_inline)) void NAME(lstm_output)(NAME(Job) *job, int64_t t, int64_t b,
+                                                                    const REAL *u_in) {
+    const int64_t n = job->hidden, row = t * job->batch + b;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
     const REAL *restrict gc = job->gain_c, *restrict sc = job->shift_c;
-    for (int64_t b = 0; b < job->batch; b++) {
-        const int64_t row = t * job->batch + b;
-        const REAL *restrict z = job->z + row * 4 * n, *restrict cp = job->c + row * n;
-        REAL *restrict stats = job->stats + row * 6;
-        const REAL *restrict u = job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
-        REAL *restrict c = job->c + (row + job->batch) * n, *restrict h = job->h + (row + job->batch) * n;
-        if (job->u && u_in) memcpy(job->u + row * 4 * n, u_in + b * 4 * n, 4 * n * sizeof *u);
-        if (job->mask && !job->mask[row]) {
-            memcpy(c, cp, n * sizeof *c);
-            memcpy(h, job->h + row * n, n * sizeof *h);
-            continue;
-        }
-        NAME(moments)(z, 4 * n, job->kind[0], job->eps[0], stats);
-        NAME(moments)(u, 4 * n, job->kind[1], job->eps[1], stats + 2);
-        const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3];
-#define PRE(k) ((z[k] - mx) * rx * gx[k] + (u[k] - mh) * rh * gh[k] + shift[k])
-        SIMD
-        for (int64_t j = 0; j < n; j++)
-            c[j] = NAME(sigmoid)(PRE(j)) * cp[j] + NAME(sigmoid)(PRE(j + n)) * NAME(tanh)(PRE(j + 3 * n));
-        NAME(moments)(c, n, job->kind[2], job->eps[2], stats + 4);
-        const REAL mc = stats[4], rc = stats[5];
-        SIMD
-        for (int64_t j = 0; j < n; j++)
-            h[j] = NAME(sigmoid)(PRE(j + 2 * n)) * NAME(tanh)((c[j] - mc) * rc * gc[j] + sc[j]);
+    const REAL *restrict z = job->z + row * 4 * n;
+    const REAL *restrict u = job->u ? job->u + row * 4 * n : u_in + b * 4 * n;
+    const REAL *restrict c = OVER_ROWS(2) ? job->seen + b * n : job->c + (row + job->batch) * n;
+    REAL *restrict stats = job->stats + row * 6, *restrict h = job->h + (row + job->batch) * n;
+    if (job->mask && !job->mask[row]) {
+        memcpy(h, job->h + row * n, n * sizeof *h);
+        return;
     }
+    NAME(moments)(c, n, job->kind[2], job->eps[2], stats + 4);
+    const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3], mc = stats[4], rc = stats[5];
+    SIMD
+    for (int64_t j = 0; j < n; j++)
+        h[j] = NAME(sigmoid)(PRE(j + 2 * n)) * NAME(tanh)((c[j] - mc) * rc * gc[j] + sc[j]);
+}
+
+/* u_in: the products W_h h of this step, or NULL where they lie in job->u already; job->u: NULL where no backward pass
+ * will need them. */
+void NAME(lstm_forward)(NAME(Job) *job, int64_t t, REAL *u_in) {
+    const int64_t n = job->hidden, batch = job->batch;
+    u_in = NAME(standardize_gates)(job, t, u_in, 4, 4);
+    for (int64_t b = 0; b < batch; b++) {
+        NAME(lstm_cell)(job, t, b, u_in);
+        if (!OVER_ROWS(2)) NAME(lstm_output)(job, t, b, u_in);
+    }
+    if (OVER_ROWS(2)) {
+        memcpy(job->seen, job->c + (t + 1) * batch * n, batch * n * sizeof *job->seen);
+        NAME(standardize)(job, t, 2, job->seen, n, n);
+        for (int64_t b = 0; b < batch; b++) NAME(lstm_output)(job, t, b, u_in);
+    }
+}
+
+/* Scratch of row b: one for all, or one for each where gradients meet over rows. */
+static inline REAL *NAME(own)(const NAME(Job) *job, int64_t b) {
+    return job->scratch + (job->sums ? b * SCRATCH * job->hidden : 0);
+}
+
+/* The gradients that `standardize_gates` asks for: d in the rows' scratch, of the hidden candidate beside them. */
+static void NAME(unstandardize_gates)(NAME(Job) *job, int64_t t, int64_t gates, int64_t first) {
+    const int64_t n = job->hidden, width = gates * n, block = first * n, rest = width - block, own = SCRATCH * n;
+    const REAL *d = job->scratch;
+    REAL *dz = job->dz + t * job->batch * width, *du = job->du + t * job->batch * width;
+    if (OVER_ROWS(0)) NAME(unstandardize)(job, t, 0, d, own, dz, width, block, job->gain_x, job->dgain_x);
+    if (OVER_ROWS(1)) NAME(unstandardize)(job, t, 1, d, own, du, width, block, job->gain_h, job->dgain_h);
+    if (!rest) return;
+    const REAL *gain_x = job->gain_x + block, *gain_h = job->gain_h + block;
+    REAL *dgain_x = job->dgain_x + block, *dgain_h = job->dgain_h + block;
+    if (OVER_ROWS(2)) NAME(unstandardize)(job, t, 2, d + block, own, dz + block, width, rest, gain_x, dgain_x);
+    if (OVER_ROWS(3)) NAME(unstandardize)(job, t, 3, d + width, own, du + block, width, rest, gain_h, dgain_h);
+}
+
+/* What a row adds to the gradient of its c by way of h, and d of the output gate; f, i and g for what follows. */
+static inline __attribute__((always_inline)) void NAME(lstm_output_back)(NAME(Job) *job, int64_t t, int64_t b,
+                                                                         const REAL *dh_in) {
+    const int64_t n = job->hidden, row = t * job->batch + b;
+    const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
+    const REAL *restrict gc = job->gain_c, *restrict sc = job->shift_c;
+    REAL *restrict dgc = job->dgain_c, *restrict dsc = job->dshift_c;
+    REAL *restrict d = NAME(own)(job, b), *restrict f = d + 4 * n, *restrict i = f + n, *restrict g = i + n;
+    REAL *restrict dseen = g + n;
+    const REAL *z = job->z + row * 4 * n, *u = job->u + row * 4 * n, *restrict stats = job->stats + row * 6;
+    const REAL *restrict c = OVER_ROWS(2) ? job->seen + b * n : job->c + (row + job->batch) * n;
+    const REAL *restrict dout = job->dout + row * n, *restrict dh_rec = dh_in + b * n;
+    REAL *restrict dc = job->dc + b * n, *restrict carry = job->carry + b * n;
+    if (job->mask && !job->mask[row]) {
+        SIMD
+        for (int64_t j = 0; j < n; j++) carry[j] += dout[j] + dh_rec[j];
+        memset(dseen, 0, n * sizeof *dseen);
+        return;
+    }
+    const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3], mc = stats[4], rc = stats[5];
+    REAL sum = 0, dot = 0;
+    SUM(omp simd reduction(+ : sum, dot))
+    for (int64_t j = 0; j < n; j++) {
+        f[j] = NAME(sigmoid)(PRE(j)), i[j] = NAME(sigmoid)(PRE(j + n)), g[j] = NAME(tanh)(PRE(j + 3 * n));
+        REAL o = NAME(sigmoid)(PRE(j + 2 * n)), normed = (c[j] - mc) * rc;
+        REAL squashed = NAME(tanh)(normed * gc[j] + sc[j]), dh = dout[j] + dh_rec[j] + carry[j];
+        carry[j] = 0;
+        d[j + 2 * n] = dh * squashed * o * (1 - o);
+        dseen[j] = dh * o * (1 - squashed * squashed);
+        dgc[j] += dseen[j] * normed;
+        dsc[j] += dseen[j];
+        sum += dseen[j] * gc[j];
+        dot += dseen[j] * gc[j] * normed;
+    }
+    if (OVER_ROWS(2)) return;
+    sum = job->kind[2] == LAYER ? sum / n : 0;
+    dot = job->kind[2] ? dot / n : 0;
+    SIMD
+    for (int64_t j = 0; j < n; j++) dc[j] += rc * (dseen[j] * gc[j] - sum - (c[j] - mc) * rc * dot);
+}
+
+/* The other gates of a row, and what it hands on, from the whole gradient of its c. */
+static inline __attribute__((always_inline)) void NAME(lstm_cell_back)(NAME(Job) *job, int64_t t, int64_t b) {
+    const int64_t n = job->hidden, row = t * job->batch + b;
+    REAL *restrict d = NAME(own)(job, b), *restrict f = d + 4 * n, *restrict i = f + n, *restrict g = i + n;
+    REAL *restrict dc = job->dc + b * n, *restrict dshift = job->dshift;
+    const REAL *z = job->z + row * 4 * n, *u = job->u + row * 4 * n, *restrict cp = job->c + row * n;
+    const REAL *restrict stats = job->stats + row * 6;
+    if (job->mask && !job->mask[row]) {
+        memset(d, 0, 4 * n * sizeof *d);
+        if (!OVER_ROWS(0)) memset(job->dz + row * 4 * n, 0, 4 * n * sizeof *d);
+        if (!OVER_ROWS(1)) memset(job->du + row * 4 * n, 0, 4 * n * sizeof *d);
+        return;
+    }
+    SIMD
+    for (int64_t j = 0; j < n; j++) {
+        REAL dcell = dc[j];
+        d[j] = dcell * cp[j] * f[j] * (1 - f[j]);
+        d[j + n] = dcell * g[j] * i[j] * (1 - i[j]);
+        d[j + 3 * n] = dcell * i[j] * (1 - g[j] * g[j]);
+        dc[j] = dcell * f[j];
+    }
+    SIMD
+    for (int64_t j = 0; j < 4 * n; j++) dshift[j] += d[j];
+    NAME(unnorm)(d, z, job->dz + row * 4 * n, job->gain_x, job->dgain_x, 4 * n, job->kind[0], stats);
+    NAME(unnorm)(d, u, job->du + row * 4 * n, job->gain_h, job->dgain_h, 4 * n, job->kind[1], stats + 2);
 }
 
 /* dh: what reaches h_t from the products of step t + 1. Afterwards dz and du hold the gradients of z and u at t, dc that
  * of c_{t-1}, carry what reaches h_{t-1} past the products. */
-void NAME(lstm_backward)(NAME(Job) *job, int64_t t, const REAL *dh_in) {
-    const int64_t n = job->hidden;
-    const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
-    const REAL *restrict gc = job->gain_c, *restrict sc = job->shift_c;
-    REAL *restrict dgc = job->dgain_c, *restrict dsc = job->dshift_c, *restrict dshift = job->dshift;
-    REAL *restrict d = job->scratch, *restrict f = d + 4 * n, *restrict i = f + n, *restrict g = i + n;
-    REAL *restrict dseen = g + n;
-    for (int64_t b = 0; b < job->batch; b++) {
-        const int64_t row = t * job->batch + b;
-        const REAL *z = job->z + row * 4 * n, *u = job->u + row * 4 * n, *restrict cp = job->c + row * n;
-        const REAL *restrict c = job->c + (row + job->batch) * n, *restrict stats = job->stats + row * 6;
-        const REAL *restrict dout = job->dout + row * n, *restrict dh_rec = dh_in + b * n;
-        REAL *restrict dc = job->dc + b * n, *restrict carry = job->carry + b * n;
-        if (job->mask && !job->mask[row]) {
+void NAME(lstm_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
+    const int64_t n = job->hidden, batch = job->batch;
+    if (OVER_ROWS(2)) {
+        const REAL *restrict c = job->c + (t + 1) * batch * n, *restrict mean = job->moments[2] + t * 3 * n;
+        const REAL *restrict rstd = mean + n;
+        for (int64_t b = 0; b < batch; b++)
             SIMD
-            for (int64_t j = 0; j < n; j++) carry[j] += dout[j] + dh_rec[j];
-            memset(job->dz + row * 4 * n, 0, 4 * n * sizeof *d);
-            memset(job->du + row * 4 * n, 0, 4 * n * sizeof *d);
-            continue;
-        }
-        const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3], mc = stats[4], rc = stats[5];
-        REAL sum = 0, dot = 0;
-        SUM(omp simd reduction(+ : sum, dot))
-        for (int64_t j = 0; j < n; j++) {
-            f[j] = NAME(sigmoid)(PRE(j)), i[j] = NAME(sigmoid)(PRE(j + n)), g[j] = NAME(tanh)(PRE(j + 3 * n));
-            REAL o = NAME(sigmoid)(PRE(j + 2 * n)), normed = (c[j] - mc) * rc;
-            REAL squashed = NAME(tanh)(normed * gc[j] + sc[j]), dh = dout[j] + dh_rec[j] + carry[j];
-            carry[j] = 0;
-            d[j + 2 * n] = dh * squashed * o * (1 - o);
-            dseen[j] = dh * o * (1 - squashed * squashed);
-            dgc[j] += dseen[j] * normed;
-            dsc[j] += dseen[j];
-            sum += dseen[j] * gc[j];
-            dot += dseen[j] * gc[j] * normed;
-        }
-        sum = job->kind[2] == 1 ? sum / n : 0;
-        dot = job->kind[2] ? dot / n : 0;
-        SIMD
-        for (int64_t j = 0; j < n; j++) {
-            REAL dcell = dc[j] + rc * (dseen[j] * gc[j] - sum - (c[j] - mc) * rc * dot);
-            d[j] = dcell * cp[j] * f[j] * (1 - f[j]);
-            d[j + n] = dcell * g[j] * i[j] * (1 - i[j]);
-            d[j + 3 * n] = dcell * i[j] * (1 - g[j] * g[j]);
-            dc[j] = dcell * f[j];
-        }
-        SIMD
-        for (int64_t j = 0; j < 4 * n; j++) dshift[j] += d[j];
-        NAME(unnorm)(d, z, job->dz + row * 4 * n, gx, job->dgain_x, 4 * n, job->kind[0], stats);
-        NAME(unnorm)(d, u, job->du + row * 4 * n, gh, job->dgain_h, 4 * n, job->kind[1], stats + 2);
+            for (int64_t j = 0; j < n; j++) job->seen[b * n + j] = (c[b * n + j] - mean[j]) * rstd[j];
     }
+    for (int64_t b = 0; b < batch; b++) {
+        NAME(lstm_output_back)(job, t, b, dh_in);
+        if (!OVER_ROWS(2)) NAME(lstm_cell_back)(job, t, b);
+    }
+    if (OVER_ROWS(2)) {
+        NAME(unstandardize)(job, t, 2, job->scratch + 7 * n, SCRATCH * n, job->seen, n, n, job->gain_c, NULL);
+        SIMD
+        for (int64_t k = 0; k < batch * n; k++) job->dc[k] += job->seen[k];
+        for (int64_t b = 0; b < batch; b++) NAME(lstm_cell_back)(job, t, b);
+    }
+    NAME(unstandardize_gates)(job, t, 4, 4);
 }
 
-void NAME(gru_forward)(NAME(Job) *job, int64_t t, const REAL *u_in) {
+void NAME(gru_forward)(NAME(Job) *job, int64_t t, REAL *u_in) {
     const int64_t n = job->hidden, old = job->update_old;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
     const REAL *restrict shift_h = job->shift_h;
+    u_in = NAME(standardize_gates)(job, t, u_in, 3, 2);
     for (int64_t b = 0; b < job->batch; b++) {
         const int64_t row = t * job->batch + b;
         const REAL *restrict z = job->z + row * 3 * n, *restrict hp = job->h + row * n;
@@ -342,13 +522,13 @@ void NAME(gru_forward)(NAME(Job) *job, int64_t t, const REAL *u_in) {
     }
 }
 
-void NAME(gru_backward)(NAME(Job) *job, int64_t t, const REAL *dh_in) {
+void NAME(gru_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
     const int64_t n = job->hidden, old = job->update_old;
     const REAL *restrict gx = job->gain_x, *restrict gh = job->gain_h, *restrict shift = job->shift;
     const REAL *restrict shift_h = job->shift_h;
     REAL *restrict dshift = job->dshift, *restrict dshift_h = job->dshift_h;
-    REAL *restrict d = job->scratch, *restrict dhc = d + 3 * n;
     for (int64_t b = 0; b < job->batch; b++) {
+        REAL *restrict d = NAME(own)(job, b), *restrict dhc = d + 3 * n;
         const int64_t row = t * job->batch + b;
         const REAL *z = job->z + row * 3 * n, *u = job->u + row * 3 * n, *restrict hp = job->h + row * n;
         const REAL *restrict stats = job->stats + row * 8;
@@ -357,8 +537,11 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, const REAL *dh_in) {
         if (job->mask && !job->mask[row]) {
             SIMD
             for (int64_t j = 0; j < n; j++) carry[j] += dout[j] + dh_rec[j];
-            memset(dz, 0, 3 * n * sizeof *d);
-            memset(du, 0, 3 * n * sizeof *d);
+            memset(d, 0, 4 * n * sizeof *d);
+            if (!OVER_ROWS(0)) memset(dz, 0, 2 * n * sizeof *d);
+            if (!OVER_ROWS(1)) memset(du, 0, 2 * n * sizeof *d);
+            if (!OVER_ROWS(2)) memset(dz + 2 * n, 0, n * sizeof *d);
+            if (!OVER_ROWS(3)) memset(du + 2 * n, 0, n * sizeof *d);
             continue;
         }
         const REAL mx = stats[0], rx = stats[1], mh = stats[2], rh = stats[3];
@@ -381,11 +564,12 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, const REAL *dh_in) {
         NAME(unnorm)(d + 2 * n, z + 2 * n, dz + 2 * n, gx + 2 * n, job->dgain_x + 2 * n, n, job->kind[2], stats + 4);
         NAME(unnorm)(dhc, u + 2 * n, du + 2 * n, gh + 2 * n, job->dgain_h + 2 * n, n, job->kind[3], stats + 6);
     }
+    NAME(unstandardize_gates)(job, t, 3, 2);
 }
 
 /* All steps at once, products included. Without job->u these go, step by step, through the scratch. */
 #define ALL(cell, gates)                                                                                             \
-    void NAME(cell##_forward_all)(NAME(Job) *job, int64_t steps, const REAL *unused) {                               \
+    void NAME(cell##_forward_all)(NAME(Job) *job, int64_t steps, REAL *unused) {                                     \
         const int64_t batch = job->batch, n = job->hidden;                                                           \
         (void)unused;                                                                                                \
         for (int64_t t = 0; t < steps; t++) {                                                                        \
@@ -394,7 +578,7 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, const REAL *dh_in) {
             NAME(cell##_forward)(job, t, job->u ? NULL : u);                                                         \
         }                                                                                                            \
     }                                                                                                                \
-    void NAME(cell##_backward_all)(NAME(Job) *job, int64_t steps, const REAL *unused) {                              \
+    void NAME(cell##_backward_all)(NAME(Job) *job, int64_t steps, REAL *unused) {                                    \
         const int64_t batch = job->batch, n = job->hidden;                                                           \
         (void)unused;                                                                                                \
         for (int64_t t = steps - 1; t >= 0; t--) {                                                                   \

@@ -1,10 +1,11 @@
-"""Layer-normalized LSTM and GRU against the plain ones: python scripts/bench/rnn.py [--rounds N] [--output DIR]
+"""Normalized LSTM and GRU against the plain ones: python scripts/bench/rnn.py [--rounds N] [--output DIR]
 
 A training step is forward and backward of one layer over given inputs, gradients of inputs and weights included;
 batch-first, float32, LN 2016 eq. 20-22 and 26-28. Against torch's un-normalized layer, and against the same
 LN cell as others would write it: scripted by TorchScript, in a JAX scan with the projection of the inputs taken out of
 it (where jax can be imported; it runs in this process), and as our own plain loop. The limit is the time that the
 step's matrix products alone would take at the speed of the fastest large one, which is measured in the same rounds.
+Batch normalization with statistics of each step by itself: against our own layer without a normalizer.
 Cells with feedback: x_t holds h_{t-1}, so nothing can be done ahead; against a loop of `nn.LSTMCell`.
 """
 
@@ -65,11 +66,11 @@ SHAPES = (
 )
 
 
-def layered(layer: type[Recurrent], inputs: int, hidden: int) -> Recurrent:
+def normed(layer: type[Recurrent], inputs: int, hidden: int, norm: str = "layer", **options: object) -> Recurrent:
     sizes = layer.cell.site_sizes(hidden)
-    choice = Choice("layer", "state", {}, True, False, 1)
+    choice = None if norm == "none" else Choice(norm, "state", options, True, False, 1)
 
-    def sites(path: str) -> tuple[Site, Choice]:
+    def sites(path: str) -> tuple[Site, Choice | None]:
         name = path.removeprefix("bench.")
         return Site(path, ("state",), ("batch", "time", "feature"), sizes[name]), choice
 
@@ -159,7 +160,7 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
     torch.manual_seed(1)
     x = torch.randn(shape.batch, shape.steps, shape.inputs)
     weight = torch.randn(shape.batch, shape.steps, shape.hidden)
-    ours = layered(shape.layer, shape.inputs, shape.hidden)
+    ours = normed(shape.layer, shape.inputs, shape.hidden)
     lstm = shape.layer is LSTM
     plain = (nn.LSTM if lstm else nn.GRU)(shape.inputs, shape.hidden, batch_first=True)
     square = torch.randn(PEAK, PEAK)
@@ -193,12 +194,38 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
     yield harness.row(f"{name}: LN / nn.{cell}, inference", took["c, inference"], took["torch, inference"], 1)
 
 
+def batch_normed(
+    name: str, steps: int, batch: int, inputs: int, hidden: int, goal: float, rounds: int
+) -> Iterator[harness.Row]:
+    """Statistics over all rows; over the valid ones where sequences are padded."""
+    torch.manual_seed(1)
+    x, weight = torch.randn(batch, steps, inputs), torch.randn(batch, steps, hidden)
+    mask = torch.arange(steps) < torch.randint(steps // 2, steps + 1, (batch, 1))
+    plain = normed(LSTM, inputs, hidden, "none")
+    ours, masked = (
+        normed(LSTM, inputs, hidden, "batch", stats="per_step", t_max=steps, use_mask=m) for m in (False, True)
+    )
+    sides = {
+        "c": trained(ours, lambda inputs: ours(inputs)[0], x, weight, "c"),
+        "none": trained(plain, lambda inputs: plain(inputs)[0], x, weight, "c"),
+        "c, masked": trained(masked, lambda inputs: masked(inputs, mask)[0], x, weight, "c"),
+        "none, masked": trained(plain, lambda inputs: plain(inputs, mask)[0], x, weight, "c"),
+        "aten": trained(ours, lambda inputs: ours(inputs)[0], x, weight, "aten"),
+        "loop": trained(ours, lambda inputs: ours(inputs)[0], x, weight, "loop"),
+    }
+    took = interleave(sides, rounds, warmup=2)
+    yield harness.row(f"{name}: BN per step / none", took["c"], took["none"], 1, goal)
+    yield harness.row(f"{name}, padded: BN per step / none", took["c, masked"], took["none, masked"], 1, goal)
+    yield harness.row(f"{name}: BN per step without a compiler / none", took["aten"], took["none"], 1)
+    yield harness.row(f"{name}: BN per step / our plain loop", took["c"], took["loop"], 1)
+
+
 def feedback(name: str, steps: int, batch: int, outer: int, hidden: int, goal: float, rounds: int) -> harness.Row:
     """x_t = [outer inputs, a part of h_{t-1} or all of it]: LN on ours, none on `nn.LSTMCell`."""
     torch.manual_seed(1)
     x, weight = torch.randn(steps, batch, outer), torch.randn(steps, batch, hidden)
     back = min(hidden, 57) if outer < 8 else hidden
-    ours, plain = layered(LSTM, outer + back, hidden), nn.LSTMCell(outer + back, hidden)
+    ours, plain = normed(LSTM, outer + back, hidden), nn.LSTMCell(outer + back, hidden)
     zero = torch.zeros(batch, hidden)
 
     def unrolled(advance: Callable[[Tensor, Any], Any]) -> Side:
@@ -226,10 +253,12 @@ def rows(rounds: int) -> Iterator[harness.Row]:
     has_jax = importlib.util.find_spec("jax") is not None
     for shape in SHAPES:
         yield from compare(shape, rounds, has_jax)
+    yield from batch_normed("reader 64×75×64", 75, 64, 64, 64, 1.3, rounds)
+    yield from batch_normed("reader 64×120×240", 120, 64, 240, 240, 1.3, rounds)
     yield feedback("handwriting layer 1, 8×500×400", 500, 8, 3, 400, 0.75, rounds)
     yield feedback("DRAW 128×64×256", 64, 128, 8, 256, 1.0, rounds)
 
 
 if __name__ == "__main__":
-    title = "Recurrent training step: ours with layer normalization / plain layers and other ways to write it"
+    title = "Recurrent training step: ours with normalization / plain layers and other ways to write it"
     harness.main(__doc__, "rnn", title, 9, rows)

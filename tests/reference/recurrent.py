@@ -32,6 +32,21 @@ def layer_norm(gain: Array, bias: Array, eps: float) -> Callable[[Array, int], A
     return apply
 
 
+def batch_norm(gain: Array, bias: Array, eps: float, counted: Array) -> Callable[[Array, int], Array]:
+    """Each feature over those rows that are counted (T, B) at this step; the others, which nobody sees, get 0."""
+
+    def apply(z: Array, t: int) -> Array:
+        out = np.zeros_like(z)
+        for k, column in enumerate(z.T):
+            values = column[counted[t]]
+            mu = sum(values) / len(values)
+            sd = np.sqrt(sum((v - mu) ** 2 for v in values) / len(values) + eps)
+            out[counted[t], k] = (values - mu) / sd * gain[k] + bias[k]
+        return out
+
+    return apply
+
+
 def same(z: Array, t: int) -> Array:
     return z
 

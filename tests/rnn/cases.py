@@ -29,6 +29,8 @@ FAST = [
 ]
 LAYERS: dict[str, type[Recurrent]] = {"lstm": LSTM, "gru": GRU, "rnn": RNN}
 WEIGHT = ("weight", "spectral")
+PER_STEP = ("batch", {"stats": "per_step", "t_max": 4})
+VALID = ("batch", PER_STEP[1] | {"use_mask": True, "bias": False, "gain_init": 0.3, "unbiased_running": False})
 
 
 def sites(cell: type[Cell], hidden_size: int, chosen: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Sites:

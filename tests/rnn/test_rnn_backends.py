@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cases import FAST, draw, gradients, lengths, make, near
+from cases import FAST, PER_STEP, VALID, draw, gradients, lengths, make, near
 
 from normbench.errors import NormbenchError
-from normbench.rnn import backends, kernel, stepwise
-from normbench.rnn.matmul import Projection, empty, matmul, tall_matmul
+from normbench.rnn import backends, fused, kernel, stepwise
+from normbench.rnn.matmul import Projection, empty, matmul, steps_at_once, tall_matmul
 from normbench.rnn.plan import plan
 
 NORMS = {
@@ -72,6 +72,32 @@ def test_every_option_is_the_plain_loop(backend: str, kind: str, masked: bool) -
         state = draw(2, 1, 3, 7, seed=4).unbind(0)[: layer.cell.states]
         given = {"mask": mask} if options.get("learn_h0") else {"mask": mask, "state": state}
         near(*both(backend, layer, draw(3, 6, 5), **given))
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("mode", ["training", "running", "batch"])
+def test_batch_norm_per_step_is_the_plain_loop(backend: str, kind: str, mode: str) -> None:
+    """At all sites, at each beside others; steps with one valid row, with none, and beyond t_max."""
+    sites, mask = NORMS[kind], lengths(5, 6)
+    mask[:2, 4:] = torch.tensor([[True, False], [False, False]])
+    cases = [dict.fromkeys(sites, PER_STEP), dict.fromkeys(sites, VALID)]
+    cases += [{**dict.fromkeys(sites, "layer"), site: norm} for site in sites for norm in (PER_STEP, VALID)]
+    for norms, padding in itertools.product(cases, (None, mask)):
+        results = []
+        for name in ("loop", backend):
+            layer = make(kind, 3, 7, norms)
+            if mode != "training":
+                for at, (_, buffer) in enumerate(layer.eval().named_buffers()):
+                    buffer.add_(draw(*buffer.shape, seed=at).square())
+                for norm in layer.modules():
+                    norm.variant = {"eval_stats": mode} if hasattr(norm, "running_mean") else None
+            with backends.using(name):
+                results.append(gradients(layer, draw(5, 6, 3), mask=padding))
+                with torch.no_grad():
+                    results[-1]["kept nothing"], _ = layer(draw(5, 6, 3, seed=1), padding)
+            results[-1] |= {name: value for name, value in layer.named_buffers() if "running" in name}
+        near(results[1], results[0], tolerance=1e-10)
 
 
 @pytest.mark.parametrize("backend", FAST)
@@ -179,8 +205,9 @@ def test_a_second_backward_pass_over_steps_is_refused(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-def test_gradcheck(backend: str, kind: str) -> None:
-    layer = make(kind, 3, 2, dict.fromkeys(NORMS[kind], "layer"))
+@pytest.mark.parametrize("norm", ["layer", PER_STEP])
+def test_gradcheck(backend: str, kind: str, norm: Any) -> None:
+    layer = make(kind, 3, 2, dict.fromkeys(NORMS[kind], norm))
     parameters = [p.detach().requires_grad_() for p in layer.parameters()]
     names = [name for name, _ in layer.named_parameters()]
     mask = lengths(2, 3)
@@ -195,8 +222,9 @@ def test_gradcheck(backend: str, kind: str) -> None:
 
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-def test_a_second_backward_pass_is_like_the_first(backend: str, kind: str) -> None:
-    layer = make(kind, 5, 4, dict.fromkeys(NORMS[kind], "layer"), bias="inside")
+@pytest.mark.parametrize("norm", ["layer", PER_STEP])
+def test_a_second_backward_pass_is_like_the_first(backend: str, kind: str, norm: Any) -> None:
+    layer = make(kind, 5, 4, dict.fromkeys(NORMS[kind], norm), bias="inside")
     with backends.using(backend):
         x = draw(3, 6, 5).requires_grad_()
         y, _ = layer(x, lengths(3, 6))
@@ -226,9 +254,15 @@ def test_parts_that_need_no_gradient_are_left_out(backend: str) -> None:
 
 @pytest.mark.parametrize("kind", NORMS)
 def test_what_the_backends_cannot_do_goes_the_plain_way(kind: str) -> None:
-    for norms in ({"hidden": "group"}, {"hidden": ("layer", {"eps_mode": "out"})}, {"hidden": ("rms", {"p": 0.5})}):
+    unbiased, pooled = ("batch", PER_STEP[1] | {"unbiased_norm": True}), ("batch", {"stats": "sequence"})
+    others = ["group", ("layer", {"eps_mode": "out"}), ("rms", {"p": 0.5}), unbiased, pooled]
+    for norms in ({"hidden": norm} for norm in others):
         assert plan(make(kind, 5, 4, norms).cells[0]) is None
     assert plan(make(kind, 5, 4).bfloat16().cells[0]) is None
+    single = make(kind, 5, 4, {"hidden": PER_STEP})
+    assert plan(single.cells[0]) is not None
+    with pytest.raises(NormbenchError, match="met one value per feature"):
+        single(draw(1, 6, 5))
     layer = make(kind, 5, 4, {"hidden": "layer"})
     assert plan(layer.cells[0]) is not None
     seen: list[torch.Size] = []
@@ -253,10 +287,11 @@ def test_products_are_torchs(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-def test_large_weights_go_step_by_step(backend: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("norm", ["layer", PER_STEP])
+def test_large_weights_go_step_by_step(backend: str, kind: str, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the cache does not hold is not for the kernel's own products."""
     monkeypatch.setattr(kernel, "CACHED", 0)
-    layer = make(kind, 5, 7, dict.fromkeys(NORMS[kind], "layer"))
+    layer = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm))
     near(*both(backend, layer, draw(3, 6, 5), mask=lengths(3, 6)))
     with torch.no_grad(), backends.using("loop"):
         wanted, _ = layer(draw(3, 6, 5))
@@ -264,3 +299,17 @@ def test_large_weights_go_step_by_step(backend: str, kind: str, monkeypatch: pyt
         for cached in (0, 1 << 22):
             monkeypatch.setattr(kernel, "CACHED", cached)
             torch.testing.assert_close(layer(draw(3, 6, 5))[0], wanted, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("norm", ["layer", VALID])
+def test_parts_of_a_sequence_are_the_whole(backend: str, kind: str, norm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no backward pass comes, the input's products need not all be there at once."""
+    layer, mask = make(kind, 5, 7, dict.fromkeys(NORMS[kind], norm)), lengths(3, 6)
+    with torch.no_grad(), backends.using(backend):
+        wanted, _ = layer(draw(3, 6, 5), mask)
+        monkeypatch.setattr(fused, "steps_at_once", lambda x, weight: 4)
+        torch.testing.assert_close(layer(draw(3, 6, 5), mask)[0], wanted, rtol=1e-12, atol=1e-12)
+    weight = torch.empty(4000, 1)
+    assert [steps_at_once(torch.empty(200, batch, 1), weight) for batch in (64, 60, 1)] == [16, 200, 200]

@@ -244,6 +244,31 @@ def test_recurrent_batch_norm_is_a_torch_batch_norm_for_each_step() -> None:
     torch.testing.assert_close(layer.eval()(x)[0], by_hand(x))
 
 
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("use_mask", [False, True])
+def test_recurrent_batch_norm_leaves_padding_out_or_not(kind: str, use_mask: bool) -> None:
+    """The moments of a step, value by value: of all rows, or of the valid ones, which at the last step is one."""
+    options = {"stats": "per_step", "use_mask": use_mask}
+    layer = make(kind, 5, 4, dict.fromkeys(ALL[kind], ("batch", options)), bias="one" if kind == "lstm" else "none")
+    (cell,) = layer.cells
+    p = {name: parameter.detach().numpy() for name, parameter in cell.named_parameters()}
+    x, mask = draw(4, 6, 5), lengths(4, 6)
+    mask[1:, -1] = False
+    counted = mask.T.numpy() if use_mask else np.ones((6, 4), dtype=bool)
+    norms = {
+        name: recurrent.batch_norm(norm.gain.detach().numpy(), norm.bias.detach().numpy(), 1e-5, counted)
+        for name in cell.site_sizes(4)
+        if (norm := cell.norm(name)) is not None
+    }
+    given, zero, valid = x.transpose(0, 1).numpy(), np.zeros((4, 4)), mask.T.numpy()
+    if kind == "lstm":
+        wanted = recurrent.lstm(given, p, norms, zero, zero, valid, 0.0)
+    else:
+        wanted = recurrent.gru(given, p, norms, zero, valid, "new")
+    y, _ = layer(x, mask)
+    torch.testing.assert_close(y.transpose(0, 1).detach().numpy(), wanted, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("norm", ["layer", "rms", "group", "ada", "batch"])
 def test_any_normalizer_that_serves_a_state_trains_at_every_site(kind: str, norm: str) -> None:

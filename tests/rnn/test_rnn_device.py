@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cases import draw, gradients, lengths, make, near
+from cases import VALID, draw, gradients, lengths, make, near
 from devices import needs_cuda
 
 from normbench.errors import NormbenchError
@@ -57,15 +57,16 @@ def test_c_asked_for_with_tensors_of_another_device_is_one_clear_line() -> None:
 
 
 @pytest.mark.parametrize("kind", SITES)
+@pytest.mark.parametrize("norm", ["layer", VALID])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_layers_compute_where_their_tensors_are(
-    kind: str, dropout: float, of_the_cpu_alone: None, monkeypatch: pytest.MonkeyPatch
+    kind: str, norm: Any, dropout: float, of_the_cpu_alone: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forward and backward, whole sequences and step by step; an operand left on the CPU would be refused."""
     taken, prepare = [], aten.Run.prepare
     monkeypatch.setattr(aten.Run, "prepare", lambda run, rows: (taken.append(run.z.device.type), prepare(run, rows)))
     options: dict[str, Any] = {"input_dropout": dropout, "state_dropout": dropout, "learn_h0": True}
-    norms = dict.fromkeys(SITES[kind], "layer")
+    norms = dict.fromkeys(SITES[kind], norm)
     layer = make(kind, 5, 4, norms, bidirectional=True, **options).float().to("meta")
     x, mask = draw(3, 6, 5).float().to("meta"), lengths(3, 6).to("meta")
     found = gradients(layer, x, mask=mask, rng=np.random.default_rng(0))
@@ -143,10 +144,10 @@ def on(device: str, layer: Any, x: torch.Tensor, mask: torch.Tensor, fed_back: b
 @needs_cuda
 @pytest.mark.parametrize("backend", ["", "aten", "loop"])
 @pytest.mark.parametrize("kind", SITES)
-@pytest.mark.parametrize("norm", ["none", "layer", "rms"])
+@pytest.mark.parametrize("norm", ["none", "layer", "rms", VALID])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("fed_back", [False, True])
-def test_cuda_is_the_cpu(backend: str, kind: str, norm: str, dropout: float, fed_back: bool) -> None:
+def test_cuda_is_the_cpu(backend: str, kind: str, norm: Any, dropout: float, fed_back: bool) -> None:
     norms = {} if norm == "none" else dict.fromkeys(SITES[kind], norm)
     results = []
     for device, asked in (("cpu", "loop"), ("cuda", backend)):
