@@ -1,4 +1,4 @@
-"""`normbench sample RUN`: the files that show what a trained model draws; what it takes for near."""
+"""`normbench sample RUN`: files that show what a trained model draws; what it takes for near."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEAREST = 5  # lines, where `--count` does not say
 
 
 def run(
-    name: str,
+    of: str,
     results: Path,
     count: int | None,
     near: str | None,
@@ -32,7 +32,7 @@ def run(
     From `weights` that the run kept, the last if it kept those. Errors: no such run, one that is published alone,
     weights that it did not keep or that do not fit, a model that draws nothing or reads no text.
     """
-    found = known(name, results)
+    found = known(of, results)
     folder = next((s.path for s in store.scan(results / "runs") if s.id == found.id and not s.reason), found.source)
     if not folder.is_dir():
         raise NormbenchError(
@@ -40,24 +40,29 @@ def run(
         )
     if count is not None and count < 1:
         raise NormbenchError(f"--count {count} must be at least 1.")
-    config, model_name = compose.restore(found.config, config_dir), found.config["model"]["name"]
-    if near is not None:
+    config = compose.restore(found.config, config_dir)
+    name = config["model"]["name"]
+    if near is not None or count is not None:
         from normbench import data
 
-        lines = _trained(folder, config, weights, config_dir)[0].nearest(
-            near, count or NEAREST, data.load(config["data"], seed=int(config["seed"]))
-        )
-        if not lines:
-            raise NormbenchError(f"--near: model={model_name} reads no text of yours.")
-        for line in lines:
-            say(console, line)
-        return 0
-    if count is not None:
         model, kept = _trained(folder, config, weights, config_dir)
-        _draw(folder, model, model_name, count, seed, kept)
+        examples = data.load(config["data"], seed=int(config["seed"]))
+        if near is not None:
+            lines = model.nearest(near, count or NEAREST, examples)
+            if not lines:
+                raise NormbenchError(f"--near: model={name} reads no text of yours.")
+            for line in lines:
+                say(console, line)
+            return 0
+        drawn = model.sample(seed, count, examples)
+        if not drawn:
+            raise NormbenchError(f"model={name} draws nothing.")
+        run = store.RunDirectory(folder)
+        with run.writing():
+            run.write_samples({f"{kept}-seed-{seed}-{file}": content for file, content in drawn.items()})
     files = sorted((folder / "samples").glob("*")) if (folder / "samples").is_dir() else []
     if not files:
-        raise NormbenchError(f"model={model_name} has left no samples in {folder}. To draw some: --count 8")
+        raise NormbenchError(f"model={name} has left no samples in {folder}. To draw some: --count 8")
     for file in files:
         say(console, str(file))
     return 0
@@ -81,12 +86,3 @@ def _trained(folder: Path, config: compose.Config, weights: str | None, config_d
         reason = " ".join(str(error).split())
         raise NormbenchError(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
     return model, chosen
-
-
-def _draw(folder: Path, model: Any, name: str, count: int, seed: int, weights: str) -> None:
-    drawn = model.sample(seed, count)
-    if not drawn:
-        raise NormbenchError(f"model={name} draws nothing.")
-    run = store.RunDirectory(folder)
-    with run.writing():
-        run.write_samples({f"{weights}-seed-{seed}-{file}": content for file, content in drawn.items()})

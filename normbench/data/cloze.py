@@ -6,7 +6,7 @@ words, most frequent first. Which entity has which number says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -38,6 +38,16 @@ def ranked(counts: np.ndarray, first: int, words: int) -> np.ndarray:
     numbers = np.full(len(counts), UNKNOWN, np.int32)
     numbers[order] = np.arange(first, first + len(order))
     return numbers
+
+
+def known(codes: Mapping[str, int], numbers: np.ndarray, entities: int, words: int) -> np.ndarray:
+    """What each number below `words` stands for; `codes` are the places of the words in `numbers`. "" for none."""
+    found = np.full(words, "", dtype=object)
+    found[: ENTITY + entities] = ["<end>", "<unknown>", "<blank>", *(f"@entity{i}" for i in range(entities))]
+    for word, code in codes.items():
+        if numbers[code] >= ENTITY + entities:
+            found[numbers[code]] = word
+    return found.astype(str)
 
 
 def packed(part: str, texts: dict[str, list[np.ndarray]], answers: Sequence[int]) -> Arrays:

@@ -37,6 +37,7 @@ _STOP_WORDS = (
     "you your"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
+FORM = 2  # of what is kept in the cache
 DEVIATIONS = (
     "CNN: the most relevant sentences are chosen by a rule of this project; that of the attentive reader's authors is "
     "not published",
@@ -65,16 +66,15 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
                 f"{files.registration(config, root)}"
             )
     maths = int(config["declares"]["maths"])
-    target = files.cache("cnn_cloze") / f"{content.checksum([list(found.values()), maths, options])[:32]}.npz"
+    target = files.cache("cnn_cloze") / f"{content.checksum([list(found.values()), maths, options, FORM])[:32]}.npz"
     arrays, notes = array_cache.arrays(
         target,
         lambda: _made({part: [folders[part] / name for name, *_ in found[part]] for part in PARTS}, **options),
         "CNN's questions are read anew for every process.",
     )
     splits = {part: cloze.split(arrays, part, len(found[part])) for part in PARTS}
-    return Dataset(
-        str(config["name"]), splits, notes, {"sha256": str(arrays["sha256"]), "deviations": list(DEVIATIONS)}
-    )
+    copy = {"sha256": str(arrays["sha256"]), "deviations": list(DEVIATIONS)}
+    return Dataset(str(config["name"]), splits, notes, copy, arrays["words"].tolist())
 
 
 def _listed(folder: Path) -> list[tuple[str, int, int]]:
@@ -106,6 +106,7 @@ def _made(paths: Mapping[str, list[Path]], words: int, entities: int, sentences:
     for part in paths:
         for kind in (*cloze.TEXTS, "answer"):
             arrays[f"{part}_{kind}"] = numbers[arrays[f"{part}_{kind}"]]
+    arrays["words"] = cloze.known(codes, numbers, entities, words)
     return arrays | {"sha256": np.array(sums.hexdigest())}
 
 

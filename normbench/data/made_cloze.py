@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import Dataset
+from normbench.data import Dataset, cloze
 from normbench.data.cloze import BLANK, ENTITY
 from normbench.data.examples import Ragged, Split
 from normbench.errors import NormbenchError
@@ -53,7 +53,12 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
             question=Ragged.of(map(torch.tensor, questions)),
             answer=torch.tensor(answers),
         )
-    return Dataset(str(config["name"]), splits)
+    first = ENTITY + entities
+    verbs = (words - first - 1) // 2
+    told = [".", *(f"verb{i}" for i in range(verbs)), *(f"object{i}" for i in range(words - first - 1 - verbs))]
+    numbers = np.arange(first, words)
+    names = cloze.known({word: place for place, word in enumerate(told)}, numbers, entities, words)
+    return Dataset(str(config["name"]), splits, words=names.tolist())
 
 
 def _draw(seed: int, part: str, count: int, words: int, entities: int, length: int) -> list[Question]:

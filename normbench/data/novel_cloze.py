@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from normbench.data import Dataset, array_cache, check, cloze, content, files, made_of
+from normbench.data import Dataset, array_cache, check, cloze, content, files, hub, made_of
 from normbench.data.array_cache import Arrays
 from normbench.data.cloze import BLANK, ENTITY
 from normbench.errors import NormbenchError
@@ -33,6 +33,7 @@ from normbench.streams import stream
 
 TOKEN = re.compile(r"'s\b|[^\W\d_]+(?:'(?!s\b)[^\W\d_]+)*|\d+|[^\w\s]|_")
 NAMED, SMALL, QUESTION = 5, 0.1, 8
+FORM = 2  # of what is kept in the cache
 _NO_NAMES = (
     "mr mrs ms miss messrs mme mlle madame mademoiselle monsieur dr sir lord lady captain colonel major general doctor "
     "professor reverend rev st master mistress uncle aunt monday tuesday wednesday thursday friday saturday sunday "
@@ -57,7 +58,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         )
     found = files.digest(root / name, "sha256")
     maths = int(config["declares"]["maths"])
-    target = files.cache("novel_cloze") / f"{content.checksum([found, maths, options])[:32]}.npz"
+    target = files.cache("novel_cloze") / f"{content.checksum([found, maths, options, FORM])[:32]}.npz"
     arrays, notes = array_cache.arrays(
         target, lambda: _made(root / name, **options), "The questions are made anew for every process."
     )
@@ -70,7 +71,8 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
                 f"data.candidates={options['candidates']}."
             )
     splits = {part: cloze.split(arrays, part, count) for part, count in sizes.items()}
-    return Dataset(str(config["name"]), splits, notes, {"sha256": found, "deviations": []})
+    copy = {"sha256": found, "deviations": []}
+    return Dataset(str(config["name"]), splits, notes, copy, arrays["words"].tolist())
 
 
 @dataclass
@@ -101,7 +103,7 @@ def _made(path: Path, words: int, entities: int, length: int, candidates: int) -
             counts = np.pad(counts, (0, len(seen) - len(counts))) + seen
     counts = np.pad(counts, (0, len(vocabulary.small) - len(counts)))
     numbers = cloze.ranked(counts, ENTITY + entities, words)
-    arrays: Arrays = {}
+    arrays: Arrays = {"words": cloze.known(vocabulary.small, numbers, entities, words)}
     for part in ("train", "valid", "test"):
         texts: dict[str, list[np.ndarray]] = {kind: [] for kind in cloze.TEXTS}
         answers = []
@@ -114,22 +116,13 @@ def _made(path: Path, words: int, entities: int, length: int, candidates: int) -
     return arrays
 
 
-def _sentences(path: Path) -> Iterator[tuple[str, Any]]:
-    """The novels' names with their sentences, an arrow array each."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path, columns=["book", "text"])
-        books, texts = table["book"].to_pylist(), table["text"]
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise NormbenchError(
-            f"{files.shown(path)} has the declared checksum, but not the columns book, text: {error}"
-        ) from error
+def _sentences(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The novels' names with their sentences."""
+    table = hub.columns(path, ("book", "text"))
     start = 0
-    for name, group in itertools.groupby(books):
+    for name, group in itertools.groupby(table["book"]):
         count = len(list(group))
-        yield name, texts.slice(start, count)
+        yield name, table["text"][start : start + count]
         start += count
 
 
@@ -140,9 +133,9 @@ class _Vocabulary:
         self.written, self.small = cloze.Numbers(), cloze.Numbers()
         self.facts = np.zeros((0, 4), np.int32)
 
-    def read(self, texts: Any) -> tuple[_Novel, np.ndarray]:
+    def read(self, texts: list[str]) -> tuple[_Novel, np.ndarray]:
         """A novel's sentences with names, and how often each word in small letters stands in it beside the names."""
-        sentences = [TOKEN.findall(text) for text in texts.to_pylist()]
+        sentences = [TOKEN.findall(text) for text in texts]
         lengths = np.array(list(map(len, sentences)))
         ends = lengths.cumsum()
         starts = ends - lengths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from normbench.data import Dataset
 from normbench.data.cloze import ENTITY
 from normbench.models.base import Model, Sites
 from normbench.norms.base import NormedLinear
 from normbench.rnn.embedding import Embedding
 from normbench.rnn.layers import LSTM
+from normbench.streams import stream
 
 BIASES = {"document": True, "question": False, "context": False, "query": True, "mean": False}  # of the dense maps
 
@@ -62,9 +65,7 @@ class AttentiveReader(Model):
     def predict(self, document: Tensor, document_mask: Tensor, question: Tensor, question_mask: Tensor) -> Tensor:
         """Logits (B, words)."""
         draw = self.draws("dropout")
-        d, _ = self.document(self._dropped(self.embedding(document), draw), document_mask)
-        outputs, _ = self.question(self._dropped(self.embedding(question), draw), question_mask)
-        q = outputs[:, -1]
+        d, q = self.read(document, document_mask, question, question_mask, draw)
         valid = document_mask.unsqueeze(-1)
         alpha = self.attend(d, q, document_mask).unsqueeze(-1)
         context = (alpha * d * valid).sum(1)
@@ -77,6 +78,41 @@ class AttentiveReader(Model):
         s = (self.similarity(d) * self.similarity(q).unsqueeze(1)).sum(-1, keepdim=True)
         hidden = torch.tanh(self.dense["document"](d, mask) + self.dense["question"](q).unsqueeze(1) + s)
         return self.attention(hidden).squeeze(-1).masked_fill(~mask, -torch.inf).softmax(1)
+
+    @torch.no_grad()
+    def sample(self, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
+        """Validation questions, each with the weight that every word of its document gets, as a page of HTML."""
+        split = data.splits["valid"]
+        rows = stream(seed, "questions").choice(len(split), min(count, len(split)), replace=False)
+        device = self.attention.weight.device
+        batch = {name: t.to(device) for name, t in split.batch(torch.from_numpy(rows)).tensors.items()}
+        document, mask, asked = batch["document"], batch["document_mask"], batch["question_mask"]
+        d, q = self.read(document, mask, batch["question"], asked)
+        weights = self.attend(d, q, mask)
+        guesses = self.predict(document, mask, batch["question"], asked).argmax(-1)
+        return {
+            f"question-{i + 1}.html": _page(
+                [data.words[n] for n in document[i][mask[i]]],
+                weights[i][mask[i]].tolist(),
+                [data.words[n] for n in batch["question"][i][asked[i]]],
+                data.words[int(batch["answer"][i])],
+                data.words[int(guesses[i])],
+            )
+            for i in range(len(rows))
+        }
+
+    def read(
+        self,
+        document: Tensor,
+        document_mask: Tensor,
+        question: Tensor,
+        question_mask: Tensor,
+        draw: np.random.Generator | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """States of the document at every step, (B, T, H), and the last of the question, (B, H)."""
+        d, _ = self.document(self._dropped(self.embedding(document), draw), document_mask)
+        outputs, _ = self.question(self._dropped(self.embedding(question), draw), question_mask)
+        return d, outputs[:, -1]
 
     def _dropped(self, x: Tensor, draw: np.random.Generator | None) -> Tensor:
         if draw is None:
@@ -111,6 +147,20 @@ def _nll(logits: Tensor, answer: Tensor) -> Tensor:
     """-log(p(answer) + 1e-8), (B,)."""
     own = -F.cross_entropy(logits, answer, reduction="none")
     return -(own.exp() + 1e-8).log()
+
+
+def _page(document: list[str], weights: list[float], question: list[str], answer: str, guess: str) -> bytes:
+    """The document, words the darker the more weight they have; the question; what was answered."""
+    marked = '<span style="background: rgba(31, 119, 180, {:.3f})" title="{:.3f}">{}</span>'
+    words = "\n".join(
+        marked.format(weight / max(weights), weight, escape(word))
+        for word, weight in zip(document, weights, strict=True)
+    )
+    right = "right" if guess == answer else f"wrong, it is {escape(answer)}"
+    return (
+        '<!doctype html><meta charset="utf-8"><title>Attention over a document</title>'
+        f"<p>{words}</p><p>{escape(' '.join(question))}</p><p>answered {escape(guess)}: {right}</p>\n"
+    ).encode()
 
 
 def build(config: Mapping[str, Any], sites: Sites) -> AttentiveReader:

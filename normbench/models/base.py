@@ -103,8 +103,8 @@ class Model(nn.Module):
         """Records of a stage after training, such as downstream tasks; each names its `split`. Here none."""
         yield from ()
 
-    def sample(self, seed: int, count: int) -> dict[str, bytes]:
-        """Files that show what the trained model draws, by name; none where it draws nothing."""
+    def sample(self, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
+        """Files that show what the trained model draws, or what it makes of some examples of its data, by name."""
         return {}
 
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:

@@ -93,7 +93,7 @@ def train(spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None
     if "last" in config["train"]["keep"]:
         checkpoint.save_weights(run.path / "weights" / "last.safetensors", model)
     if status == "done":
-        run.write_samples(model.sample(seed, DRAWN))
+        run.write_samples(model.eval().sample(seed, DRAWN, data))
     run.finish(status, **fields)
     if not config["train"]["keep_checkpoint"]:
         checkpoint.clear(run.path / "checkpoint")

@@ -158,5 +158,5 @@ def test_no_files_or_not_all(config: dict[str, Any], root: Path, monkeypatch: py
     assert states["cnn_cloze"] == str(caught.value)
     monkeypatch.setenv("NORMBENCH_DATA", str(root / "none"))
     assert dict(catalogue.states())["cnn_cloze"].startswith("missing. Unpack cnn.tgz of ")
-    with pytest.raises(NormbenchError, match=r"^cnn_cloze is handed out by its owners alone\. Unpack cnn\.tgz"):
+    with pytest.raises(NormbenchError, match=r"^cnn_cloze: its files are yours to bring\. .* Unpack cnn\.tgz"):
         catalogue.data_get("cnn_cloze", None)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def write(root: Path, columns: dict[str, list[str]]) -> dict[str, Any]:
 def read(*texts: str) -> tuple[novel_cloze._Novel, list[str], list[int]]:
     """What is read of a novel, its words in small letters by their number, and their counts."""
     vocabulary = novel_cloze._Vocabulary()
-    novel, counts = vocabulary.read(pa.chunked_array([texts]))
+    novel, counts = vocabulary.read(list(texts))
     return novel, list(vocabulary.small), counts.tolist()
 
 
@@ -174,13 +174,13 @@ def test_refusals(config: dict[str, Any], root: Path) -> None:
         data.load(config | {"questions": 9999}, root)
     with pytest.raises(NormbenchError, match=r"^data.words=13 is too small for data.entities=10: more than 13"):
         data.load(config | {"words": 13}, root)
-    with pytest.raises(NormbenchError, match=r"has the declared checksum, but not the columns book, text"):
+    with pytest.raises(NormbenchError, match=r"lacks text of the columns book, text"):
         data.load(write(root, {"book": ["a"]}), root)
 
 
 def test_its_files_are_those_of_the_books(tmp_path: Path) -> None:
     config, books = compose.choice("data", "novel_cloze"), compose.choice("data", "books")
-    assert data.source(config) == books and data.source(books) is books
+    assert data.made_of(config) == books and data.made_of(books) is books
     assert data_checksum(config["declares"]) == data_checksum(books["declares"])
     with pytest.raises(NormbenchError) as caught:
         data.load(config, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from reference import attentive_reader as reference
 from reference.recurrent import layer_norm
 from smallest import batches, built, small
 
+from normbench import data as datasets
 from normbench.config import compose
 from normbench.config.plan import train_specs
 from normbench.data.cloze import ENTITY
@@ -188,3 +190,13 @@ def test_the_reader_has_the_size_that_is_declared() -> None:
         network = module.build(spec.config, models.Sites(spec.config, spec.sites()))
     for layer in compose.declaration("model", "attentive_reader")["layers"]:
         assert sum(p.numel() for p in network.get_submodule(layer["layer"]).parameters()) == layer["parameters"]
+
+
+def test_samples_show_the_weight_of_every_word() -> None:
+    network = built(small("attentive_reader")).eval()
+    data = datasets.load(small("attentive_reader").config["data"])
+    drawn = network.sample(3, 2, data)
+    assert drawn == network.sample(3, 2, data) != network.sample(4, 2, data)
+    page = drawn["question-1.html"].decode()
+    weights = [float(weight) for weight in re.findall(r'title="([0-9.]+)"', page)]
+    assert sum(weights) == pytest.approx(1, abs=0.01) and "&lt;blank&gt;" in page and "answered " in page

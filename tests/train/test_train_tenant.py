@@ -103,7 +103,7 @@ class Tenant(Model):
     def after(self, splits: Any, seed: int) -> Iterator[dict[str, Any]]:
         yield {"split": "task", "words": float(sum(map(len, splits.values())))}
 
-    def sample(self, seed: int, count: int) -> dict[str, bytes]:
+    def sample(self, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
         return {f"{i}.txt": bytes(stream(seed, "sample", i).integers(97, 123, 5).tolist()) for i in range(count)}
 
 
