@@ -9,6 +9,7 @@ from pathlib import Path
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import published
+from normbench.papers.claims import FIDELITIES
 from normbench.papers.table import escape
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,12 +20,13 @@ MANY = 8  # claims from which on an artifact has one row with counts: its page h
 
 
 def table(results: Path) -> str:
-    """One row per claim: the verdict at its artifact's highest fidelity, and what it rests on."""
+    """One row per claim: the verdict at its artifact's highest published fidelity, and what it rests on."""
     lines = ["| artifact | claim | verdict | evidence |", "| --- | --- | --- | --- |"]
     for name in artifacts.ids():
         artifact = artifacts.load(name)
-        fidelity = artifacts.highest_fidelity(artifact)
-        path = results / name / fidelity / "verdicts.json"
+        places = [results / name / fidelity for fidelity in FIDELITIES[:-1]]
+        path = next((p for place in places if (p := place / "verdicts.json").exists()), places[0] / "verdicts.json")
+        fidelity = path.parent.name
         judged = {c["id"]: c for c in published.read_verdicts(path)["claims"]} if path.exists() else {}
         if len(artifact.claims) >= MANY and judged:
             counts = Counter(claim["verdict"] for claim in judged.values())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from normbench.curves.series import at_epoch, level_on_the_way, series
+from normbench.curves.statistics import t_interval
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity, Reference
 from normbench.papers.panels import panels as all_panels
@@ -121,6 +122,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
             if run.arm == arm and not run.control
         )
     ]
+    told += _against_rules(runs)
     if stuck:
         told.append(
             "Not all runs of these arms answer better than an entity of the document at random would: "
@@ -133,6 +135,33 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
             "standard error is 0.8 points: they do not tell these three apart."
         )
     return told
+
+
+def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
+    """Which arms answer more test questions than the best rules that learn nothing, by intervals over seeds."""
+    counted = [record for run in runs if run.arm == "rules" for record in run.records if record["split"] == "test"]
+    if not counted:
+        return []
+    (counts, *_) = counted
+    told = (
+        f"Of the {counts['count']:g} test questions {100 * counts['answerable']:.0f} % have their answer in the "
+        f"document, which names {counts['candidates']:.1f} entities on average."
+    )
+    for rule in ("window", "distance"):
+        bar = 100 * (1 - float(counts[rule]))
+        sides: dict[str, list[str]] = {"below it": [], "above it": [], "not told apart from it": []}
+        for arm, look in ARMS.items():
+            cell = [run for run in runs if run.arm == arm and not run.control]
+            errors = percents([at_epoch(run, "test", "error", "best") for run in cell])
+            interval = t_interval([error for error in errors if error is not None]).interval
+            if interval:
+                side = (
+                    "below it" if interval[1] < bar else "above it" if interval[0] > bar else "not told apart from it"
+                )
+                sides[side].append(look.name)
+        found = "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names)
+        told += f" The rule '{RULES[rule]}' errs in {bar:.1f} %; test errors {found or 'are not there'}."
+    return [told]
 
 
 def _of_the_paper(runs: Sequence[RunRecord]) -> bool:
