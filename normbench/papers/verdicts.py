@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -172,7 +173,7 @@ class _Judge:
         shared = paired_runs(part, self.groups[control])[1] if part.kind != "exact" else []
         used = [seed for seed in shared if counted is None or seed in counted]
         post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
-        return gather(
+        seen = gather(
             part,
             self.groups[control],
             counted,
@@ -182,6 +183,10 @@ class _Judge:
             fresh=not post_hoc,
             spread=self.examples(part, control, used),
         )
+        if part.kind == "size" and self.fidelity in rules.OTHER_DATA and not seen.gap:
+            reason = f"the paper's number is of its own data, which others stand in for at {self.fidelity} fidelity"
+            return replace(seen, gap=rules.NOT_DECIDABLE, reason=reason)
+        return seen
 
     def result(self, part: Part, seen: Observed) -> dict[str, Any]:
         return result(seen, rules.part_word(part, seen, self.alpha), self.alpha)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged import artifact, final_run, only
+from judged import arms, artifact, final_run, only
 from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effects, seen, word, written
 
 from normbench.curves.statistics import t_interval
 from normbench.papers import rules
-from normbench.papers.claims import Endpoint, Part, load
+from normbench.papers.claims import FIDELITIES, Endpoint, Part, load
 from normbench.papers.parts import result
 from normbench.runs.record import RunRecord
 
@@ -352,3 +352,12 @@ def test_below_paper_nothing_is_reproduced_or_contradicted(fidelity: str, settin
         for ours in (True, False):
             said = rules.verdict(setting, robust, ours, fidelity)
             assert said.startswith(f"{setting} ({fidelity})")
+
+
+def test_a_size_is_held_against_data_of_the_paper_alone() -> None:
+    claim = artifact(direction(kind="size", expect=None, paper=-1.0, band=9.0), kind="size")
+    claim = replace(claim, deviations=dict.fromkeys(FIDELITIES, ("d",)))
+    found = {f: only(claim, [replace(run, fidelity=f) for run in arms(-1.0)], f) for f in FIDELITIES}
+    words = {fidelity: judged["setting"] for fidelity, judged in found.items()}
+    assert words == {"paper": "holds", "reduced": "holds", "proxy": "not decidable here", "smoke": "not decidable here"}
+    assert "of its own data" in found["proxy"]["evidence"] and found["proxy"]["parts"][0]["effect"] is not None
