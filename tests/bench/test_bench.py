@@ -91,7 +91,7 @@ def test_recurrent_rows_compare_the_same_work(rnn):
         kernel.load()
     except kernel.Unavailable:
         pytest.skip("there is no C compiler here")
-    ours, scripted = rnn.layered(rnn.LSTM, 3, 4), rnn.ScriptedLSTM(3, 4)
+    ours, scripted = rnn.normed(rnn.LSTM, 3, 4), rnn.ScriptedLSTM(3, 4)
     (cell,) = ours.cells
     with torch.no_grad():
         for name in ("weight_ih", "weight_hh", "bias"):
@@ -105,6 +105,18 @@ def test_recurrent_rows_compare_the_same_work(rnn):
         assert all(row.ratio > 0 and row.rounds == 2 for row in rows)
         assert len({row.case for row in rows}) == len(rows) == (7 if layer is rnn.LSTM else 6)
     assert rnn.feedback("small", 5, 2, 3, 4, 1.0, 2).ratio > 0
+    assert all(row.ratio > 0 for row in rnn.batch_normed("small", 5, 4, 3, 4, 1.3, 2))
+
+
+def test_language_rows_are_of_updates_of_one_batch(bench):
+    import language
+
+    assert [row.case for row in language.compare("x", "ln2016/fig1", "smoke", {"ln": 1.1}, language.captioned, 2)] == [
+        "x: ln / none"
+    ]
+    given = language.asked(language.experiment_spec("ln2016/fig2", "none", "smoke", ["seed=1"]), 12)
+    assert given.tensors["document"].shape[1] == 12 and given.size == 50
+    sys.modules.pop("language")
 
 
 @pytest.fixture

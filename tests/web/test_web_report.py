@@ -440,6 +440,26 @@ def test_contents_list_every_artifact_once():
     assert {entry["model"] for entry in entries if "model" in entry} <= set(compose.choices("model"))
 
 
+def _passes(model: Any, config: Any) -> None:
+    """Two examples of the declared lengths through every layer."""
+    import torch
+
+    data = config["data"]["declares"]
+    if data.get("shape") == ["image", "captions"]:
+        captions = torch.ones(2, 20, dtype=torch.int64)
+        captions[:, -1] = 0  # the end
+        model.collect(torch.zeros(2, data["features"]), captions, captions >= 0)
+    elif data.get("shape") == ["document", "question"]:
+        document, question = torch.ones(2, 120, dtype=torch.int64), torch.ones(2, 20, dtype=torch.int64)
+        model.evaluate(document, document > 0, question, question > 0, torch.full((2,), 3))
+    else:
+        shape = data.get("shape", [data["features"]])
+        words = "word" in shape
+        sizes = [config["data"]["length"] if size == "time" else size for size in shape if size != "word"]
+        inputs = torch.zeros(2, *sizes, dtype=torch.int64 if words else None)
+        model.evaluate(inputs, torch.zeros(2, dtype=torch.int64))
+
+
 @pytest.mark.parametrize("name", [name for name in compose.choices("model") if not compose.is_probe(name)])
 def test_declared_layers_are_the_built_models(name: str):
     import torch
@@ -454,21 +474,19 @@ def test_declared_layers_are_the_built_models(name: str):
     modules = dict(model.named_modules())
     for layer in declared:
         modules[layer].register_forward_hook(
-            lambda _, inputs, output, layer=layer: seen.update(
-                {
-                    layer: (
+            lambda _, inputs, output, layer=layer: (
+                seen.setdefault(
+                    layer,
+                    (
                         list(inputs[0].shape[1:]),
                         list((output[0] if isinstance(output, tuple) else output).shape[1:]),
-                    )
-                }
-            )
+                    ),
+                )
+                and None
+            )  # a hook's value would take the output's place
         )
-    data = spec.config["data"]["declares"]
-    declared_shape = data.get("shape", [data["features"]])
-    words = "word" in declared_shape
-    sizes = [spec.config["data"]["length"] if size == "time" else size for size in declared_shape if size != "word"]
-    inputs = torch.zeros(2, *sizes, dtype=torch.int64 if words else None)
-    model.evaluate(inputs, torch.zeros(2, dtype=torch.int64))
+    with torch.no_grad():
+        _passes(model, spec.config)
     assert seen == {layer: (facts["input"], facts["output"]) for layer, facts in declared.items()}
     for layer, facts in declared.items():
         assert sum(p.numel() for p in modules[layer].parameters()) == facts["parameters"]
