@@ -134,22 +134,21 @@ def data_get(name: str, console: Console) -> int:
 
 
 def data_prepare(name: str, images: Path, weights: Path, device: str, console: Console) -> int:
-    """Make the features of a set whose user has its images; asks no network."""
-    from normbench.data import coco, vgg
-    from normbench.train.environment import device as found
-
-    if name != "coco":
-        raise NormbenchError(f"{name} has no features to extract: data prepare is for coco.")
+    """Extract the features of a set whose images the user has; asks no network."""
+    compose.choice_path("data", name)
+    config, root = compose.choice("data", name), data.root()
+    if (extract := getattr(data.module(config), "extract", None)) is None:
+        raise NormbenchError(f"{name} has no features to extract from images.")
     for path, what in ((images, "--images"), (weights, "--weights")):
         if not path.exists():
             raise NormbenchError(f"{what} {path} does not exist.")
-    config, root = compose.choice("data", name), data.root()
-    entries = coco.images(root, int(config["declares"]["captions"]))
+    from normbench.train import environment
+
+    environment.device(device)  # refused here, not after reading everything
     with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("features", total=len(entries))
-        vgg.extract(
-            [entry["file"] for entry in entries], images, weights, root / coco.FEATURES, found(device),
-            lambda done: progress.update(task, completed=done),
-        )  # fmt: skip
-    say(console, f"wrote {root / coco.FEATURES}: {len(entries)} images")
+        task = progress.add_task("features", total=None)
+        written = extract(
+            config, root, images, weights, device, lambda done, all: progress.update(task, completed=done, total=all)
+        )
+    say(console, f"wrote {written}")
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,26 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     return Dataset(
         name, splits, copy={"sha256": content.checksum(sums), "deviations": []}, words=captions.known(numbers)
     )
+
+
+def extract(
+    config: Mapping[str, Any],
+    root: Path,
+    pictures: Path,
+    weights: Path,
+    device: str,
+    progress: Callable[[int, int], None] = lambda done, all: None,
+) -> Path:
+    """Write the features of the split's images, which lie below `pictures`, by `weights` of VGG-19; returns their file.
+
+    An interrupted call goes on. Errors: those of `images` and of `vgg.extract`.
+    """
+    from normbench.data import vgg  # late: torchvision
+
+    names = [entry["file"] for entry in images(root, int(config["declares"]["captions"]))]
+    target = root / FEATURES
+    vgg.extract(names, pictures, weights, target, torch.device(device), lambda done: progress(done, len(names)))
+    return target
 
 
 def images(root: Path, count: int) -> list[dict[str, Any]]:

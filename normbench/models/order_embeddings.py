@@ -94,14 +94,10 @@ class OrderEmbeddings(Model):
         asked = torch.tensor([[*(numbers.get(word, captions.UNKNOWN) for word in words), END]])
         split = data.splits["test"]
         errors = retrieval.order_violation(self.encode(asked, torch.ones_like(asked) > 0), self.project(split["image"]))
-        found = []
-        for error, row in zip(*errors[0].sort(stable=True), strict=True):
-            of_image = split["captions"].padded(row.view(1))[0][0].tolist()
-            said = " ".join(data.words[n] if n != END else "|" for n in of_image).removesuffix(" |")
-            found.append(f"{error:.3f}  {said}")
-            if len(found) == count:
-                break
-        return found
+        nearest = errors[0].argsort(stable=True)[:count]
+        told = (split["captions"].padded(row.view(1))[0][0].tolist() for row in nearest)
+        lines = (" ".join(data.words[n] if n != END else "|" for n in of_image) for of_image in told)
+        return [f"{errors[0, row]:.3f}  {line.removesuffix(' |')}" for row, line in zip(nearest, lines, strict=True)]
 
 
 def _on_sphere(x: Tensor) -> Tensor:
