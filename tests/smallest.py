@@ -38,7 +38,7 @@ LEARNING = {
     "imdb_rnn": ("model.hidden_size=16", "model.last_hidden_size=16", "model.dense_size=16", "optim.lr=0.02"),
     "attentive_reader": ("model.hidden_size=16", "model.dropout=0", "optim.lr=0.05"),
 }
-SEVERAL_SECONDS = ("order_embeddings", "attentive_reader")
+RECURRENT = ("recall_lstm", "imdb_rnn", "order_embeddings", "attentive_reader")
 NORMS = compose.choices("norm")
 MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]
 

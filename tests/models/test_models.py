@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tiny
 import torch
-from smallest import LEARNING, MODELS, NORMS, SEVERAL_SECONDS, SMALL, able, batches, built, small, usual
+from smallest import LEARNING, MODELS, NORMS, RECURRENT, SMALL, able, batches, built, small, usual
 
 from normbench.models import base as models
 from normbench.norms import sites
@@ -89,10 +89,10 @@ GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("attentive_reader", "streaming"): (3.3222503662109375, 3.017934799194336, 2.893784761428833),
     ("attentive_reader", "weight"): (3.1782426834106445, 3.089381217956543, 2.9366440773010254),
 }
-# of models of several seconds these normalizers stand for the others by default; CI runs all
+# in recurrent models these normalizers stand for the others by default; CI runs all
 QUICK = ("none", "layer", "batch", "weight")
 PAIRS = [
-    pytest.param(m, n, id=f"{m}-{n}", marks=[pytest.mark.slow] if m in SEVERAL_SECONDS and n not in QUICK else [])
+    pytest.param(m, n, id=f"{m}-{n}", marks=[pytest.mark.slow] if m in RECURRENT and n not in QUICK else [])
     for m in MODELS
     for n in NORMS
     if able(m, n)
