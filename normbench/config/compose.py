@@ -145,6 +145,12 @@ def declaration(group: str, name: str, extra: Path | None = None) -> Config:
     return dict(declares or {})
 
 
+@functools.cache
+def root_declaration() -> Config:
+    """The `declares` block of the root: the options of training and evaluation."""
+    return dict(yaml.safe_load((conf_dir() / "config.yaml").read_text(encoding="utf-8"))["declares"])
+
+
 # --- override words --------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 POWER = 0.8
@@ -18,7 +18,10 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its two-sided interval at `level`; `sd` is the spread of one effect. None: n does not allow it."""
+    """A mean with its two-sided interval at `level`; `sd` is the spread of one effect. None: n does not allow it.
+
+    `freedom`: degrees of freedom of the interval's t.
+    """
 
     mean: float | None
     interval: Interval | None
@@ -26,6 +29,7 @@ class Estimate:
     sd: float | None
     n: int
     correlation: float | None = None
+    freedom: float | None = field(default=None, compare=False)
 
 
 def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
@@ -36,7 +40,7 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
     mean, sd = _moments(values)
     if sd is None:
         return Estimate(mean, None, level, None, n)
-    return Estimate(mean, _around(mean, t_quantile(n - 1, level) * sd / math.sqrt(n)), level, sd, n)
+    return Estimate(mean, _around(mean, t_quantile(n - 1, level) * sd / math.sqrt(n)), level, sd, n, freedom=n - 1)
 
 
 def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
@@ -45,9 +49,7 @@ def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95)
     Raises ValueError when the lengths differ: then the seeds are not paired.
     """
     estimate = t_interval([a - b for a, b in zip(first, second, strict=True)], level)
-    return Estimate(
-        estimate.mean, estimate.interval, level, estimate.sd, estimate.n, correlation=_correlation(first, second)
-    )
+    return replace(estimate, correlation=_correlation(first, second))
 
 
 def welch(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
@@ -66,7 +68,35 @@ def welch(first: Sequence[float], second: Sequence[float], level: float = 0.95) 
     if part_1 + part_2 == 0:
         return Estimate(mean, (mean, mean), level, None, n)
     freedom = (part_1 + part_2) ** 2 / (part_1**2 / (len(first) - 1) + part_2**2 / (len(second) - 1))
-    return Estimate(mean, _around(mean, t_quantile(freedom, level) * math.sqrt(part_1 + part_2)), level, None, n)
+    half = t_quantile(freedom, level) * math.sqrt(part_1 + part_2)
+    return Estimate(mean, _around(mean, half), level, None, n, freedom=freedom)
+
+
+def p_value(estimate: Estimate) -> float | None:
+    """Two-sided p of no effect, by the t that made the interval; None without one, 0 or 1 where nothing varies."""
+    if estimate.mean is None or estimate.interval is None:
+        return None
+    half = (estimate.interval[1] - estimate.interval[0]) / 2
+    if half == 0 or estimate.freedom is None:
+        return 1.0 if estimate.mean == 0 else 0.0
+    from scipy.special import stdtr
+
+    t = abs(estimate.mean) / half * t_quantile(estimate.freedom, estimate.level)
+    return float(2 * stdtr(estimate.freedom, -t))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p adjusted for their number k, in the order given: max over the smaller of (k − rank)·p, at most 1 (Holm 1979).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    ranked = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, least = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(ranked):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = least
+    return adjusted
 
 
 def median_interval(low: Sequence[float], high: Sequence[float], level: float = 0.95) -> Interval | None:

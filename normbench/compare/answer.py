@@ -1,0 +1,442 @@
+"""What runs say of a question: per cell a mean with its interval, against the baseline a difference, and one sentence.
+
+Cells are compared where their facets are equal. Differences are of pairs with the same seed, else by Welch of all
+seeds, which is said. A word needs 5 seeds a side and an interval that excludes 0, after Holm's adjustment for all arms
+held against the baseline; a winner needs it against every other arm, adjusted for all pairs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from normbench.compare import configuration
+from normbench.compare.cells import Cell, Task
+from normbench.compare.question import BEST, END, TUNED, Question
+from normbench.curves.series import Censored, Point, Reached, at_epoch, best_step, final, series, time_to_level
+from normbench.curves.statistics import (
+    Estimate,
+    detectable_effect,
+    holm,
+    p_value,
+    paired,
+    seeds_needed,
+    t_interval,
+    welch,
+)
+from normbench.papers.claims import CLOCKS
+from normbench.papers.rules import ALPHA, FEWEST, POWER
+from normbench.papers.table import Entry, alike, number
+from normbench.runs.record import RunRecord
+
+AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
+Numbers = Mapping[int, float]  # by seed, finite ones alone
+
+
+@dataclass(frozen=True)
+class Difference:
+    """First minus second, in the shown unit; p of no difference, and adjusted by Holm for those told with it.
+
+    `word`: of the first against the second; `why` where a word is withheld. `detectable`: what so many seeds show with
+    80 % power; `needed`: seeds that would show the difference seen.
+    """
+
+    first: str
+    second: str
+    paired: bool
+    n: int
+    mean: float | None
+    interval: tuple[float, float] | None
+    p: float | None
+    holm: float | None = None
+    word: str = UNDECIDED
+    why: str = ""
+    detectable: float | None = None
+    needed: int | None = None
+
+    def text(self) -> str:
+        """`-0.62 [-1.01, -0.23]`, and that seeds are not paired."""
+        if self.mean is None:
+            return ""
+        if self.interval is None:
+            return f"{number(self.mean, abs(self.mean) / 50)} (n = {self.n})"
+        mean, low, high = alike(self.mean, *self.interval)
+        return f"{mean} [{low}, {high}]{'' if self.paired else ' unpaired'}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell and what it says; numbers in the shown unit. `values`: the asked one by seed, None if it has none."""
+
+    cell: Cell
+    arm: str
+    values: Mapping[int, float | None]
+    at: Entry  # at the asked point
+    best: Entry  # at the best of what is monitored
+    time: Entry | None  # to the level
+    seconds_per_step: float | None
+    difference: Difference | None = None  # against the baseline
+
+    @property
+    def diverged(self) -> int:
+        return len(self.cell.diverged)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that may be held against each other, the best first. `tuned`: each arm at its own best learning rate."""
+
+    place: str
+    rows: Sequence[Row]
+    pairs: Sequence[Difference] = ()
+    tuned: bool = False
+    winner: str = ""
+
+    def sentence(self, question: Question) -> str:
+        """Who wins, by how much, or what is open."""
+        return " ".join(_sentences(self, question))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`groups` by facets, then those with each arm at its own best learning rate."""
+
+    task: Task
+    question: Question
+    groups: Sequence[Group]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def sentence(self) -> str:
+        told = [
+            f"{f'{group.place}: ' if group.place else ''}{group.sentence(self.question)}"
+            for group in self.groups
+            if len(group.rows) > 1
+        ]
+        return " ".join(told)
+
+    @property
+    def heading(self) -> str:
+        """What the numbers are: `test error at the end, % · mean and 95 % interval over seeds · lower is better`."""
+        q = self.question
+        when = "at the end" if q.at == END else "at the best by validation"
+        unit = f", {q.metric.unit}" if q.metric.unit else ""
+        better = "higher" if q.metric.rising else "lower"
+        return f"{q.split} {q.metric.title} {when}{unit} · mean and 95 % interval over seeds · {better} is better"
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain data, NaN as null."""
+        q = self.question
+        return {
+            "task": {"key": self.task.key, "title": self.task.title},
+            "question": {
+                "split": q.split, "metric": q.metric.name, "at": q.at, "by": list(q.by), "facets": list(q.facets),
+                "against": q.against, "level": None if q.level is None else q.level * q.metric.factor,
+                "clock": q.clock, "unit": q.metric.unit, "better": "higher" if q.metric.rising else "lower",
+            },
+            "heading": self.heading,
+            "sentence": self.sentence,
+            "groups": [
+                {
+                    "place": group.place,
+                    "tuned": group.tuned,
+                    "winner": group.winner,
+                    "sentence": group.sentence(q),
+                    "rows": [_row_json(row) for row in group.rows],
+                    "pairs": [_difference_json(pair) for pair in group.pairs],
+                }
+                for group in self.groups
+            ],
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def answer(task: Task, question: Question) -> Answer:
+    """Every cell of the task by facets; with several learning rates each arm at its own best one beside them."""
+    places: dict[str, list[Cell]] = {}
+    for cell in task.cells:
+        places.setdefault(question.place(cell), []).append(cell)
+    groups = [_group(cells, place, question) for place, cells in places.items()]
+    if TUNED in question.facets:
+        groups += _tuned(task, question)
+    return Answer(task, question, groups, _notes(task, question))
+
+
+def value(run: RunRecord, question: Question, at: str = "") -> float | None:
+    """The asked number of one run as it is shown; None where it diverged, is unfinished or has none there."""
+    if run.status != "done":
+        return None
+    split, mode, metric = question.where
+    found = (
+        final(run, split, mode, metric) if (at or question.at) == END else at_epoch(run, split, metric, BEST, mode=mode)
+    )
+    return None if found is None or not math.isfinite(found) else found * question.metric.factor
+
+
+def held_against(
+    first: Mapping[int, float | None], second: Mapping[int, float | None], names: tuple[str, str] = ("", "")
+) -> Difference:
+    """first − second over pairs of equal seeds; by Welch over all where they share fewer than the smaller side has.
+
+    No word yet: see `worded`.
+    """
+    a = {seed: v for seed, v in first.items() if v is not None}
+    b = {seed: v for seed, v in second.items() if v is not None}
+    shared = sorted(a.keys() & b.keys())
+    pairs = bool(shared) and len(shared) == min(len(a), len(b))
+    if pairs:
+        estimate = paired([a[seed] for seed in shared], [b[seed] for seed in shared], 1 - ALPHA)
+    else:
+        estimate = welch(list(a.values()), list(b.values()), 1 - ALPHA)
+    detectable = needed = None
+    if estimate.sd:  # of pairs alone: two groups have no single spread
+        detectable = detectable_effect(estimate.sd, estimate.n, 1 - ALPHA, POWER)
+        needed = seeds_needed(estimate.mean or 0.0, estimate.sd, 1 - ALPHA, POWER)
+    return Difference(
+        *names, pairs, estimate.n, estimate.mean, estimate.interval, p_value(estimate), None, UNDECIDED, "", detectable,
+        needed,
+    )  # fmt: skip
+
+
+def worded(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool) -> list[Difference]:
+    """The same with Holm's p over all of them, and a word each.
+
+    `lost`: diverged runs by arm; an arm that lost some is never ahead, as its mean is one of survivors.
+    """
+    known = [place for place, d in enumerate(differences) if d.p is not None]
+    adjusted = dict(zip(known, holm([differences[place].p or 0.0 for place in known]), strict=True))
+    return [_worded(d, adjusted.get(place), lost, rising) for place, d in enumerate(differences)]
+
+
+def _worded(d: Difference, adjusted: float | None, lost: Mapping[str, int], rising: bool) -> Difference:
+    d = replace(d, holm=adjusted)
+    if d.n < FEWEST:
+        return replace(d, why=f"n = {d.n}: no verdict")
+    if d.mean is None or adjusted is None or adjusted > ALPHA:
+        return replace(d, why=_power(d))
+    ahead = (d.mean > 0) == rising
+    front = d.first if ahead else d.second
+    if lost.get(front):
+        return replace(d, why=f"{lost[front]} diverged of {front}: its mean is one of survivors")
+    return replace(d, word=AHEAD if ahead else BEHIND)
+
+
+def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:
+    """first − second over pairs of equal seeds at every evaluation that both have, as logged, with its interval."""
+    pairs = []
+    for run in first.done:
+        for other in second.done:
+            if run.seed == other.seed:
+                pairs.append(
+                    (dict(series(run, *question.where, x=clock)), dict(series(other, *question.where, x=clock)))
+                )
+    points = []
+    for place in sorted({place for a, b in pairs for place in a.keys() & b.keys()}):
+        gaps = [a[place] - b[place] for a, b in pairs if place in a and place in b]
+        finite = [gap for gap in gaps if math.isfinite(gap)]
+        estimate = t_interval(finite)
+        points.append(Point(place, estimate.mean, estimate.interval, estimate.n, len(gaps) - len(finite)))
+    return points
+
+
+def _group(cells: Sequence[Cell], place: str, question: Question, tuned: bool = False) -> Group:
+    rows = [_row(cell, question) for cell in cells]
+    named = dict(zip((row.arm for row in rows), rows, strict=False))
+    lost = {arm: row.diverged for arm, row in named.items()}
+    rising = question.metric.rising
+    base = named.get(question.against)
+    others = [row for row in rows if base is not None and row is not base]
+    against = worded(
+        [held_against(row.values, base.values, (row.arm, base.arm)) for row in others if base], lost, rising
+    )
+    found = {id(row): difference for row, difference in zip(others, against, strict=True)}
+    rows = [replace(row, difference=found.get(id(row))) for row in rows]
+    sign = -1 if rising else 1
+    rows.sort(key=lambda row: (row.at.mean is None, sign * (row.at.mean or 0.0)))
+    pairs = worded(
+        [held_against(a.values, b.values, (a.arm, b.arm)) for a, b in itertools.combinations(rows, 2)], lost, rising
+    )
+    winner = ""
+    if len(rows) > 1:
+        first = rows[0].arm
+        own = [pair for pair in pairs if first in (pair.first, pair.second)]
+        winner = first if all(pair.word == (AHEAD if pair.first == first else BEHIND) for pair in own) else ""
+    return Group(place, rows, pairs, tuned, winner)
+
+
+def _row(cell: Cell, question: Question) -> Row:
+    done, lost = cell.done, len(cell.diverged)
+    values = {run.seed: value(run, question) for run in cell.runs}
+    best = [value(run, question, BEST) for run in done]
+    paces = [run.seconds / run.steps for run in done if run.seconds and run.steps]
+    unit = question.metric.unit
+    return Row(
+        cell,
+        question.arm(cell),
+        values,
+        _entry([values[run.seed] for run in done], lost, unit),
+        _entry(best, lost, unit),
+        _time(cell, question),
+        statistics.median(paces) if paces else None,
+    )
+
+
+def _entry(values: Sequence[float | None], lost: int, unit: str) -> Entry:
+    known = [v for v in values if v is not None]
+    estimate: Estimate = t_interval(known, 1 - ALPHA)
+    return Entry(
+        "", "", "", unit, estimate.n, estimate.mean, estimate.interval, diverged=lost + len(values) - len(known)
+    )
+
+
+def _time(cell: Cell, question: Question) -> Entry | None:
+    """To the level; with any run that does not reach it there is a bound and no mean."""
+    if question.level is None:
+        return None
+    times = [_reached(run, question) for run in cell.done]
+    found = [time for time in times if time is not None]
+    unit, lost = CLOCKS[question.clock], len(cell.diverged)
+    if bounds := [time.at for time in found if isinstance(time, Censored)]:
+        return Entry("", "", "", unit, len(found), diverged=lost, censored=len(bounds), at_least=min(bounds))
+    estimate = t_interval([time.x for time in found if isinstance(time, Reached)], 1 - ALPHA)
+    return Entry("", "", "", unit, estimate.n, estimate.mean, estimate.interval, diverged=lost)
+
+
+def _reached(run: RunRecord, question: Question) -> Reached | Censored | None:
+    assert question.level is not None
+    sign = -1 if question.metric.rising else 1
+    points = [(x, sign * y) for x, y in question.curve(run)]
+    return time_to_level(points, sign * question.level, question.metric.loss and sign > 0) if points else None
+
+
+def _tuned(task: Task, question: Question) -> list[Group]:
+    """Each arm that had several learning rates at the one that was best on what its runs monitor."""
+    facets = tuple(key for key in question.facets if key != TUNED)
+    plain = replace(question, facets=facets, against="")
+    places: dict[str, dict[str, list[Cell]]] = {}
+    for cell in task.cells:
+        places.setdefault(plain.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
+    groups = []
+    for place, arms in places.items():
+        chosen = {arm: min(cells, key=_monitored) for arm, cells in arms.items() if len(cells) > 1}
+        if len(chosen) < 2:
+            continue
+        rates = {arm: configuration.label(cell.values, [TUNED]) for arm, cell in chosen.items()}
+        names = {cell.key: f"{arm} {rates[arm]}".strip() for arm, cell in chosen.items()}
+        base = chosen.get(question.against)
+        asked = replace(plain, arms={**question.arms, **names}, against=names[base.key] if base else "")
+        groups.append(_group(list(chosen.values()), place, asked, tuned=True))
+    return groups
+
+
+def _monitored(cell: Cell) -> tuple[int, float]:
+    """Fewest lost runs, then the best mean of what is monitored, at each run's best."""
+    values = []
+    for run in cell.done:
+        monitor, step = run.monitor, best_step(run)
+        curve = dict(series(run, monitor["split"], "eval", monitor["metric"], x="step"))
+        if step is not None and math.isfinite(curve.get(step, math.nan)):
+            values.append(-curve[step] if monitor["goal"] == "max" else curve[step])
+    lost = len(cell.runs) - len(values)
+    return lost, statistics.fmean(values) if values else math.inf
+
+
+def _notes(task: Task, question: Question) -> list[str]:
+    """What has to be known before the numbers are believed."""
+    notes = []
+    if unfinished := [run for cell in task.cells for run in cell.unfinished]:
+        counts = {state: sum(run.status == state for run in unfinished) for state in {run.status for run in unfinished}}
+        told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        notes.append(f"Not counted: {told}.")
+    if diverged := sum(len(cell.diverged) for cell in task.cells):
+        notes.append(f"{diverged} diverged: means are of the others, and an arm that lost runs is never ahead.")
+    devices = {str(run.environment.get("device", "")) for run in task.runs if run.environment}
+    if len(devices) > 1:
+        notes.append(f"Trained on different devices ({', '.join(sorted(devices))}): seconds do not compare.")
+    return notes
+
+
+def _power(d: Difference) -> str:
+    if d.detectable is None:
+        return ""
+    told = f"n = {d.n} shows {number(d.detectable, d.detectable / 5)} with {100 * POWER:.0f} % power"
+    if d.needed is not None and d.needed > d.n:
+        told += f"; about {d.needed} seeds would show the difference seen"
+    return told
+
+
+def _sentences(group: Group, question: Question) -> list[str]:
+    unit = f" {question.metric.step_unit}" if question.metric.step_unit else ""
+    counts = [row.at.n for row in group.rows]
+    if max(counts, default=0) == 0:
+        return ["No run is done yet."]
+    how = " (each at its own best learning rate)" if group.tuned else ""
+    if len(group.rows) < 2:
+        return []
+    if max(counts) < FEWEST:
+        return [f"No verdict{how}: n = {max(counts)}, and a verdict needs {FEWEST} seeds."]
+    if group.winner:
+        own = [pair for pair in group.pairs if group.winner in (pair.first, pair.second)]
+        told = [f"{d.second if d.first == group.winner else d.first} ({d.text()}{unit})" for d in own]
+        first = f"Winner{how}: {group.winner}, ahead of {_listed(told)}."
+    else:
+        first = f"No winner{how}: undecided between {_listed(_front(group))}."
+    rest = [_against(d, unit) for row in group.rows if row.arm != group.winner and (d := row.difference)]
+    return [first, *([f"{'; '.join(rest)}."] if rest else [])]
+
+
+def _against(d: Difference, unit: str) -> str:
+    if d.word == UNDECIDED:
+        return f"{d.first} against {d.second} is undecided{f' ({d.why})' if d.why else ''}"
+    return f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({d.text()}{unit})"
+
+
+def _front(group: Group) -> list[str]:
+    """The arms that no other is ahead of."""
+    behind = {pair.second for pair in group.pairs if pair.word == AHEAD}
+    behind |= {pair.first for pair in group.pairs if pair.word == BEHIND}
+    return [row.arm for row in group.rows if row.arm not in behind]
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _entry_json(entry: Entry | None) -> dict[str, Any] | None:
+    if entry is None:
+        return None
+    return {
+        "n": entry.n, "mean": entry.mean, "interval": entry.interval, "unit": entry.unit, "diverged": entry.diverged,
+        "censored": entry.censored, "at_least": entry.at_least, "text": entry.text(),
+    }  # fmt: skip
+
+
+def _difference_json(d: Difference) -> dict[str, Any]:
+    return {
+        "first": d.first, "second": d.second, "paired": d.paired, "n": d.n, "mean": d.mean, "interval": d.interval,
+        "p": d.p, "holm": d.holm, "word": d.word, "why": d.why, "detectable": d.detectable, "needed": d.needed,
+        "text": d.text(),
+    }  # fmt: skip
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {
+        "cell": row.cell.key,
+        "arm": row.arm,
+        "values": {key: configuration.text(item) for key, item in row.cell.values.items()},
+        "seeds": [
+            {"run": run.id, "seed": run.seed, "status": run.status, "value": row.values[run.seed]}
+            for run in row.cell.runs
+        ],
+        "at": _entry_json(row.at),
+        "best": _entry_json(row.best),
+        "time": _entry_json(row.time),
+        "diverged": row.diverged,
+        "unfinished": len(row.cell.unfinished),
+        "seconds_per_step": row.seconds_per_step,
+        "difference": _difference_json(row.difference) if row.difference else None,
+    }

@@ -1,0 +1,150 @@
+"""Which runs may be averaged (a cell) and which cells may be compared (a task)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from normbench.compare import configuration
+from normbench.runs.record import RunRecord
+from normbench.runs.store import FINISHED
+
+ARM_GROUP = "norm"  # what this project compares, where it differs
+FIDELITY = "fidelity"
+ADHOC = "adhoc"  # the experiment, and the fidelity, of runs of no experiment
+Budget = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Runs of one configuration that differ in their seed alone, by seed; `values` is that configuration, flat.
+
+    Its fidelity is among the values: what an experiment calls reduced is not averaged with what it calls the paper's.
+    """
+
+    key: str
+    values: Mapping[str, Any]
+    runs: tuple[RunRecord, ...]
+
+    @property
+    def done(self) -> list[RunRecord]:
+        return [run for run in self.runs if run.status == "done"]
+
+    @property
+    def diverged(self) -> list[RunRecord]:
+        return [run for run in self.runs if run.status == "diverged"]
+
+    @property
+    def unfinished(self) -> list[RunRecord]:
+        return [run for run in self.runs if run.status not in FINISHED]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Cells of one model on the same data for the same budget: what may be held against each other."""
+
+    key: str
+    model: str
+    data: str
+    budget: Budget
+    cells: tuple[Cell, ...]
+    said: str = ""  # options of the data by which it differs from other tasks
+
+    @property
+    def title(self) -> str:
+        """`mnist_mlp on digits, 10 epochs`."""
+        count, unit = self.budget
+        fidelities = sorted({str(cell.values[FIDELITY]) for cell in self.cells} - {ADHOC})
+        words = [f"{self.model} on {self.data or 'no data'}", self.said, f"{count} {unit}", "/".join(fidelities)]
+        return ", ".join(word for word in words if word)
+
+    @property
+    def runs(self) -> list[RunRecord]:
+        return [run for cell in self.cells for run in cell.runs]
+
+    @cached_property
+    def differing(self) -> dict[str, list[Any]]:
+        """The keys of the configuration that differ between its cells."""
+        return configuration.differing(cell.values for cell in self.cells)
+
+    @cached_property
+    def arm_keys(self) -> tuple[str, ...]:
+        """What tells arms apart, unless asked otherwise: the normalizer, its options, fidelity; else all there is."""
+        own = [key for key in self.differing if key.partition(".")[0] in (ARM_GROUP, FIDELITY)]
+        return tuple(own or self.differing)
+
+    def arms(self, by: Sequence[str]) -> dict[str, str]:
+        """The name of each cell's arm, by the cell's key: what these keys say, or its name in its experiment.
+
+        The latter where all its runs have one and no other cell of the same facets has it too.
+        """
+        names = {cell.key: self._named(cell, by) for cell in self.cells}
+        if tuple(by) != self.arm_keys:
+            return names
+        facets = [key for key in self.differing if key not in by]
+        filed: dict[tuple[str, str], set[str]] = {}  # the keys of the cells that have this name in one place
+        own: dict[str, tuple[str, str]] = {}
+        for cell in self.cells:
+            arms = {run.arm for run in cell.runs if run.experiment != ADHOC}
+            if len(arms) == 1 and all(run.experiment != ADHOC for run in cell.runs):
+                own[cell.key] = configuration.label(cell.values, facets), arms.pop()
+                filed.setdefault(own[cell.key], set()).add(cell.key)
+        if all(len(keys) == 1 for keys in filed.values()):
+            taken = {name for key, name in names.items() if key not in own}
+            names |= {key: name for key, (_, name) in own.items() if name not in taken}
+        return names
+
+    def _named(self, cell: Cell, by: Sequence[str]) -> str:
+        """The choice alone for a group, key and value for an option; options that differ among cells of its choice."""
+        words = []
+        for key in by:
+            group, dot, _ = key.partition(".")
+            alike = [c for c in self.cells if not dot or c.values.get(group) == cell.values.get(group)]
+            if key not in cell.values or (dot and len({configuration.text(c.values.get(key)) for c in alike}) == 1):
+                continue
+            value = configuration.text(cell.values[key])
+            words.append(value if key in configuration.GROUPS or len(by) == 1 else f"{key}={value}")
+        return " ".join(words) or "all"
+
+    def with_runs(self, loaded: Mapping[str, RunRecord]) -> Task:
+        """The same with these in the place of the runs of their ids: with their records."""
+        cells = tuple(replace(c, runs=tuple(loaded.get(run.id, run) for run in c.runs)) for c in self.cells)
+        return replace(self, cells=cells)
+
+
+def tasks(runs: Sequence[RunRecord]) -> list[Task]:
+    """The runs by task and cell, the task with the most runs first. Runs need no records for it."""
+    groups: dict[tuple[str, ...], dict[str, list[RunRecord]]] = {}
+    values: dict[str, Mapping[str, Any]] = {}
+    data: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for run in runs:
+        flat = {**configuration.flat(run.config), FIDELITY: run.fidelity}
+        own = {key: value for key, value in flat.items() if key.partition(".")[0] == "data"}
+        budget = (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
+        place = (str(flat.get("model", "")), configuration.fingerprint(own), *map(str, budget))
+        cell = configuration.fingerprint([place, flat])
+        values[cell], data[place] = flat, own
+        groups.setdefault(place, {}).setdefault(cell, []).append(run)
+    found = []
+    for place, members in groups.items():
+        model, _, count, unit = place
+        name = data[place].get("data", "")
+        alike = [data[other] for other in groups if other[0] == model and data[other].get("data", "") == name]
+        said = configuration.label(data[place], configuration.differing(alike))
+        cells = tuple(Cell(_short(cell), values[cell], _by_seed(group)) for cell, group in members.items())
+        found.append(Task(_short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells, said))
+    return sorted(found, key=lambda task: -len(task.runs))
+
+
+def _by_seed(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+    """One run a seed: a finished one before others."""
+    ranked = sorted(runs, key=lambda run: (run.seed, run.status not in FINISHED, run.id))
+    chosen = {run.seed: run for run in reversed(ranked)}
+    return tuple(chosen[seed] for seed in sorted(chosen))
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -1,0 +1,205 @@
+"""A run's configuration as flat keys, what differs between runs, and the words that select some of them.
+
+A key is a dotted one of the configuration (`optim.lr`); the name of a choice is that of its group (`norm`, not
+`norm.name`). What says nothing of what was trained is left out: the seed, how long, how often it was saved or
+evaluated, and what evaluations there were beside the usual one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import yaml
+
+from normbench import schema
+from normbench.config import compose
+from normbench.errors import NormbenchError, unknown
+from normbench.runs.record import RunRecord
+
+LABELS = ("experiment", "arm", "control", "fidelity", "status", "seed", "run")
+GROUPS = compose.RUN_GROUPS
+Values = Mapping[str, Any]
+_RANGE = re.compile(r"(\d+)-(\d+)")
+
+
+def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves of a stored configuration by key, groups first; lists as they are.
+
+    >>> flat({"seed": 1, "model": {"name": "lenet5"}, "norm": {"name": "layer", "eps": 1e-5}, "train": {"epochs": 3}})
+    {'model': 'lenet5', 'norm': 'layer', 'norm.eps': 1e-05, 'schedule': 'none', 'clip': 'none'}
+    """
+    found: dict[str, Any] = {}
+    for group in GROUPS:
+        node = config.get(group)
+        if not isinstance(node, Mapping):
+            if group in compose.LATER_GROUPS:
+                found[group] = "none"
+            continue
+        name = str(node.get("name", ""))
+        known = {**_legacy(group, name), **node}
+        passing = _passing(group, name)
+        found[group] = name
+        for key, value in known.items():
+            if key != "name" and key not in passing:
+                _leaves(f"{group}.{key}", value, found)
+    root = {**_legacy("", ""), **{f"train.{key}": value for key, value in (config.get("train") or {}).items()}}
+    found |= {key: value for key, value in root.items() if key not in _passing("", "")}
+    return found
+
+
+def differing(configurations: Iterable[Values]) -> dict[str, list[Any]]:
+    """The keys that differ, groups first, with their values in the order in which they appear.
+
+    An option of a choice is compared among configurations with that choice alone: that batch normalization has a
+    momentum and layer normalization has none is what their names say.
+    """
+    found: dict[str, dict[str, Any]] = {}  # by key the values, by their text
+    peers: dict[tuple[str, Any], dict[str, int]] = {}  # how many of each value, among those of one choice
+    choices: Counter[tuple[str, Any]] = Counter()
+    for values in configurations:
+        choices.update((group, values.get(group)) for group in GROUPS)
+        choices["", None] += 1
+        for key, value in values.items():
+            shown = text(value)
+            found.setdefault(key, {}).setdefault(shown, value)
+            group, dot, _ = key.partition(".")
+            place = (group, values.get(group)) if dot and group in GROUPS else ("", None)
+            counts = peers.setdefault((key, place), {})
+            counts[shown] = counts.get(shown, 0) + 1
+    # a key that some of its peers lack differs too
+    differ = dict.fromkeys(
+        key for (key, place), counts in peers.items() if len(counts) > 1 or sum(counts.values()) < choices[place]
+    )
+    order = {group: number for number, group in enumerate(GROUPS)}
+    ranked = sorted(differ, key=lambda key: order.get(key, len(order)))  # stable: options stay in their order
+    return {key: list(found[key].values()) for key in ranked}
+
+
+def text(value: Any) -> str:
+    """A value as the command line takes it: none, true, 0.001, [784,10]."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}" if math.isfinite(value) and float(f"{value:g}") == value else repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(text, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}: {text(item)}" for key, item in value.items()) + "}"
+    return str(value)
+
+
+def label(values: Values, keys: Iterable[str]) -> str:
+    """What these keys say of a run: `norm=layer optim.lr=0.001`; a key that it does not have is left out."""
+    return " ".join(f"{key}={text(values[key])}" for key in keys if key in values)
+
+
+def labels(runs: Sequence[RunRecord]) -> list[str]:
+    """For each run what tells it from the others at hand: configuration and seed; its id where nothing differs."""
+    known = [flat(run.config) for run in runs]
+    keys = differing(known)
+    seeds = len({run.seed for run in runs}) > 1
+    return [
+        " ".join(word for word in (label(values, keys), f"seed={run.seed}" if seeds or not keys else "") if word)
+        for run, values in zip(runs, known, strict=True)
+    ]
+
+
+def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The runs that fit every word: `model=lenet5 norm=layer,batch seed=1-5 optim.lr=1e-3 experiment='ln2016/*'`.
+
+    Errors: a word that is no key=value, a key or value that no run has.
+    """
+    chosen = list(runs)
+    known = {id(run): {**_labels(run), **flat(run.config)} for run in runs}
+    for word in words:
+        key, equals, wanted = word.partition("=")
+        if not equals or not key:
+            raise NormbenchError(
+                f"'{word}' is no filter. Write KEY=VALUE or KEY=VALUE,VALUE, such as norm=layer,batch."
+            )
+        if not runs:
+            return []
+        if not any(key in values for values in known.values()):
+            keys = dict.fromkeys(key for values in known.values() for key in values)
+            raise unknown(f"{word}: no run has a key '{key}'.", key, keys)
+        patterns = _alternatives(wanted)
+        values = dict.fromkeys(text(known[id(run)][key]) for run in runs if key in known[id(run)])
+        for pattern in patterns:
+            if not any(_fits(value, pattern) for value in values):
+                raise unknown(f"{word}: no run has {key}={pattern}.", pattern, values)
+        chosen = [
+            run
+            for run in chosen
+            if key in known[id(run)] and any(_fits(text(known[id(run)][key]), pattern) for pattern in patterns)
+        ]
+    return chosen
+
+
+def _labels(run: RunRecord) -> dict[str, Any]:
+    return {key: run.id if key == "run" else getattr(run, key) for key in LABELS}
+
+
+def _alternatives(wanted: str) -> list[str]:
+    """The values between commas; not those within brackets, as of [784,10]."""
+    parts = re.split(r",(?![^\[{]*[\]}])", wanted)
+    return [part.strip() for part in parts]
+
+
+def _fits(value: str, pattern: str) -> bool:
+    if (bounds := _RANGE.fullmatch(pattern)) and value.isdecimal():
+        return int(bounds[1]) <= int(value) <= int(bounds[2])
+    return fnmatchcase(value, pattern.replace("[", "[[]")) or value == text(_parsed(pattern))
+
+
+@functools.cache
+def _parsed(pattern: str) -> Any:
+    """The value that a word means, so that 1e-3 finds 0.001."""
+    try:
+        return float(pattern) if "e" in pattern.lower() else yaml.safe_load(pattern)
+    except (ValueError, yaml.YAMLError):
+        return pattern
+
+
+def _leaves(key: str, value: Any, into: dict[str, Any]) -> None:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            _leaves(key if name == "name" else f"{key}.{name}", inner, into)
+    else:
+        into[key] = value
+
+
+@functools.cache
+def _legacy(group: str, name: str) -> Mapping[str, Any]:
+    """Options that came later, with the value of the time before: a stored run may lack them."""
+    return schema.legacy_defaults(_declares(group, name))
+
+
+@functools.cache
+def _passing(group: str, name: str) -> frozenset[str]:
+    """Keys that do not say what was trained: of the root all that leave it as it is, of a choice the further ones."""
+    specs = _declares(group, name).get("options") or {}
+    unhashed = schema.unhashed(_declares(group, name))
+    return frozenset(key for key in unhashed if not group or specs[key].get("list"))
+
+
+@functools.cache
+def _declares(group: str, name: str) -> Mapping[str, Any]:
+    """What a choice declares, nothing where it is not known here: a user's own, or of another version."""
+    try:
+        return compose.declaration(group, name) if group else compose.root_declaration()
+    except NormbenchError:
+        return {}
+
+
+def fingerprint(values: Any) -> str:
+    """One text for equal values, to tell configurations apart."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), default=str)

@@ -1,0 +1,78 @@
+"""What the numbers of a run are: how they are written, and which way is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from normbench.config import compose
+from normbench.errors import NormbenchError
+from normbench.papers.claims import LOSSES
+from normbench.runs.record import PLACE, RunRecord
+
+NAMES = {"nll": "NLL"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that evaluations log. `share`: between 0 and 1, shown in per cent; `rising`: higher is better."""
+
+    name: str
+    share: bool = False
+    rising: bool = False
+
+    @property
+    def title(self) -> str:
+        return NAMES.get(self.name, self.name)
+
+    @property
+    def loss(self) -> bool:
+        """Whether it is one whose ratios matter: drawn on a logarithmic axis, interpolated on its logarithm."""
+        return self.name in LOSSES
+
+    @property
+    def factor(self) -> float:
+        """From what is logged to what is shown."""
+        return 100.0 if self.share else 1.0
+
+    @property
+    def unit(self) -> str:
+        return "%" if self.share else ""
+
+    @property
+    def step_unit(self) -> str:
+        """Of a difference."""
+        return "points" if self.share else ""
+
+
+def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
+    """The metrics of each split in evaluation mode, in the order in which the models declare them."""
+    found: dict[str, dict[str, Metric]] = {}
+    for run in runs:
+        declares = _declares(str(run.config.get("model", {}).get("name", "")))
+        order = {name: place for place, name in enumerate(declares.get("metrics") or ())}
+        keys: dict[str, set[str]] = {}
+        for record in run.records:
+            if record["mode"] in ("eval", "both") and not record.get("variant") and "order" not in record:
+                keys.setdefault(record["split"], set()).update(record.keys() - set(PLACE))
+        monitor = run.monitor
+        for split, names in keys.items():
+            for name in sorted(names, key=lambda name: (order.get(name, len(order)), name)):
+                rising = name in (declares.get("rising") or ()) or (
+                    name == monitor["metric"] and monitor["goal"] == "max"
+                )
+                metric = Metric(name, name in (declares.get("shares") or ()), rising)
+                found.setdefault(split, {}).setdefault(name, metric)
+    return {split: list(metrics.values()) for split, metrics in found.items()}
+
+
+def chief(metrics: list[Metric]) -> Metric:
+    """The one to begin with: the first that is a share, which needs no unit to be understood, else the first."""
+    return next((metric for metric in metrics if metric.share), metrics[0])
+
+
+def _declares(model: str) -> compose.Config:
+    """What a model declares, nothing where it is not known here."""
+    try:
+        return compose.declaration("model", model) if model else {}
+    except NormbenchError:
+        return {}

@@ -1,0 +1,113 @@
+"""What is asked of a task: which number, when, against which arm, to which level; each has a choice to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from normbench.compare import configuration, metrics
+from normbench.compare.cells import ARM_GROUP, Cell, Task
+from normbench.compare.metrics import Metric
+from normbench.curves.series import Series, level_on_the_way, series
+from normbench.errors import NormbenchError, unknown
+
+END, BEST = "end", "best"
+MODE = "eval"
+TUNED = "optim.lr"  # what each arm may have at its own best
+SHARE = 0.95
+NOTHING = "none"  # the choice of any group that changes nothing: the baseline where there is one
+CLOCKS = {"epochs": "epoch", "updates": "step"}  # of a budget: what its records call it
+
+
+@dataclass(frozen=True)
+class Question:
+    """`at`: the last evaluation (`end`) or the best of what the run monitors (`best`); `by`: the keys that tell arms
+    apart, `facets` the others that differ; `against`: the arm that the others are held against, "" with one arm;
+    `level`: in the unit that is logged, None where there is none on the way; `arms`: their names by the cells' keys."""
+
+    split: str
+    metric: Metric
+    at: str
+    by: tuple[str, ...]
+    facets: tuple[str, ...]
+    against: str
+    level: float | None
+    clock: str
+    arms: Mapping[str, str]
+
+    @property
+    def where(self) -> tuple[str, str, str]:
+        return self.split, MODE, self.metric.name
+
+    def arm(self, cell: Cell) -> str:
+        """The arm that a cell is of: `layer`, or `layer norm.eps=0.1` where more than the normalizer differs."""
+        return self.arms[cell.key]
+
+    def place(self, cell: Cell) -> str:
+        """The facets of a cell: only cells of one place are held against each other."""
+        return configuration.label(cell.values, self.facets)
+
+    def curve(self, run: Any) -> Series:
+        """The asked number over the budget's clock, as logged."""
+        return series(run, *self.where, x=self.clock)
+
+    @classmethod
+    def of(cls, task: Task, asked: Mapping[str, str]) -> Question:
+        """The question in words: split, metric, at, by (keys, comma), against, level; what is not asked is chosen.
+
+        NormbenchError where the task has no such thing, or no record at all.
+        """
+        logged = metrics.logged([run for run in task.runs if run.records])
+        if not logged:
+            raise NormbenchError(f"{task.title}: no run has an evaluation yet. See: normbench status")
+        split = asked.get("split") or ("test" if "test" in logged else next(iter(logged)))
+        if split not in logged:
+            raise unknown(f"split={split}: {task.title} has none.", split, logged)
+        name = asked.get("metric") or metrics.chief(logged[split]).name
+        metric = next((metric for metric in logged[split] if metric.name == name), None)
+        if metric is None:
+            known = [metric.name for metric in logged[split]]
+            raise unknown(f"metric={name}: {task.title} logs no such number on {split}.", name, known)
+        at = asked.get("at") or END
+        if at not in (END, BEST):
+            raise unknown(f"at={at} is no point of a run.", at, (END, BEST))
+        by = tuple(key for key in asked.get("by", "").split(",") if key) or task.arm_keys
+        for key in by:
+            if key not in task.differing:
+                raise unknown(f"by={key}: it does not differ between the runs of {task.title}.", key, task.differing)
+        facets = tuple(key for key in task.differing if key not in by)
+        names = task.arms(by)
+        clock = CLOCKS[task.budget[1]]
+        question = cls(
+            split, metric, at, by, facets, _against(task, names, asked.get("against", "")), None, clock, names
+        )
+        return question.at_level(task, asked.get("level", ""))
+
+    def at_level(self, task: Task, asked: str) -> Question:
+        """The same to a level: the one asked for, in the shown unit, else where SHARE of the way of all curves is."""
+        if asked:
+            try:
+                level = float(asked.rstrip(" %")) / self.metric.factor
+            except ValueError:
+                raise NormbenchError(f"level={asked} is no number.") from None
+        else:
+            curves = [self.curve(run) for run in task.runs if run.records and run.status == "done"]
+            found = level_on_the_way(curves, SHARE, better="higher" if self.metric.rising else "lower")
+            if found is None:
+                return self
+            level = float(f"{found:.2g}")
+        return replace(self, level=level)
+
+
+def _against(task: Task, names: Mapping[str, str], asked: str) -> str:
+    """The baseline: the arm asked for, else the one whose normalizer does nothing, else the first."""
+    arms = list(dict.fromkeys(names.values()))
+    if asked:
+        if asked not in arms:
+            raise unknown(f"against={asked}: {task.title} has no such arm.", asked, arms)
+        return asked
+    if len(arms) == 1:
+        return ""
+    plain = [names[cell.key] for cell in task.cells if cell.values.get(ARM_GROUP) == NOTHING]
+    return next((name for name in arms if name == NOTHING), plain[0] if plain else arms[0])
