@@ -122,7 +122,7 @@ def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: 
     assert events == ["start", "progress", "end"] and follower.notes == []
     first, *rows, last = told(notes)
     assert first["options"] == {
-        "mode": "offline", "project": "p", "group": "adhoc mnist_mlp-none", "name": "mnist_mlp-none s1",
+        "mode": "offline", "project": "p", "group": f"adhoc {TOLD}", "name": f"{TOLD} s1",
         "tags": ["adhoc"], "resume": None,
     }  # fmt: skip
     assert [row["row"]["epoch"] for row in rows] == [0, 1, 2]
