@@ -155,6 +155,11 @@ class Artifact:
     claims_sha256: str
     seen: int = 0
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """ "" for the paper's own, then the controls that claims name."""
+        return tuple(dict.fromkeys(["", *(name for claim in self.claims for name in claim.controls)]))
+
 
 def load(path: Path) -> Artifact:
     """Read and check one artifact. Raises NormbenchError with one line that names the file, the claim and the key."""
