@@ -151,11 +151,10 @@ def declaration(group: str, name: str, extra: Path | None = None) -> Config:
 
 def parse(words: Sequence[str]) -> list[Override]:
     """Override words in Hydra's grammar; what cannot be parsed is one line naming the word."""
-    parser = OverridesParser.create()
     parsed = []
     for word in words:
         try:
-            override = parser.parse_override(word)
+            override = _parse(word)
         except (HydraException, OmegaConfBaseException):
             raise NormbenchError(
                 f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
@@ -168,6 +167,12 @@ def parse(words: Sequence[str]) -> list[Override]:
             raise NormbenchError(f"'{word}': packages (@) are not used here. Write key=value.")
         parsed.append(override)
     return parsed
+
+
+@functools.lru_cache(4096)
+def _parse(word: str) -> Override:
+    """Kept, since the runs of a plan share most of their words; an override's values are made anew when asked for."""
+    return OverridesParser.create().parse_override(word)
 
 
 def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
