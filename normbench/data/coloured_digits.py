@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from normbench.data import Dataset, content, images
+from normbench.data.digits import embedded
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
@@ -51,7 +51,7 @@ def made() -> tuple[np.ndarray, np.ndarray]:
     A digit of 24 x 24 at a random place, its colour and the background's drawn independently of its class: the digit is
     the brighter one as a rule, by much or little, but not in every channel; uniform noise on every value.
     """
-    digits, labels = load_digits(return_X_y=True)
+    digits, labels = embedded()
     draw = stream(0, "coloured digits")
     count = len(digits) * PICTURES
     shape = digits.reshape(-1, 8, 8).astype(np.int32).repeat(ENLARGED, 1).repeat(ENLARGED, 2).repeat(PICTURES, 0)
