@@ -24,6 +24,7 @@ def table(results: Path) -> str:
     lines = ["| artifact | claim | verdict | evidence |", "| --- | --- | --- | --- |"]
     for name in artifacts.ids():
         artifact = artifacts.load(name)
+        # all but smoke, whose data and sizes are for tests
         places = [results / name / fidelity for fidelity in FIDELITIES[:-1]]
         path = next((p for place in places if (p := place / "verdicts.json").exists()), places[0] / "verdicts.json")
         fidelity = path.parent.name

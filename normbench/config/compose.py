@@ -46,8 +46,9 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
 }
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
-# ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]` or `[document, question]`, where inputs
-# are images, sequences, numbers of words or cloze questions; a model of those declares the one that it `reads`
+# ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]`, `[document, question]` or
+# `[image, captions]`, where inputs are images, sequences, numbers of words, cloze questions or features of images with
+# captions; a model of those declares the one that it `reads`
 Config = dict[str, Any]
 
 
@@ -156,11 +157,10 @@ def root_declaration() -> Config:
 
 def parse(words: Sequence[str]) -> list[Override]:
     """Override words in Hydra's grammar; what cannot be parsed is one line naming the word."""
-    parser = OverridesParser.create()
     parsed = []
     for word in words:
         try:
-            override = parser.parse_override(word)
+            override = _parse(word)
         except (HydraException, OmegaConfBaseException):
             raise NormbenchError(
                 f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
@@ -173,6 +173,12 @@ def parse(words: Sequence[str]) -> list[Override]:
             raise NormbenchError(f"'{word}': packages (@) are not used here. Write key=value.")
         parsed.append(override)
     return parsed
+
+
+@functools.lru_cache(4096)
+def _parse(word: str) -> Override:
+    """Kept, since the runs of a plan share most of their words; an override's values are made anew when asked for."""
+    return OverridesParser.create().parse_override(word)
 
 
 def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:

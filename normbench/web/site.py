@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import importlib.resources
 import importlib.util
 import os
@@ -111,6 +112,7 @@ def _assets(folder: Path) -> None:
     shutil.copyfile(Path(spec.origin).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
 
 
+@functools.cache
 def environment() -> jinja2.Environment:
     """Templates in which every value is text: escaped, and without characters that hide."""
     made = jinja2.Environment(
