@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from normbench.commands import places
-from normbench.config.compose import COMMAND_GROUPS, RUN_GROUPS
+from normbench.config.compose import RUN_GROUPS, flat
 from normbench.curves.series import PARTS, best_step
 from normbench.errors import NormbenchError, unknown
 from normbench.export import tables
@@ -53,7 +51,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     runs, notes = everything(folder)
     for note in notes:
         warnings.warn(note, stacklevel=2)
-    labelled = [(run, _labels(run) | configuration(run.config)) for run in runs]
+    labelled = [(run, _labels(run) | flat(run.config)) for run in runs]
     chosen = _chosen(labelled, words, folder)
     if records:
         columns, table = tables.rows([run for run, _ in chosen])
@@ -63,24 +61,6 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     groups = [group for group in RUN_GROUPS if any(group in row for row in rows)]
     metrics = sorted({key for row in rows for key in row} - {*tables.LABELS, *groups, *options}, reverse=True)
     return pandas.DataFrame(rows, columns=[*tables.LABELS, *groups, *options, *metrics])
-
-
-def configuration(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration's choices under their group (`norm`), its options by their path (`norm.eps`); lists as text."""
-    flat: dict[str, Any] = {}
-    for part, node in config.items():
-        if part in COMMAND_GROUPS:  # runs of old have them: where it was trained is no part of what a run is
-            continue
-        if not isinstance(node, Mapping):
-            flat[part] = _cell(node)
-            continue
-        for key, value in node.items():
-            flat[part if key == "name" else f"{part}.{key}"] = _cell(value)
-    return flat
-
-
-def _cell(value: Any) -> Any:
-    return yaml.safe_dump(value, default_flow_style=True).strip() if isinstance(value, list | dict) else value
 
 
 def _labels(run: RunRecord) -> dict[str, Any]:
