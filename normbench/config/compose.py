@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,7 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
         return found[0]
     listing = "normbench list" + {"model": " models", "norm": " norms", "data": " data"}.get(group, "")
     if group in ("optim", "schedule"):  # more than are listed unasked
-        listing = ", ".join(
-            known for known in choices(group, extra) if "refused" not in declaration(group, known, extra)
-        )
+        listing = ", ".join(known for known in choices(group, extra) if can_be_chosen(group, known, extra))
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
     raise unknown(f"{group}={name} is not {article} {noun}.", name, choices(group, extra), listing)
@@ -152,6 +151,12 @@ def root_declaration() -> Config:
     return dict(yaml.safe_load((conf_dir() / "config.yaml").read_text(encoding="utf-8"))["declares"])
 
 
+def can_be_chosen(group: str, name: str, extra: Path | None = None) -> bool:
+    """Whether a run can have this choice: some are known only so that the reason why not can be said."""
+    facts = declaration(group, name, extra)
+    return "refused" not in facts and (group != "data" or bool(MARKS & facts.keys()))
+
+
 # --- override words --------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +164,8 @@ def parse(words: Sequence[str]) -> list[Override]:
     """Override words in Hydra's grammar; what cannot be parsed is one line naming the word."""
     parsed = []
     for word in words:
+        if "${" in word:  # it would be resolved to nothing, or be taken for a name
+            raise NormbenchError(f"'{word}': interpolations ${{...}} are not known here. Write the value.")
         try:
             override = _parse(word)
         except (HydraException, OmegaConfBaseException):
@@ -318,8 +325,8 @@ def _known_keys(config: Config, selection: Mapping[str, str], extra: Path | None
 
 
 def _refuse_unread(name: str, facts: Mapping[str, Any], extra: Path | None) -> None:
-    if not MARKS & facts.keys():
-        read = [other for other in choices("data", extra) if MARKS & declaration("data", other, extra).keys()]
+    if not can_be_chosen("data", name, extra):
+        read = [other for other in choices("data", extra) if can_be_chosen("data", other, extra)]
         raise NormbenchError(
             f"data={name} can be brought, but no model here reads it yet. (data sets that are read: {', '.join(read)})"
         )
@@ -395,3 +402,16 @@ def stored_form(config: Config) -> Config:
     for group in RUN_GROUPS:
         plain[group] = {key: value for key, value in config[group].items() if key != "declares"}
     return plain
+
+
+def flat(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored configuration's choices under their group (`norm`), its options by path (`norm.eps`); lists as text."""
+    found: dict[str, Any] = {}
+    for part, node in stored.items():
+        if part in COMMAND_GROUPS:  # runs of old have them
+            continue
+        for key, value in node.items() if isinstance(node, Mapping) else [("name", node)]:
+            path = part if key == "name" else f"{part}.{key}"
+            is_text = not isinstance(value, list | Mapping)
+            found[path] = value if is_text else yaml.safe_dump(value, default_flow_style=True, width=math.inf).strip()
+    return found

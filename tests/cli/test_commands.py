@@ -53,7 +53,8 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     assert "10 done" in capfd.readouterr().out
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
     assert normbench("status") == 0
-    assert "published: ln2016/fig6 · smoke · 10 of 50 runs, 40 missing" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "published: ln2016/fig6 · smoke · 10 of 50 runs, 40 missing" in out and "nothing is published" not in out
 
     run = pack.read(place / pack.NAME)[0]
     assert normbench("show", run.id[:6], "--json") == 0
@@ -67,9 +68,11 @@ def test_nothing_is_there(normbench, capfd, tmp_path: Path):
     assert normbench("reproduce", "ln2016/fig6", "--max-time", "0") == 0
     out = capfd.readouterr().out
     assert "70 runs" in out and "0 done, 70 to run" in out and "nothing is started" in out and "not run" in out
+    assert "nothing is published below results" in out
     assert list(tmp_path.iterdir()) == []
     assert normbench("status") == 0
-    assert "no runs below" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "no runs below" in out and "results of the source repository" in out
     assert normbench("status", "--json") == 0
     assert json.loads(capfd.readouterr().out) == {"runs": []}
 
