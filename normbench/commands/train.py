@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 from rich.console import Console
@@ -63,13 +62,7 @@ def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, cons
         plan.command_options(group, words, config_dir)
     specs = plan.train_specs(words, True, config_dir)
     found = find(specs, results)
-    flat = [compose.flat(compose.stored_form(spec.config)) for spec in specs]
-    given: dict[str, set[Any]] = {}  # what only some have, such as a normalizer's options, follows from other words
-    for key, value in (item for values in flat for item in values.items()):
-        given.setdefault(key, set()).add(value)
-    differing = sorted((key for key, values in given.items() if len(values) > 1), key=lambda key: key == "seed")
-    for spec, values in zip(specs, flat, strict=True):
-        told = " ".join(f"{key}={values[key]}" for key in differing if key in values) or spec.arm
+    for spec, told in zip(specs, configuration.labels(specs), strict=True):
         say(console, f"  {spec.id}  {told} · {places.plural(spec.steps, 'update')} ({found.state(spec)})")
     done = sum(found.state(spec) in FINISHED for spec in specs)
     say(console, f"{places.plural(len(specs), 'run')} · {done} done; --dry-run: nothing is run")

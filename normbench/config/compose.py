@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -402,16 +401,3 @@ def stored_form(config: Config) -> Config:
     for group in RUN_GROUPS:
         plain[group] = {key: value for key, value in config[group].items() if key != "declares"}
     return plain
-
-
-def flat(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration's choices under their group (`norm`), its options by path (`norm.eps`); lists as text."""
-    found: dict[str, Any] = {}
-    for part, node in stored.items():
-        if part in COMMAND_GROUPS:  # runs of old have them
-            continue
-        for key, value in node.items() if isinstance(node, Mapping) else [("name", node)]:
-            path = part if key == "name" else f"{part}.{key}"
-            is_text = not isinstance(value, list | Mapping)
-            found[path] = value if is_text else yaml.safe_dump(value, default_flow_style=True, width=math.inf).strip()
-    return found

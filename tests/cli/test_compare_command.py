@@ -57,7 +57,7 @@ def test_json_has_the_same_numbers(results: Path, said: Command) -> None:
         (["norm=laier"], "Did you mean 'layer'?"),
         (["--against", "batch"], "has no such arm"),
         (["--metric", "error"], "logs no such number on test"),
-        (["norm"], "is no filter"),
+        (["norm"], "is no experiment, arm or id"),
     ],
 )
 def test_bad_input_is_one_line(results: Path, words: list[str], says: str, said: Command) -> None:

@@ -203,9 +203,9 @@ def test_words_choose_runs(results: Path, words: tuple[str, ...], count: int) ->
 
 def test_words_that_choose_nothing_are_one_line(results: Path, tmp_path: Path) -> None:
     for word, said in (
-        ("nrom=layer", "no run below .* has nrom. Did you mean 'norm'"),
-        ("norm=layr", "norm=layr: no run below .* has that. Did you mean 'layer'"),
-        ("ln2016/fig6", "there is no finished run that fits ln2016/fig6"),
+        ("nrom=layer", "no run here has a key 'nrom'. Did you mean 'norm'"),
+        ("norm=layr", "no run here has norm=layr. Did you mean 'layer'"),
+        ("ln2016/fig6", "'ln2016/fig6' is no experiment, arm or id"),
     ):
         with pytest.raises(NormbenchError, match=said):
             load_runs(word, results=results)
