@@ -76,7 +76,7 @@ def test_nothing_is_there(normbench, capfd, tmp_path: Path):
 
 def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_path: Path):
     tiny = ("model=mnist_mlp", "data=digits", "model.hidden_sizes=[4]", "train.epochs=1", "train.batch_size=300")
-    assert normbench("train", "-m", *tiny, "norm=none,layer,none", "launcher=pool") == 0
+    assert normbench("train", "-m", *tiny, "norm=none,layer,none", "launcher=pool", "launcher.jobs=1") == 0
     out = capfd.readouterr().out
     assert "2 runs" in out and out.count(" done ") >= 2
     assert normbench("train", *tiny, "optim.lr=1e30") == 3

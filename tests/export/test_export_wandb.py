@@ -199,6 +199,7 @@ def test_a_failing_mirror_costs_a_line(tmp_path: Path, notes: Path, monkeypatch,
     assert follower.process is not None and follower.process.poll() is not None
 
 
+@pytest.mark.slow  # the real package's several processes; the stand-in that hangs has the same in a moment
 def test_training_goes_on_where_no_wandb_host_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     """The real package, asked to send to a host that takes connections and never says a word."""
     from normbench.cli import main
