@@ -25,12 +25,13 @@ def last_errors(tmp_path, ids):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Experiments at smoke on 200 training images, and costs by a moment's measurement."""
+    """The experiment of SMALL on 200 training images, and costs by a moment's measurement."""
     real = plan.experiment
 
-    def fewer(*words):
-        node = copy.deepcopy(real(*words))
-        node["fidelities"]["smoke"]["set"] += ["data.valid=797", "data.test=800"]
+    def fewer(name, *folder):
+        node = copy.deepcopy(real(name, *folder))
+        if name in SMALL:
+            node["fidelities"]["smoke"]["set"] += ["data.valid=797", "data.test=800"]
         return node
 
     monkeypatch.setattr(plan, "experiment", fewer)
