@@ -404,7 +404,7 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
         "data": [
             {
                 "type": "heatmap",
-                "x": [label(cut(name, 30)) for name in columns],
+                "x": [label(cut(name, 28)) for name in columns],
                 "y": [label(name) for name in rows],
                 "z": shade,
                 "zmin": -1,
@@ -421,21 +421,19 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
         ],
         "layout": {
             **_plain(),
-            "height": 22 * len(rows) + 84,
-            "title": {"text": label(what), "font": {"size": 12}},
-            "xaxis": {"type": "category", "side": "bottom", "fixedrange": True},
+            "height": 22 * len(rows) + 150,
+            "meta": {"caption": what},
+            "xaxis": {"type": "category", "tickangle": -50, "fixedrange": True, "automargin": True},
             "yaxis": {"type": "category", "autorange": "reversed", "fixedrange": True, "automargin": True},
         },
     }  # fmt: skip
 
 
 def _less_mean(values: Sequence[float | None]) -> list[float | None]:
-    """Each less the mean of all; nothing where one is missing."""
+    """Each less the mean of those that there are."""
     known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return [None] * len(values)
-    mean = statistics.fmean(known)
-    return [value - mean for value in known]
+    mean = statistics.fmean(known) if known else 0.0
+    return [None if value is None else value - mean for value in values]
 
 
 def _reach(values: Sequence[float | None]) -> float:

@@ -18,8 +18,9 @@ from typing import Any, Generic, TypeVar
 
 from normbench.compare import configuration, metrics
 from normbench.compare.answer import Answer, answer, difference_curve
-from normbench.compare.cells import ARM_GROUP, Cell, Task, tasks
+from normbench.compare.cells import Cell, Task, tasks
 from normbench.compare.metrics import Metric
+from normbench.compare.more import way_on
 from normbench.compare.question import BEST, END, TUNED, Question
 from normbench.curves.series import PARTS, Point, aggregate, best_step, series
 from normbench.errors import NormbenchError
@@ -69,11 +70,9 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
     question = _question(task, asked, notes)
     if question is None:
         return {**_empty(asked, heads, notes), **common, "cells": _waiting(task)}
-    told = answer(task, question)
-    looks = _looks(task, question)
-    clock = asked["x"] if asked.get("x") in _clocks(task) else question.clock
-    drawn = _Drawn(task, question, told, looks, clock)
-    pair = _pair(drawn, asked)
+    drawn = _Drawn(task, question, asked.get("x", ""))
+    told = drawn.told
+    pair = _pair(drawn, asked.get("a", ""), asked.get("b", ""))
     canonical = {**asked, "task": task.key}
     if len(found) == 1 and "filter" in asked:
         del canonical["task"]
@@ -84,12 +83,12 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
             "title": task.title,
             "heading": told.heading,
             "caption": drawn.caption(),
-            "choices": _choices(task, question, clock),
+            "choices": _choices(task, question, drawn.clock),
             "arms": drawn.arms(),
             "facets": drawn.facets(),
             "cells": drawn.cells(),
             "answer": _told_in_words(told),
-            "pair": pair and pair[0],
+            "pair": pair[0] if pair else None,
             "notes": [*notes, *told.notes],
         }
     )
@@ -98,7 +97,7 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
         "forest": drawn.forest(),
         "sensitivity": drawn.sensitivity(),
         "heat": _heat(drawn, found, load),
-        "difference": pair and pair[1],
+        "difference": pair[1] if pair else None,
     }
     return dict(shown)
 
@@ -184,11 +183,12 @@ def _metrics(task: Task) -> dict[str, list[Metric]]:
 class _Drawn:
     """One task with its answer, as rows, chips and figures."""
 
-    def __init__(
-        self, task: Task, question: Question, told: Answer, looks: Mapping[str, tuple[Look, str]], clock: str
-    ) -> None:
-        self.task, self.question, self.told, self.looks, self.clock = task, question, told, looks, clock
-        self.rows = {row.cell.key: row for group in told.groups if not group.tuned for row in group.rows}
+    def __init__(self, task: Task, question: Question, clock: str) -> None:
+        self.task, self.question = task, question
+        self.told = answer(task, question)
+        self.looks = _looks(task, question)
+        self.clock = clock if clock in _clocks(task) else question.clock
+        self.rows = {row.cell.key: row for group in self.told.groups if not group.tuned for row in group.rows}
         self.arm_names = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
         self.ordered = sorted(task.cells, key=self._place)
 
@@ -352,7 +352,7 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     Arms of one normalizer that differ in something else are told apart by colour as well.
     """
     arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
-    norms = {str(cell.values.get(ARM_GROUP, "")) for cell in task.cells}
+    norms = {str(cell.values.get(configuration.ARM_GROUP, "")) for cell in task.cells}
     alike = len(norms) == 1 and len(arms) > 1
     varying = {  # a facet that is the same wherever an arm was run tells nothing of it
         arm: {
@@ -365,7 +365,7 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     found, used = {}, Counter[str]()
     for cell in task.cells:
         arm = question.arm(cell)
-        norm = str(cell.values.get(ARM_GROUP, ""))
+        norm = str(cell.values.get(configuration.ARM_GROUP, ""))
         colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colour_of(norm)
         name = " · ".join(word for word in (arm, _where(cell, question, varying[arm])) if word)
         found[cell.key] = (Look(name, colour), DASHES[used[colour] % len(DASHES)])
@@ -465,15 +465,13 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
 
 
 def _told_in_words(told: Answer) -> dict[str, Any]:
-    """Each group's sentences: the first says who wins."""
-    groups = []
-    for group in told.groups:
-        first, stop, rest = group.sentence(told.question).partition(". ")
-        words = {"sentence": f"{first}." if stop else first, "rest": rest}
-        groups.append(
-            {"place": group.place, "tuned": group.tuned, "winner": group.winner, "size": len(group.rows), **words}
-        )
-    return {"heading": told.heading, "groups": groups, "commands": []}
+    """The answer as plain data; of each group's sentences the first says who wins. Pairs stand in these."""
+    content = told.as_json()
+    for group in content["groups"]:
+        first, stop, rest = group["sentence"].partition(". ")
+        group |= {"sentence": f"{first}." if stop else first, "rest": rest, "size": len(group["rows"])}
+        del group["pairs"]
+    return {**content, "commands": way_on(told)}
 
 
 def _seeds(cell: Cell, values: Mapping[int, float | None]) -> list[dict[str, Any]]:
@@ -556,10 +554,23 @@ def _plain(value: Any) -> Any:
 # --- two cells -------------------------------------------------------------------------------------------------------
 
 
-def _pair(drawn: _Drawn, asked: Mapping[str, str]) -> tuple[dict[str, Any], figures.Figure | None] | None:
+Pair = tuple[dict[str, Any], figures.Figure | None]
+
+
+def pairs(runs: Sequence[RunRecord], query: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> Iterator[Pair]:
+    """What a view of these runs, with their records, says of each of these pairs of cells, by their keys."""
+    asked = {key: str(query[key]) for key in KEPT if query.get(key)}
+    task = next(task for task in tasks(runs) if task.key == asked["task"])
+    drawn = _Drawn(task, Question.of(task, asked), asked.get("x", ""))
+    for a, b in wanted:
+        if found := _pair(drawn, a, b):
+            yield found
+
+
+def _pair(drawn: _Drawn, a: str, b: str) -> Pair | None:
     """What differs between the two cells that were chosen, and their paired difference over time."""
     cells = {cell.key: cell for cell in drawn.task.cells}
-    first, second = cells.get(asked.get("a", "")), cells.get(asked.get("b", ""))
+    first, second = cells.get(a), cells.get(b)
     if first is None or second is None or first is second:
         return None
     names = [drawn.looks[cell.key][0].name for cell in (first, second)]
@@ -573,10 +584,11 @@ def _pair(drawn: _Drawn, asked: Mapping[str, str]) -> tuple[dict[str, Any], figu
     ]
     clock = q.clock if drawn.clock in ("seconds", "examples") else drawn.clock
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
-    told = {
+    told: dict[str, Any] = {
         "a": first.key, "b": second.key, "names": names, "n": max((p.n for p in points), default=0),
         "diff": [{"key": key, "a": _text(first, key), "b": _text(second, key)} for key in keys],
     }  # fmt: skip
+    told = _plain(told)
     if not points:
         return told, None
     name = f"difference{unit}"
@@ -646,7 +658,7 @@ def _heat(drawn: _Drawn, found: Sequence[Task], load: Load) -> figures.Figure | 
     shown: list[tuple[str, list[float | None]]] = []
     for name, cell in columns:
         means = _means(cell, q, ways)
-        if any(mean is not None for mean in means):
+        if sum(mean is not None for mean in means) > 1:
             shown.append((name, means))
         for told, numbers in _in_papers(cell, q, ways):
             if all(told != known for known, _ in shown):
@@ -657,7 +669,7 @@ def _heat(drawn: _Drawn, found: Sequence[Task], load: Load) -> figures.Figure | 
     sign = -1 if q.metric.rising else 1
     rows = zip(*(numbers for _, numbers in shown), strict=True)
     values = [[None if value is None else sign * value for value in row] for row in rows]
-    what = f"{q.split} {q.metric.title}: place within its column, 1 is best"
+    what = f"Place within a column by {q.split} {q.metric.title}, 1 and blue the best."
     return figures.heat(ways, [name for name, _ in shown], values, what)
 
 
