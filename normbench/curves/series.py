@@ -55,12 +55,9 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
 def _series(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Series:
     split, mode, metric = of
     modes = (mode, "both") if mode in ("eval", "train") else (mode,)
-    values = {
-        record[x]: float(record[metric])  # float() also reads the log's "NaN", "Infinity", "-Infinity"
-        for record in columns.of(run.records, split, modes)
-        if record.get("variant", USUAL) == variant and metric in record and not PARTS & record.keys()
-    }
-    return sorted(values.items())
+    found = columns.values(run.records, split, modes, variant, (x, metric), PARTS)
+    # float() also reads the log's "NaN", "Infinity", "-Infinity"
+    return sorted({place: float(value) for place, value in found}.items())
 
 
 def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None) -> float | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, overload
+
+from normbench.variants import USUAL
 
 Record = dict[str, Any]
 SAME = ("split", "mode", "variant")  # what a series picks its records by
@@ -50,11 +52,15 @@ class Columns(Sequence[Mapping[str, Any]]):
         for number, rows in fresh.items():
             self._groups[number].extend(rows)
 
-    def of(self, split: str, modes: Collection[str]) -> Iterator[Record]:
-        """The records of a split in one of these modes, those alike together."""
+    def values(
+        self, split: str, modes: Collection[str], variant: Mapping[str, Any], keys: Sequence[str], without: Set[str]
+    ) -> Iterator[tuple[Any, ...]]:
+        """What `values` of the list would give, those of records alike together."""
         for group in self._groups:
-            if group.same.get("split") == split and group.same.get("mode") in modes:
-                yield from group
+            same, columns = group.same, group.columns
+            there = same.get("split") == split and same.get("mode") in modes and same.get("variant", USUAL) == variant
+            if there and columns.keys() >= set(keys) and not without & columns.keys():
+                yield from zip(*(columns[key] for key in keys), strict=True)
 
     def kinds(self) -> Iterator[Record]:
         """The first of all records that have the same keys, split, mode and variant."""
@@ -82,11 +88,26 @@ class Columns(Sequence[Mapping[str, Any]]):
     __hash__ = None  # type: ignore[assignment]
 
 
-def of(records: Sequence[Mapping[str, Any]], split: str, modes: Collection[str]) -> Iterable[Mapping[str, Any]]:
-    """The records of a split in one of these modes."""
+def values(
+    records: Sequence[Mapping[str, Any]],
+    split: str,
+    modes: Collection[str],
+    variant: Mapping[str, Any],
+    keys: Sequence[str],
+    without: Set[str] = frozenset(),
+) -> Iterable[tuple[Any, ...]]:
+    """What all of these keys say in the records of a split, mode and variant that have them, and none of `without`."""
     if isinstance(records, Columns):
-        return records.of(split, modes)
-    return (record for record in records if record.get("split") == split and record.get("mode") in modes)
+        return records.values(split, modes, variant, keys, without)
+    return (
+        tuple(record[key] for key in keys)
+        for record in records
+        if record.get("split") == split
+        and record.get("mode") in modes
+        and record.get("variant", USUAL) == variant
+        and record.keys() >= set(keys)
+        and not without & record.keys()
+    )
 
 
 def kinds(records: Sequence[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:

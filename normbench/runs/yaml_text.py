@@ -11,7 +11,8 @@ import yaml
 FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEEPEST = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
 BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
-KEY = re.compile(r"(\w+):(?: (?=\S)|\n)")
+SECTION = re.compile(r"(\w+:)((?: (?=\S).*)?)\n((?:(?: |- ).*\n)*)")  # a key, what stands beside it and below
+INDENTED = re.compile(r"(?:  .*\n)+")
 KEPT = 10_000  # sections that are known at once
 SHARED = re.compile(r"(?:^|[\s\[{,:-])[&*!]", re.M)  # an anchor, an alias or a tag; `lstm.*.input` is none
 
@@ -45,31 +46,19 @@ class Sections:
         return self._known[text]
 
     def _mapping(self, text: str, below: Callable[[str], Any]) -> Any:
-        sections = _split(text)
-        if sections is None:
+        """A block mapping of plain keys; `below` reads the mapping under one of them."""
+        sections = list(SECTION.finditer(text))
+        if not sections or sum(map(len, map(re.Match.group, sections))) != len(text):
             return self._section(text)
         found: dict[str, Any] = {}
         try:
             for section in sections:
-                first, _, rest = section.partition("\n")
-                if rest and first.endswith(":") and all(line.startswith("  ") for line in rest.splitlines()):
+                first, value, rest = section.groups()
+                if rest and not value and INDENTED.fullmatch(rest):
                     (key,) = self._section(f"{first}\n")  # YAML reads some words as numbers or truth values
-                    found[key] = below(re.sub("^  ", "", rest, flags=re.M))
+                    found[key] = below(rest.replace("\n  ", "\n")[2:])
                 else:
-                    found.update(self._section(section))
+                    found.update(self._section(section[0]))
         except yaml.YAMLError:
             return load(text)  # a value that goes on in what looks like the next section
         return found
-
-
-def _split(text: str) -> list[str] | None:
-    """A block mapping of plain keys in pieces of one key each; None for what may be anything else."""
-    sections: list[list[str]] = []
-    for line in text.splitlines(keepends=True):
-        if KEY.match(line):
-            sections.append([line])
-        elif sections and line.startswith((" ", "- ")):
-            sections[-1].append(line)
-        else:
-            return None
-    return ["".join(lines) for lines in sections] or None
