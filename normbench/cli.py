@@ -18,6 +18,7 @@ EPILOG = """examples:
   normbench train model=mnist_mlp norm=layer seed=3     one run by Hydra overrides
   normbench train -m model=mnist_mlp norm=none,batch,layer 'seed=range(5)' launcher=pool
   normbench status                                      runs done, running, failed
+  normbench compare model=mnist_mlp                     who wins, by how much, how sure
 
 exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed; 5 busy elsewhere; 130 interrupted, resumable
 """
@@ -28,6 +29,7 @@ COMMANDS = {
     "train": "one run by Hydra overrides; -m sweeps",
     "reproduce": "plan, train what is missing, draw, judge",
     "status": "runs done, running, failed; time left",
+    "compare": "runs beside each other: means, differences, who wins or what is open",
     "show": "one run: configuration, environment, last records",
     "history": "what was said of a claim before, and why that changed",
     "rerun": "repeat a run: how far apart are the curves?",

@@ -10,17 +10,23 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from normbench.commands.terminal import say
+from normbench.compare import configuration
+from normbench.compare.cells import ADHOC
 from normbench.config.identity import RunSpec
 from normbench.launch.base import Listener
 from normbench.runs.store import FINISHED
 
 
 def label(spec: RunSpec) -> str:
-    """`bn-all b4 s1`: arm, batch size or another axis' value, seed; the device where it is another than the CPU."""
+    """`bn-all b4 s1`: arm, batch size or another axis' value, seed; the device where it is another than the CPU.
+
+    A run of no experiment is told by its configuration: `mnist_mlp layer optim.lr=0.01 s1`.
+    """
     axes = " ".join(f"b{value}" if key == "train.batch_size" else str(value) for key, value in spec.axes.items())
     control = f" {spec.control}" if spec.control else ""
     device = f" {spec.config['device']}" if spec.config["device"] != "cpu" else ""
-    return f"{spec.arm} {axes} s{spec.seed}{control}{device}".replace("  ", " ")
+    arm = configuration.spoken(spec.config) if spec.experiment == ADHOC else spec.arm
+    return f"{arm} {axes} s{spec.seed}{control}{device}".replace("  ", " ")
 
 
 class Bars:

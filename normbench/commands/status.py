@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from rich.markup import escape
 
 from normbench.commands import places
 from normbench.commands.terminal import open_table, say
+from normbench.compare import configuration
+from normbench.compare.cells import ADHOC
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
@@ -23,8 +26,9 @@ SHOWN = 40
 
 
 def run(results: Path, as_json: bool, console: Console) -> int:
-    """One line per experiment and arm with counts, then each run that is not simply done."""
-    runs = [entry(stored) for stored in store.scan(results / "runs")]
+    """One line per experiment and configuration with counts, then each run that is not simply done."""
+    found = store.scan(results / "runs")
+    runs = [{**entry(stored), "label": told} for stored, told in zip(found, labels(found), strict=True)]
     if as_json:
         print(json.dumps({"runs": runs}, indent=1))
         return 0
@@ -75,6 +79,26 @@ def entry(stored: store.Stored) -> dict[str, Any]:
     }
 
 
+def labels(found: Sequence[store.Stored]) -> list[str]:
+    """What each run is: arm, axes and control of an experiment; else what differs between the runs of its model."""
+    told, own = [], {}
+    for place, stored in enumerate(found):
+        told.append(stored.arm)
+        try:
+            content = store.read_config(stored.path)
+            axes = [f"{key}={value}" for key, value in content["axes"].items()]
+            if stored.experiment == ADHOC:
+                own[place] = configuration.flat(content["config"])
+            told[place] = " ".join(word for word in (stored.arm, *axes, content["control"]) if word)
+        except (store.Damaged, KeyError, TypeError, AttributeError):
+            continue  # its state says so
+    for model in {values.get("model") for values in own.values()}:
+        alike = {place: values for place, values in own.items() if values.get("model") == model}
+        keys = dict.fromkeys(["model", configuration.ARM_GROUP, *configuration.differing(alike.values())])
+        told = [configuration.label(alike[place], keys) if place in alike else name for place, name in enumerate(told)]
+    return told
+
+
 def last_step(curve: Path) -> int:
     """The step of the last whole record, from the file's tail."""
     for text in reversed(_tail(curve)):
@@ -113,11 +137,11 @@ def _seconds_left(path: Path, step: int, steps: int) -> float | None:
 def _summary(runs: list[dict[str, Any]], console: Console) -> None:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for run in runs:
-        counts.setdefault((run["experiment"], run["arm"]), Counter())[run["status"]] += 1
-    table = open_table("experiment", "arm", "runs")
-    for (experiment, arm), states in sorted(counts.items()):
+        counts.setdefault((run["experiment"], run["label"]), Counter())[run["status"]] += 1
+    table = open_table("experiment", "configuration", "runs")
+    for (experiment, label), states in sorted(counts.items()):
         text = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        table.add_row(escape(experiment), escape(arm), text)
+        table.add_row(escape(experiment), escape(label), text)
     console.print(table)
 
 
@@ -127,6 +151,6 @@ def _unfinished(runs: list[dict[str, Any]], console: Console) -> None:
         left = f", about {places.duration(run['seconds_left'])} left" if "seconds_left" in run else ""
         reason = f": {run['reason']}" if run["reason"] else ""
         name = run["id"] or run["path"]
-        say(console, f"  {name} {run['arm']} s{run['seed']} {run['status']}{share}{left}{reason}")
+        say(console, f"  {name} {run['label']} s{run['seed']} {run['status']}{share}{left}{reason}")
     if len(runs) > SHOWN:
         say(console, f"  … and {len(runs) - SHOWN} more (normbench status --json)")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Grid
 
-from normbench.commands import places
-from normbench.commands.terminal import say
+from normbench.commands import compare, places
+from normbench.commands.terminal import open_table, say
 from normbench.commands.training import watching
+from normbench.compare import configuration, metrics
 from normbench.config import plan
 from normbench.config.identity import RunSpec
 from normbench.curves.series import final
@@ -19,10 +19,7 @@ from normbench.launch import base
 from normbench.launch.ensure import ensure_runs
 from normbench.papers.table import number
 from normbench.runs.find import Found
-from normbench.runs.record import PLACE
 from normbench.runs.store import FINISHED
-
-NAMES = {"nll": "NLL"}
 
 
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
@@ -40,6 +37,8 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     _table(specs, found, console)
     for line in _remarks(specs, found, outcomes):
         say(console, line)
+    if multirun:
+        compare.after_sweep(list(found.records.values()), console)
     if ensured.interrupted:
         say(console, "interrupted; the same command goes on.")
         return 130
@@ -64,27 +63,27 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
 
 
 def _table(specs: Sequence[RunSpec], found: Found, console: Console) -> None:
-    """A row per run with the metrics of its last epoch, in evaluation mode."""
-    metrics = dict.fromkeys(
-        (r["split"], key)
-        for run in found.records.values()
-        for r in run.records
-        if r["split"] in ("train", "test") and r["mode"] in ("eval", "both")
-        for key in sorted(r, reverse=True)
-        if key not in PLACE
-    )
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in (
-        "run",
-        "arm",
-        "seed",
-        "status",
-        *(f"{split} {NAMES.get(metric, metric)}" for split, metric in metrics),
-    ):
-        grid.add_column(name, no_wrap=name == "run", overflow="fold")
-    for spec in specs:
+    """A row per run: what differs between them, and the chief metrics at the end, in evaluation mode."""
+    logged = metrics.logged(list(found.records.values()))
+    monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.records.values()}
+    shown = [
+        (split, metric)
+        for split in ("train", "valid", "test")
+        for metric in logged.get(split, ())
+        if (split, metric.name) in monitored
+        or (split != "valid" and (metric.loss or metric == metrics.chief(logged[split])))
+    ]
+    known = [configuration.flat(spec.config) for spec in specs]
+    keys = list(configuration.differing(known)) or ["model", configuration.ARM_GROUP]
+    names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in shown]
+    grid = open_table("run", *map(escape, keys), "seed", "status", *names, whole=["run"])
+    for spec, values in zip(specs, known, strict=True):
         run = found.records.get(spec.id)
-        values = [final(run, split, "eval", metric) if run else None for split, metric in metrics]
-        finals = ["" if value is None else number(value, abs(value) / 100) for value in values]
-        grid.add_row(spec.id, escape(spec.arm), str(spec.seed), found.state(spec), *finals)
+        ends = [final(run, split, "eval", metric.name) if run else None for split, metric in shown]
+        texts = [
+            "" if end is None else number(metric.factor * end, metric.factor * abs(end) / 100)
+            for (_, metric), end in zip(shown, ends, strict=True)
+        ]
+        settings = [escape(configuration.text(values[key])) if key in values else "" for key in keys]
+        grid.add_row(spec.id, *settings, str(spec.seed), found.state(spec), *texts)
     console.print(grid)

@@ -217,7 +217,8 @@ def _worded(d: Difference, adjusted: float | None, lost: Mapping[str, int], risi
     if d.n < FEWEST:
         return replace(d, why=f"n = {d.n}: no verdict")
     if d.mean is None or adjusted is None or adjusted > ALPHA:
-        return replace(d, why=_power(d))
+        alone = d.p is not None and adjusted is not None and d.p <= ALPHA
+        return replace(d, why="its own interval excludes 0, adjusted for all arms it does not" if alone else _power(d))
     ahead = (d.mean > 0) == rising
     front = d.first if ahead else d.second
     if lost.get(front):

@@ -12,7 +12,6 @@ from normbench.compare import configuration
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 
-ARM_GROUP = "norm"  # what this project compares, where it differs
 FIDELITY = "fidelity"
 ADHOC = "adhoc"  # the experiment, and the fidelity, of runs of no experiment
 Budget = tuple[int, str]
@@ -73,7 +72,9 @@ class Task:
     @cached_property
     def arm_keys(self) -> tuple[str, ...]:
         """What tells arms apart, unless asked otherwise: the normalizer, its options, fidelity; else all there is."""
-        own = [key for key in self.differing if key.partition(".")[0] in (ARM_GROUP, FIDELITY)]
+        own = [key for key in self.differing if key.partition(".")[0] in (configuration.ARM_GROUP, FIDELITY)]
+        if own == [FIDELITY]:
+            own = [configuration.ARM_GROUP, FIDELITY]  # the same from two sources: still told by its name
         return tuple(own or self.differing)
 
     def arms(self, by: Sequence[str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ evaluated, and what evaluations there were beside the usual one.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -25,6 +26,7 @@ from normbench.runs.record import RunRecord
 
 LABELS = ("experiment", "arm", "control", "fidelity", "status", "seed", "run")
 GROUPS = compose.RUN_GROUPS
+ARM_GROUP = "norm"  # what this project compares, where it differs
 Values = Mapping[str, Any]
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
@@ -111,6 +113,44 @@ def labels(runs: Sequence[RunRecord]) -> list[str]:
         " ".join(word for word in (label(values, keys), f"seed={run.seed}" if seeds or not keys else "") if word)
         for run, values in zip(runs, known, strict=True)
     ]
+
+
+def overrides(config: Mapping[str, Any], epochs: int, steps: int) -> dict[str, str]:
+    """Override words, by key, that compose this configuration anew: groups, then what differs from their defaults.
+
+    The length is in epochs, or where there are none in updates. NormbenchError for a choice that is not known here.
+    """
+    values = flat(config)
+    words = {group: str(values[group]) for group in ("model", ARM_GROUP)}
+    for group in (g for g in GROUPS if g not in words):
+        if group in values and _composed(*spelt(words))[0].get(group) != values[group]:
+            words[group] = str(values[group])
+    usual, length = _composed(*spelt(words))
+    for key, value in values.items():
+        if key not in GROUPS and text(usual.get(key)) != text(value):
+            words[key] = text(value)
+    if epochs and epochs != length[0]:
+        words["train.epochs"] = str(epochs)
+    if not epochs and steps != length[1]:
+        words["train.steps"] = str(steps)
+        if length[0]:
+            words["train.epochs"] = "0"
+    return words
+
+
+def spelt(words: Mapping[str, str]) -> list[str]:
+    """The words of a command."""
+    return [f"{key}={value}" for key, value in words.items()]
+
+
+def spoken(config: Mapping[str, Any]) -> str:
+    """A run by itself: its model and normalizer, and what differs from their defaults: `lenet5 layer optim.lr=0.01`."""
+    words = {key: text(value) for key, value in flat(config).items() if key in ("model", ARM_GROUP)}
+    with contextlib.suppress(NormbenchError, KeyError):
+        words = overrides(config, 0, 0)
+        words.pop("train.steps", None)
+        words.pop("train.epochs", None)
+    return " ".join(value if key in ("model", ARM_GROUP) else f"{key}={value}" for key, value in words.items())
 
 
 def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -203,3 +243,10 @@ def _declares(group: str, name: str) -> Mapping[str, Any]:
 def fingerprint(values: Any) -> str:
     """One text for equal values, to tell configurations apart."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), default=str)
+
+
+@functools.cache
+def _composed(*words: str) -> tuple[Mapping[str, Any], tuple[int, int]]:
+    """What these words compose to, flat, and its epochs and updates."""
+    config = compose.stored_form(compose.compose(compose.parse(list(words))))
+    return flat(config), (int(config["train"]["epochs"]), int(config["train"]["steps"]))

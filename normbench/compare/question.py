@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.compare import configuration, metrics
-from normbench.compare.cells import ARM_GROUP, Cell, Task
+from normbench.compare.cells import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.curves.series import Series, level_on_the_way, series
 from normbench.errors import NormbenchError, unknown
@@ -72,10 +72,11 @@ class Question:
         at = asked.get("at") or END
         if at not in (END, BEST):
             raise unknown(f"at={at} is no point of a run.", at, (END, BEST))
-        by = tuple(key for key in asked.get("by", "").split(",") if key) or task.arm_keys
+        by = tuple(key for key in asked.get("by", "").split(",") if key)
         for key in by:
             if key not in task.differing:
                 raise unknown(f"by={key}: it does not differ between the runs of {task.title}.", key, task.differing)
+        by = by or task.arm_keys
         facets = tuple(key for key in task.differing if key not in by)
         names = task.arms(by)
         clock = CLOCKS[task.budget[1]]
@@ -109,5 +110,5 @@ def _against(task: Task, names: Mapping[str, str], asked: str) -> str:
         return asked
     if len(arms) == 1:
         return ""
-    plain = [names[cell.key] for cell in task.cells if cell.values.get(ARM_GROUP) == NOTHING]
+    plain = [names[cell.key] for cell in task.cells if cell.values.get(configuration.ARM_GROUP) == NOTHING]
     return next((name for name in arms if name == NOTHING), plain[0] if plain else arms[0])

@@ -8,28 +8,42 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from normbench.compare import configuration
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 from normbench.variants import text
 
 LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
+ALWAYS = ("model", "data", "norm")
 PLACES = ("split", "mode", "variant", "order", "block", "epoch", "step", "examples")
 
 
 def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
-    """Column names and one row per record: labels, axes, place in the run, metrics. What a record lacks is None."""
-    axes = {key: _column(key) for key in sorted({key for run in runs for key in run.axes})}
+    """Column names and one row per record: labels, configuration, axes, place in the run, metrics.
+
+    Of the configuration the model, data and normalizer, and what differs between these runs. What a record lacks is
+    None.
+    """
+    known = {run.id: configuration.flat(run.config) for run in runs}
+    settings = dict.fromkeys([*ALWAYS, *configuration.differing(known.values())])
+    axes = {key: _column(key) for key in sorted({key for run in runs for key in run.axes} - settings.keys())}
     metrics = sorted({key for run in runs for record in run.records for key in record} - set(PLACES))
-    columns = [*LABELS, *axes.values(), *PLACES, *metrics]
+    columns = [*LABELS, *settings, *axes.values(), *PLACES, *metrics]
     table = []
     for run in runs:
         labels = (run.id, run.experiment, run.arm, run.seed, run.fidelity, run.control, run.status)
-        head = dict(zip(LABELS, labels, strict=True)) | {column: run.axes.get(key) for key, column in axes.items()}
+        head = dict(zip(LABELS, labels, strict=True)) | {key: _plain(known[run.id].get(key)) for key in settings}
+        head |= {column: run.axes.get(key) for key, column in axes.items()}
         for record in run.records:
             values = {key: None if record.get(key) is None else float(record[key]) for key in metrics}
             place = {key: record.get(key) for key in PLACES} | {"variant": text(record.get("variant", {})) or None}
             table.append(head | place | values)
     return columns, table
+
+
+def _plain(value: Any) -> Any:
+    """A value that fits into a column: a list as the command line takes it."""
+    return value if value is None or isinstance(value, str | int | float) else configuration.text(value)
 
 
 def _column(axis: str) -> str:

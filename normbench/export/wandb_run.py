@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import normbench
+from normbench.compare import configuration
+from normbench.compare.cells import ADHOC
 from normbench.errors import NormbenchError
 from normbench.runs import files
 from normbench.runs.record import PLACE, RunRecord
@@ -60,9 +62,14 @@ class Target:
 
 
 def group(run: RunRecord) -> str:
-    """Experiment, arm and axes: the runs of one group differ in their seed alone."""
+    """Experiment, name and axes: the runs of one group differ in their seed alone."""
     axes = [f"{key}={value}" for key, value in run.axes.items()]
-    return " ".join(text for text in (run.experiment, run.arm, *axes, run.control) if text)
+    return " ".join(text for text in (run.experiment, name(run), *axes, run.control) if text)
+
+
+def name(run: RunRecord) -> str:
+    """Its arm; of a run of no experiment its configuration."""
+    return configuration.spoken(run.config) if run.experiment == ADHOC else run.arm
 
 
 def epochs(records: Sequence[Mapping[str, Any]], after: int) -> Iterator[dict[str, Any]]:
@@ -97,7 +104,7 @@ class WandbRun:
                 mode=target.mode,
                 id=run.id,
                 resume="allow" if target.mode == "online" else None,
-                name=f"{run.arm} s{run.seed}",
+                name=f"{name(run)} s{run.seed}",
                 group=group(run),
                 job_type=run.experiment,
                 tags=[run.fidelity],

@@ -61,6 +61,7 @@ def told(notes: Path) -> list[dict]:
     return [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
 
 
+TOLD = "mnist_mlp none data=digits model.hidden_sizes=[8] train.batch_size=210"  # the tiny run, by itself
 OFFLINE = {"name": "wandb", "mode": "offline", "project": "p", "entity": ""}
 
 

@@ -1,0 +1,35 @@
+"""`normbench compare`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+EPILOG = """examples:
+  normbench compare model=mnist_mlp norm=none,batch,layer        own runs and published ones
+  normbench compare model=lenet5 experiment=adhoc --metric nll   own runs alone
+  normbench compare model=imdb_rnn train.batch_size=25 --against batch --at best
+  normbench compare                                              what there is to compare
+
+filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run;
+a star stands for any text.
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("filters", nargs="*", metavar="key=value")
+    parser.add_argument("--metric", help="the number that is compared (default: the first share the model logs)")
+    parser.add_argument("--split", help="of which split (default: test)")
+    parser.add_argument("--at", choices=["end", "best"], help="at the end (default), or at the best by validation")
+    parser.add_argument("--against", metavar="ARM", help="the baseline (default: no normalization)")
+    parser.add_argument("--by", metavar="KEYS", help="what tells arms apart, with commas (default: the normalizer)")
+    parser.add_argument("--level", metavar="VALUE", help="to which time is taken (default: 95 %% of the way)")
+    parser.add_argument("--json", action="store_true")
+
+
+def run(given: Namespace, console: Any) -> int:
+    from normbench.commands import compare
+
+    names = ("metric", "split", "at", "against", "by", "level")
+    asked = {name: getattr(given, name) for name in names if getattr(given, name)}
+    return compare.run(given.filters, asked, given.results, given.json, console)

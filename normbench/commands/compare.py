@@ -1,0 +1,141 @@
+"""`normbench compare`: runs beside each other, in the terminal."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from normbench.commands import places
+from normbench.commands.terminal import open_table, say
+from normbench.compare import answer as answers
+from normbench.compare import cells, configuration, more
+from normbench.compare.answer import Answer, Difference, Group
+from normbench.compare.question import Question
+from normbench.errors import NormbenchError
+from normbench.papers.claims import CLOCKS
+from normbench.papers.table import Entry
+from normbench.runs import find
+from normbench.runs.record import RunRecord
+
+SHOWN = 3  # tasks that are shown whole without being asked for
+ROWS = 40  # of what there is to compare
+
+
+def run(filters: Sequence[str], asked: Mapping[str, str], results: Path, as_json: bool, console: Console) -> int:
+    """Every task among the runs that fit; with more than a few, what there is and the words that select each."""
+    runs, notes = find.everything(results)
+    for note in notes:
+        say(console, f"normbench: {note}")
+    if not runs:
+        raise NormbenchError(f"no finished runs below {results}. Try: normbench train -m model=mnist_mlp data=digits "
+                             "norm=none,layer 'seed=range(1,6)' launcher=pool")  # fmt: skip
+    found = [task for task in cells.tasks(configuration.select(filters, runs)) if has_curves(task)]
+    if not found:
+        raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
+    if as_json:
+        print(json.dumps([answered(task, asked).as_json() for task in found], indent=1, allow_nan=False))
+    elif len(found) > SHOWN and not asked:
+        _overview(found, console)
+    else:
+        for task in found:
+            show(answered(task, asked), filters, console)
+    return 0
+
+
+def after_sweep(runs: Sequence[RunRecord], console: Console) -> None:
+    """What a sweep says, where there is something to compare."""
+    for task in cells.tasks(runs):
+        if len(task.cells) > 1 and has_curves(task):
+            say(console, "")
+            show(answered(task, {}), filters_of(task), console)
+
+
+def has_curves(task: cells.Task) -> bool:
+    """Whether any of its runs was evaluated: a probe's are not."""
+    return any(record["mode"] in ("eval", "both") for run in task.runs for record in run.records)
+
+
+def answered(task: cells.Task, asked: Mapping[str, str]) -> Answer:
+    return answers.answer(task, Question.of(task, asked))
+
+
+def filters_of(task: cells.Task) -> list[str]:
+    """Words that select the task, as far as words of a filter can."""
+    keys = [key for key in ("model", "data") if all(key in cell.values for cell in task.cells)]
+    words = [f"{key}={configuration.text(task.cells[0].values[key])}" for key in keys]
+    arms = list(dict.fromkeys(configuration.text(cell.values["norm"]) for cell in task.cells if "norm" in cell.values))
+    return [*words, *task.said.split(), *([f"norm={','.join(arms)}"] if 1 < len(arms) < 8 else [])]
+
+
+def show(answer: Answer, filters: Sequence[str], console: Console) -> None:
+    """The table of every group, the sentence, what has to be known, and the commands that go on."""
+    question = answer.question
+    say(console, answer.task.title)
+    say(console, answer.heading)
+    for group in answer.groups:
+        title = "each at its own best learning rate by validation" if group.tuned else ""
+        if words := " · ".join(word for word in (group.place, title) if word):
+            say(console, f"\n{words}")
+        console.print(_table(group, answer))
+        if sentence := group.sentence(question):
+            say(console, sentence)
+    for note in answer.notes:
+        say(console, f"note      {note}")
+    for line in more.way_on(answer):
+        say(console, f"to decide {line}")
+    say(console, f"curves    normbench dashboard {shlex.join(filters)}".rstrip())
+
+
+def _table(group: Group, answer: Answer) -> object:
+    question = answer.question
+    arm = "/".join(key for key in question.by if key in configuration.GROUPS) or " ".join(question.by)
+    against = any(row.difference for row in group.rows)
+    base = next((row.arm for row in group.rows if row.arm == question.against or row.difference is None), "")
+    columns = [arm or "arm", "n", f"at the {question.at}", "best by validation"]
+    if question.at != answers.END:
+        columns[2:] = ["at the best by validation"]
+    if against:
+        columns += [f"against {base}", "p", "Holm"]
+    if question.level is not None:
+        level = question.level * question.metric.factor
+        columns.append(f"{CLOCKS[question.clock]} to {level:g}{question.metric.unit and f' {question.metric.unit}'}")
+    columns.append("ms/update")
+    table = open_table(*(escape(name) for name in columns))
+    for row in group.rows:
+        cells_ = [row.arm, str(row.at.n), _mean(row.at), _mean(row.best)]
+        if question.at != answers.END:
+            cells_[2:] = [_mean(row.at)]
+        if against:
+            cells_ += _difference(row.difference)
+        if question.level is not None:
+            cells_.append(_mean(row.time) if row.time else "")
+        pace = row.seconds_per_step
+        cells_.append("" if pace is None else f"{1000 * pace:.3g}")
+        table.add_row(*map(escape, cells_))
+    return table
+
+
+def _mean(entry: Entry) -> str:
+    """As everywhere, without the n that has a column of its own."""
+    return entry.text().replace(f" (n = {entry.n})", "").replace(f" (n = {entry.n}, ", " (")
+
+
+def _difference(d: Difference | None) -> list[str]:
+    if d is None:
+        return ["", "", ""]
+    return [d.text(), *("" if p is None else f"{p:.2g}" if p >= 1e-4 else "< 0.0001" for p in (d.p, d.holm))]
+
+
+def _overview(found: Sequence[cells.Task], console: Console) -> None:
+    table = open_table("what can be compared", "arms", "runs", "command")
+    for task in found[:ROWS]:
+        command = shlex.join(["normbench", "compare", *filters_of(task)[:2], *task.said.split()])
+        table.add_row(*map(escape, (task.title, str(len(task.cells)), str(len(task.runs)), command)))
+    console.print(table)
+    if len(found) > ROWS:
+        say(console, f"… and {places.plural(len(found) - ROWS, 'task')} more: choose by a filter, such as model=NAME")

@@ -1,0 +1,719 @@
+"""What the page of a comparison shows, as plain data: from runs and an address's parameters, without a clock or a file.
+
+All numbers are `normbench.compare`'s; this adds colours, figures and the state of runs. What is switched off on the
+page changes no number here: a mean is over all seeds of its cell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import statistics
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from normbench.compare import configuration, metrics
+from normbench.compare.answer import Answer, answer, difference_curve
+from normbench.compare.cells import Cell, Task, tasks
+from normbench.compare.metrics import Metric
+from normbench.compare.question import BEST, END, TUNED, Question
+from normbench.curves.series import PARTS, Point, aggregate, best_step, series
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+from normbench.papers import claims
+from normbench.papers.panels import Line, Look, Quantity, Reference
+from normbench.papers.style import EXTRA_COLOURS, colour_of, on_dark
+from normbench.papers.table import Entry
+from normbench.papers.text import visible
+from normbench.runs.record import RunRecord
+from normbench.runs.store import FINISHED
+from normbench.web import figures_compare as figures
+
+T = TypeVar("T")
+View = dict[str, Any]
+Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
+CLOCKS = {"step": "Updates", "epoch": "Epochs", "examples": "Examples", "seconds": "Seconds"}
+ASKED = ("split", "metric", "at", "by", "against", "level")  # what a question is made of
+KEPT = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the view
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+CONFIGURATION = "configuration"  # the option whose values make a map of variants
+MOST_ROWS = 60  # of a forest plot
+MOST_COLUMNS = 10  # of a map of variants
+
+
+def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> View:
+    """The page for this address.
+
+    heads: every run known, with its state as status and without records. load: the same runs, by id, with records.
+    query: `filter` in words, `task`, the parts of a question, the clock `x`, and two cells `a` and `b`. A part that
+    fits nothing is left out, with a note.
+    """
+    asked = {key: str(query[key]) for key in KEPT if query.get(key)}
+    notes: list[str] = []
+    chosen = _filtered(heads, asked, notes)
+    found = _TASKS.get(_state(chosen), lambda: tasks(chosen))
+    task = next((task for task in found if task.key == asked.get("task")), found[0] if found else None)
+    if task is None:
+        return _empty(asked, heads, notes)
+    if "task" in asked and asked["task"] != task.key:
+        notes.append("That task is not there any more.")
+    task = task.with_runs(load([run.id for run in task.runs]))
+    common = {
+        "tasks": [{"key": t.key, "title": visible(t.title), "runs": len(t.runs)} for t in found],
+        "runs": _states(task),
+    }
+    question = _question(task, asked, notes)
+    if question is None:
+        return {**_empty(asked, heads, notes), **common, "cells": _waiting(task)}
+    told = answer(task, question)
+    looks = _looks(task, question)
+    clock = asked["x"] if asked.get("x") in _clocks(task) else question.clock
+    drawn = _Drawn(task, question, told, looks, clock)
+    pair = _pair(drawn, asked)
+    canonical = {**asked, "task": task.key}
+    if len(found) == 1 and "filter" in asked:
+        del canonical["task"]
+    shown = _plain(
+        {
+            "query": {key: canonical[key] for key in KEPT if key in canonical},
+            **common,
+            "title": task.title,
+            "heading": told.heading,
+            "caption": drawn.caption(),
+            "choices": _choices(task, question, clock),
+            "arms": drawn.arms(),
+            "facets": drawn.facets(),
+            "cells": drawn.cells(),
+            "answer": _told_in_words(told),
+            "pair": pair and pair[0],
+            "notes": [*notes, *told.notes],
+        }
+    )
+    shown["figures"] = {  # their texts and numbers are made safe where they are made
+        "curves": drawn.curves(),
+        "forest": drawn.forest(),
+        "sensitivity": drawn.sensitivity(),
+        "heat": _heat(drawn, found, load),
+        "difference": pair and pair[1],
+    }
+    return dict(shown)
+
+
+def _filtered(heads: Sequence[RunRecord], asked: dict[str, str], notes: list[str]) -> Sequence[RunRecord]:
+    if "filter" not in asked:
+        return heads
+    try:
+        return configuration.select(asked["filter"].split(), heads)
+    except NormbenchError as error:
+        notes.append(str(error))
+        del asked["filter"]
+        return heads
+
+
+def _question(task: Task, asked: dict[str, str], notes: list[str]) -> Question | None:
+    """The question as it is asked; without what does not fit this task, which is noted."""
+    while True:
+        try:
+            return Question.of(task, asked)
+        except NormbenchError as error:
+            wrong = next((key for key in ASKED if f"{key}={asked.get(key)}" in str(error) and key in asked), None)
+            notes.append(str(error))
+            if wrong is None:
+                return None
+            del asked[wrong]
+
+
+def _empty(asked: Mapping[str, str], heads: Sequence[RunRecord], notes: list[str]) -> View:
+    told = notes or ([] if heads else ["No run yet. Start some: normbench train -m model=mnist_mlp norm=none,layer"])
+    return {
+        "query": dict(asked), "tasks": [], "runs": {"states": {}, "left": None}, "title": "", "heading": "",
+        "caption": "", "choices": {}, "arms": [], "facets": [], "cells": [], "answer": None, "pair": None,
+        "figures": dict.fromkeys(("curves", "forest", "sensitivity", "heat", "difference")),
+        "notes": [visible(note) for note in told],
+    }  # fmt: skip
+
+
+def _waiting(task: Task) -> list[dict[str, Any]]:
+    """The cells of a task of which nothing is evaluated yet."""
+    return [
+        {
+            "key": cell.key, "arm": "", "label": visible(configuration.label(cell.values, task.differing)) or "all",
+            "colour": "", "dark": "", "dash": "solid", "place": {}, "n": 0, "text": "", "seeds": _seeds(cell, {}),
+            "states": _counts(cell.runs),
+        }
+        for cell in task.cells
+    ]  # fmt: skip
+
+
+class _Kept(Generic[T]):
+    """The last results by key: what is computed of runs is the same as long as they have the same records."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.known = most, OrderedDict[Hashable, T]()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self.known:
+            self.known[key] = make()
+            while len(self.known) > self.most:
+                self.known.popitem(last=False)
+        self.known.move_to_end(key)
+        return self.known[key]
+
+
+_LINES = _Kept[Line](1000)
+_TASKS = _Kept[list[Task]](8)
+_METRICS = _Kept[dict[str, list[Metric]]](32)
+
+
+def _state(runs: Iterable[RunRecord]) -> Hashable:
+    """Equal as long as nothing new is known of these runs."""
+    return tuple((run.id, run.status, run.steps, run.reason, run.seconds, len(run.records)) for run in runs)
+
+
+def _metrics(task: Task) -> dict[str, list[Metric]]:
+    return _METRICS.get(_state(task.runs), lambda: metrics.logged([run for run in task.runs if run.records]))
+
+
+# --- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+class _Drawn:
+    """One task with its answer, as rows, chips and figures."""
+
+    def __init__(
+        self, task: Task, question: Question, told: Answer, looks: Mapping[str, tuple[Look, str]], clock: str
+    ) -> None:
+        self.task, self.question, self.told, self.looks, self.clock = task, question, told, looks, clock
+        self.rows = {row.cell.key: row for group in told.groups if not group.tuned for row in group.rows}
+        self.arm_names = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
+        self.ordered = sorted(task.cells, key=self._place)
+
+    def _place(self, cell: Cell) -> tuple[Any, ...]:
+        """Arms as they come, the baseline first; within an arm numbers by their size."""
+        q, arm = self.question, self.question.arm(cell)
+        return arm != q.against, self.arm_names.index(arm), *(_rank(cell.values.get(key)) for key in q.facets)
+
+    def arms(self) -> list[dict[str, Any]]:
+        known: dict[str, list[tuple[Look, str]]] = {}
+        for cell in self.ordered:
+            known.setdefault(self.question.arm(cell), []).append(self.looks[cell.key])
+        return [
+            {
+                "key": _key(arm),
+                "label": arm,
+                "colour": own[0][0].colour,
+                "dark": on_dark(own[0][0].colour),
+                "dash": own[0][1] if len(own) == 1 else "solid",
+            }
+            for arm, own in known.items()
+        ]
+
+    def facets(self) -> list[dict[str, Any]]:
+        found = []
+        for key in self.question.facets:
+            cells = sorted(self.task.cells, key=lambda cell: _rank(cell.values.get(key)))
+            texts = {_text(cell, key): _shown(cell.values[key]) if key in cell.values else "–" for cell in cells}
+            values = [{"key": _key(f"{key}={text}"), "label": shown} for text, shown in texts.items()]
+            found.append({"key": key, "values": values})
+        return found
+
+    def cells(self) -> list[dict[str, Any]]:
+        """Arms in their order, each with its places; a number is the answer's."""
+        found = []
+        for cell in self.ordered:
+            row, (look, dash) = self.rows[cell.key], self.looks[cell.key]
+            found.append(
+                {
+                    "key": cell.key,
+                    "arm": _key(row.arm),
+                    "arm_label": row.arm,
+                    "label": look.name,
+                    "place": [_key(f"{key}={_text(cell, key)}") for key in self.question.facets],
+                    "colour": look.colour,
+                    "dark": on_dark(look.colour),
+                    "dash": dash,
+                    "n": row.at.n,
+                    "mean": row.at.mean,
+                    "interval": row.at.interval,
+                    "text": _short(row.at),
+                    "time": row.time.text() if row.time else "",
+                    "pace": row.seconds_per_step,
+                    "difference": row.difference.text() if row.difference else "",
+                    "states": _counts(cell.runs),
+                    "seeds": _seeds(cell, row.values),
+                }
+            )
+        return found
+
+    def caption(self) -> str:
+        q = self.question
+        n = sorted({row.at.n for row in self.rows.values()})
+        count = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
+        level = "" if q.level is None else f" Dotted: level {_number(q.level * q.metric.factor)}{_unit(q)}."
+        return f"Means over all seeds of a cell ({count}) with 95 % intervals.{level}"
+
+    def curves(self) -> figures.Figure:
+        q = self.question
+        lines = [self._line(cell) for cell in self.ordered]
+        lost = {run.id: run.reason for run in self.task.runs if run.status == "diverged"}
+        drawn = figures.curves(
+            lines,
+            self._quantity(f"{q.split} {q.metric.title}{_unit(q, ', ')}"),
+            _references(self.task, q) if self.clock == q.clock else (),
+            lost,
+            None if q.level is None else q.level * q.metric.factor,
+            self._times(),
+        )
+        dashes = {key: dash for key, (_, dash) in self.looks.items()}
+        for trace in drawn["data"]:
+            if trace["meta"]["role"] in ("mean", "seed"):
+                trace["line"]["dash"] = dashes[trace["meta"]["arm"]]
+        return drawn
+
+    def _quantity(self, name: str) -> Quantity:
+        q = self.question
+        return Quantity(name, *q.where, log=q.metric.loss, x=CLOCKS[self.clock], clock=_logged(self.clock))
+
+    def _line(self, cell: Cell) -> Line:
+        return _line(cell, self.looks[cell.key][0], self.question, self.clock, self._stretch(cell))
+
+    def _stretch(self, cell: Cell) -> float:
+        """From what is logged to the shown clock: seconds and examples of an update are this cell's."""
+        if self.clock == "seconds":
+            return self.rows[cell.key].seconds_per_step or 0.0
+        return float(cell.values.get("train.batch_size", 1)) if self.clock == "examples" else 1.0
+
+    def _times(self) -> dict[str, tuple[float, tuple[float, float] | None, str]]:
+        found = {}
+        for key, row in self.rows.items():
+            if row.time is None or row.time.mean is None:
+                continue
+            factor = 1.0
+            if self.clock != self.question.clock:
+                factor = self._stretch(row.cell) * _updates(row.cell, self.question.clock)
+                if self.clock == "epoch":
+                    factor = _updates(row.cell, self.question.clock) / _updates(row.cell, "epoch")
+            ends = row.time.interval and (factor * row.time.interval[0], factor * row.time.interval[1])
+            text = f"{self.looks[key][0].name}: {row.time.text()} {row.time.unit} to the level"
+            found[key] = (factor * row.time.mean, ends, text)
+        return found
+
+    def forest(self) -> figures.Figure | None:
+        """Every arm against the baseline; first where each has its own best learning rate."""
+        q = self.question
+        effects = []
+        for group in sorted(self.told.groups, key=lambda group: not group.tuned):
+            for row in group.rows:
+                if (d := row.difference) is None or d.mean is None:
+                    continue
+                look = self.looks[row.cell.key][0]
+                if group.tuned:
+                    rate = _shown(row.cell.values.get(TUNED))
+                    look = replace(look, name=f"{q.arm(row.cell)} · best lr={rate}")
+                effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text()))
+        if not effects:
+            return None
+        better = "right" if q.metric.rising else "left"
+        unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
+        title = f"less that of {figures.cut(q.against, 24)}{unit} · {better} is better"
+        return figures.forest(effects[:MOST_ROWS], title)
+
+    def sensitivity(self) -> figures.Figure | None:
+        """The number against the learning rate, where there are several."""
+        q = self.question
+        if TUNED not in self.task.differing:
+            return None
+        best = {row.cell.key for group in self.told.groups if group.tuned for row in group.rows}
+        lines: dict[tuple[str, str], list[figures.Setting]] = {}
+        looks: dict[tuple[str, str], Look] = {}
+        for cell in self.task.cells:
+            row = self.rows[cell.key]
+            rate = cell.values.get(TUNED)
+            if not isinstance(rate, int | float):
+                continue
+            others = replace(q, facets=tuple(key for key in q.facets if key != TUNED))
+            arm = (row.arm, _where(cell, others))
+            text = f"{row.arm} at {rate:g}: {row.at.text()}{_unit(q)}"
+            setting = figures.Setting(float(rate), row.at.mean, row.at.interval, text, cell.key in best)
+            lines.setdefault(arm, []).append(setting)
+            name = " · ".join(word for word in arm if word)
+            looks.setdefault(arm, replace(self.looks[cell.key][0], name=name))
+        shown = [(_key(arm[0]), looks[arm], settings) for arm, settings in lines.items()]
+        return figures.sensitivity(shown, "Learning rate", f"{q.split} {q.metric.title}{_unit(q, ', ')}", q.metric.loss)
+
+
+def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
+    """Name, colour and dash by cell: the normalizer's colour; cells that share it have different dashes.
+
+    Arms of one normalizer that differ in something else are told apart by colour as well.
+    """
+    arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
+    norms = {str(cell.values.get(configuration.ARM_GROUP, "")) for cell in task.cells}
+    alike = len(norms) == 1 and len(arms) > 1
+    varying = {  # a facet that is the same wherever an arm was run tells nothing of it
+        arm: {
+            key
+            for key in question.facets
+            if len({_text(cell, key) for cell in task.cells if question.arm(cell) == arm}) > 1
+        }
+        for arm in arms
+    }
+    found, used = {}, Counter[str]()
+    for cell in task.cells:
+        arm = question.arm(cell)
+        norm = str(cell.values.get(configuration.ARM_GROUP, ""))
+        colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colour_of(norm)
+        name = " · ".join(word for word in (arm, _where(cell, question, varying[arm])) if word)
+        found[cell.key] = (Look(name, colour), DASHES[used[colour] % len(DASHES)])
+        used[colour] += 1
+    return found
+
+
+def _where(cell: Cell, question: Question, keys: Collection[str] | None = None) -> str:
+    """The facets of a cell, or these of them; keys without their group where that leaves no doubt: `lr=0.001`."""
+    last = Counter(key.rpartition(".")[2] for key in question.facets)
+    words = []
+    for key in question.facets:
+        if key in cell.values and (keys is None or key in keys):
+            short = key.rpartition(".")[2]
+            words.append(f"{short if last[short] == 1 else key}={_shown(cell.values[key])}")
+    return " ".join(words)
+
+
+def _line(cell: Cell, look: Look, question: Question, clock: str, stretch: float) -> Line:
+    """Mean, interval and seeds of a cell in the shown units, over all its runs with records."""
+    runs = [run for run in cell.runs if run.records]
+    key = (_state(runs), question.where, question.metric.factor, clock, stretch)
+    made = _LINES.get(key, lambda: _computed(runs, question, clock, stretch))
+    return replace(made, arm=cell.key, look=look)
+
+
+def _computed(runs: Sequence[RunRecord], question: Question, clock: str, stretch: float) -> Line:
+    factor, x = question.metric.factor, _logged(clock)
+    points = []
+    for p in aggregate(runs, *question.where, x=x) if stretch else ():
+        if p.mean is not None:
+            ends = p.interval and (factor * p.interval[0], factor * p.interval[1])
+            points.append(Point(stretch * p.x, factor * p.mean, ends, p.n, p.diverged))
+    seeds = [
+        (run.seed, run.id, [(stretch * x, factor * y) for x, y in series(run, *question.where, x=x)])
+        for run in runs
+        if stretch
+    ]
+    lost = sum(run.status == "diverged" for run in runs)
+    return Line("", Look("", ""), points, seeds, lost)
+
+
+def _logged(clock: str) -> str:
+    """What of a record is counted for this clock."""
+    return clock if clock in ("epoch", "step") else "step"
+
+
+def _updates(cell: Cell, clock: str) -> float:
+    """Updates in one unit of a clock."""
+    if clock == "step":
+        return 1.0
+    whole = [run.steps / run.epochs for run in cell.runs if run.epochs and run.steps]
+    return statistics.median(whole) if whole else 1.0
+
+
+def _clocks(task: Task) -> list[str]:
+    """The clocks that every cell has."""
+    found = ["epoch"] if task.budget[1] == "epochs" else []
+    found.append("step")
+    if all(isinstance(cell.values.get("train.batch_size"), int) for cell in task.cells):
+        found.append("examples")
+    if any(run.seconds for run in task.runs):
+        found.append("seconds")
+    return found
+
+
+# --- rows and choices ------------------------------------------------------------------------------------------------
+
+
+def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
+    """What may be asked instead, each with its value now."""
+    q = question
+    logged = _metrics(task)
+    arms = list(dict.fromkeys(q.arm(cell) for cell in task.cells))
+    options: dict[str, list[tuple[str, str]]] = {
+        "split": [(name, name) for name in logged],
+        "metric": [(m.name, m.title) for m in logged[q.split]],
+        "at": [(END, "at the end"), (BEST, "at the best by validation")],
+        "against": [(arm, arm) for arm in arms],
+        "x": [(name, CLOCKS[name].lower()) for name in _clocks(task)],
+    }
+    now = {"split": q.split, "metric": q.metric.name, "at": q.at, "against": q.against, "x": clock}
+    return {
+        **{
+            key: {"now": now[key], "options": [{"key": key, "label": text} for key, text in known]}
+            for key, known in options.items()
+        },
+        "logged": {split: [m.name for m in known] for split, known in logged.items()},
+        "level": {
+            "now": "" if q.level is None else _number(q.level * q.metric.factor),
+            "unit": q.metric.unit,
+            "clock": claims.CLOCKS[q.clock],
+        },
+        "log": q.metric.loss,
+        "better": "higher" if q.metric.rising else "lower",
+    }
+
+
+def _told_in_words(told: Answer) -> dict[str, Any]:
+    """Each group's sentences: the first says who wins."""
+    groups = []
+    for group in told.groups:
+        first, stop, rest = group.sentence(told.question).partition(". ")
+        words = {"sentence": f"{first}." if stop else first, "rest": rest}
+        groups.append(
+            {"place": group.place, "tuned": group.tuned, "winner": group.winner, "size": len(group.rows), **words}
+        )
+    return {"heading": told.heading, "groups": groups, "commands": []}
+
+
+def _seeds(cell: Cell, values: Mapping[int, float | None]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": run.id,
+            "seed": run.seed,
+            "state": run.status,
+            "value": values.get(run.seed),
+            "text": "" if (v := values.get(run.seed)) is None else _number(v),
+            "step": int(run.records[-1]["step"]) if run.records else 0,
+            "steps": run.steps,
+            "reason": run.reason,
+        }
+        for run in cell.runs
+    ]
+
+
+def _counts(runs: Iterable[RunRecord]) -> dict[str, int]:
+    """How many in which state, those that are done left out."""
+    return dict(Counter(run.status for run in runs if run.status != "done"))
+
+
+def _states(task: Task) -> dict[str, Any]:
+    """Runs by state, and about how many seconds the running and queued ones still take, one after the other."""
+    paces = [run.seconds / run.steps for run in task.runs if run.seconds and run.steps and run.status in FINISHED]
+    running = [run for run in task.runs if run.status == "running"]
+    open_runs = [run for run in task.runs if run.status in ("running", "queued")]
+    left = None
+    if paces and open_runs:
+        steps = sum(max(0, run.steps - (int(run.records[-1]["step"]) if run.records else 0)) for run in open_runs)
+        left = round(steps * statistics.median(paces) / max(1, len(running)))
+    return {"states": dict(Counter(run.status for run in task.runs)), "left": left}
+
+
+def _short(entry: Entry) -> str:
+    """Mean and interval for a narrow column: n stands beside it."""
+    return re.sub(r" \(n = [^)]*\)$", "", entry.text())
+
+
+def _text(cell: Cell, key: str) -> str:
+    return configuration.text(cell.values[key]) if key in cell.values else "–"
+
+
+def _shown(value: Any) -> str:
+    """A value as people read it: of a number four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else configuration.text(value)
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    """For an order: numbers by size, then all else by its text."""
+    number = isinstance(value, int | float)
+    return not number, float(value) if number else 0.0, configuration.text(value)
+
+
+def _key(text: str) -> str:
+    """A name for the address; where it has the mark that parts names there, its hash."""
+    return text if "|" not in text else hashlib.sha256(text.encode(errors="replace")).hexdigest()[:10]
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _unit(question: Question, before: str = " ") -> str:
+    return f"{before}{question.metric.unit}" if question.metric.unit else ""
+
+
+def _plain(value: Any) -> Any:
+    """Plain data for JSON: what is not finite is null; no text hides anything."""
+    if isinstance(value, dict):
+        return {visible(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return visible(value)
+
+
+# --- two cells -------------------------------------------------------------------------------------------------------
+
+
+def _pair(drawn: _Drawn, asked: Mapping[str, str]) -> tuple[dict[str, Any], figures.Figure | None] | None:
+    """What differs between the two cells that were chosen, and their paired difference over time."""
+    cells = {cell.key: cell for cell in drawn.task.cells}
+    first, second = cells.get(asked.get("a", "")), cells.get(asked.get("b", ""))
+    if first is None or second is None or first is second:
+        return None
+    names = [drawn.looks[cell.key][0].name for cell in (first, second)]
+    keys = configuration.differing([first.values, second.values])
+    q = drawn.question
+    factor = q.metric.factor
+    points = [
+        Point(p.x, factor * p.mean, p.interval and (factor * p.interval[0], factor * p.interval[1]), p.n, p.diverged)
+        for p in difference_curve(first, second, q, _logged(drawn.clock) if drawn.clock != "seconds" else q.clock)
+        if p.mean is not None
+    ]
+    clock = q.clock if drawn.clock in ("seconds", "examples") else drawn.clock
+    unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
+    told = {
+        "a": first.key, "b": second.key, "names": names, "n": max((p.n for p in points), default=0),
+        "diff": [{"key": key, "a": _text(first, key), "b": _text(second, key)} for key in keys],
+    }  # fmt: skip
+    if not points:
+        return told, None
+    name = f"difference{unit}"
+    return told, figures.difference(points, name, CLOCKS[clock], drawn.looks[first.key][0])
+
+
+# --- what the paper says ---------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
+    """The artifacts that are made of this experiment's runs. Found by their text: to read all takes seconds."""
+    found = []
+    for name in artifacts.ids():
+        path = artifacts.HERE / f"{name}.yaml"
+        said = re.search(r"^experiment:\s*(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if experiment in (name, said and said[1]):
+            artifact = claims.load(path)
+            if artifact.experiment == experiment:
+                found.append(artifact)
+    return tuple(found)
+
+
+def _references(task: Task, question: Question) -> list[Reference]:
+    """The paper's values and its authors' logs of the asked quantity, from the figures that these runs are drawn in."""
+    found: dict[str, Reference] = {}
+    shown = {run.id for run in task.runs}
+    for artifact in (a for name in dict.fromkeys(run.experiment for run in task.runs) for a in _artifacts_of(name)):
+        if not artifact.reference:
+            continue
+        # one run a cell: references do not depend on runs, but on there being any
+        runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
+        own = [run for run in runs if run.experiment == artifact.experiment]
+        panels = artifacts.drawing(artifact.id).panels(artifact, own) if own else []
+        for panel in panels:
+            q = panel.quantity
+            if (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
+                continue
+            if any(run in shown for line in panel.lines for _, run, _ in line.seeds):
+                for reference in panel.references:
+                    name = f"{reference.name}, {panel.column}"
+                    factor = question.metric.factor
+                    found[name] = replace(reference, name=name, points=[(x, factor * y) for x, y in reference.points])
+    return list(found.values())
+
+
+# --- variants of the evaluation --------------------------------------------------------------------------------------
+
+
+def _heat(drawn: _Drawn, found: Sequence[Task], load: Load) -> figures.Figure | None:
+    """Every configuration of the evaluation's statistics against data and batch size, beside the paper's numbers."""
+    q = drawn.question
+    own = [cell for cell in drawn.task.cells if _variants(cell)]
+    if not own:
+        return None
+    columns = [(drawn.looks[cell.key][0].name, cell) for cell in own]
+    ways = _variants(own[0])
+    for other in found:
+        if other.key == drawn.task.key or other.model != drawn.task.model:
+            continue
+        cells = [cell for cell in other.cells if _variants(cell) and cell.values.get("norm") == own[0].values["norm"]]
+        loaded = load([run.id for cell in cells for run in cell.runs]) if cells else {}
+        for cell in cells:
+            runs = tuple(loaded.get(run.id, run) for run in cell.runs)
+            name = " · ".join(word for word in (other.said, _where(cell, q)) if word) or other.title
+            columns.append((name, replace(cell, runs=runs)))
+    shown: list[tuple[str, list[float | None]]] = []
+    for name, cell in columns:
+        means = _means(cell, q, ways)
+        if any(mean is not None for mean in means):
+            shown.append((name, means))
+        for told, numbers in _in_papers(cell, q, ways):
+            if all(told != known for known, _ in shown):
+                shown.append((told, [q.metric.factor * numbers[way] for way in ways]))
+    shown = shown[:MOST_COLUMNS]
+    if not shown:
+        return None
+    sign = -1 if q.metric.rising else 1
+    rows = zip(*(numbers for _, numbers in shown), strict=True)
+    values = [[None if value is None else sign * value for value in row] for row in rows]
+    what = f"{q.split} {q.metric.title}: place within its column, 1 is best"
+    return figures.heat(ways, [name for name, _ in shown], values, what)
+
+
+def _variants(cell: Cell) -> list[str]:
+    """The configurations in which the runs of a cell were evaluated, in their order."""
+    ways: dict[str, None] = {}
+    for run in cell.runs:
+        for record in run.records:
+            variant = record.get("variant")
+            if variant and set(variant) == {CONFIGURATION}:
+                ways[str(variant[CONFIGURATION])] = None
+        if ways:
+            break
+        asked = run.config.get("eval", {}).get("variants") or ()
+        if not run.records and len(asked) > 1:
+            return [str(way) for way in asked]
+    return list(ways) if len(ways) > 1 else []
+
+
+def _by_configuration(run: RunRecord, question: Question) -> dict[str, float]:
+    """The asked number in each configuration of the evaluation, at the asked point of the run; in one pass."""
+    split, mode, metric = question.where
+    step = best_step(run) if question.at == BEST else run.steps
+    return {
+        str(record["variant"][CONFIGURATION]): question.metric.factor * float(record[metric])
+        for record in run.records
+        if record["step"] == step
+        and record["split"] == split
+        and record["mode"] in (mode, "both")
+        and metric in record
+        and set(record.get("variant", ())) == {CONFIGURATION}
+        and not PARTS & record.keys()
+    }
+
+
+def _means(cell: Cell, question: Question, ways: Sequence[str]) -> list[float | None]:
+    """The mean over seeds by configuration; of the runs that are done, None where one lacks it."""
+    known = [_by_configuration(run, question) for run in cell.done]
+    columns = [[run.get(way, math.nan) for run in known] for way in ways]
+    return [statistics.fmean(values) if values and all(map(math.isfinite, values)) else None for values in columns]
+
+
+def _in_papers(cell: Cell, question: Question, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """The numbers that a paper has for exactly these variants, with the place where they stand."""
+    for experiment in dict.fromkeys(run.experiment for run in cell.runs):
+        for artifact in _artifacts_of(experiment):
+            for name, numbers in _mappings(artifact.reference, ()):
+                if set(numbers) == set(ways):
+                    yield f"paper: {' '.join(name)}", numbers
+
+
+def _mappings(node: Any, name: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, float]]]:
+    if not isinstance(node, Mapping):
+        return
+    if node and all(isinstance(value, int | float) for value in node.values()):
+        yield name, {str(key): float(value) for key, value in node.items()}
+        return
+    for key, inner in node.items():
+        yield from _mappings(inner, (*name, str(key)))

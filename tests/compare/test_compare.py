@@ -1,0 +1,356 @@
+"""Runs beside each other: what differs, what may be averaged, what is compared, and in which words."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from normbench.compare import configuration, metrics, more
+from normbench.compare.answer import AHEAD, BEHIND, UNDECIDED, Answer, answer, difference_curve, held_against, worded
+from normbench.compare.cells import Task, tasks
+from normbench.compare.question import Question
+from normbench.curves import statistics as stats
+from normbench.errors import NormbenchError
+from normbench.runs.record import RunRecord
+
+SPREAD = (0.0, 0.004, -0.003, 0.002, -0.002, 0.001)
+
+
+def config(norm: str = "none", lr: float = 1e-3, seed: int = 1, **more_: Any) -> dict[str, Any]:
+    """As a run keeps it: a choice by group, `data`, `batch_size` and `options` of the normalizer on wish."""
+    return {
+        "seed": seed,
+        "train": {"epochs": 3, "steps": 0, "batch_size": more_.get("batch_size", 128)},
+        "data": {"name": "digits", "valid": 197, **more_.get("data", {})},
+        "model": {"name": "mnist_mlp", "hidden_sizes": [8]},
+        "norm": {"name": norm, **more_.get("options", {})},
+        "optim": {"name": "adam", "lr": lr},
+    }
+
+
+def run(error: float | str | None, norm: str = "none", seed: int = 1, lr: float = 1e-3, **given_: Any) -> RunRecord:
+    """Three epochs of ten updates: the test error falls from 0.9 by halves of the way to `error`; valid follows it."""
+    settings = {key: given_.pop(key) for key in ("batch_size", "data", "options") if key in given_}
+    records: list[dict[str, Any]] = []
+    valid = given_.pop("valid", 0.0)
+    for epoch in range(4):
+        place = {"epoch": epoch, "step": 10 * epoch, "mode": "eval"}
+        value = error if not isinstance(error, float) else error + (0.9 - error) * (1 - epoch / 3) ** 2
+        records.append({**place, "split": "valid", "nll": 2.3 - 0.5 * epoch + valid})
+        if value is not None:
+            records.append({**place, "split": "test", "nll": 2.3 - 0.5 * epoch, "error": value})
+    values: dict[str, Any] = {"status": "done", "epochs": 3, "records": records, "seconds": 3.0, "steps": 30, **given_}
+    values.setdefault("fidelity", "adhoc")
+    name = f"{norm}-{lr}-{seed}-{sorted(settings.items())}"
+    return RunRecord(
+        name, given_.pop("experiment", "adhoc"), values.pop("arm", f"mnist_mlp-{norm}"), seed,
+        config=config(norm, lr, seed, **settings), **{key: v for key, v in values.items() if key != "experiment"},
+    )  # fmt: skip
+
+
+def sweep(errors: dict[str, float], seeds: int = 6, **more_: Any) -> list[RunRecord]:
+    """Paired seeds: each adds the same to all arms, and a little of its own to each."""
+    return [
+        run(error + 0.03 * (seed % 3) + SPREAD[(seed * (place + 2)) % 6], norm, seed, **more_)
+        for place, (norm, error) in enumerate(errors.items())
+        for seed in range(1, seeds + 1)
+    ]
+
+
+def asked(runs: Sequence[RunRecord], **words: str) -> Answer:
+    (task,) = tasks(runs)
+    return answer(task, Question.of(task, words))
+
+
+# --- configuration
+
+
+def test_only_what_was_trained_is_compared() -> None:
+    flat = configuration.flat(config("layer", options={"eps": 1e-5}))
+    assert flat["norm"] == "layer" and flat["norm.eps"] == 1e-5 and flat["train.batch_size"] == 128
+    assert not {"seed", "train.epochs", "train.steps"} & flat.keys()
+    assert flat["schedule"] == flat["clip"] == "none"  # a run from before they could be said had none
+    assert configuration.flat({**config(), "eval": {"every": 2}, "device": "cuda"}) == configuration.flat(config())
+
+
+def test_an_option_differs_only_among_runs_of_its_choice() -> None:
+    known = [configuration.flat(c) for c in (config("none"), config("batch", options={"momentum": 0.1}))]
+    assert list(configuration.differing(known)) == ["norm"]
+    known.append(configuration.flat(config("batch", options={"momentum": 0.2})))
+    assert configuration.differing(known)["norm.momentum"] == [0.1, 0.2]
+    known[-1].pop("norm.momentum")  # of another version: without it, it is another run
+    assert "norm.momentum" in configuration.differing(known)
+
+
+def test_filters() -> None:
+    runs = [run(0.1, norm, seed, lr) for norm in ("none", "layer") for seed in (1, 2, 3) for lr in (1e-3, 3e-3)]
+    assert len(configuration.select(["norm=layer"], runs)) == 6
+    assert len(configuration.select(["norm=layer,none", "seed=2-3", "optim.lr=1e-3"], runs)) == 4
+    assert len(configuration.select(["norm=l*"], runs)) == 6
+    assert len(configuration.select(["model.hidden_sizes=[8]"], runs)) == 12
+    assert configuration.select(["norm=layer"], []) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("norm", "'norm' is no filter"),
+        ("=layer", "is no filter"),
+        ("nrm=layer", "no run has a key 'nrm'. Did you mean 'norm'?"),
+        ("norm=laier", "no run has norm=laier. Did you mean 'layer'?"),
+        ("seed=7-9", "no run has seed=7-9"),
+    ],
+)
+def test_a_filter_that_fits_nothing_says_what_would(word: str, says: str) -> None:
+    with pytest.raises(NormbenchError) as error:
+        configuration.select([word], [run(0.1, "layer"), run(0.1)])
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_run_by_itself_is_told_by_what_differs_from_the_defaults() -> None:
+    told = configuration.spoken(config("layer", lr=0.01))
+    assert told.startswith("mnist_mlp layer ") and "data=digits" in told and "optim.lr=0.01" in told
+    assert configuration.spoken({"model": {"name": "mine"}, "norm": {"name": "own"}}) == "mine own"  # not known here
+
+
+# --- cells and tasks
+
+
+def test_a_cell_is_all_but_the_seed_and_a_task_what_may_be_compared() -> None:
+    runs = [*sweep({"none": 0.2, "layer": 0.1}), *sweep({"none": 0.2}, lr=3e-3)]
+    (task,) = tasks(runs)
+    assert [len(cell.runs) for cell in task.cells] == [6, 6, 6]
+    assert list(task.differing) == ["norm", "optim.lr"] and task.arm_keys == ("norm",)
+    other = [run(0.1, data={"valid": 50}), run(0.1, epochs=4, seed=2), run(0.1, epochs=0, steps=30, seed=3)]
+    assert len(tasks([*runs, *other])) == 4  # other data, and lengths of 4 epochs and of 30 updates
+    assert [t.said for t in tasks([*runs, *other])].count("data.valid=50") == 1
+
+
+def test_fidelities_are_never_averaged_and_may_stand_beside_each_other() -> None:
+    runs = [
+        *sweep({"layer": 0.1}),
+        *(run(0.1, "layer", s, fidelity="smoke", experiment="x/y", arm="ln") for s in (7, 8)),
+    ]
+    (task,) = tasks(runs)
+    assert sorted(len(cell.runs) for cell in task.cells) == [2, 6]
+    assert sorted(task.arms(task.arm_keys).values()) == ["layer fidelity=adhoc", "ln"]
+
+
+def test_arms_of_an_experiment_have_its_names_unless_two_would_be_called_alike() -> None:
+    ours = {"experiment": "x/y", "fidelity": "paper"}
+    runs = [run(0.1, "layer", arm="ln", **ours), run(0.1, "batch", arm="bn", **ours)]
+    (task,) = tasks(runs)
+    assert sorted(task.arms(task.arm_keys).values()) == ["bn", "ln"]
+    (task,) = tasks([*runs, run(0.1, "rms", arm="ln", **ours)])
+    assert sorted(task.arms(task.arm_keys).values()) == ["batch", "layer", "rms"]
+
+
+def test_runs_without_records_make_the_same_tasks() -> None:
+    runs = sweep({"none": 0.2, "layer": 0.1})
+    heads = [
+        RunRecord(r.id, r.experiment, r.arm, r.seed, "running", 3, config=r.config, fidelity="adhoc", steps=30)
+        for r in runs
+    ]
+    (bare,), (whole,) = tasks(heads), tasks(runs)
+    assert bare.key == whole.key and [c.key for c in bare.cells] == [c.key for c in whole.cells]
+    assert [r.records for r in bare.with_runs({r.id: r for r in runs}).runs] == [r.records for r in whole.runs]
+    with pytest.raises(NormbenchError, match="no run has an evaluation yet"):
+        Question.of(bare, {})
+
+
+# --- answers
+
+
+def test_numbers_are_those_of_curves_statistics() -> None:
+    found = asked(sweep({"none": 0.2, "layer": 0.1}))
+    (group,) = found.groups
+    layer, none = group.rows
+    values = [100 * v for v in (run.records[-1]["error"] for run in layer.cell.runs)]
+    estimate = stats.t_interval(values)
+    assert (layer.at.mean, layer.at.interval, layer.at.n) == (estimate.mean, estimate.interval, 6)
+    base = [100 * run.records[-1]["error"] for run in none.cell.runs]
+    pair = stats.paired(values, base)
+    assert layer.difference is not None and layer.difference.paired
+    assert (layer.difference.mean, layer.difference.interval) == (pair.mean, pair.interval)
+    assert math.isclose(layer.difference.p or 0, scipy.stats.ttest_rel(values, base).pvalue, rel_tol=1e-9)
+    assert layer.seconds_per_step == 0.1
+
+
+def test_who_wins_and_by_how_much() -> None:
+    found = asked(sweep({"none": 0.2, "batch": 0.15, "layer": 0.1}))
+    assert found.groups[0].winner == "layer" and found.question.against == "none"
+    assert found.sentence.startswith("Winner: layer, ahead of ") and "batch is ahead of none" in found.sentence
+    assert "test error at the end, %" in found.heading and "lower is better" in found.heading
+
+
+def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
+    plain = {seed: run(0.2 + 0.03 * (seed % 3), "none", seed) for seed in range(1, 7)}
+    apart = (0.01, -0.01, 0.02, -0.02, 0.01, -0.008)
+    found = asked([*plain.values(), *(run(0.2 + 0.03 * (s % 3) + apart[s - 1], "layer", s) for s in plain)])
+    (group,) = found.groups
+    assert group.winner == "" and found.sentence.startswith("No winner: undecided between ")
+    difference = next(row.difference for row in group.rows if row.difference)
+    assert difference.word == UNDECIDED and "80 % power" in difference.why
+    assert difference.detectable == pytest.approx(
+        stats.detectable_effect(stats.paired(*(list(row.values.values()) for row in group.rows)).sd, 6)  # type: ignore[arg-type]  # all have a number
+    )
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4])
+def test_below_five_seeds_there_is_no_verdict(seeds: int) -> None:
+    found = asked(sweep({"none": 0.5, "layer": 0.1}, seeds=seeds))
+    assert found.groups[0].winner == "" and f"n = {seeds}" in found.sentence and "no verdict" in found.sentence.lower()
+    assert all(pair.word == UNDECIDED for group in found.groups for pair in group.pairs)
+
+
+def test_seeds_that_are_not_shared_are_compared_by_welch_and_that_is_said() -> None:
+    runs = [*sweep({"none": 0.2}), *(run(0.1 + SPREAD[s % 6], "layer", 10 + s) for s in range(6))]
+    (group,) = asked(runs).groups
+    difference = next(row.difference for row in group.rows if row.difference)
+    assert not difference.paired and "unpaired" in difference.text()
+    first, second = ([100 * r.records[-1]["error"] for r in row.cell.runs] for row in group.rows)
+    assert math.isclose(difference.p or 0, scipy.stats.ttest_ind(first, second, equal_var=False).pvalue, rel_tol=1e-9)
+
+
+def test_diverged_runs_are_counted_and_their_arm_is_never_ahead() -> None:
+    lost = [run(0.05, "layer", 7, status="diverged"), run(0.2, "none", 7)]
+    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost])
+    layer = next(row for row in found.groups[0].rows if row.arm == "layer")
+    assert layer.diverged == 1 and layer.at.n == 6 and layer.values[7] is None and "1 diverged" in layer.at.text()
+    assert layer.difference is not None and layer.difference.word == UNDECIDED and "survivors" in layer.difference.why
+    assert any("1 diverged" in note for note in found.notes)
+    other = asked([*sweep({"none": 0.2, "layer": 0.1}), run(0.2, "none", 7, status="diverged"), run(0.1, "layer", 7)])
+    assert other.groups[0].winner == "layer"  # ahead even of the survivors
+
+
+def test_unfinished_runs_are_told_and_not_counted() -> None:
+    found = asked([*sweep({"none": 0.2, "layer": 0.1}), run(0.9, "layer", 7, status="running")])
+    layer = next(row for row in found.groups[0].rows if row.arm == "layer")
+    assert layer.at.n == 6 and "1 running" in found.notes[0]
+
+
+def test_batch_sizes_are_facets_and_learning_rates_are_chosen_on_validation() -> None:
+    runs = sweep({"none": 0.2, "layer": 0.1})
+    runs += sweep({"none": 0.12}, lr=3e-3, valid=-0.1) + sweep({"layer": 0.3}, lr=3e-3, valid=0.1)
+    found = asked(runs)
+    assert [group.place for group in found.groups] == ["optim.lr=0.001", "optim.lr=0.003", ""]
+    best = found.groups[-1]
+    assert best.tuned and [row.arm for row in best.rows] == ["layer optim.lr=0.001", "none optim.lr=0.003"]
+    assert best.rows[0].difference is not None and best.rows[0].difference.second == "none optim.lr=0.003"
+    sizes = asked([*sweep({"none": 0.2, "layer": 0.1}), *sweep({"none": 0.2, "layer": 0.1}, batch_size=4)])
+    assert [group.place for group in sizes.groups] == ["train.batch_size=128", "train.batch_size=4"]
+
+
+def test_the_time_to_a_level_is_interpolated_and_a_bound_where_some_never_come_there() -> None:
+    found = asked(sweep({"none": 0.5, "layer": 0.1}), level="30")
+    layer, none = found.groups[0].rows
+    assert layer.time is not None and layer.time.mean is not None and 1 < layer.time.mean < 3
+    assert none.time is not None and none.time.censored == 6 and none.time.at_least == 3
+    assert asked(sweep({"none": 0.5, "layer": 0.1})).question.level is not None
+
+
+def test_a_rising_metric_is_better_when_higher() -> None:
+    metric = metrics.Metric("image_r1", share=True, rising=True)
+    better, worse = {s: 0.5 + s / 100 for s in range(6)}, {s: 0.4 + s / 90 for s in range(6)}
+    (pair,) = worded([held_against(better, worse, ("a", "b"))], {}, metric.rising)
+    assert pair.word == AHEAD
+    (pair,) = worded([held_against(worse, better, ("b", "a"))], {}, metric.rising)
+    assert pair.word == BEHIND
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_is_never_below_p_and_keeps_its_order(p_values: list[float]) -> None:
+    adjusted = stats.holm(p_values)
+    assert all(p <= q <= 1 for p, q in zip(p_values, adjusted, strict=True))
+    assert max(adjusted) >= min(1.0, len(p_values) * min(p_values))
+    ranked = sorted(range(len(p_values)), key=p_values.__getitem__)
+    assert [adjusted[i] for i in ranked] == sorted(adjusted)
+
+
+def test_numbers_do_not_change_with_what_else_is_shown() -> None:
+    runs = sweep({"none": 0.2, "batch": 0.15, "layer": 0.1})
+    alone = asked([r for r in runs if r.config["norm"]["name"] != "batch"])
+    whole = asked(runs)
+    rows = {row.arm: row for row in whole.groups[0].rows}
+    for row in alone.groups[0].rows:
+        assert row.at == rows[row.arm].at and row.best == rows[row.arm].best
+        if row.difference:
+            assert row.difference.interval == rows[row.arm].difference.interval  # type: ignore[union-attr]  # it has one
+
+
+def test_the_difference_over_time_ends_where_the_table_does() -> None:
+    found = asked(sweep({"none": 0.2, "layer": 0.1}))
+    layer, none = found.groups[0].rows
+    points = difference_curve(layer.cell, none.cell, found.question, "epoch")
+    assert [point.x for point in points] == [0, 1, 2, 3] and points[-1].n == 6
+    assert layer.difference is not None
+    assert points[-1].mean is not None and math.isclose(100 * points[-1].mean, layer.difference.mean or 0)
+
+
+def test_as_json_is_plain_and_has_no_nan() -> None:
+    runs = [*sweep({"none": 0.2, "layer": 0.1}), run(None, "rms", 1, status="diverged"), run("NaN", "batch", 1)]
+    text = json.dumps(asked(runs).as_json(), allow_nan=False)
+    content = json.loads(text)
+    assert content["question"]["against"] == "none" and content["groups"][0]["rows"][0]["arm"] == "layer"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"metric": "eror"}, "Did you mean 'error'?"),
+        ({"split": "tst"}, "Did you mean 'test'?"),
+        ({"against": "layr"}, "Did you mean 'layer'?"),
+        ({"by": "optim.lr"}, "does not differ"),
+        ({"at": "middle"}, "no point of a run"),
+        ({"level": "low"}, "is no number"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_one_line(words: dict[str, str], says: str) -> None:
+    with pytest.raises(NormbenchError) as error:
+        asked(sweep({"none": 0.2, "layer": 0.1}, seeds=2), **words)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+# --- what would decide
+
+
+def test_the_command_that_would_decide_composes_the_same_configurations() -> None:
+    from normbench.config.plan import train_specs
+
+    specs = train_specs(["model=mnist_mlp", "data=digits", "norm=none,layer", "optim.lr=3e-3", "model.hidden_sizes=[8]",
+                         "train.epochs=2", "seed=range(1,4)"], multirun=True)  # fmt: skip
+    runs = [
+        RunRecord(spec.id, "adhoc", spec.arm, spec.seed, "done", 2, fidelity="adhoc", steps=spec.steps,
+                  config=spec.filed()["config"], records=run(0.1).records)
+        for spec in specs
+    ]  # fmt: skip
+    (task,) = tasks(runs)
+    (line,) = more.way_on(answer(task, Question.of(task, {})))
+    words = line.replace("'", "").split()
+    assert words[:4] == ["normbench", "train", "-m", "model=mnist_mlp"] and "seed=range(4,6)" in words
+    repeated = [word.replace("range(4,6)", "range(1,4)") for word in words[3:]]
+    assert {spec.id for spec in train_specs(repeated, multirun=True)} == {spec.id for spec in specs}
+
+
+def test_runs_of_an_experiment_are_added_by_it() -> None:
+    ours = {"experiment": "x/y", "fidelity": "proxy"}
+    runs = [run(0.1, "layer", s, arm="ln", **ours) for s in (1, 2)] + [run(0.2, arm="none", **ours)]
+    (task,) = tasks(runs)
+    lines = more.commands(task.cells, 3, 5)
+    assert lines == ["normbench reproduce x/y --fidelity proxy --only ln --only none --seeds 3-5"]
+
+
+def _task(runs: Sequence[RunRecord]) -> Task:
+    (task,) = tasks(runs)
+    return task
+
+
+def test_metrics_are_in_the_order_of_their_model() -> None:
+    logged = metrics.logged(_task(sweep({"none": 0.2}, seeds=1)).runs)
+    assert [metric.name for metric in logged["test"]] == ["nll", "error"]
+    assert metrics.chief(logged["test"]).name == "error" and logged["test"][1].factor == 100
