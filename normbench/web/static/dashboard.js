@@ -9,7 +9,7 @@
   let query = nb.address.read();
   let view = null;
   let stop = () => {};
-  let heard = "";
+  let heard = null; // the question whose news are listened to
 
   const list = (key) => (query[key] ? query[key].split("|") : []);
   const off = () => new Set(list("off"));
