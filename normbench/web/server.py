@@ -81,9 +81,9 @@ class Page(Protocol):
         """One HTML file for this address, that needs no server."""
 
 
-def app(index: Index, view: View, page: Page, token: str) -> Starlette:
-    """The application; `token` lets in whoever has it."""
-    service = _Service(index, view, page)
+def app(index: Index, view: View, page: Page, token: str, ending: Callable[[], bool] = lambda: False) -> Starlette:
+    """The application; `token` lets in whoever has it. `ending`: whether pages that wait for news are let go."""
+    service = _Service(index, view, page, ending)
     routes = {
         "/": service.page,
         "/static/{name}": service.static,
@@ -183,8 +183,8 @@ async def _failed(request: Request, error: Exception) -> Response:
 class _Service:
     """The endpoints, and what they share."""
 
-    def __init__(self, index: Index, view: View, page: Page) -> None:
-        self.index, self.view_of, self.shown = index, view, page
+    def __init__(self, index: Index, view: View, page: Page, ending: Callable[[], bool]) -> None:
+        self.index, self.view_of, self.shown, self.ending = index, view, page, ending
         self.looked, self.took = -math.inf, 0.0  # when the runs were last looked at, and how long that took
         self.looking = asyncio.Lock()
         self.live = 0
@@ -311,7 +311,7 @@ class _Service:
         yield b": live\n\n"
         token, known = self.index.token, {head.id for head in self.index.heads()}
         beat = time.monotonic()
-        while True:
+        while not self.ending():
             await asyncio.sleep(min(SLOWEST, max(PAUSE, 5 * self.took)))
             await self.look()
             token, changed = self.index.changed_since(token)
