@@ -127,7 +127,7 @@ def curves(
     of_seeds = max(60, min(COLUMNS, ALL_SEEDS // max(1, count)))
     shown = [line for line in lines if line.points]
     few = [_thinned_line(line, COLUMNS, of_seeds) for line in shown]
-    drawn = figure(Panel("", quantity, few, references))
+    drawn = figure(Panel("", replace(quantity, log=False), few, references))  # the page has a switch for it
     alone = {line.arm for line in shown if len(line.seeds) == 1}
     for trace in drawn["data"]:
         if trace["meta"]["arm"] in alone and trace["meta"]["role"] == "mean":
@@ -140,7 +140,6 @@ def curves(
     if level is not None and shown:
         drawn["data"] += _level(level, shown, times or {})
     layout = drawn["layout"]
-    layout["yaxis"].pop("range", None)
     layout["hovermode"] = "closest" if len(shown) > 12 else "x unified"
     layout["meta"] = {"ranges": _ranges(shown), "log": quantity.log}
     layout["xaxis"] |= {"exponentformat": "SI"}
@@ -250,12 +249,8 @@ def _error(mean: float, interval: tuple[float, float] | None) -> dict[str, Any]:
 def difference(points: Sequence[Point], name: str, x: str, look: Look) -> Figure:
     """Paired difference of two cells over time: mean over the seeds that both have, 95 % band, and zero."""
     line = Line("difference", look, [p for p in points if p.mean is not None], [], 0)
-    return _framed(figure(Panel("", Quantity(name, "", "", "", x=x), [_thinned_line(line, COLUMNS, COLUMNS)])))
-
-
-def _framed(drawn: Figure) -> Figure:
-    drawn["layout"]["yaxis"] |= {"zeroline": True}
-    drawn["layout"]["yaxis"].pop("range", None)
+    drawn = figure(Panel("", Quantity(name, "", "", "", x=x), [_thinned_line(line, COLUMNS, COLUMNS)]))
+    drawn["layout"]["yaxis"]["zeroline"] = True
     return drawn
 
 
@@ -287,7 +282,7 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
         # in a corner of its row: the name left, the numbers right, above the interval
         notes += [
             _note(-limit, -number, "left", cut(effect.look.name, LONGEST - len(effect.text)), "--text"),
-            _note(limit, -number, "right", effect.text, "--quiet"),
+            _note(limit, -number, "right", effect.text, "--muted"),
         ]
     return {
         "data": data,

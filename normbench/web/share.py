@@ -5,22 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.resources
-import importlib.util
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
 from normbench.web import site
+from normbench.web.site import PLOTLY
 from normbench.web.view import Load, View, pairs, view
 
 STYLES = ("style.css", "dashboard.css")
-PLOTLY = "plotly.min.js"
 SCRIPTS = (
     PLOTLY, "dashboard-source.js", "dashboard-address.js", "dashboard-draw.js", "dashboard-table.js", "dashboard.js"
 )  # fmt: skip
@@ -39,15 +36,7 @@ def static(name: str) -> bytes:
     """One of STYLES and SCRIPTS. KeyError for another name."""
     if name not in STYLES + SCRIPTS:
         raise KeyError(name)
-    return plotly_script().read_bytes() if name == PLOTLY else _own(name)
-
-
-def plotly_script() -> Path:
-    """Plotly's script, from the installed package: found, not imported, which takes a second."""
-    spec = importlib.util.find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise NormbenchError("plotly is not installed. Run: pip install 'plotly>=6,<8'")
-    return Path(spec.origin).parent / "package_data" / PLOTLY
+    return site.plotly_script().read_bytes() if name == PLOTLY else _own(name)
 
 
 def _own(name: str) -> bytes:
