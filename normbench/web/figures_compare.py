@@ -382,18 +382,20 @@ def _ends(setting: Setting) -> tuple[float, float]:
 # --- variants of one evaluation --------------------------------------------------------------------------------------
 
 
-def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]], what: str) -> Figure:
-    """A map of numbers: a row a variant, a column a setting; each column less its mean, the number in its square."""
-    less = [_less_mean(column) for column in zip(*values, strict=True)]
-    places = [_ranks(column) for column in less]
-    shade, texts, hovers = [], [], []
+def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], what: str) -> Figure:
+    """A map of numbers, a row a variant, a column a setting: the place within its column, coloured by the number."""
+    shade: list[list[float]] = []
+    texts: list[list[str]] = []
+    hovers: list[list[str]] = []
+    told = [_told(column) for column in zip(*values, strict=True)]
     for r, row in enumerate(rows):
-        own = [(less[c][r], places[c][r], columns[c]) for c in range(len(columns))]
-        # each column has its own reach: what is asked is the order within it
-        shade.append([None if v is None else _digits(v / _reach(less[c]), 4) for c, (v, _, _) in enumerate(own)])
-        texts.append(["–" if v is None else str(place) for v, place, _ in own])
+        shade.append([less[r] / reach for less, reach, _ in told])
+        texts.append([str(places[r]) for _, _, places in told])
         hovers.append(
-            [label(f"{row} · {name}: place {place}, {signed(v)} from the column's mean") for v, place, name in own]
+            [
+                label(f"{row} · {name}: place {places[r]}, {signed(less[r])} from the column's mean")
+                for name, (less, _, places) in zip(columns, told, strict=True)
+            ]
         )
     return {
         "data": [
@@ -401,7 +403,7 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
                 "type": "heatmap",
                 "x": [label(cut(name, 28)) for name in columns],
                 "y": [label(name) for name in rows],
-                "z": shade,
+                "z": [[_digits(value, 4) for value in row] for row in shade],
                 "zmin": -1,
                 "zmax": 1,
                 "customdata": hovers,
@@ -424,21 +426,11 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
     }  # fmt: skip
 
 
-def _less_mean(values: Sequence[float | None]) -> list[float | None]:
-    """Each less the mean of those that there are."""
-    known = [value for value in values if value is not None]
-    mean = statistics.fmean(known) if known else 0.0
-    return [None if value is None else value - mean for value in values]
-
-
-def _reach(values: Sequence[float | None]) -> float:
-    return max((abs(value) for value in values if value is not None), default=0.0) or 1.0
-
-
-def _ranks(values: Sequence[float | None]) -> list[int]:
-    """The place of each, 1 for the lowest; 0 where there is none."""
-    known = sorted(value for value in values if value is not None)
-    return [0 if value is None else 1 + known.index(value) for value in values]
+def _told(column: Sequence[float]) -> tuple[list[float], float, list[int]]:
+    """Each number less their mean, the largest of these, and the places, 1 for the lowest."""
+    mean, ranked = statistics.fmean(column), sorted(column)
+    less = [value - mean for value in column]
+    return less, max(map(abs, less)) or 1.0, [1 + ranked.index(value) for value in column]
 
 
 def _plain() -> dict[str, Any]:

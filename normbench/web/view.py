@@ -30,6 +30,7 @@ from normbench.papers.panels import Line, Look, Quantity, Reference
 from normbench.papers.style import EXTRA_COLOURS, colour_of, on_dark
 from normbench.papers.table import Entry
 from normbench.papers.text import visible
+from normbench.runs import columns
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 from normbench.web import figures_compare as figures
@@ -352,7 +353,7 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     Arms of one normalizer that differ in something else are told apart by colour as well.
     """
     arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
-    norms = {str(cell.values.get(configuration.ARM_GROUP, "")) for cell in task.cells}
+    norms = {_norm(cell) for cell in task.cells}
     alike = len(norms) == 1 and len(arms) > 1
     varying = {  # a facet that is the same wherever an arm was run tells nothing of it
         arm: {
@@ -365,7 +366,7 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     found, used = {}, Counter[str]()
     for cell in task.cells:
         arm = question.arm(cell)
-        norm = str(cell.values.get(configuration.ARM_GROUP, ""))
+        norm = _norm(cell)
         colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colour_of(norm)
         name = " · ".join(word for word in (arm, _where(cell, question, varying[arm])) if word)
         found[cell.key] = (Look(name, colour), DASHES[used[colour] % len(DASHES)])
@@ -644,75 +645,68 @@ def _heat(drawn: _Drawn, found: Sequence[Task], load: Load) -> figures.Figure | 
     own = [cell for cell in drawn.task.cells if _variants(cell)]
     if not own:
         return None
-    columns = [(drawn.looks[cell.key][0].name, cell) for cell in own]
     ways = _variants(own[0])
+    cells = [*own]
     for other in found:
-        if other.key == drawn.task.key or other.model != drawn.task.model:
-            continue
-        cells = [cell for cell in other.cells if _variants(cell) and cell.values.get("norm") == own[0].values["norm"]]
-        loaded = load([run.id for cell in cells for run in cell.runs]) if cells else {}
-        for cell in cells:
-            runs = tuple(loaded.get(run.id, run) for run in cell.runs)
-            name = " · ".join(word for word in (other.said, _where(cell, q)) if word) or other.title
-            columns.append((name, replace(cell, runs=runs)))
-    shown: list[tuple[str, list[float | None]]] = []
-    for name, cell in columns:
-        means = _means(cell, q, ways)
-        if sum(mean is not None for mean in means) > 1:
-            shown.append((name, means))
-        for told, numbers in _in_papers(cell, q, ways):
-            if all(told != known for known, _ in shown):
-                shown.append((told, [q.metric.factor * numbers[way] for way in ways]))
-    shown = shown[:MOST_COLUMNS]
-    if not shown:
-        return None
+        if other.key != drawn.task.key and other.model == drawn.task.model:
+            alike = [cell for cell in other.cells if _variants(cell) and _norm(cell) == _norm(own[0])]
+            loaded = load([run.id for cell in alike for run in cell.runs]) if alike else {}
+            cells += [replace(cell, runs=tuple(loaded.get(run.id, run) for run in cell.runs)) for cell in alike]
+    keys = configuration.differing([cell.values for cell in cells])
     sign = -1 if q.metric.rising else 1
-    rows = zip(*(numbers for _, numbers in shown), strict=True)
-    values = [[None if value is None else sign * value for value in row] for row in rows]
+    shown: dict[str, list[float]] = {}
+    for cell in cells:
+        name = configuration.label({key: _shown(value) for key, value in cell.values.items()}, keys) or q.arm(own[0])
+        means = [sign * mean for mean in _means(cell, q, ways) if mean is not None]
+        if len(means) == len(ways):
+            shown.setdefault(name, means)
+        for told, numbers in _in_papers(cell, ways):
+            shown.setdefault(told, [numbers[way] for way in ways])
+    names = list(shown)[:MOST_COLUMNS]
+    if not names:
+        return None
+    values = [list(row) for row in zip(*(shown[name] for name in names), strict=True)]
     what = f"Place within a column by {q.split} {q.metric.title}, 1 and blue the best."
-    return figures.heat(ways, [name for name, _ in shown], values, what)
+    return figures.heat(ways, names, values, what)
+
+
+def _norm(cell: Cell) -> str:
+    return str(cell.values.get(configuration.ARM_GROUP, ""))
 
 
 def _variants(cell: Cell) -> list[str]:
-    """The configurations in which the runs of a cell were evaluated, in their order."""
-    ways: dict[str, None] = {}
-    for run in cell.runs:
-        for record in run.records:
-            variant = record.get("variant")
-            if variant and set(variant) == {CONFIGURATION}:
-                ways[str(variant[CONFIGURATION])] = None
-        if ways:
-            break
-        asked = run.config.get("eval", {}).get("variants") or ()
-        if not run.records and len(asked) > 1:
-            return [str(way) for way in asked]
-    return list(ways) if len(ways) > 1 else []
+    """The configurations in which the runs of a cell were evaluated, in their order; as asked for where none is read.
 
-
-def _by_configuration(run: RunRecord, question: Question) -> dict[str, float]:
-    """The asked number in each configuration of the evaluation, at the asked point of the run; in one pass."""
-    split, mode, metric = question.where
-    step = best_step(run) if question.at == BEST else run.steps
-    return {
-        str(record["variant"][CONFIGURATION]): question.metric.factor * float(record[metric])
-        for record in run.records
-        if record["step"] == step
-        and record["split"] == split
-        and record["mode"] in (mode, "both")
-        and metric in record
-        and set(record.get("variant", ())) == {CONFIGURATION}
-        and not PARTS & record.keys()
-    }
+    None where they were asked to be evaluated in fewer than two ways.
+    """
+    asked = [str(way) for way in cell.runs[0].config.get("eval", {}).get("variants") or ()]
+    if len(asked) < 2:
+        return []
+    read = next((run for run in cell.done if run.records), None)
+    if read is None:
+        return asked
+    found = [variant for record in columns.kinds(read.records) if (variant := record.get("variant"))]
+    ways = list(dict.fromkeys(str(v[CONFIGURATION]) for v in found if set(v) == {CONFIGURATION}))
+    return ways if len(ways) > 1 else []
 
 
 def _means(cell: Cell, question: Question, ways: Sequence[str]) -> list[float | None]:
     """The mean over seeds by configuration; of the runs that are done, None where one lacks it."""
-    known = [_by_configuration(run, question) for run in cell.done]
-    columns = [[run.get(way, math.nan) for run in known] for way in ways]
-    return [statistics.fmean(values) if values and all(map(math.isfinite, values)) else None for values in columns]
+    known = [[_in_way(run, question, way) for way in ways] for run in cell.done]
+    lists = [[value for value in values if value is not None] for values in zip(*known, strict=True)]
+    return [statistics.fmean(values) if len(values) == len(known) else None for values in lists]
 
 
-def _in_papers(cell: Cell, question: Question, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
+def _in_way(run: RunRecord, question: Question, way: str) -> float | None:
+    """The asked number in one configuration of the evaluation, at the asked point of the run; None if not finite."""
+    split, mode, metric = question.where
+    step = best_step(run) if question.at == BEST else run.steps
+    variant = {CONFIGURATION: way}
+    found = dict(columns.values(run.records, split, (mode, "both"), variant, ("step", metric), PARTS)).get(step)
+    return None if found is None or not math.isfinite(float(found)) else question.metric.factor * float(found)
+
+
+def _in_papers(cell: Cell, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
     """The numbers that a paper has for exactly these variants, with the place where they stand."""
     for experiment in dict.fromkeys(run.experiment for run in cell.runs):
         for artifact in _artifacts_of(experiment):

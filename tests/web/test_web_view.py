@@ -151,7 +151,8 @@ def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.Mon
     for run in compared.runs(("batch_layer",), 2):
         last = {"epoch": 20, "step": 200, "split": "test", "mode": "eval"}
         more = [{**last, "variant": {"configuration": way}, "error": error} for way, error in ways.items()]
-        known.append(replace(run, records=[*run.records, *more]))
+        config = {**run.config, "eval": {"variants": list(ways)}}
+        known.append(replace(run, records=[*run.records, *more], config=config))
     (heat,) = traces(seen(known), "heat", "heat")
     assert heat["y"] == list(ways) and [row[0] for row in heat["text"]] == ["3", "1", "2"]
 
