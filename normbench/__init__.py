@@ -22,10 +22,12 @@ __all__ = ["GRU", "LSTM", "NormbenchError", "__version__", "create_norm", "load_
 _HOME = {"create_norm": "norms", "GRU": "recurrent", "LSTM": "recurrent", "load_runs": "runs"}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'normbench' has no attribute '{name}'")
-    return getattr(import_module(f"normbench.library.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # a type checker is to find a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'normbench' has no attribute '{name}'")
+        return getattr(import_module(f"normbench.library.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

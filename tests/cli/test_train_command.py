@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import fake
 import pytest
 import tiny
 import yaml
+from rich.console import Console
 
 from normbench.commands import status
+from normbench.commands.progress import Bars
 from normbench.config import compose, plan
 from normbench.papers import artifact as artifacts
 from normbench.runs import pack
@@ -53,14 +56,21 @@ def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, t
     assert len(list((tmp_path / "results" / "runs").rglob("status.json"))) == 1
 
 
-def test_without_a_terminal_there_is_a_line_per_evaluation(normbench, capfd) -> None:
-    assert normbench(*TINY) == 0
-    lines = [line for line in capfd.readouterr().out.splitlines() if " updates · " in line]
-    assert [line.split(" · ")[1:3] for line in lines] == [["epoch 1", "6/12 updates"], ["epoch 2", "12/12 updates"]]
-    assert all("train loss " in line and "valid nll " in line for line in lines)
-    assert normbench(*TINY, "train.epochs=0", "train.steps=8", "eval.unit=updates", "eval.every=4") == 0
-    out = capfd.readouterr().out
-    assert " s1 · 4/8 updates · train loss" in out and " s1 · 8/8 updates · train loss" in out
+def test_without_a_terminal_there_is_a_line_per_evaluation(tmp_path: Path) -> None:
+    def lines(*words: str, terminal: bool = False) -> list[str]:
+        console = Console(file=io.StringIO(), width=140, force_terminal=terminal)
+        spec, folder = tiny.spec(*words), tmp_path / f"{words} {terminal}".replace("/", " ")
+        with Bars(1, console) as listen:
+            listen(spec, {"event": "start"})
+            tiny.train(folder, *words, listen=lambda event: listen(spec, {"event": "progress"} | event))
+        return [line for line in console.file.getvalue().splitlines() if " updates · " in line]
+
+    found = lines("train.checkpoint_seconds=0")  # a checkpoint after each update has no line
+    assert [line.split(" · ")[1:3] for line in found] == [["epoch 1", "6/12 updates"], ["epoch 2", "12/12 updates"]]
+    assert all("train loss " in line and "valid nll " in line for line in found)
+    (half, whole) = lines("train.epochs=0", "train.steps=8", "eval.unit=updates", "eval.every=4", "norm=layer")
+    assert half.startswith("  mnist_mlp-layer s1 · 4/8 updates · train loss") and "8/8 updates" in whole
+    assert lines("norm=layer", "train.epochs=1", terminal=True) == []
 
 
 def test_only_planned_runs_count_as_published(tmp_path: Path) -> None:
