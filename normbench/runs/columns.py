@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import repeat
+from operator import itemgetter
 from typing import Any, overload
 
 from normbench.variants import USUAL
 
 Record = dict[str, Any]
+CODES = {float: "d", int: "q"}
 SAME = ("split", "mode", "variant")  # what a series picks its records by
 
 
@@ -31,7 +34,10 @@ class Columns(Sequence[Mapping[str, Any]]):
     def followed_by(self, records: Iterable[Mapping[str, Any]]) -> Columns:
         """These records and more; what is packed already is not packed again."""
         longer = Columns()
-        longer._known, longer._groups = dict(self._known), [replace(group) for group in self._groups]
+        longer._known, longer._groups = (
+            dict(self._known),
+            [replace(group, columns=dict(group.columns)) for group in self._groups],
+        )
         longer._group, longer._row = self._group[:], self._row[:]
         longer._extend(records)
         return longer
@@ -131,7 +137,9 @@ class _Group:
         return cls(keys, same, {key: array("d") for key in keys if key not in SAME})
 
     def extend(self, records: Sequence[Mapping[str, Any]]) -> None:
-        self.columns = {key: _longer(column, [r[key] for r in records]) for key, column in self.columns.items()}
+        self.columns = {
+            key: _longer(column, list(map(itemgetter(key), records))) for key, column in self.columns.items()
+        }
         self.count += len(records)
 
     def __getitem__(self, row: int) -> Record:
@@ -146,12 +154,11 @@ class _Group:
 
 def _longer(column: Any, values: list[Any]) -> Any:
     """A column with these values at its end: packed as long as all of it are floats, or all of it whole numbers."""
-    if isinstance(column, array) and not column:
-        code = {float: "d", int: "q"}.get(type(values[0]), "")
-        column = array(code) if code else []
     if isinstance(column, array):
-        kind = float if column.typecode == "d" else int
-        if all(type(value) is kind and (kind is float or abs(value) < 2**63) for value in values):
-            return column + array(column.typecode, values)
+        code = CODES.get(type(values[0]), "")
+        if set(map(type, values)) == {type(values[0])} and code and (code == column.typecode or not column):
+            with contextlib.suppress(OverflowError):
+                packed = array(code, values)
+                return column + packed if column else packed
         column = column.tolist()
     return column + [sys.intern(value) if type(value) is str else value for value in values]

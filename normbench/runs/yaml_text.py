@@ -36,7 +36,9 @@ class Sections:
 
     def load(self, text: str) -> Any:
         """The same value as `load`, the mappings at the top and one below it section by section."""
-        return load(text) if SHARED.search(text) else self._mapping(text, lambda t: self._mapping(t, self._section))
+        if any(sign in text for sign in "&*!") and SHARED.search(text):
+            return load(text)
+        return self._mapping(text, lambda below: self._mapping(below, self._section))
 
     def _section(self, text: str) -> Any:
         if text not in self._known:
