@@ -19,7 +19,8 @@ from normbench.papers.text import signed
 from normbench.web.figures import Figure, figure, label
 
 COLUMNS = 400  # of points: a screen's plot is about twice as wide
-ALL_SEEDS = 24_000  # columns that all faint curves of a figure share
+OF_SEEDS = 160  # the same of a seed's faint curve, fewer where there are many: all share ALL_SEEDS
+ALL_SEEDS = 8_000
 ROW = 46  # pixels of a forest plot's row: a line of text, and the interval below it
 LONGEST = 44  # characters of a label within a plot
 
@@ -83,15 +84,19 @@ def thinned(points: Series, columns: int) -> Series:
     return [(_digits(points[i][0], 7), _digits(points[i][1], 5)) for i in indices]
 
 
-def _thinned_line(line: Line, columns: int, of_seeds: int) -> Line:
+def thinned_line(line: Line, of_seeds: int = OF_SEEDS) -> Line:
+    """A mean with its interval for COLUMNS, its seeds for so many."""
     points = line.points
     ends = [p.interval or (math.nan, math.nan) for p in points]
     means = [math.nan if p.mean is None else p.mean for p in points]
     curves = [means, [low for low, _ in ends], [high for _, high in ends]]
-    few = [_short(points[i]) for i in kept([p.x for p in points], curves, columns)]
-    # of a single run the mean is its curve
-    seeds = [] if len(line.seeds) == 1 else [(s, run, thinned(curve, of_seeds)) for s, run, curve in line.seeds]
-    return replace(line, points=few, seeds=seeds)
+    few = [_short(points[i]) for i in kept([p.x for p in points], curves, COLUMNS)]
+    return replace(line, points=few, seeds=[(s, run, thinned(curve, of_seeds)) for s, run, curve in line.seeds])
+
+
+def columns_of_seeds(count: int) -> int:
+    """How many columns each of so many faint curves gets."""
+    return max(OF_SEEDS // 4, min(OF_SEEDS, ALL_SEEDS // max(1, count)))
 
 
 def _short(point: Point) -> Point:
@@ -120,14 +125,14 @@ def curves(
 ) -> Figure:
     """Mean, 95 % band and seeds of every cell, a cross where a run diverged, the level and when it was reached.
 
-    lines: `arm` is the cell's key. lost: why, by id of the runs that diverged. times: by cell the mean time to the
-    level, its interval, and what a hover says.
+    lines: thinned; `arm` is the cell's key. lost: why, by id of the runs that diverged. times: by cell the mean time
+    to the level, its interval, and what a hover says.
     """
-    count = sum(len(line.seeds) for line in lines if len(line.seeds) > 1)
-    of_seeds = max(60, min(COLUMNS, ALL_SEEDS // max(1, count)))
     shown = [line for line in lines if line.points]
-    few = [_thinned_line(line, COLUMNS, of_seeds) for line in shown]
-    drawn = figure(Panel("", replace(quantity, log=False), few, references))  # the page has a switch for it
+    drawn = figure(
+        # of a single run the mean is its curve; that an axis is logarithmic is a switch of the page
+        Panel("", replace(quantity, log=False), [_without_single(line) for line in shown], references)
+    )
     alone = {line.arm for line in shown if len(line.seeds) == 1}
     for trace in drawn["data"]:
         if trace["meta"]["arm"] in alone and trace["meta"]["role"] == "mean":
@@ -144,6 +149,10 @@ def curves(
     layout["meta"] = {"ranges": _ranges(shown), "log": quantity.log}
     layout["xaxis"] |= {"exponentformat": "SI"}
     return drawn
+
+
+def _without_single(line: Line) -> Line:
+    return replace(line, seeds=[]) if len(line.seeds) == 1 else line
 
 
 def _crosses(line: Line, lost: Mapping[str, str]) -> dict[str, Any] | None:
@@ -249,7 +258,7 @@ def _error(mean: float, interval: tuple[float, float] | None) -> dict[str, Any]:
 def difference(points: Sequence[Point], name: str, x: str, look: Look) -> Figure:
     """Paired difference of two cells over time: mean over the seeds that both have, 95 % band, and zero."""
     line = Line("difference", look, [p for p in points if p.mean is not None], [], 0)
-    drawn = figure(Panel("", Quantity(name, "", "", "", x=x), [_thinned_line(line, COLUMNS, COLUMNS)]))
+    drawn = figure(Panel("", Quantity(name, "", "", "", x=x), [thinned_line(line)]))
     drawn["layout"]["yaxis"]["zeroline"] = True
     return drawn
 

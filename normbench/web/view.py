@@ -280,7 +280,8 @@ class _Drawn:
         return Quantity(name, *q.where, log=q.metric.loss, x=CLOCKS[self.clock], clock=_logged(self.clock))
 
     def _line(self, cell: Cell) -> Line:
-        return _line(cell, self.looks[cell.key][0], self.question, self.clock, self._stretch(cell))
+        of_seeds = figures.columns_of_seeds(len(self.task.runs))
+        return _line(cell, self.looks[cell.key][0], self.question, (self.clock, self._stretch(cell), of_seeds))
 
     def _stretch(self, cell: Cell) -> float:
         """From what is logged to the shown clock: seconds and examples of an update are this cell's."""
@@ -385,11 +386,14 @@ def _where(cell: Cell, question: Question, keys: Collection[str] | None = None) 
     return " ".join(words)
 
 
-def _line(cell: Cell, look: Look, question: Question, clock: str, stretch: float) -> Line:
-    """Mean, interval and seeds of a cell in the shown units, over all its runs with records."""
+def _line(cell: Cell, look: Look, question: Question, how: tuple[str, float, int]) -> Line:
+    """Mean, interval and seeds of a cell in the shown units, over all its runs with records, as they are drawn.
+
+    how: the clock, what its unit is of the logged one's, and the columns of a seed's curve.
+    """
     runs = [run for run in cell.runs if run.records]
-    key = (_state(runs), question.where, question.metric.factor, clock, stretch)
-    made = _LINES.get(key, lambda: _computed(runs, question, clock, stretch))
+    key = (_state(runs), question.where, question.metric.factor, how)
+    made = _LINES.get(key, lambda: figures.thinned_line(_computed(runs, question, *how[:2]), how[2]))
     return replace(made, arm=cell.key, look=look)
 
 
