@@ -35,6 +35,7 @@ COMMANDS = {
     "rerun": "repeat a run: how far apart are the curves?",
     "sample": "what a trained model draws: the files of a run, or new ones",
     "battery": "where does a normalizer stand? contract, Table 1, every experiment",
+    "dashboard": "runs side by side in the browser, live: on this machine, for you alone",
     "report": "a static HTML site of all published artifacts",
     "export": "finished runs for other tools: W&B, CSV, parquet",
     "doctor": "versions, device, threads, compiler, disk, data, W&B: what is there, what is missing",

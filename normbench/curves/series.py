@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from normbench.curves.statistics import Interval, t_interval
+from normbench.runs import columns
 from normbench.runs.record import RunRecord
 from normbench.variants import USUAL, Variant, select, text
 
@@ -54,16 +55,9 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
 def _series(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Series:
     split, mode, metric = of
     modes = (mode, "both") if mode in ("eval", "train") else (mode,)
-    values = {
-        record[x]: float(record[metric])  # float() also reads the log's "NaN", "Infinity", "-Infinity"
-        for record in run.records
-        if record.get("split") == split
-        and record.get("mode") in modes
-        and record.get("variant", USUAL) == variant
-        and metric in record
-        and not PARTS & record.keys()
-    }
-    return sorted(values.items())
+    found = columns.values(run.records, split, modes, variant, (x, metric), PARTS)
+    # float() also reads the log's "NaN", "Infinity", "-Infinity"
+    return sorted({place: float(value) for place, value in found}.items())
 
 
 def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None) -> float | None:
@@ -94,7 +88,7 @@ def best_step(run: RunRecord, variant: Variant = USUAL) -> int | None:
 
 def variants(run: RunRecord) -> list[Variant]:
     """The variants that this run was evaluated in, in one order."""
-    return list({text(v): v for record in run.records if (v := record.get("variant"))}.values())
+    return list({text(v): v for record in columns.kinds(run.records) if (v := record.get("variant"))}.values())
 
 
 def in_orders(run: RunRecord, split: str, metric: str, variant: str | None = None) -> list[float]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, BinaryIO
 
-COLOURS = {"none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b", "weight": "#b8860b", "batch_layer": "#2a9d8f"}
+COLOURS = {  # by normalizer; kin have near hues
+    "none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b", "weight": "#b8860b", "batch_layer": "#2a9d8f",
+    "rms": "#7a5195", "group": "#6b8e23", "instance": "#8c564b", "batch_renorm": "#4c72b0", "ghost_batch": "#0e8fb3",
+    "streaming": "#c2571a", "spectral": "#b0408c", "norm_propagation": "#3f7d3f", "ada": "#e07b91",
+}  # fmt: skip
 EXTRA_COLOURS = ("#7a5195", "#2a9d8f", "#b8860b", "#8c564b", "#4c72b0", "#6b8e23")  # arms of one's own
 ON_DARK = {  # the same hues where the page is dark
     "#555555": "#b4b4b4",
@@ -17,9 +22,19 @@ ON_DARK = {  # the same hues where the page is dark
     "#8c564b": "#c08a7e",
     "#4c72b0": "#86a6dc",
     "#6b8e23": "#a4c45a",
+    "#0e8fb3": "#5cc8e8",
+    "#c2571a": "#f0955c",
+    "#b0408c": "#e08ac6",
+    "#3f7d3f": "#7fc27f",
+    "#e07b91": "#f5a3b5",
 }
 REFERENCE = "#a0a0a0"
 WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 0.9}
+
+
+def colour_of(norm: str) -> str:
+    """A normalizer's colour; of one's own, always the same one of the others."""
+    return COLOURS.get(norm) or EXTRA_COLOURS[zlib.crc32(norm.encode(errors="replace")) % len(EXTRA_COLOURS)]
 
 
 def on_dark(colour: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -65,11 +65,7 @@ def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
     known = {run.id: run.steps for run in runs}
     for stored in store.scan(results / "runs"):
         try:
-            if (
-                not stored.reason
-                and stored.state in store.FINISHED
-                and stored.status["steps"] <= known.get(stored.id, -1)
-            ):
+            if stored.state in store.FINISHED and not is_longer(stored, known):
                 continue  # its curve need not be read
             run = store.as_filed(stored)
         except store.Damaged as damage:
@@ -78,6 +74,11 @@ def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
         if run is not None:
             runs = pack.merge(runs, [run])
     return sorted(runs, key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id)), notes
+
+
+def is_longer(stored: store.Stored, known: Mapping[str, int]) -> bool:
+    """Whether a finished run of the raw store goes before the published ones; `known`: their lengths in updates."""
+    return bool(stored.status["steps"] > known.get(stored.id, -1))
 
 
 def _from_store(found: Found, spec: RunSpec, run_id: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from normbench.errors import NormbenchError
 from normbench.runs import files, upgrade
@@ -35,6 +35,14 @@ KINDS: dict[str, Any] = {  # what everything else relies on
 DAMAGE = (
     OSError, EOFError, ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError, zlib.error
 )  # fmt: skip
+
+
+class _Run(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+R = TypeVar("R", bound=_Run)
 
 
 class _Newer(Exception):
@@ -90,12 +98,15 @@ def read(path: Path) -> list[RunRecord]:
     return list(load(path).runs)
 
 
-def load(path: Path) -> Pack:
-    """A pack, every hash of it checked. A damaged one, or one of a newer form: NormbenchError with one line."""
+def load(path: Path, keep: bool = True) -> Pack:
+    """A pack, every hash of it checked. A damaged one, or one of a newer form: NormbenchError with one line.
+
+    keep: in memory as well, for the next call.
+    """
     if not path.exists():
         return Pack()
     try:
-        return _parse(path.read_bytes())
+        return (_parse if keep else _parse.__wrapped__)(path.read_bytes())
     except _Newer as newer:
         raise NormbenchError(
             f"{path} has schema {newer}, this version reads 1 to {SCHEMA}: update normbench."
@@ -172,10 +183,15 @@ def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[Ru
 
     Of two of the same length the one with more evaluations stays.
     """
-    merged: dict[str, RunRecord] = {}
-    for run in [*published, *fresh]:
+    return longest([*published, *fresh], lambda run: (run.steps, len(run.records)))
+
+
+def longest(runs: Iterable[R], length: Callable[[R], tuple[int, int]]) -> list[R]:
+    """One per id; of equally long ones (updates, evaluations) the last."""
+    merged: dict[str, R] = {}
+    for run in runs:
         old = merged.get(run.id)
-        if old is None or (run.steps, len(run.records)) >= (old.steps, len(old.records)):
+        if old is None or length(run) >= length(old):
             merged[run.id] = run
     return list(merged.values())
 
@@ -185,5 +201,6 @@ def paths(results: Path, name: str = NAME) -> list[Path]:
 
     A folder whose name begins with a dot is on its way to being something else.
     """
-    found = results.glob(f"*/*/*/{name}")
+    papers = (folder for folder in results.glob("*") if folder.name != "runs")  # of these there may be thousands
+    found = (path for paper in papers for path in paper.glob(f"*/*/{name}"))
     return sorted(p for p in found if not any(part.startswith(".") for part in p.relative_to(results).parts))

@@ -15,9 +15,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,7 +25,7 @@ import yaml
 
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
-from normbench.runs import files, upgrade
+from normbench.runs import files, upgrade, yaml_text
 from normbench.runs.record import RunRecord, check_record, evaluation_complete
 
 SCHEMA = 2  # the form of a curve's records, as its status.json tells; 1 is read, by `upgrade`
@@ -40,6 +40,8 @@ STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what othe
     "reason": (str, ""),
     "curve_sha256": (str, ""),  # of a finished curve
 }
+Reader = Callable[[Path], str]  # a file's text; OSError, UnicodeDecodeError
+RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class Damaged(Exception):
@@ -216,34 +218,42 @@ def scan(root: Path) -> list[Stored]:
 
 def _walk(folder: Path, root: Path) -> Iterator[Stored]:
     try:
+        runs, folders = listing(folder, root)
+    except Damaged as damage:
+        yield Stored(folder, "", folder.name, 0, "", {}, str(damage))
+        return
+    for run in runs:
+        try:
+            yield replace(run, status=read_status(run.path))
+        except Damaged as damage:
+            yield replace(run, reason=str(damage))
+    for below in folders:
+        yield from _walk(below, root)
+
+
+def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
+    """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged."""
+    try:
         entries = list(os.scandir(folder))
     except OSError as error:
-        yield Stored(folder, "", folder.name, 0, "", {}, f"cannot be read: {error.strerror}")
-        return
+        raise Damaged(f"cannot be read: {error.strerror}") from None
+    experiment = str(folder.relative_to(root))
+    runs, folders = [], []
     for entry in entries:
-        match = NAME.fullmatch(entry.name)
-        path = Path(entry.path)
-        if match:
-            yield _stored(path, root, match)
+        if match := NAME.fullmatch(entry.name):
+            runs.append(Stored(Path(entry.path), experiment, match["arm"], int(match["seed"]), match["id"], {}))
         elif entry.is_dir(follow_symlinks=False):
-            yield from _walk(path, root)
+            folders.append(Path(entry.path))
+    return runs, folders
 
 
-def _stored(path: Path, root: Path, match: re.Match[str]) -> Stored:
-    labels = (str(path.parent.relative_to(root)), match["arm"], int(match["seed"]), match["id"])
-    try:
-        return Stored(path, *labels, read_status(path))
-    except Damaged as damage:
-        return Stored(path, *labels, {}, str(damage))
-
-
-def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
+def read_status(path: Path, prefix: str = "", read: Reader | None = None) -> dict[str, Any]:
     """A run's status file, checked. Raises Damaged with the reason."""
     name = f"{prefix}status.json"
     try:
         if not path.is_dir():
             raise Damaged("it is not a directory" if path.exists() else "it is a dangling link")
-        text = (path / name).read_text()
+        text = (read or Path.read_text)(path / name)
     except FileNotFoundError:
         if prefix == "" and not (path / "curve.jsonl").exists():
             return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
@@ -275,32 +285,73 @@ def read_curve(path: Path, schema: int = SCHEMA) -> list[dict[str, Any]]:
 
     schema: the form in which they are, as the run's status tells.
     """
+    return parse_curve(_bytes(path), path.name, schema)
+
+
+def _bytes(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def parse_curve(content: bytes, name: str, schema: int = SCHEMA, before: int = 0) -> list[dict[str, Any]]:
+    """The records of the whole lines in `content`, which follows `before` lines. Damaged names the first bad one."""
+    try:
+        return _checked(_at_once(content), schema)
+    except RECORD_DAMAGE:
+        pass  # which line it is shows below
     *lines, _ = content.split(b"\n")
     records = []
-    for number, text in enumerate(lines, 1):
+    for number, text in enumerate(lines, before + 1):
+        place = f"{name} line {number} of {before + len(lines)}"
         try:
             record = json.loads(text)
         except (ValueError, RecursionError):
-            raise Damaged(f"{path.name} line {number} of {len(lines)} is not JSON") from None
+            raise Damaged(f"{place} is not JSON") from None
         try:
-            record = record if schema == SCHEMA else upgrade.record(record)
-            check_record(record)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Damaged(f"{path.name} line {number} of {len(lines)} is not a record: {error}") from None
-        records.append(record)
+            records += _checked([record], schema)
+        except RECORD_DAMAGE as error:
+            raise Damaged(f"{place} is not a record: {error}") from None
     return records
 
 
-def checked_curve(path: Path, status: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The records of a curve and the run's `was`. Without the hash that a finished run's status has: Damaged."""
-    records = read_curve(path, status["schema"])  # names the bad line where there is one
+def _at_once(content: bytes) -> list[Any]:
+    """One JSON value per line, in half the time of one after the other; ValueError where that is not sure.
+
+    A break between two lines can then lie in a list only, and no record holds one.
+    """
+    whole = content[: content.rfind(b"\n") + 1]
+    lines = whole.count(b"\n")
+    if whole[:1] + b"{" * whole.count(b"\n{") != b"{" * lines:
+        raise ValueError("a line is no object")
+    values = json.loads(b"[" + whole[:-1].replace(b"\n", b",\n") + b"]")
+    if len(values) != lines:
+        raise ValueError("a line is not one value")
+    return list(values)
+
+
+def _checked(records: list[Any], schema: int) -> list[dict[str, Any]]:
+    records = records if schema == SCHEMA else [upgrade.record(record) for record in records]
+    for record in records:
+        check_record(record)
+    return records
+
+
+def checked_curve(
+    path: Path, status: Mapping[str, Any], known: str = ""
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The records of a curve and the run's `was`. Without the hash that a finished run's status has: Damaged.
+
+    known: the hash of a curve that was read here before; its records are not checked again.
+    """
+    content = _bytes(path)
+    found = hashlib.sha256(content).hexdigest()
+    if known == found == status.get("curve_sha256") and status["schema"] == SCHEMA:
+        return _at_once(content), {}
+    records = parse_curve(content, path.name, status["schema"])  # names the bad line where there is one
     if "curve_sha256" not in status:  # on its way
         return records, {}
-    found = curve_sha256(path)
     if found != status["curve_sha256"]:
         raise Damaged(f"{path.name} does not have the hash that status.json recorded")
     return records, {} if status["schema"] == SCHEMA else upgrade.was(found, records)
@@ -311,16 +362,29 @@ def curve_sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def read_config(path: Path, prefix: str = "") -> dict[str, Any]:
-    """A run's config.yaml: labels and configuration."""
+def read_config(
+    path: Path,
+    prefix: str = "",
+    read: Reader | None = None,
+    load: Callable[[str], Any] = yaml_text.load,
+) -> dict[str, Any]:
+    """A run's config.yaml: labels, and configuration in today's form. Raises Damaged with the reason."""
     name = f"{prefix}config.yaml"
     try:
-        content = yaml.safe_load((path / name).read_text())
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        content = load((read or Path.read_text)(path / name))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise Damaged(f"{name} cannot be read: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         raise Damaged(f"{name} has no configuration")
     return {**content, "config": upgrade.config(content["config"])}
+
+
+def labels_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """How a run is filed, as its config.yaml tells. Raises Damaged."""
+    labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
+    if not isinstance(labels["axes"], dict) or not all(isinstance(v, str) for k, v in labels.items() if k != "axes"):
+        raise Damaged("config.yaml has no labels")
+    return labels
 
 
 def read_environment(path: Path) -> dict[str, Any]:
@@ -386,10 +450,7 @@ def as_filed(stored: Stored) -> RunRecord | None:
     if stored.state not in FINISHED:
         return None
     content = read_config(stored.path)
-    labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
-    if not isinstance(labels.pop("axes"), dict) or not all(isinstance(label, str) for label in labels.values()):
-        raise Damaged("config.yaml has no labels")
-    return _record(stored, int(stored.status["steps"]), {**labels, "axes": content["axes"]}, content["config"])
+    return _record(stored, int(stored.status["steps"]), labels_of(content), content["config"])
 
 
 def _record(
@@ -405,18 +466,22 @@ def _record(
         had = read_config(stored.path, curve.name.removesuffix("curve.jsonl"))["config"]
         config = {**config, "eval": had.get("eval", config["eval"])}
     records, was = checked_curve(curve, status)
-    whole = RunRecord(
+    whole = replace(
+        bare(stored, status, labels, config), records=records, environment=read_environment(stored.path), was=was
+    )
+    return whole.cut(steps) if whole.serves(steps) else None
+
+
+def bare(stored: Stored, status: Mapping[str, Any], labels: Mapping[str, Any], config: Mapping[str, Any]) -> RunRecord:
+    """A run without its records: what its status and its configuration say."""
+    return RunRecord(
         id=stored.id,
         seed=stored.seed,
         status=str(status["status"]),
-        epochs=int(status["epochs"]),
-        steps=int(status["steps"]),
+        epochs=int(status.get("epochs", 0)),
+        steps=int(status.get("steps", 0)),
         reason=str(status.get("reason", "")),
-        records=records,
-        environment=read_environment(stored.path),
         seconds=status.get("seconds"),
         config=config,
-        was=was,
         **labels,
     )
-    return whole.cut(steps) if whole.serves(steps) else None

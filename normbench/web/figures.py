@@ -20,8 +20,8 @@ ROLES = ("reference", "band", "seed", "mean")
 
 def figure(panel: Panel) -> Figure:
     """One panel: per arm its mean, the 95 % interval, and each seed (hidden until asked for)."""
-    data = [trace for line in panel.lines for trace in _traces(line)]
-    data += [_reference(reference) for reference in panel.references if panel.lines]
+    data = [trace for line in panel.lines for trace in line_traces(line)]
+    data += [reference_trace(reference) for reference in panel.references if panel.lines]
     data.sort(key=lambda trace: ROLES.index(trace["meta"]["role"]))  # later ones lie on top
     axis: dict[str, Any] = {"title": {"text": label(panel.quantity.name)}, "zeroline": False, "exponentformat": "power"}
     if panel.quantity.log:
@@ -59,11 +59,12 @@ def _ticks(low: float, high: float) -> dict[str, Any]:
 
 
 def label(text: str) -> str:
-    """Text that Plotly shows as it is: it reads names as a small HTML of its own."""
-    return html.escape(visible(text), quote=False)
+    """Text that Plotly shows as it is: it reads names as a small HTML of its own, and `%{...}` as a template."""
+    return html.escape(visible(text), quote=False).replace("%{", "%&#123;")
 
 
-def _reference(reference: Reference) -> dict[str, Any]:
+def reference_trace(reference: Reference) -> dict[str, Any]:
+    """A curve that is known as numbers alone, in grey."""
     return {
         "x": [epoch for epoch, _ in reference.points],
         "y": [value for _, value in reference.points],
@@ -76,7 +77,8 @@ def _reference(reference: Reference) -> dict[str, Any]:
     }
 
 
-def _traces(line: Line) -> list[dict[str, Any]]:
+def line_traces(line: Line) -> list[dict[str, Any]]:
+    """Band, mean and seeds of one arm; what a hover says of a mean has its interval and n."""
     look, x = line.look, [point.x for point in line.points]
     meta = {"arm": line.arm, "light": look.colour, "dark": on_dark(look.colour)}
     dash = "solid" if look.in_paper else "dash"
@@ -115,7 +117,7 @@ def _traces(line: Line) -> list[dict[str, Any]]:
             {
                 "x": [epoch for epoch, _ in curve],
                 "y": [value if math.isfinite(value) else None for _, value in curve],  # a gap: it diverged
-                "name": label(f"{line.arm} seed {seed} ({run})"),
+                "name": label(f"{look.name} seed {seed} ({run})"),
                 "type": "scatter",
                 "mode": "lines",
                 "line": {"width": 0.8, "dash": dash},

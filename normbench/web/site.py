@@ -27,6 +27,7 @@ from normbench.runs import files
 from normbench.web import forest
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 1 << 1  # Linux: fcntl.h, fs.h
+PLOTLY = "plotly.min.js"
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
 _REST = re.compile(r" (?=\(|at the paper's setting)")  # begins what a verdict says after its word
 HOW = {
@@ -107,11 +108,15 @@ def _assets(folder: Path) -> None:
     for name in ("style.css", "report.js", "filter.js"):
         text = (importlib.resources.files("normbench.web") / "static" / name).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")
-    # found, not imported: the package takes a second, and only the file is needed
+    shutil.copyfile(plotly_script(), folder / PLOTLY)
+
+
+def plotly_script() -> Path:
+    """Plotly's script, from the installed package: found, not imported, which takes a second."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or spec.origin is None:
         raise NormbenchError("plotly is not installed. Run: pip install 'plotly>=6,<8'")
-    shutil.copyfile(Path(spec.origin).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
+    return Path(spec.origin).parent / "package_data" / PLOTLY
 
 
 @functools.cache

@@ -1,0 +1,80 @@
+"""`normbench dashboard`: serve the comparison of runs to the browser of whoever started it."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from normbench.commands import places
+from normbench.compare import configuration
+from normbench.errors import NormbenchError
+from normbench.web.index import Index
+
+HOST, PORT, TRIED = "127.0.0.1", 8642, 50
+
+
+def run(results: Path, filters: Sequence[str], port: int | None) -> int:
+    """Print the link and serve until Ctrl-C. Errors: a filter that fits no run, a port that cannot be had."""
+    if port is not None and not 1 <= port <= 65535:
+        raise NormbenchError(f"--port {port} is no port: 1 to 65535.")
+    index = Index(results)
+    index.refresh()
+    heads = index.heads()
+    configuration.select(filters, heads)
+    token = secrets.token_urlsafe(24)
+    serve = server_of(index, token)
+    with listen(port) as listener:
+        print(f"{link(listener, token, filters)}  ({told(len(heads), results)})", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            serve([listener])
+    return 0
+
+
+def told(runs: int, results: Path) -> str:
+    """How many runs there are; where there are none, how to get some."""
+    if not runs:
+        return f"no runs below {results} yet: normbench reproduce ln2016/fig6 --fidelity smoke; Ctrl-C ends this"
+    return f"{places.plural(runs, 'run')}; Ctrl-C ends this"
+
+
+def link(listener: socket.socket, token: str, filters: Sequence[str]) -> str:
+    """The address that lets in whoever opens it."""
+    query = {**({"filter": " ".join(filters)} if filters else {}), "token": token}
+    return f"http://{HOST}:{listener.getsockname()[1]}/?{urlencode(query)}"
+
+
+def listen(port: int | None) -> socket.socket:
+    """A socket of this machine alone; the next free port where none is given."""
+    for number in range(PORT, PORT + TRIED) if port is None else (port,):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, number))
+            listener.listen()
+            return listener
+        except OSError as error:
+            listener.close()
+            reason = error.strerror
+    ports = f"--port {port}" if port else f"ports {PORT} to {PORT + TRIED - 1}"
+    raise NormbenchError(f"{ports} cannot be had: {reason}. Choose another one with --port.", code=5)
+
+
+def server_of(index: Index, token: str) -> Callable[[list[socket.socket]], None]:
+    """What answers on sockets until Ctrl-C; pages that wait for news are let go at once."""
+    import uvicorn
+
+    from normbench.web import server, share
+    from normbench.web.view import view
+
+    def ending() -> bool:
+        return running.should_exit
+
+    app = server.app(index, view, share, token, ending)
+    quiet: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False}
+    running = uvicorn.Server(uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=5, **quiet))
+    return running.run

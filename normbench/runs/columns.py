@@ -1,0 +1,164 @@
+"""Records as columns: a tenth of the memory of dictionaries, which are made anew whenever they are asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, overload
+
+from normbench.variants import USUAL
+
+Record = dict[str, Any]
+CODES = {float: "d", int: "q"}
+SAME = ("split", "mode", "variant")  # what a series picks its records by
+
+
+class Columns(Sequence[Mapping[str, Any]]):
+    """The same records as the list it was made of, in its order.
+
+    >>> list(Columns([{"step": 0, "nll": 2.3}, {"step": 6, "nll": 0.5, "mode": "eval"}]))
+    [{'step': 0, 'nll': 2.3}, {'step': 6, 'nll': 0.5, 'mode': 'eval'}]
+    """
+
+    def __init__(self, records: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._known: dict[Any, int] = {}
+        self._groups: list[_Group] = []
+        self._group, self._row = array("H"), array("L")  # of each record
+        self._extend(records)
+
+    def followed_by(self, records: Iterable[Mapping[str, Any]]) -> Columns:
+        """These records and more; what is packed already is not packed again."""
+        longer = Columns()
+        longer._known, longer._groups = (
+            dict(self._known),
+            [replace(group, columns=dict(group.columns)) for group in self._groups],
+        )
+        longer._group, longer._row = self._group[:], self._row[:]
+        longer._extend(records)
+        return longer
+
+    def _extend(self, records: Iterable[Mapping[str, Any]]) -> None:
+        fresh: dict[int, list[Mapping[str, Any]]] = {}
+        for record in records:
+            variant = record.get("variant")
+            kind = (tuple(record), record.get("split"), record.get("mode"), variant and str(variant))
+            number = self._known.get(kind)
+            if number is None:
+                number = self._known[kind] = len(self._groups)
+                self._groups.append(_Group.like(record))
+            rows = fresh.setdefault(number, [])
+            self._group.append(number)
+            self._row.append(self._groups[number].count + len(rows))
+            rows.append(record)
+        for number, rows in fresh.items():
+            self._groups[number].extend(rows)
+
+    def values(
+        self, split: str, modes: Collection[str], variant: Mapping[str, Any], keys: Sequence[str], without: Set[str]
+    ) -> Iterator[tuple[Any, ...]]:
+        """What `values` of the list would give, those of records alike together."""
+        for group in self._groups:
+            same, columns = group.same, group.columns
+            there = same.get("split") == split and same.get("mode") in modes and same.get("variant", USUAL) == variant
+            if there and columns.keys() >= set(keys) and not without & columns.keys():
+                yield from zip(*(columns[key] for key in keys), strict=True)
+
+    def kinds(self) -> Iterator[Record]:
+        """The first of all records that have the same keys, split, mode and variant."""
+        return (group[0] for group in self._groups)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | list[Record]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        return self._groups[self._group[place]][self._row[place]]
+
+    def __iter__(self) -> Iterator[Record]:
+        each = [iter(group) for group in self._groups]
+        return (next(each[number]) for number in self._group)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def values(
+    records: Sequence[Mapping[str, Any]],
+    split: str,
+    modes: Collection[str],
+    variant: Mapping[str, Any],
+    keys: Sequence[str],
+    without: Set[str] = frozenset(),
+) -> Iterable[tuple[Any, ...]]:
+    """What all of these keys say in the records of a split, mode and variant that have them, and none of `without`."""
+    if isinstance(records, Columns):
+        return records.values(split, modes, variant, keys, without)
+    return (
+        tuple(record[key] for key in keys)
+        for record in records
+        if record.get("split") == split
+        and record.get("mode") in modes
+        and record.get("variant", USUAL) == variant
+        and record.keys() >= set(keys)
+        and not without & record.keys()
+    )
+
+
+def kinds(records: Sequence[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """At least one record of each set of keys, split, mode and variant."""
+    return records.kinds() if isinstance(records, Columns) else records
+
+
+@dataclass
+class _Group:
+    """Records with the same keys, split, mode and variant."""
+
+    keys: tuple[str, ...]
+    same: Record
+    columns: dict[str, Any]
+    count: int = 0
+
+    @classmethod
+    def like(cls, first: Mapping[str, Any]) -> _Group:
+        keys = tuple(map(sys.intern, first))
+        same = {key: first[key] for key in SAME if key in first}
+        return cls(keys, same, {key: array("d") for key in keys if key not in SAME})
+
+    def extend(self, records: Sequence[Mapping[str, Any]]) -> None:
+        self.columns = {
+            key: _longer(column, list(map(itemgetter(key), records))) for key, column in self.columns.items()
+        }
+        self.count += len(records)
+
+    def __getitem__(self, row: int) -> Record:
+        return {key: self.same[key] if key in self.same else self.columns[key][row] for key in self.keys}
+
+    def __iter__(self) -> Iterator[Record]:
+        values = [self.columns.get(key) for key in self.keys]
+        columns = [repeat(self.same[k]) if v is None else v for k, v in zip(self.keys, values, strict=True)]
+        keys = self.keys
+        return (dict(zip(keys, row)) for _, row in zip(range(self.count), zip(*columns)))  # noqa: B905  `repeat` has no end
+
+
+def _longer(column: Any, values: list[Any]) -> Any:
+    """A column with these values at its end: packed as long as all of it are floats, or all of it whole numbers."""
+    if isinstance(column, array):
+        code = CODES.get(type(values[0]), "")
+        if set(map(type, values)) == {type(values[0])} and code and (code == column.typecode or not column):
+            with contextlib.suppress(OverflowError):
+                packed = array(code, values)
+                return column + packed if column else packed
+        column = column.tolist()
+    return column + [sys.intern(value) if type(value) is str else value for value in values]

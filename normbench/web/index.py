@@ -1,0 +1,404 @@
+"""The runs below a results folder, own and published, without their curves until these are asked for.
+
+    index = Index(Path("results"))
+    index.refresh()
+    heads = index.heads()                   # one RunRecord per id, records=()
+    runs = index.load([heads[0].id])        # the same with their curves
+
+Only what changed is read again, and a curve that grows from where it ended. Nothing is written below the results.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from normbench.errors import NormbenchError
+from normbench.runs import pack, store
+from normbench.runs.columns import Columns
+from normbench.runs.find import is_longer
+from normbench.runs.record import RunRecord
+from normbench.runs.yaml_text import Sections
+from normbench.web.remembered import Remembered, Stamp, settled, stamp
+
+KEPT = 500_000  # records of curves in memory, of about 70 bytes each
+HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config")]
+FILES = ("status.json", "config.yaml", "curve.jsonl")
+
+
+@dataclass
+class _Folder:
+    """A folder that is no run, as of its stamp: the folders in it, its run directories by path."""
+
+    stamp: Stamp
+    folders: list[Path] = field(default_factory=list)
+    runs: dict[str, store.Stored] = field(default_factory=dict)
+
+
+@dataclass
+class _Own:
+    """A run directory as last seen."""
+
+    stored: store.Stored
+    folder: Stamp | None = None
+    stamps: tuple[Stamp | None, ...] = ()  # of FILES
+    sure: bool = False  # any later change shows in the stamps
+    head: RunRecord | None = None
+    damage: tuple[Stamp | None, str] | None = None  # what showed when the curve of this stamp was read
+
+    @property
+    def id(self) -> str:
+        return self.stored.id or str(self.stored.path)  # a folder that cannot be listed is no run
+
+    @property
+    def status(self) -> str:
+        return "" if self.head is None else self.head.status
+
+
+@dataclass(frozen=True)
+class _Published:
+    """A run in a pack."""
+
+    head: RunRecord
+    evaluations: int
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.head.id
+
+
+@dataclass
+class _Curve:
+    """A curve in memory, as of a stamp; of one that grows, where it ended."""
+
+    stamp: Stamp | None
+    records: Columns
+    was: dict[str, Any]
+    environment: dict[str, Any]
+    end: int = 0  # bytes of whole lines
+    last: bytes = b""  # the last of these lines
+
+
+def _still(damaged: Stamp | None, now: Stamp | None, finished: bool) -> bool:
+    """Whether what was damaged then is so now: the same file; one on its way may have grown."""
+    if finished or damaged is None or now is None:
+        return damaged == now
+    return damaged[0] == now[0] and now[2] >= damaged[2]
+
+
+class Index:
+    """All runs below one results folder; its methods may be called from several threads."""
+
+    def __init__(self, results: Path) -> None:
+        self.results, self.root = results, results / "runs"
+        self._remembered = Remembered(results)
+        self._sections = Sections()
+        self._parts: dict[str, Any] = {}  # equal parts of published configurations are one object
+        self._lock = threading.RLock()
+        self._folders: dict[Path, _Folder] = {}
+        self._own: dict[str, _Own] = {}
+        self._packs: dict[Path, tuple[Stamp | None, list[_Published], str]] = {}  # with what is wrong with it
+        self._sources: dict[str, _Own | _Published] = {}
+        self._heads: list[RunRecord] = []
+        self._notes: list[str] = []
+        self._curves: OrderedDict[str, _Curve] = OrderedDict()
+        self._changed: dict[str, int] = {}  # id -> the turn of its last change
+        self.token = 0  # what `changed_since` takes: now
+
+    def heads(self) -> list[RunRecord]:
+        """Every run without its records; its status may also be running, interrupted, failed or damaged."""
+        return self._heads
+
+    def notes(self) -> list[str]:
+        """A line per pack that cannot be read, and per damaged copy of a run that is whole elsewhere."""
+        return self._notes
+
+    def changed_since(self, token: int) -> tuple[int, list[str]]:
+        """The token of now, and the ids of the runs that came, went, or have another state or more records."""
+        with self._lock:
+            return self.token, [run for run, turn in self._changed.items() if turn > token]
+
+    def source(self, run: str) -> Path | None:
+        """The run's directory, or the pack it is in; None where there is no such run."""
+        found = self._sources.get(run)
+        return found.stored.path if isinstance(found, _Own) else found.path if found else None
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def refresh(self, quick: bool = False) -> bool:
+        """Look what changed; True where something did. `quick` asks finished runs for a new time of their folder only.
+
+        What is added or replaced shows in that; what was overwritten in place does not.
+        """
+        with self._lock:
+            changed = self._look_for_packs()
+            found = self._look_for_directories()
+            for key in self._own.keys() - found.keys():
+                changed.add(self._own.pop(key).id)
+            for key, stored in found.items():
+                own = self._own.get(key) or self._own.setdefault(key, _Own(stored))
+                if self._look_at(own, quick):
+                    changed.add(own.id)
+            self._tell(changed)
+            return bool(changed)
+
+    def _tell(self, changed: Iterable[str]) -> None:
+        """Choose and mark anew after these ids changed; keep what was read."""
+        if changed := set(changed):
+            self._choose()
+            self.token += 1
+            self._changed |= dict.fromkeys(changed, self.token)
+        self._remembered.save()
+
+    def _look_for_directories(self) -> dict[str, store.Stored]:
+        """Every run directory by path; a folder is listed again where it changed."""
+        known, self._folders = self._folders, {}
+        found: dict[str, store.Stored] = {}
+        waiting = [self.root]
+        while waiting:
+            path = waiting.pop()
+            if (now := stamp(path)) is None:
+                continue
+            folder = known.get(path)
+            if folder is None or folder.stamp != now:
+                folder = _Folder(now if settled(now) else (0, 0, 0))
+                try:
+                    runs, folder.folders = store.listing(path, self.root)
+                except store.Damaged as damage:
+                    runs = [store.Stored(path, "", path.name, 0, "", {}, str(damage))]
+                    folder.stamp = (0, 0, 0)
+                folder.runs = {str(run.path): run for run in runs}
+            self._folders[path] = folder
+            found |= folder.runs
+            waiting += folder.folders
+        return found
+
+    def _look_at(self, own: _Own, quick: bool) -> bool:
+        """Read again what changed in a run directory; whether anything did that is shown."""
+        path = own.stored.path
+        folder = stamp(path)
+        if quick and own.sure and own.status in store.FINISHED and folder == own.folder and settled(folder):
+            return False
+        now = tuple(stamp(f"{path}/{name}") for name in FILES)
+        before, was = own.stamps, own.head
+        if not own.sure or (folder, now) != (own.folder, before):
+            own.sure = all(found is None or settled(found) for found in (folder, *now))
+            own.folder, own.stamps = folder, now
+            if own.stored.id:  # else a folder that cannot be listed
+                try:
+                    own.stored = replace(own.stored, status=self._status(path), reason="")
+                except store.Damaged as damage:
+                    own.stored = replace(own.stored, status={}, reason=str(damage))
+            if own.damage and not _still(own.damage[0], now[-1], own.stored.status.get("status") in store.FINISHED):
+                own.damage = None
+            own.head = self._head(own)
+        elif own.stored.state != own.status and not own.damage:  # killed, or going on: nothing but its lock tells
+            own.head = self._head(own)
+        return own.head != was or now[-1] != before[-1]
+
+    def _status(self, path: Path) -> dict[str, Any]:
+        return store.read_status(path, read=self._remembered.text)
+
+    def _head(self, own: _Own) -> RunRecord:
+        """A run as its status and configuration tell; under the labels of its status, or its name, where these fail."""
+        stored, state = own.stored, own.stored.state
+        named: dict[str, Any] = {"experiment": stored.experiment, "arm": stored.arm}
+        try:
+            content = store.read_config(stored.path, read=self._remembered.text, load=self._sections.load)
+            labels, config = store.labels_of(content), content["config"]
+        except store.Damaged as damage:
+            if state in store.FINISHED:
+                stored, state = replace(stored, reason=str(damage)), "damaged"
+            told = {**named, "fidelity": "", "control": "", "axes": {}, **stored.status}
+            try:
+                labels, config = store.labels_of(told), {}
+            except store.Damaged:
+                labels, config = named, {}
+        reason = stored.reason
+        if own.damage and not reason:
+            state, reason = "damaged", own.damage[1]
+        head = store.bare(stored, {"status": state, **stored.status}, labels, config)
+        return replace(head, id=own.id, status=state, reason=reason or head.reason)
+
+    def _look_for_packs(self) -> set[str]:
+        """Read the packs that changed; the ids of their runs, before and after."""
+        changed: set[str] = set()
+        found = pack.paths(self.results)
+        for path in [path for path in self._packs if path not in found]:
+            changed |= {run.id for run in self._packs.pop(path)[1]} or {str(path)}
+        for path in found:
+            now, known = stamp(path), self._packs.get(path)
+            if known and known[0] == now:
+                continue
+            try:
+                runs, damage = self._pack(path, now), ""
+            except NormbenchError as error:
+                runs, damage = [], str(error)
+            self._packs[path] = (now if settled(now) else None, runs, damage)
+            if not known or known[1:] != (runs, damage):
+                changed |= {run.id for run in [*runs, *(known[1] if known else ())]} or {str(path)}
+        return changed
+
+    def _pack(self, path: Path, now: Stamp | None) -> list[_Published]:
+        """The runs of a pack, from memory where it is the same."""
+        kept = self._remembered.get("pack", str(path), now) if now else None
+        if kept is None:
+            lines = []
+            for run in pack.load(path, keep=False).runs:
+                config = {key: json.dumps(value) for key, value in run.config.items()}
+                lines.append(({name: getattr(run, name) for name in HEAD}, config, len(run.records)))
+                content = json.dumps([run.records, run.environment]).encode()
+                self._remembered.put("records", f"{path} {run.id}", now, content)
+            kept = json.dumps(lines).encode()
+            self._remembered.put("pack", str(path), now, kept)
+        return [
+            _Published(RunRecord(**head, config={key: self._part(text) for key, text in config.items()}), count, path)
+            for head, config, count in json.loads(kept)
+        ]
+
+    def _part(self, text: str) -> Any:
+        if text not in self._parts:
+            self._parts[text] = json.loads(text)
+        return self._parts[text]
+
+    def _choose(self) -> None:
+        """One run per id: finished before unfinished, then the longest; a damaged one hides no other."""
+        published = [run for _, runs, _ in self._packs.values() for run in runs]
+        chosen: dict[str, _Own | _Published] = {
+            run.id: run for run in pack.longest(published, lambda run: (run.head.steps, run.evaluations))
+        }
+        known = {run.id: run.head.steps for run in chosen.values() if run.head}
+        self._notes = [damage for _, _, damage in self._packs.values() if damage]
+        for _, own in sorted(self._own.items()):
+            other = chosen.get(own.id)
+            first = other is None or self._goes_before(own, other, known)
+            left = other if first else own
+            if first:
+                chosen[own.id] = own
+            if isinstance(left, _Own) and left.head and left.status == "damaged":
+                self._notes.append(f"{left.stored.path} is damaged: {left.head.reason}. It is left out.")
+        self._sources = chosen
+        heads = [run.head for run in chosen.values() if run.head]
+        self._heads = sorted(heads, key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id))
+
+    @staticmethod
+    def _goes_before(own: _Own, other: _Own | _Published, known: dict[str, int]) -> bool:
+        finished = own.status in store.FINISHED
+        if isinstance(other, _Published):
+            return finished and is_longer(own.stored, known)
+        if other.status in store.FINISHED:
+            return finished and own.stored.status["steps"] >= other.stored.status["steps"]
+        return own.status != "damaged" or other.status == "damaged"
+
+    # --- curves -------------------------------------------------------------------------------------------------------
+
+    def load(self, ids: Iterable[str]) -> dict[str, RunRecord]:
+        """These runs with their curves; one whose curve is damaged is so from now on. Unknown ids are left out."""
+        loaded: dict[str, RunRecord] = {}
+        for run in dict.fromkeys(ids):
+            with self._lock:  # one by one: others need not wait for all
+                while run in self._sources:
+                    source = self._sources[run]
+                    try:
+                        loaded[run] = self._raw(source) if isinstance(source, _Own) else self._out_of_pack(source)
+                        break
+                    except store.Damaged as damage:
+                        assert isinstance(source, _Own) and source.head
+                        if not self._look_at(source, False):  # else it changed since it was last looked at
+                            source.damage = (source.stamps[-1], str(damage))
+                            source.head = replace(source.head, status="damaged", reason=str(damage))
+                        self._tell([run])
+        with self._lock:
+            self._remembered.save()
+            kept = sum(len(curve.records) for curve in self._curves.values())
+            while kept > KEPT:
+                kept -= len(self._curves.popitem(last=False)[1].records)
+        return loaded
+
+    def _raw(self, own: _Own) -> RunRecord:
+        head, path = own.head, own.stored.path
+        assert head is not None
+        finished = head.status in store.FINISHED
+        if head.status == "damaged" or (own.stamps[-1] is None and not finished):
+            return head
+        curve = self._whole(path, own) if finished else self._growing(path, own)
+        run = replace(head, records=curve.records, was=curve.was, environment=curve.environment)
+        return run.cut(run.steps) if finished else run
+
+    def _kept(self, key: str, now: Stamp | None) -> _Curve | None:
+        """A curve that is in memory, of that stamp."""
+        if key in self._curves and self._curves[key].stamp == now:
+            self._curves.move_to_end(key)
+            return self._curves[key]
+        return None
+
+    def _whole(self, path: Path, own: _Own) -> _Curve:
+        """The curve of a finished run; its hash is checked whenever it is read."""
+        key, now = str(path), stamp(path / "curve.jsonl")
+        curve = self._kept(key, now)
+        if curve is None or curve.end:
+            known = self._remembered.get("whole", key, now) or b""
+            records, was = store.checked_curve(path / "curve.jsonl", own.stored.status, known.decode())
+            curve = _Curve(now if settled(now) else None, Columns(records), was, store.read_environment(path))
+            if not known:
+                self._remembered.put("whole", key, now, str(own.stored.status["curve_sha256"]).encode())
+            self._curves[key] = curve
+        return curve
+
+    def _growing(self, path: Path, own: _Own) -> _Curve:
+        """The curve of a run on its way, read on from where it ended; one that was cut or replaced, from its start."""
+        key, now = str(path), stamp(path / "curve.jsonl")
+        curve = self._kept(key, now)
+        if curve is not None and settled(now):
+            return curve
+        curve = self._curves.get(key)
+        content, fits = b"", False
+        try:
+            with open(path / "curve.jsonl", "rb") as file:
+                if curve is not None and curve.end and curve.stamp and now and curve.stamp[0] == now[0]:
+                    file.seek(curve.end - len(curve.last))
+                    fits = file.read(len(curve.last)) == curve.last
+                if not fits:
+                    file.seek(0)
+                    curve = _Curve(now, Columns(), {}, {})
+                content = file.read()
+        except OSError as error:
+            raise store.Damaged(f"curve.jsonl cannot be read: {error.strerror}") from None
+        assert curve is not None
+        content = content[: content.rfind(b"\n") + 1]
+        if content:
+            schema, before = own.stored.status["schema"], len(curve.records)
+            fresh = store.parse_curve(content, "curve.jsonl", schema, before)
+            curve = replace(curve, records=curve.records.followed_by(fresh), end=curve.end + len(content))
+            curve.last = content[content.rfind(b"\n", 0, -1) + 1 :]
+        curve.stamp = now
+        self._curves[key] = curve
+        self._curves.move_to_end(key)
+        return curve
+
+    def _out_of_pack(self, run: _Published) -> RunRecord:
+        key, now = f"{run.path} {run.id}", stamp(run.path)
+        curve = self._kept(key, now)
+        if curve is None:
+            kept = self._remembered.get("records", key, now) if now else None
+            if kept is not None:
+                records, environment = json.loads(kept)
+            else:
+                records, environment = self._again(run)
+            curve = self._curves[key] = _Curve(now, Columns(records), {}, environment)
+        return replace(run.head, records=curve.records, environment=curve.environment)
+
+    @staticmethod
+    def _again(run: _Published) -> tuple[Sequence[Any], Any]:
+        """Out of the pack itself; nothing where that has gone since."""
+        try:
+            runs = pack.load(run.path).runs
+        except NormbenchError:
+            runs = ()
+        return next(((found.records, found.environment) for found in runs if found.id == run.id), ((), {}))

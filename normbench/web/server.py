@@ -1,0 +1,476 @@
+"""The dashboard's server: reads through an index, answers GET and HEAD on this machine to whoever has its token.
+
+Other users of the machine can reach the port, and any page in a browser can send requests to it. So every request
+needs the cookie that the printed link gives, a host name of this machine, and no other site as its origin. Nothing
+that a request says becomes part of a path: runs are looked up in the index, samples in the run's own list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+import hmac
+import io
+import json
+import math
+import os
+import re
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders, QueryParams
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from normbench.compare import cells, configuration
+from normbench.errors import NormbenchError
+from normbench.papers.text import visible
+from normbench.runs.record import RunRecord
+from normbench.web.index import Index
+
+HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+TYPES = {  # of the samples that are shown
+    ".html": "text/html; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
+}
+SCRIPT_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SAMPLE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
+LARGEST = 8 << 20  # bytes of a sample
+TAIL, LINES = 16 << 10, 40  # bytes and lines at the end of output.log
+LIVE = 16  # connections that wait for news
+PAUSE = 0.5  # s between two looks at the runs
+SLOWEST = 1.5  # s, the same where a look takes long
+BEAT = 15.0  # s without news until a comment shows whether anybody listens
+TOLD = 200  # runs by name in one piece of news
+REMEMBERED = 64  # addresses of which is known what runs they show
+
+Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
+View = Callable[[Sequence[RunRecord], Load, Mapping[str, str]], dict[str, Any]]
+
+
+class Page(Protocol):
+    """What the browser gets beside data."""
+
+    def page(self) -> str:
+        """The HTML page."""
+
+    def static(self, name: str) -> bytes:
+        """A style or script. KeyError for a name that is none."""
+
+    def share(self, heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> bytes:
+        """One HTML file for this address, that needs no server."""
+
+
+def app(index: Index, view: View, page: Page, token: str, ending: Callable[[], bool] = lambda: False) -> Starlette:
+    """The application; `token` lets in whoever has it. `ending`: whether pages that wait for news are let go."""
+    service = _Service(index, view, page, ending)
+    routes = {
+        "/": service.page,
+        "/static/{name}": service.static,
+        "/api/view": service.view,
+        "/api/run": service.run,
+        "/api/diff": service.diff,
+        "/api/sample": service.sample,
+        "/api/share": service.share,
+        "/api/csv": service.csv,
+        "/api/events": service.events,
+    }
+    made = Starlette(
+        routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in routes.items()],
+        middleware=[Middleware(Guard, token=token)],
+        exception_handlers={HTTPException: _told, NormbenchError: _bad_input, Exception: _failed},
+    )
+    made.router.redirect_slashes = False  # a path is one of these or none
+    return made
+
+
+# --- who may ask -----------------------------------------------------------------------------------------------------
+
+
+class Guard:
+    """Lets through what the user's own browser asks; sets the headers that all answers have."""
+
+    def __init__(self, inner: ASGIApp, token: str) -> None:
+        self.inner, self.token = inner, token
+        # of this server alone: a browser gives cookies to every port of a host
+        self.cookie = f"normbench-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.inner(scope, receive, send)
+            return
+
+        async def sealed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("Content-Security-Policy", PAGE_POLICY)
+                headers.setdefault("Cache-Control", "no-store")
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                headers["Cross-Origin-Resource-Policy"] = "same-origin"
+            await send(message)
+
+        answer = self.refusal(HTTPConnection(scope)) if scope["method"] in ("GET", "HEAD") else _not_allowed()
+        await (answer or self.inner)(scope, receive, sealed)
+
+    def refusal(self, request: HTTPConnection) -> Response | None:
+        """The answer to a request that gets no further; None for the others."""
+        if len(request.headers.getlist("host")) != 1 or not HOST.fullmatch(request.headers["host"]):
+            return _text(403, "This server answers to localhost and 127.0.0.1 only.")
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return _text(403, "Requests from other sites are not answered.")
+        known = self.knows(request.cookies.get(self.cookie, ""))
+        given = request.query_params.getlist("token")
+        if given and (known or (len(given) == 1 and self.knows(given[0]))):
+            rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
+            place = f"/{request.url.path.lstrip('/')}"  # two of them begin another host's address
+            answer = RedirectResponse(f"{place}{'?' if rest else ''}{urlencode(rest)}", 303)
+            answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
+            return answer
+        return None if known else _text(403, "Open the link that normbench dashboard printed.")
+
+    def knows(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+
+
+def _not_allowed() -> Response:
+    answer = _text(405, "Only GET and HEAD are answered.")
+    answer.headers["Allow"] = "GET, HEAD"
+    return answer
+
+
+def _text(status: int, line: str) -> Response:
+    return PlainTextResponse(visible(" ".join(line.split())) + "\n", status)
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _text(error.status_code, error.detail)
+
+
+async def _bad_input(request: Request, error: Exception) -> Response:
+    return _text(400, str(error))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return _text(500, f"{type(error).__name__}. What the terminal shows says where; the page may be loaded again.")
+
+
+# --- what is answered ------------------------------------------------------------------------------------------------
+
+
+class _Service:
+    """The endpoints, and what they share."""
+
+    def __init__(self, index: Index, view: View, page: Page, ending: Callable[[], bool]) -> None:
+        self.index, self.view_of, self.shown, self.ending = index, view, page, ending
+        self.looked, self.took = -math.inf, 0.0  # when the runs were last looked at, and how long that took
+        self.looking = asyncio.Lock()
+        self.live = 0
+        self.ids: OrderedDict[str, frozenset[str]] = OrderedDict()  # of the curves that an address shows
+
+    async def page(self, request: Request) -> Response:
+        return Response(self.shown.page(), media_type="text/html; charset=utf-8")
+
+    async def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        try:
+            content = await run_in_threadpool(self.shown.static, name)
+        except KeyError:
+            raise HTTPException(404, "There is no such file.") from None
+        tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+        headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers | {"Content-Type": SCRIPT_TYPES[Path(name).suffix]})
+
+    async def view(self, request: Request) -> Response:
+        return _json(await run_in_threadpool(self.asked, _query(request)))
+
+    def asked(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """The view of an address, with what the index has to say."""
+        self.index.refresh()
+        shown: set[str] = set()
+
+        def load(ids: Sequence[str]) -> Mapping[str, RunRecord]:
+            shown.update(ids)
+            return self.index.load(ids)
+
+        content = self.view_of(self.index.heads(), load, query)
+        self.ids[urlencode(sorted(query.items()))] = frozenset(shown)
+        while len(self.ids) > REMEMBERED:
+            self.ids.popitem(last=False)
+        return {**content, "notes": [*content.get("notes", ()), *map(visible, self.index.notes())]}
+
+    async def run(self, request: Request) -> Response:
+        return _json(await run_in_threadpool(self.told, request.query_params.get("id", "")))
+
+    def told(self, run_id: str) -> dict[str, Any]:
+        """One run in full, but for its curve."""
+        path = self.index.source(run_id)
+        head = next((head for head in self.index.heads() if head.id == run_id), None)
+        if path is None or head is None:
+            raise HTTPException(404, "There is no such run.")
+        labels = ("id", "experiment", "arm", "seed", "control", "fidelity", "axes", "epochs", "steps", "seconds")
+        try:
+            with _folder(self.index.results, path) as folder:
+                output, samples = _tail(folder), _samples(folder)
+        except OSError:  # published, damaged, or behind a link
+            output, samples = [], []
+        return {
+            "labels": {label: getattr(head, label) for label in labels},
+            "config": head.config,
+            "state": head.status,
+            "reason": head.reason,
+            "output": output,
+            "samples": samples,
+            "source": str(path),
+        }
+
+    async def diff(self, request: Request) -> Response:
+        return _json(await run_in_threadpool(self.difference, *map(request.query_params.get, ("a", "b"))))
+
+    def difference(self, a: str | None, b: str | None) -> dict[str, Any]:
+        """What two cells were configured to differently."""
+        found = {cell.key: cell.values for task in cells.tasks(self.index.heads()) for cell in task.cells}
+        if a not in found or b not in found:
+            raise HTTPException(404, "There is no such cell.")
+        both = (found[a], found[b])
+        text = {
+            key: [configuration.text(cell[key]) if key in cell else "" for cell in both]
+            for key in configuration.differing(both)
+        }
+        diff = [{"key": key, "a": first, "b": second} for key, (first, second) in text.items()]
+        return {"a": a, "b": b, "diff": diff}
+
+    async def sample(self, request: Request) -> Response:
+        asked = request.query_params
+        content, kind = await run_in_threadpool(self.read_sample, asked.get("id", ""), asked.get("name", ""))
+        return Response(content, headers={"Content-Type": kind, "Content-Security-Policy": SAMPLE_POLICY})
+
+    def read_sample(self, run_id: str, name: str) -> tuple[bytes, str]:
+        """A sample that is in the run's own list."""
+        path = self.index.source(run_id)
+        try:
+            if path is not None:
+                with _folder(self.index.results, path) as folder:
+                    if name in _samples(folder):
+                        with _folder_in(folder, "samples") as samples:
+                            return _read(samples, name, LARGEST), TYPES[Path(name).suffix]
+        except OSError:
+            pass
+        except ValueError:
+            raise HTTPException(413, f"It is larger than {LARGEST >> 20} MiB.") from None
+        raise HTTPException(404, "There is no such sample.")
+
+    async def share(self, request: Request) -> Response:
+        def made() -> bytes:
+            self.index.refresh()
+            return self.shown.share(self.index.heads(), self.index.load, _query(request))
+
+        return _file(await run_in_threadpool(made), "text/html; charset=utf-8", "normbench-comparison.html")
+
+    async def csv(self, request: Request) -> Response:
+        content = await run_in_threadpool(self.asked, _query(request))
+        return _file(table(content["answer"]), "text/csv; charset=utf-8", "normbench-comparison.csv")
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    async def events(self, request: Request) -> Response:
+        """`changed` with the ids and states of runs in view that have more records, or another state, or are new."""
+        if self.live >= LIVE:
+            raise HTTPException(503, f"There are {LIVE} live pages already. Close one, or load this page when needed.")
+        key = urlencode(sorted(_query(request).items()))
+        headers = {"X-Accel-Buffering": "no", "Content-Type": "text/event-stream; charset=utf-8"}
+        if request.method == "HEAD":
+            return Response(headers=headers)
+        return _Stream(self, key, headers)
+
+    async def news(self, key: str) -> AsyncIterator[bytes]:
+        yield b": live\n\n"
+        token, known = self.index.token, {head.id for head in self.index.heads()}
+        beat = time.monotonic()
+        while not self.ending():
+            await asyncio.sleep(min(SLOWEST, max(PAUSE, 5 * self.took)))
+            await self.look()
+            token, changed = self.index.changed_since(token)
+            shown = self.ids.get(key) or known
+            changed = [run for run in changed if run in shown or run not in known]
+            if changed:
+                states = {head.id: head.status for head in self.index.heads()}
+                runs = [{"id": visible(run), "state": states.get(run, "gone")} for run in changed[:TOLD]]
+                known |= states.keys()
+                yield f"event: changed\ndata: {_dumped({'count': len(changed), 'runs': runs})}\n\n".encode()
+            elif time.monotonic() - beat > BEAT:
+                yield b": live\n\n"
+            else:
+                continue
+            beat = time.monotonic()
+
+    async def look(self) -> None:
+        """At the runs, for all who listen at once."""
+        async with self.looking:
+            if time.monotonic() - self.looked >= PAUSE / 2:
+                start = time.monotonic()
+                await run_in_threadpool(self.index.refresh, True)
+                self.looked = time.monotonic()
+                self.took = self.looked - start
+
+
+class _Stream(StreamingResponse):
+    """Counted as long as it is open."""
+
+    def __init__(self, service: _Service, key: str, headers: Mapping[str, str]) -> None:
+        super().__init__(service.news(key), headers=dict(headers))
+        self.service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.service.live += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.service.live -= 1
+
+
+def _query(request: Request) -> dict[str, str]:
+    """One value per key; of several filters all words."""
+    params: QueryParams = request.query_params
+    filters = {"filter": " ".join(params.getlist("filter"))} if "filter" in params else {}
+    return {**dict(params), **filters}
+
+
+def _dumped(content: Any) -> str:
+    """JSON that is safe inside a script too; what is no number is null."""
+    try:
+        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def _json(content: Any) -> Response:
+    return Response(_dumped(content), headers={"Content-Type": "application/json"})
+
+
+def _file(content: bytes, kind: str, name: str) -> Response:
+    return Response(content, headers={"Content-Type": kind, "Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def table(answer: Mapping[str, Any] | None) -> bytes:
+    """The rows of an answer as CSV, a line per cell; what a spreadsheet would take for a formula is quoted."""
+    rows = [
+        {"group": group["place"], **dict(_flat("", {k: v for k, v in row.items() if k != "seeds"}))}
+        for group in (answer or {}).get("groups", ())
+        for row in group["rows"]
+    ]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(map(_cell, columns))
+    writer.writerows([_cell(row.get(column, "")) for column in columns] for row in rows)
+    return text.getvalue().encode()
+
+
+def _flat(name: str, node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _flat(f"{name}.{key}" if name else str(key), value)
+    elif isinstance(node, list | tuple):
+        for key, value in zip(("low", "high"), node, strict=False):  # an interval
+            yield from _flat(f"{name}.{key}", value)
+    else:
+        yield name, node
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str):
+        text = visible(value)
+        return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return "" if value is None else value
+
+
+# --- files of a run --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _folder(results: Path, path: Path) -> Iterator[int]:
+    """A run's directory, opened from the results folder down without following a link. OSError where that cannot be."""
+    handle = os.open(results, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in path.relative_to(results).parts:
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = below
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _folder_in(folder: int, name: str) -> Iterator[int]:
+    handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _samples(folder: int) -> list[str]:
+    """The names of a run's samples that can be shown."""
+    try:
+        with _folder_in(folder, "samples") as samples:
+            names = [name for name in os.listdir(samples) if Path(name).suffix in TYPES and not name.startswith(".")]
+            found = {name: os.stat(name, dir_fd=samples, follow_symlinks=False) for name in sorted(names)}
+            return [name for name, told in found.items() if stat.S_ISREG(told.st_mode)]
+    except OSError:
+        return []
+
+
+def _read(folder: int, name: str, most: int, tail: bool = False) -> bytes:
+    """A regular file, at most so many bytes; ValueError for a larger one, of which `tail` takes the end."""
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is no regular file")
+        if found.st_size > most and not tail:
+            raise ValueError("it is too large")
+        file.seek(max(0, found.st_size - most))
+        return file.read(most)
+
+
+def _tail(folder: int) -> list[str]:
+    try:
+        lines = _read(folder, "output.log", TAIL, tail=True).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return [visible(line) for line in lines[-LINES:]]

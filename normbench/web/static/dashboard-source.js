@@ -1,0 +1,80 @@
+// Where the page has its views from: the server it came from, or, in a shared file, what stands in the file.
+"use strict";
+
+window.normbench = window.normbench || {};
+
+(function (nb) {
+  const own = document.getElementById("shared");
+  const shared = own ? JSON.parse(own.textContent) : null;
+  const ASKED = ["filter", "task", "metric", "split", "at", "against", "level", "share", "x", "by", "a", "b"];
+
+  // The part of a query that changes the view; the rest is how it is drawn.
+  function asked(query) {
+    return Object.fromEntries(ASKED.filter((key) => query[key]).map((key) => [key, query[key]]));
+  }
+
+  // A value in the file is a place in its pool where it is large: most of them are the same in every view.
+  function unpacked(content) {
+    const found = { figures: {} };
+    for (const [key, value] of Object.entries(content)) {
+      const whole = value && typeof value.$pool === "number" ? shared.pool[value.$pool] : value;
+      if (key.startsWith("figures.")) found.figures[key.slice(8)] = whole;
+      else found[key] = whole;
+    }
+    return found;
+  }
+
+  function fromFile(query) {
+    const choice = (one) => ["metric", "split", "against"].every((key) => !query[key] || one.chosen[key] === query[key]);
+    const found = shared.views.find(choice) || shared.views[0];
+    const view = unpacked(found.view);
+    const same = (p) => p.chosen.split === found.chosen.split && p.chosen.metric === found.chosen.metric;
+    const pair = shared.pairs.find((p) => same(p) && [[p.a, p.b], [p.b, p.a]].some(([a, b]) => a === query.a && b === query.b));
+    view.pair = pair ? unpacked(pair.pair) : null;
+    view.figures.difference = view.pair && view.pair.figure;
+    return view;
+  }
+
+  let latest = 0;
+
+  nb.source = {
+    shared: Boolean(shared),
+    begin: shared ? shared.query : {},
+
+    // The view, or null where a later question was asked meanwhile.
+    async view(query) {
+      const turn = ++latest;
+      if (shared) return fromFile(query);
+      const answer = await fetch(`api/view?${new URLSearchParams(asked(query))}`);
+      if (!answer.ok) throw new Error((await answer.text()) || `the server says ${answer.status}`);
+      const view = await answer.json();
+      return turn === latest ? view : null;
+    },
+
+    async run(id) {
+      if (shared) return null;
+      const answer = await fetch(`api/run?${new URLSearchParams({ id })}`);
+      return answer.ok ? answer.json() : null;
+    },
+
+    // Whether the file has a view with this choice and else what is chosen now.
+    has(key, value, now) {
+      if (!shared) return true;
+      const wanted = { ...now, [key]: value };
+      return shared.views.some(({ chosen }) => Object.keys(wanted).every((one) => key !== "against" && one === "against" ? true : chosen[one] === wanted[one]));
+    },
+
+    sample: (id, name) => `api/sample?${new URLSearchParams({ id, name })}`,
+    file: (what, query) => `api/${what}?${new URLSearchParams(query)}`,
+
+    // Calls back when a run in view has something new; returns what ends it.
+    events(query, changed) {
+      if (shared || typeof EventSource === "undefined") return () => {};
+      const stream = new EventSource(`api/events?${new URLSearchParams(asked(query))}`);
+      stream.addEventListener("changed", changed);
+      return () => stream.close();
+    },
+
+    asked,
+  };
+})(window.normbench);

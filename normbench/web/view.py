@@ -1,0 +1,729 @@
+"""What the page of a comparison shows, as plain data: from runs and an address's parameters, without a clock or a file.
+
+All numbers are `normbench.compare`'s; this adds colours, figures and the state of runs. What is switched off on the
+page changes no number here: a mean is over all seeds of its cell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import statistics
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from normbench.compare import configuration, metrics
+from normbench.compare.answer import Answer, answer, difference_curve
+from normbench.compare.cells import Cell, Task, tasks
+from normbench.compare.metrics import Metric
+from normbench.compare.more import way_on
+from normbench.compare.question import BEST, END, TUNED, Question
+from normbench.curves.series import PARTS, Point, aggregate, best_step, series
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+from normbench.papers import claims
+from normbench.papers.panels import Line, Look, Quantity, Reference
+from normbench.papers.style import EXTRA_COLOURS, colour_of, on_dark
+from normbench.papers.table import Entry
+from normbench.papers.text import visible
+from normbench.runs import columns
+from normbench.runs.record import RunRecord
+from normbench.runs.store import FINISHED
+from normbench.web import figures_compare as figures
+
+T = TypeVar("T")
+View = dict[str, Any]
+Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
+CLOCKS = {"step": "Updates", "epoch": "Epochs", "examples": "Examples", "seconds": "Seconds"}
+ASKED = ("split", "metric", "at", "by", "against", "level")  # what a question is made of
+KEPT = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the view
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+CONFIGURATION = "configuration"  # the option whose values make a map of variants
+MOST_ROWS = 60  # of a forest plot
+MOST_COLUMNS = 10  # of a map of variants
+
+
+def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> View:
+    """The page for this address.
+
+    heads: every run known, with its state as status and without records. load: the same runs, by id, with records.
+    query: `filter` in words, `task`, the parts of a question, the clock `x`, and two cells `a` and `b`. A part that
+    fits nothing is left out, with a note.
+    """
+    asked = {key: str(query[key]) for key in KEPT if query.get(key)}
+    notes: list[str] = []
+    chosen = _filtered(heads, asked, notes)
+    found = _TASKS.get(_state(chosen), lambda: tasks(chosen))
+    task = next((task for task in found if task.key == asked.get("task")), found[0] if found else None)
+    if task is None:
+        return _empty(asked, heads, notes)
+    if "task" in asked and asked["task"] != task.key:
+        notes.append("That task is not there any more.")
+    task = task.with_runs(load([run.id for run in task.runs]))
+    common = {
+        "tasks": [{"key": t.key, "title": visible(t.title), "runs": len(t.runs)} for t in found],
+        "runs": _states(task),
+    }
+    question = _question(task, asked, notes)
+    if question is None:
+        return {**_empty(asked, heads, notes), **common, "cells": _waiting(task)}
+    drawn = _Drawn(task, question, asked.get("x", ""))
+    told = drawn.told
+    pair = _pair(drawn, asked.get("a", ""), asked.get("b", ""))
+    canonical = {**asked, "task": task.key}
+    if len(found) == 1 and "filter" in asked:
+        del canonical["task"]
+    shown = _plain(
+        {
+            "query": {key: canonical[key] for key in KEPT if key in canonical},
+            **common,
+            "title": task.title,
+            "heading": told.heading,
+            "caption": drawn.caption(),
+            "choices": _choices(task, question, drawn.clock),
+            "arms": drawn.arms(),
+            "facets": drawn.facets(),
+            "cells": drawn.cells(),
+            "answer": _told_in_words(told),
+            "pair": pair[0] if pair else None,
+            "notes": [*notes, *told.notes],
+        }
+    )
+    shown["figures"] = {  # their texts and numbers are made safe where they are made
+        "curves": drawn.curves(),
+        "forest": drawn.forest(),
+        "sensitivity": drawn.sensitivity(),
+        "heat": _heat(drawn, found, load),
+        "difference": pair[1] if pair else None,
+    }
+    return dict(shown)
+
+
+def _filtered(heads: Sequence[RunRecord], asked: dict[str, str], notes: list[str]) -> Sequence[RunRecord]:
+    if "filter" not in asked:
+        return heads
+    try:
+        return configuration.select(asked["filter"].split(), heads)
+    except NormbenchError as error:
+        notes.append(str(error))
+        del asked["filter"]
+        return heads
+
+
+def _question(task: Task, asked: dict[str, str], notes: list[str]) -> Question | None:
+    """The question as it is asked; without what does not fit this task, which is noted."""
+    while True:
+        try:
+            return Question.of(task, asked)
+        except NormbenchError as error:
+            wrong = next((key for key in ASKED if f"{key}={asked.get(key)}" in str(error) and key in asked), None)
+            notes.append(str(error))
+            if wrong is None:
+                return None
+            del asked[wrong]
+
+
+def _empty(asked: Mapping[str, str], heads: Sequence[RunRecord], notes: list[str]) -> View:
+    told = notes or ([] if heads else ["No run yet. Start some: normbench train -m model=mnist_mlp norm=none,layer"])
+    return {
+        "query": dict(asked), "tasks": [], "runs": {"states": {}, "left": None}, "title": "", "heading": "",
+        "caption": "", "choices": {}, "arms": [], "facets": [], "cells": [], "answer": None, "pair": None,
+        "figures": dict.fromkeys(("curves", "forest", "sensitivity", "heat", "difference")),
+        "notes": [visible(note) for note in told],
+    }  # fmt: skip
+
+
+def _waiting(task: Task) -> list[dict[str, Any]]:
+    """The cells of a task of which nothing is evaluated yet."""
+    return [
+        {
+            "key": cell.key, "arm": "", "label": visible(configuration.label(cell.values, task.differing)) or "all",
+            "colour": "", "dark": "", "dash": "solid", "place": {}, "n": 0, "text": "", "seeds": _seeds(cell, {}),
+            "states": _counts(cell.runs),
+        }
+        for cell in task.cells
+    ]  # fmt: skip
+
+
+class _Kept(Generic[T]):
+    """The last results by key: what is computed of runs is the same as long as they have the same records."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.known = most, OrderedDict[Hashable, T]()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self.known:
+            self.known[key] = make()
+            while len(self.known) > self.most:
+                self.known.popitem(last=False)
+        self.known.move_to_end(key)
+        return self.known[key]
+
+
+_LINES = _Kept[Line](1000)
+_TASKS = _Kept[list[Task]](8)
+_METRICS = _Kept[dict[str, list[Metric]]](32)
+
+
+def _state(runs: Iterable[RunRecord]) -> Hashable:
+    """Equal as long as nothing new is known of these runs."""
+    return tuple((run.id, run.status, run.steps, run.reason, run.seconds, len(run.records)) for run in runs)
+
+
+def _metrics(task: Task) -> dict[str, list[Metric]]:
+    return _METRICS.get(_state(task.runs), lambda: metrics.logged([run for run in task.runs if run.records]))
+
+
+# --- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+class _Drawn:
+    """One task with its answer, as rows, chips and figures."""
+
+    def __init__(self, task: Task, question: Question, clock: str) -> None:
+        self.task, self.question = task, question
+        self.told = answer(task, question)
+        self.looks = _looks(task, question)
+        self.clock = clock if clock in _clocks(task) else question.clock
+        self.rows = {row.cell.key: row for group in self.told.groups if not group.tuned for row in group.rows}
+        self.arm_names = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
+        self.ordered = sorted(task.cells, key=self._place)
+
+    def _place(self, cell: Cell) -> tuple[Any, ...]:
+        """Arms as they come, the baseline first; within an arm numbers by their size."""
+        q, arm = self.question, self.question.arm(cell)
+        return arm != q.against, self.arm_names.index(arm), *(_rank(cell.values.get(key)) for key in q.facets)
+
+    def arms(self) -> list[dict[str, Any]]:
+        known: dict[str, list[tuple[Look, str]]] = {}
+        for cell in self.ordered:
+            known.setdefault(self.question.arm(cell), []).append(self.looks[cell.key])
+        return [
+            {
+                "key": _key(arm),
+                "label": arm,
+                "colour": own[0][0].colour,
+                "dark": on_dark(own[0][0].colour),
+                "dash": own[0][1] if len(own) == 1 else "solid",
+            }
+            for arm, own in known.items()
+        ]
+
+    def facets(self) -> list[dict[str, Any]]:
+        found = []
+        for key in self.question.facets:
+            cells = sorted(self.task.cells, key=lambda cell: _rank(cell.values.get(key)))
+            texts = {_text(cell, key): _shown(cell.values[key]) if key in cell.values else "–" for cell in cells}
+            values = [{"key": _key(f"{key}={text}"), "label": shown} for text, shown in texts.items()]
+            found.append({"key": key, "values": values})
+        return found
+
+    def cells(self) -> list[dict[str, Any]]:
+        """Arms in their order, each with its places; a number is the answer's."""
+        found = []
+        for cell in self.ordered:
+            row, (look, dash) = self.rows[cell.key], self.looks[cell.key]
+            found.append(
+                {
+                    "key": cell.key,
+                    "arm": _key(row.arm),
+                    "arm_label": row.arm,
+                    "label": look.name,
+                    "place": [_key(f"{key}={_text(cell, key)}") for key in self.question.facets],
+                    "colour": look.colour,
+                    "dark": on_dark(look.colour),
+                    "dash": dash,
+                    "n": row.at.n,
+                    "mean": row.at.mean,
+                    "interval": row.at.interval,
+                    "text": _short(row.at),
+                    "time": row.time.text() if row.time else "",
+                    "pace": row.seconds_per_step,
+                    "difference": row.difference.text() if row.difference else "",
+                    "states": _counts(cell.runs),
+                    "seeds": _seeds(cell, row.values),
+                }
+            )
+        return found
+
+    def caption(self) -> str:
+        q = self.question
+        n = sorted({row.at.n for row in self.rows.values()})
+        count = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
+        level = "" if q.level is None else f" Dotted: level {_number(q.level * q.metric.factor)}{_unit(q)}."
+        return f"Means over all seeds of a cell ({count}) with 95 % intervals.{level}"
+
+    def curves(self) -> figures.Figure:
+        q = self.question
+        lines = [self._line(cell) for cell in self.ordered]
+        lost = {run.id: run.reason for run in self.task.runs if run.status == "diverged"}
+        drawn = figures.curves(
+            lines,
+            self._quantity(f"{q.split} {q.metric.title}{_unit(q, ', ')}"),
+            _references(self.task, q) if self.clock == q.clock else (),
+            lost,
+            None if q.level is None else q.level * q.metric.factor,
+            self._times(),
+        )
+        dashes = {key: dash for key, (_, dash) in self.looks.items()}
+        for trace in drawn["data"]:
+            if trace["meta"]["role"] in ("mean", "seed"):
+                trace["line"]["dash"] = dashes[trace["meta"]["arm"]]
+        return drawn
+
+    def _quantity(self, name: str) -> Quantity:
+        q = self.question
+        return Quantity(name, *q.where, log=q.metric.loss, x=CLOCKS[self.clock], clock=_logged(self.clock))
+
+    def _line(self, cell: Cell) -> Line:
+        of_seeds = figures.columns_of_seeds(len(self.task.runs))
+        return _line(cell, self.looks[cell.key][0], self.question, (self.clock, self._stretch(cell), of_seeds))
+
+    def _stretch(self, cell: Cell) -> float:
+        """From what is logged to the shown clock: seconds and examples of an update are this cell's."""
+        if self.clock == "seconds":
+            return self.rows[cell.key].seconds_per_step or 0.0
+        return float(cell.values.get("train.batch_size", 1)) if self.clock == "examples" else 1.0
+
+    def _times(self) -> dict[str, tuple[float, tuple[float, float] | None, str]]:
+        found = {}
+        for key, row in self.rows.items():
+            if row.time is None or row.time.mean is None:
+                continue
+            factor = 1.0
+            if self.clock != self.question.clock:
+                factor = self._stretch(row.cell) * _updates(row.cell, self.question.clock)
+                if self.clock == "epoch":
+                    factor = _updates(row.cell, self.question.clock) / _updates(row.cell, "epoch")
+            ends = row.time.interval and (factor * row.time.interval[0], factor * row.time.interval[1])
+            text = f"{self.looks[key][0].name}: {row.time.text()} {row.time.unit} to the level"
+            found[key] = (factor * row.time.mean, ends, text)
+        return found
+
+    def forest(self) -> figures.Figure | None:
+        """Every arm against the baseline; first where each has its own best learning rate."""
+        q = self.question
+        effects = []
+        for group in sorted(self.told.groups, key=lambda group: not group.tuned):
+            for row in group.rows:
+                if (d := row.difference) is None or d.mean is None:
+                    continue
+                look = self.looks[row.cell.key][0]
+                if group.tuned:
+                    rate = _shown(row.cell.values.get(TUNED))
+                    look = replace(look, name=f"{q.arm(row.cell)} · best lr={rate}")
+                effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text()))
+        if not effects:
+            return None
+        better = "right" if q.metric.rising else "left"
+        unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
+        title = f"less that of {figures.cut(q.against, 24)}{unit} · {better} is better"
+        return figures.forest(effects[:MOST_ROWS], title)
+
+    def sensitivity(self) -> figures.Figure | None:
+        """The number against the learning rate, where there are several."""
+        q = self.question
+        if TUNED not in self.task.differing:
+            return None
+        best = {row.cell.key for group in self.told.groups if group.tuned for row in group.rows}
+        lines: dict[tuple[str, str], list[figures.Setting]] = {}
+        looks: dict[tuple[str, str], Look] = {}
+        for cell in self.task.cells:
+            row = self.rows[cell.key]
+            rate = cell.values.get(TUNED)
+            if not isinstance(rate, int | float):
+                continue
+            others = replace(q, facets=tuple(key for key in q.facets if key != TUNED))
+            arm = (row.arm, _where(cell, others))
+            text = f"{row.arm} at {rate:g}: {row.at.text()}{_unit(q)}"
+            setting = figures.Setting(float(rate), row.at.mean, row.at.interval, text, cell.key in best)
+            lines.setdefault(arm, []).append(setting)
+            name = " · ".join(word for word in arm if word)
+            looks.setdefault(arm, replace(self.looks[cell.key][0], name=name))
+        shown = [(_key(arm[0]), looks[arm], settings) for arm, settings in lines.items()]
+        return figures.sensitivity(shown, "Learning rate", f"{q.split} {q.metric.title}{_unit(q, ', ')}", q.metric.loss)
+
+
+def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
+    """Name, colour and dash by cell: the normalizer's colour; cells that share it have different dashes.
+
+    Arms of one normalizer that differ in something else are told apart by colour as well.
+    """
+    arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
+    norms = {_norm(cell) for cell in task.cells}
+    alike = len(norms) == 1 and len(arms) > 1
+    varying = {  # a facet that is the same wherever an arm was run tells nothing of it
+        arm: {
+            key
+            for key in question.facets
+            if len({_text(cell, key) for cell in task.cells if question.arm(cell) == arm}) > 1
+        }
+        for arm in arms
+    }
+    found, used = {}, Counter[str]()
+    for cell in task.cells:
+        arm = question.arm(cell)
+        norm = _norm(cell)
+        colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colour_of(norm)
+        name = " · ".join(word for word in (arm, _where(cell, question, varying[arm])) if word)
+        found[cell.key] = (Look(name, colour), DASHES[used[colour] % len(DASHES)])
+        used[colour] += 1
+    return found
+
+
+def _where(cell: Cell, question: Question, keys: Collection[str] | None = None) -> str:
+    """The facets of a cell, or these of them; keys without their group where that leaves no doubt: `lr=0.001`."""
+    last = Counter(key.rpartition(".")[2] for key in question.facets)
+    words = []
+    for key in question.facets:
+        if key in cell.values and (keys is None or key in keys):
+            short = key.rpartition(".")[2]
+            words.append(f"{short if last[short] == 1 else key}={_shown(cell.values[key])}")
+    return " ".join(words)
+
+
+def _line(cell: Cell, look: Look, question: Question, how: tuple[str, float, int]) -> Line:
+    """Mean, interval and seeds of a cell in the shown units, over all its runs with records, as they are drawn.
+
+    how: the clock, what its unit is of the logged one's, and the columns of a seed's curve.
+    """
+    runs = [run for run in cell.runs if run.records]
+    key = (_state(runs), question.where, question.metric.factor, how)
+    made = _LINES.get(key, lambda: figures.thinned_line(_computed(runs, question, *how[:2]), how[2]))
+    return replace(made, arm=cell.key, look=look)
+
+
+def _computed(runs: Sequence[RunRecord], question: Question, clock: str, stretch: float) -> Line:
+    factor, x = question.metric.factor, _logged(clock)
+    points = []
+    for p in aggregate(runs, *question.where, x=x) if stretch else ():
+        if p.mean is not None:
+            ends = p.interval and (factor * p.interval[0], factor * p.interval[1])
+            points.append(Point(stretch * p.x, factor * p.mean, ends, p.n, p.diverged))
+    seeds = [
+        (run.seed, run.id, [(stretch * x, factor * y) for x, y in series(run, *question.where, x=x)])
+        for run in runs
+        if stretch
+    ]
+    lost = sum(run.status == "diverged" for run in runs)
+    return Line("", Look("", ""), points, seeds, lost)
+
+
+def _logged(clock: str) -> str:
+    """What of a record is counted for this clock."""
+    return clock if clock in ("epoch", "step") else "step"
+
+
+def _updates(cell: Cell, clock: str) -> float:
+    """Updates in one unit of a clock."""
+    if clock == "step":
+        return 1.0
+    whole = [run.steps / run.epochs for run in cell.runs if run.epochs and run.steps]
+    return statistics.median(whole) if whole else 1.0
+
+
+def _clocks(task: Task) -> list[str]:
+    """The clocks that every cell has."""
+    found = ["epoch"] if task.budget[1] == "epochs" else []
+    found.append("step")
+    if all(isinstance(cell.values.get("train.batch_size"), int) for cell in task.cells):
+        found.append("examples")
+    if any(run.seconds for run in task.runs):
+        found.append("seconds")
+    return found
+
+
+# --- rows and choices ------------------------------------------------------------------------------------------------
+
+
+def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
+    """What may be asked instead, each with its value now."""
+    q = question
+    logged = _metrics(task)
+    arms = list(dict.fromkeys(q.arm(cell) for cell in task.cells))
+    options: dict[str, list[tuple[str, str]]] = {
+        "split": [(name, name) for name in logged],
+        "metric": [(m.name, m.title) for m in logged[q.split]],
+        "at": [(END, "at the end"), (BEST, "at the best by validation")],
+        "against": [(arm, arm) for arm in arms],
+        "x": [(name, CLOCKS[name].lower()) for name in _clocks(task)],
+    }
+    now = {"split": q.split, "metric": q.metric.name, "at": q.at, "against": q.against, "x": clock}
+    return {
+        **{
+            key: {"now": now[key], "options": [{"key": key, "label": text} for key, text in known]}
+            for key, known in options.items()
+        },
+        "logged": {split: [m.name for m in known] for split, known in logged.items()},
+        "level": {
+            "now": "" if q.level is None else _number(q.level * q.metric.factor),
+            "unit": q.metric.unit,
+            "clock": claims.CLOCKS[q.clock],
+        },
+        "log": q.metric.loss,
+        "better": "higher" if q.metric.rising else "lower",
+    }
+
+
+def _told_in_words(told: Answer) -> dict[str, Any]:
+    """The answer as plain data; of each group's sentences the first says who wins. Pairs stand in these."""
+    content = told.as_json()
+    for group in content["groups"]:
+        first, stop, rest = group["sentence"].partition(". ")
+        group |= {"sentence": f"{first}." if stop else first, "rest": rest, "size": len(group["rows"])}
+        del group["pairs"]
+    return {**content, "commands": way_on(told)}
+
+
+def _seeds(cell: Cell, values: Mapping[int, float | None]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": run.id,
+            "seed": run.seed,
+            "state": run.status,
+            "value": values.get(run.seed),
+            "text": "" if (v := values.get(run.seed)) is None else _number(v),
+            "step": int(run.records[-1]["step"]) if run.records else 0,
+            "steps": run.steps,
+            "reason": run.reason,
+        }
+        for run in cell.runs
+    ]
+
+
+def _counts(runs: Iterable[RunRecord]) -> dict[str, int]:
+    """How many in which state, those that are done left out."""
+    return dict(Counter(run.status for run in runs if run.status != "done"))
+
+
+def _states(task: Task) -> dict[str, Any]:
+    """Runs by state, and about how many seconds the running and queued ones still take, one after the other."""
+    paces = [run.seconds / run.steps for run in task.runs if run.seconds and run.steps and run.status in FINISHED]
+    running = [run for run in task.runs if run.status == "running"]
+    open_runs = [run for run in task.runs if run.status in ("running", "queued")]
+    left = None
+    if paces and open_runs:
+        steps = sum(max(0, run.steps - (int(run.records[-1]["step"]) if run.records else 0)) for run in open_runs)
+        left = round(steps * statistics.median(paces) / max(1, len(running)))
+    return {"states": dict(Counter(run.status for run in task.runs)), "left": left}
+
+
+def _short(entry: Entry) -> str:
+    """Mean and interval for a narrow column: n stands beside it."""
+    return re.sub(r" \(n = [^)]*\)$", "", entry.text())
+
+
+def _text(cell: Cell, key: str) -> str:
+    return configuration.text(cell.values[key]) if key in cell.values else "–"
+
+
+def _shown(value: Any) -> str:
+    """A value as people read it: of a number four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else configuration.text(value)
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    """For an order: numbers by size, then all else by its text."""
+    number = isinstance(value, int | float)
+    return not number, float(value) if number else 0.0, configuration.text(value)
+
+
+def _key(text: str) -> str:
+    """A name for the address; where it has the mark that parts names there, its hash."""
+    return text if "|" not in text else hashlib.sha256(text.encode(errors="replace")).hexdigest()[:10]
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _unit(question: Question, before: str = " ") -> str:
+    return f"{before}{question.metric.unit}" if question.metric.unit else ""
+
+
+def _plain(value: Any) -> Any:
+    """Plain data for JSON: what is not finite is null; no text hides anything."""
+    if isinstance(value, dict):
+        return {visible(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return visible(value)
+
+
+# --- two cells -------------------------------------------------------------------------------------------------------
+
+
+Pair = tuple[dict[str, Any], figures.Figure | None]
+
+
+def pairs(runs: Sequence[RunRecord], query: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> Iterator[Pair]:
+    """What a view of these runs, with their records, says of each of these pairs of cells, by their keys."""
+    asked = {key: str(query[key]) for key in KEPT if query.get(key)}
+    task = next(task for task in tasks(runs) if task.key == asked["task"])
+    drawn = _Drawn(task, Question.of(task, asked), asked.get("x", ""))
+    for a, b in wanted:
+        if found := _pair(drawn, a, b):
+            yield found
+
+
+def _pair(drawn: _Drawn, a: str, b: str) -> Pair | None:
+    """What differs between the two cells that were chosen, and their paired difference over time."""
+    cells = {cell.key: cell for cell in drawn.task.cells}
+    first, second = cells.get(a), cells.get(b)
+    if first is None or second is None or first is second:
+        return None
+    names = [drawn.looks[cell.key][0].name for cell in (first, second)]
+    keys = configuration.differing([first.values, second.values])
+    q = drawn.question
+    factor = q.metric.factor
+    points = [
+        Point(p.x, factor * p.mean, p.interval and (factor * p.interval[0], factor * p.interval[1]), p.n, p.diverged)
+        for p in difference_curve(first, second, q, _logged(drawn.clock) if drawn.clock != "seconds" else q.clock)
+        if p.mean is not None
+    ]
+    clock = q.clock if drawn.clock in ("seconds", "examples") else drawn.clock
+    unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
+    told: dict[str, Any] = {
+        "a": first.key, "b": second.key, "names": names, "n": max((p.n for p in points), default=0),
+        "diff": [{"key": key, "a": _text(first, key), "b": _text(second, key)} for key in keys],
+    }  # fmt: skip
+    told = _plain(told)
+    if not points:
+        return told, None
+    name = f"difference{unit}"
+    return told, figures.difference(points, name, CLOCKS[clock], drawn.looks[first.key][0])
+
+
+# --- what the paper says ---------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
+    """The artifacts that are made of this experiment's runs. Found by their text: to read all takes seconds."""
+    found = []
+    for name in artifacts.ids():
+        path = artifacts.HERE / f"{name}.yaml"
+        said = re.search(r"^experiment:\s*(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if experiment in (name, said and said[1]):
+            artifact = claims.load(path)
+            if artifact.experiment == experiment:
+                found.append(artifact)
+    return tuple(found)
+
+
+def _references(task: Task, question: Question) -> list[Reference]:
+    """The paper's values and its authors' logs of the asked quantity, from the figures that these runs are drawn in."""
+    found: dict[str, Reference] = {}
+    shown = {run.id for run in task.runs}
+    for artifact in (a for name in dict.fromkeys(run.experiment for run in task.runs) for a in _artifacts_of(name)):
+        if not artifact.reference:
+            continue
+        # one run a cell: references do not depend on runs, but on there being any
+        runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
+        own = [run for run in runs if run.experiment == artifact.experiment]
+        panels = artifacts.drawing(artifact.id).panels(artifact, own) if own else []
+        for panel in panels:
+            q = panel.quantity
+            if (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
+                continue
+            if any(run in shown for line in panel.lines for _, run, _ in line.seeds):
+                for reference in panel.references:
+                    name = f"{reference.name}, {panel.column}"
+                    factor = question.metric.factor
+                    found[name] = replace(reference, name=name, points=[(x, factor * y) for x, y in reference.points])
+    return list(found.values())
+
+
+# --- variants of the evaluation --------------------------------------------------------------------------------------
+
+
+def _heat(drawn: _Drawn, found: Sequence[Task], load: Load) -> figures.Figure | None:
+    """Every configuration of the evaluation's statistics against data and batch size, beside the paper's numbers."""
+    q = drawn.question
+    own = [cell for cell in drawn.task.cells if _variants(cell)]
+    if not own:
+        return None
+    ways = _variants(own[0])
+    cells = [*own]
+    for other in found:
+        if other.key != drawn.task.key and other.model == drawn.task.model:
+            alike = [cell for cell in other.cells if _variants(cell) and _norm(cell) == _norm(own[0])]
+            loaded = load([run.id for cell in alike for run in cell.runs]) if alike else {}
+            cells += [replace(cell, runs=tuple(loaded.get(run.id, run) for run in cell.runs)) for cell in alike]
+    keys = configuration.differing([cell.values for cell in cells])
+    sign = -1 if q.metric.rising else 1
+    shown: dict[str, list[float]] = {}
+    for cell in cells:
+        name = configuration.label({key: _shown(value) for key, value in cell.values.items()}, keys) or q.arm(own[0])
+        means = [sign * mean for mean in _means(cell, q, ways) if mean is not None]
+        if len(means) == len(ways):
+            shown.setdefault(name, means)
+        for told, numbers in _in_papers(cell, ways):
+            shown.setdefault(told, [numbers[way] for way in ways])
+    names = list(shown)[:MOST_COLUMNS]
+    if not names:
+        return None
+    values = [list(row) for row in zip(*(shown[name] for name in names), strict=True)]
+    what = f"Place within a column by {q.split} {q.metric.title}, 1 and blue the best."
+    return figures.heat(ways, names, values, what)
+
+
+def _norm(cell: Cell) -> str:
+    return str(cell.values.get(configuration.ARM_GROUP, ""))
+
+
+def _variants(cell: Cell) -> list[str]:
+    """The configurations in which the runs of a cell were evaluated, in their order; as asked for where none is read.
+
+    None where they were asked to be evaluated in fewer than two ways.
+    """
+    asked = [str(way) for way in cell.runs[0].config.get("eval", {}).get("variants") or ()]
+    if len(asked) < 2:
+        return []
+    read = next((run for run in cell.done if run.records), None)
+    if read is None:
+        return asked
+    found = [variant for record in columns.kinds(read.records) if (variant := record.get("variant"))]
+    ways = list(dict.fromkeys(str(v[CONFIGURATION]) for v in found if set(v) == {CONFIGURATION}))
+    return ways if len(ways) > 1 else []
+
+
+def _means(cell: Cell, question: Question, ways: Sequence[str]) -> list[float | None]:
+    """The mean over seeds by configuration; of the runs that are done, None where one lacks it."""
+    known = [[_in_way(run, question, way) for way in ways] for run in cell.done]
+    lists = [[value for value in values if value is not None] for values in zip(*known, strict=True)]
+    return [statistics.fmean(values) if len(values) == len(known) else None for values in lists]
+
+
+def _in_way(run: RunRecord, question: Question, way: str) -> float | None:
+    """The asked number in one configuration of the evaluation, at the asked point of the run; None if not finite."""
+    split, mode, metric = question.where
+    step = best_step(run) if question.at == BEST else run.steps
+    variant = {CONFIGURATION: way}
+    found = dict(columns.values(run.records, split, (mode, "both"), variant, ("step", metric), PARTS)).get(step)
+    return None if found is None or not math.isfinite(float(found)) else question.metric.factor * float(found)
+
+
+def _in_papers(cell: Cell, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """The numbers that a paper has for exactly these variants, with the place where they stand."""
+    for experiment in dict.fromkeys(run.experiment for run in cell.runs):
+        for artifact in _artifacts_of(experiment):
+            for name, numbers in _mappings(artifact.reference, ()):
+                if set(numbers) == set(ways):
+                    yield f"paper: {' '.join(name)}", numbers
+
+
+def _mappings(node: Any, name: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, float]]]:
+    if not isinstance(node, Mapping):
+        return
+    if node and all(isinstance(value, int | float) for value in node.values()):
+        yield name, {str(key): float(value) for key, value in node.items()}
+        return
+    for key, inner in node.items():
+        yield from _mappings(inner, (*name, str(key)))

@@ -1,0 +1,361 @@
+"""The dashboard with many runs: python scripts/bench/dashboard.py [--runs N] [--lines N] [--tensorboard PATH]
+
+Makes up runs through the store, in a folder aside, and asks a server of its own as a browser does. Counted are the
+server's CPU seconds from its start, or from the request before, and its largest memory; of news, the seconds from a
+line at the end of a curve to the event. With the path of a `tensorboard`, that server on the same runs beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.cookiejar
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import harness
+import numpy as np
+
+from normbench.config.identity import RunSpec
+from normbench.config.plan import train_specs
+from normbench.runs import files, store
+from normbench.streams import stream
+
+NORMS = ("none", "batch", "layer", "rms", "weight")
+RATES = (0.0003, 0.001, 0.003, 0.01)
+SEEDS = 10
+TASK = len(NORMS) * len(RATES) * SEEDS  # runs of one length: what may be compared
+SPLITS = ("train", "valid", "test")
+PER_EVALUATION = len(SPLITS) + 1
+FIRST = 16  # batch size of the first task
+MANY, MANY_LINES = 20_000, 40
+ROUNDS = 5  # of news
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was asked, what it took, the goal."""
+
+    case: str
+    unit: str
+    value: float
+    goal: float | None = None
+    reference: float | None = None  # of TensorBoard, where it was asked the same
+
+    @property
+    def met(self) -> str:
+        return "" if self.goal is None else "met" if self.value <= self.goal else "missed"
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def specs(count: int, lines: int) -> Iterator[RunSpec]:
+    """Tasks of TASK runs each: normalizers by learning rates by seeds, each task of another length."""
+    for task in itertools.count():
+        for norm, rate in itertools.product(NORMS, RATES):
+            words = [
+                "model=mnist_mlp", "data=digits", f"norm={norm}", f"optim.lr={rate}",
+                f"train.epochs={lines // PER_EVALUATION + task}", f"train.batch_size={FIRST + task}",
+            ]  # fmt: skip
+            (spec,) = train_specs(words, False)
+            for seed in range(1, SEEDS + 1):
+                if count <= 0:
+                    return
+                count -= 1
+                yield replace(spec, config={**spec.config, "seed": seed})
+
+
+def records(spec: RunSpec, lines: int) -> list[dict[str, Any]]:
+    """A curve that falls at a rate of its cell and seed, `lines` evaluations of a split."""
+    config = spec.config
+    rate = 2 + NORMS.index(config["norm"]["name"]) / 3 + RATES.index(config["optim"]["lr"]) / 2
+    noise = stream(config["seed"], "bench", spec.arm).standard_normal(lines) / 50
+    found = []
+    for place in range(lines):
+        epoch, split = divmod(place, PER_EVALUATION)
+        nll = 2.3 * float(np.exp(-rate * place / lines + noise[place]))
+        at = {"epoch": epoch, "step": epoch * spec.steps // spec.epochs, "nll": nll, "error": min(0.9, nll / 3)}
+        name, mode = (SPLITS[split], "eval") if split < len(SPLITS) else ("train", "train")
+        found.append({**at, "split": name, "mode": mode})
+    return found
+
+
+@contextlib.contextmanager
+def unflushed() -> Iterator[None]:
+    """These runs need not survive a power cut."""
+    kept, os.fsync = os.fsync, lambda handle: None
+    try:
+        yield
+    finally:
+        os.fsync = kept
+
+
+def make_runs(results: Path, count: int, lines: int) -> None:
+    """Whole run directories, as training leaves them."""
+    with unflushed():
+        for spec in specs(count, lines):
+            run = store.RunDirectory(results / "runs" / "bench" / f"{spec.arm}.s{spec.config['seed']}.{spec.id}")
+            run.path.mkdir(parents=True)
+            run.file_as(spec)
+            run.write_config()
+            files.write_json(run.path / "environment.json", {"device": "cpu", "torch": harness.torch.__version__})
+            run.append("curve.jsonl", records(spec, lines))
+            run.finish("done", step=spec.steps, seconds=1.0)
+
+
+# run by TensorBoard's own Python: it has the writer
+EVENTS = """
+import json, sys
+from pathlib import Path
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+results, logs = map(Path, sys.argv[1:])
+for curve in sorted(results.glob("runs/*/*/curve.jsonl")):
+    writer = EventFileWriter(str(logs / curve.parent.name), max_queue_size=10**6, flush_secs=3600)
+    for record in map(json.loads, curve.read_text().splitlines()):
+        for metric in ("nll", "error"):
+            tag = "/".join((record["split"], record["mode"], metric))
+            value = summary_pb2.Summary.Value(tag=tag, simple_value=record[metric])
+            summary = summary_pb2.Summary(value=[value])
+            writer.add_event(event_pb2.Event(wall_time=record["step"], step=record["step"], summary=summary))
+    writer.close()
+"""
+
+
+# --- servers ---------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """A process that serves, what it and its own processes used, and a browser's requests to it."""
+
+    def __init__(self, command: Sequence[str], home: str = "", **environment: str) -> None:
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **environment}
+        )
+        self.opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
+        )
+        self.used = 0.0
+        if home:
+            self.home = home
+            return
+        assert self.process.stdout is not None
+        link = self.process.stdout.readline().split()[0]
+        self.home = link.split("?")[0]
+        self.opener.open(link, timeout=600).close()
+
+    def get(self, path: str) -> bytes:
+        with self.opener.open(f"{self.home}{path}", timeout=600) as answer:
+            return bytes(answer.read())
+
+    def cpu(self) -> float:
+        """Seconds of user and system since it was asked last."""
+        before, self.used = self.used, sum(map(_seconds, _with_children(self.process.pid)))
+        return self.used - before
+
+    def memory(self) -> float:
+        """The most that it held at once, in MB."""
+        told = [Path(f"/proc/{pid}/status").read_text() for pid in _with_children(self.process.pid)]
+        return sum(int(status.partition("VmHWM:")[2].split()[0]) for status in told) / 1e3
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+
+
+def _with_children(pid: int) -> list[int]:
+    try:
+        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(found for child in below for found in _with_children(int(child)))]
+
+
+def _seconds(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / TICKS
+
+
+def ours(results: Path, cache: Path) -> Server:
+    command = [sys.executable, "-m", "normbench", "dashboard", "--results", str(results)]
+    return Server(command, XDG_CACHE_HOME=str(cache))
+
+
+def asked(*rates: float, **more: str) -> str:
+    """The address of the view of the first task's runs with these learning rates."""
+    words = f"optim.lr={','.join(map(str, rates))} {' '.join(f'{key}={value}' for key, value in more.items())}"
+    return f"api/view?{urlencode({'filter': words.strip()})}"
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def views(results: Path, cache: Path, runs: int) -> Iterator[Row]:
+    """First views with and without what the index remembers, and selections of them."""
+    for what, goal in (("cold", 2.0), ("warm", 1.5)):
+        server = ours(results, cache)
+        try:
+            server.get("api/view")
+            yield Row(f"first view, {what}", "CPU s", server.cpu(), goal)
+            if what == "cold":
+                continue
+            for count, rates, most in ((TASK // len(RATES), RATES[:1], 1.0), (TASK, RATES, 2.5)):
+                content = json.loads(server.get(asked(*rates, **{"train.batch_size": str(FIRST)})))
+                shown = sum(len(cell["seeds"]) for cell in content["cells"])
+                assert shown == min(count, runs), f"{shown} of {count} runs are shown"
+                yield Row(f"select {count} runs", "CPU s", server.cpu(), most)
+            yield Row("memory after that", "MB", server.memory(), 150.0)
+        finally:
+            server.close()
+
+
+def many(folder: Path, count: int, lines: int) -> Iterator[Row]:
+    results = folder / "many"
+    make_runs(results, count, lines)
+    for what in ("cold", "warm"):
+        server = ours(results, folder / "many-cache")
+        try:
+            server.get("api/view")
+            yield Row(f"first view of {count} runs, {what}", "CPU s", server.cpu(), 5.0)
+            yield Row(f"memory with {count} runs, {what}", "MB", server.memory())
+        finally:
+            server.close()
+    shutil.rmtree(results)
+
+
+def news(results: Path, cache: Path) -> Row:
+    """From the append of a line to the event, with one run that is being written."""
+    (spec,) = train_specs(["model=mnist_mlp", "data=digits", "norm=layer", f"train.batch_size={FIRST - 1}"], False)
+    run = store.RunDirectory(results / "runs" / "bench" / f"{spec.arm}.s{spec.config['seed']}.{spec.id}")
+    run.path.mkdir(parents=True)
+    server = None
+    try:
+        with run.writing():
+            run.file_as(spec)
+            run.write_config()
+            run.write_status("running", step=0)
+            one = records(spec, 1)
+            run.append("curve.jsonl", one)
+            server = ours(results, cache)
+            stream_of = server.opener.open(f"{server.home}api/events", timeout=60)
+            stream_of.readline()
+            took = []
+            for _ in range(ROUNDS):
+                time.sleep(0.7)  # at no fixed place between two looks
+                start = time.monotonic()
+                run.append("curve.jsonl", one)
+                while not stream_of.readline().startswith(b"event: changed"):
+                    pass
+                took.append(time.monotonic() - start)
+            stream_of.close()
+            return Row("a new line until its event, the slowest", "s", max(took), 2.0)
+    finally:
+        if server is not None:
+            server.close()
+        shutil.rmtree(run.path)
+
+
+def tensorboard(path: Path, results: Path, folder: Path, count: int) -> tuple[float, float]:
+    """CPU seconds of TensorBoard until it lists all runs, and its memory then."""
+    logs = folder / "events"
+    subprocess.run([str(path.with_name("python")), "-c", EVENTS, str(results), str(logs)], check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(path), "--logdir", str(logs), "--port", str(port), "--host", "127.0.0.1"]
+    server = Server(command, f"http://127.0.0.1:{port}/")
+    try:
+        start = time.monotonic()
+        while time.monotonic() - start < 900:
+            with contextlib.suppress(OSError):
+                if len(json.loads(server.get("data/runs"))) >= count:
+                    return server.cpu(), server.memory()
+            time.sleep(1)
+        raise SystemExit("TensorBoard did not list all runs in 15 minutes")
+    finally:
+        server.close()
+
+
+def rows(given: argparse.Namespace, folder: Path) -> Iterator[Row]:
+    results, cache = folder / "results", folder / "cache"
+    make_runs(results, given.runs, given.lines)
+    beside: dict[str, float] = {}
+    if given.tensorboard:
+        beside["first view, cold"], beside["memory after that"] = tensorboard(
+            given.tensorboard, results, folder, given.runs
+        )
+    for row in views(results, cache, given.runs):
+        yield replace(row, reference=beside.get(row.case))
+    yield news(results, cache)
+    shutil.rmtree(results)
+    if given.many:
+        yield from many(folder, given.many, MANY_LINES)
+
+
+def publish(found: Sequence[Row], given: argparse.Namespace, command: str) -> None:
+    where = harness.machine()
+    title = f"The dashboard with {given.runs} runs of {given.lines} lines"
+    content = {"schema": 1, "title": title, "command": command, "machine": where, "rows": [asdict(r) for r in found]}
+    lines = [
+        f"| {r.case} | {r.value:.2f} | {r.unit} | {'' if r.goal is None else f'≤ {r.goal:g}, {r.met}'} | "
+        f"{'' if r.reference is None else f'{r.reference:.2f}'} |"
+        for r in found
+    ]
+    page = (
+        f"# {title}\n\nCPU seconds are the server's, from its start or from the request before.\n\n"
+        "| case | value | unit | goal | TensorBoard |\n| --- | --- | --- | --- | --- |\n"
+        + "\n".join(lines)
+        + f"\n\n`{command}` on {where}\n"
+    )
+    files.make_folder(given.output)
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    files.atomic_write(given.output / "dashboard.json", text.encode())
+    files.atomic_write(given.output / "dashboard.md", page.encode())
+    print(f"\n{where}\nwritten: {given.output / 'dashboard'}.{{json,md}}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--lines", type=int, default=1000, help="of each curve")
+    parser.add_argument("--many", type=int, default=MANY, help="runs of a second folder; 0 for none")
+    parser.add_argument("--tensorboard", type=Path, metavar="PATH", help="its command, to be measured beside")
+    parser.add_argument("--output", type=Path, default=harness.RESULTS)
+    given = parser.parse_args()
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for row in rows(given, Path(folder)):
+            found.append(row)
+            goal = "" if row.goal is None else f"  goal ≤ {row.goal:g}: {row.met}"
+            beside = "" if row.reference is None else f"  TensorBoard {row.reference:.2f}"
+            print(f"{row.case:<42} {row.value:8.2f} {row.unit}{goal}{beside}", flush=True)
+    words = [f"--{name} {getattr(given, name)}" for name in ("runs", "lines", "many")
+             if getattr(given, name) != parser.get_default(name)]  # fmt: skip
+    if given.tensorboard:
+        words.append("--tensorboard PATH")
+    publish(found, given, " ".join(["python scripts/bench/dashboard.py", *words]))
+
+
+if __name__ == "__main__":
+    main()

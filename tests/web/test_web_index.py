@@ -1,0 +1,517 @@
+"""The index of runs: it shows what the store shows, reads little, writes nothing there, and may be lost at any time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fake
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spoil import LISTED, READ
+
+from normbench.runs import columns as columns_module
+from normbench.runs import files, find, pack, store, yaml_text
+from normbench.runs.columns import Columns
+from normbench.runs.record import RunRecord
+from normbench.web import index as index_module
+from normbench.web import remembered
+from normbench.web.index import Index
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own; files count as settled at once unless the test asks otherwise."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setattr(remembered, "SETTLED", -1.0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trio() -> list:
+    return fake.specs(3)
+
+
+@pytest.fixture
+def results(trio: list, tmp_path: Path) -> Path:
+    for spec in trio:
+        fake.directory(tmp_path / "runs", spec)
+    return tmp_path
+
+
+def opened(results: Path) -> Index:
+    index = Index(results)
+    index.refresh()
+    return index
+
+
+def whole(index: Index) -> list[RunRecord]:
+    """All that is shown, with curves."""
+    return list(index.load([head.id for head in index.heads()]).values())
+
+
+def states(index: Index) -> dict[int, str]:
+    return {head.seed: head.status for head in index.heads()}
+
+
+def snapshot(folder: Path) -> dict[str, Any]:
+    return {
+        str(path): (path.read_bytes() if path.is_file() else b"", path.lstat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def append(path: Path, *records: dict[str, Any]) -> None:
+    store.RunDirectory(path).append("curve.jsonl", records)
+
+
+def going(root: Path, spec: Any, epochs: int = 1) -> Path:
+    """The directory of a run on its way."""
+    path = fake.directory(root, spec, status="running", epochs=epochs)
+    status = json.loads((path / "status.json").read_text())
+    del status["curve_sha256"]
+    (path / "status.json").write_text(json.dumps(status))
+    return path
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def test_heads_then_curves_are_what_everything_reads(results: Path, trio: list) -> None:
+    index = opened(results)
+    wanted, _ = find.everything(results)
+    assert index.heads() == [replace(run, records=(), environment={}) for run in wanted]
+    assert whole(index) == wanted and all(isinstance(run.records, Columns) for run in whole(index))
+    assert index.load(["no such id"]) == {} and index.source("no such id") is None
+    assert index.source(trio[0].id) == store.directory(results / "runs", trio[0]).path
+
+
+def test_reading_leaves_the_results_as_they_were(results: Path, trio: list, cache: Path) -> None:
+    before = snapshot(results)
+    whole(opened(results))
+    assert snapshot(results) == before and list(cache.rglob("*.sqlite"))
+
+
+@pytest.mark.parametrize("damage", LISTED)
+def test_what_is_damaged_is_listed_with_its_reason(damage: str, trio: list, results: Path) -> None:
+    index = opened(results)
+    spoil, reason = LISTED[damage]
+    spoil(store.directory(results / "runs", trio[1]).path)
+    for shown in (index, Index(results)):
+        shown.refresh()
+        assert states(shown) == {1: "done", 2: "damaged", 3: "done"}
+        (found,) = (head for head in shown.heads() if head.status == "damaged")
+        assert reason in found.reason and (found.arm, found.id) == ("mnist_mlp-none", trio[1].id)
+        assert shown.load([found.id])[found.id].records == ()
+
+
+@pytest.mark.parametrize("damage", READ)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_damaged_curve_shows_when_it_is_read(damage: str, known: bool, trio: list, results: Path) -> None:
+    index = opened(results)
+    if known:
+        whole(index)
+    spoil, reason = READ[damage]
+    spoil(store.directory(results / "runs", trio[1]).path)
+    for shown in (index, Index(results)):
+        shown.refresh()
+        token = shown.token
+        loaded = {run.seed: run for run in whole(shown)}
+        if "environment" in damage and known and shown is index:
+            continue  # it was whole when the curve was read
+        assert (loaded[2].status, loaded[2].records) == ("damaged", ()) and reason in loaded[2].reason
+        assert states(shown) == {1: "done", 2: "damaged", 3: "done"}
+        assert shown.changed_since(token)[1] == [trio[1].id]
+        assert not shown.refresh() and states(shown)[2] == "damaged"
+
+
+def test_a_curve_that_is_repaired_is_whole_again(trio: list, results: Path) -> None:
+    path, index = store.directory(results / "runs", trio[1]).path / "curve.jsonl", opened(results)
+    content = path.read_bytes()
+    path.write_bytes(content[:-9])
+    index.refresh()
+    assert [run.status for run in whole(index)] == ["done", "damaged", "done"]
+    path.write_bytes(content)
+    assert index.refresh() and [run.status for run in whole(index)] == ["done"] * 3
+
+
+def test_a_folder_that_may_not_be_listed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (results / "runs" / "secret").mkdir()
+    real = os.scandir
+
+    def forbidden(path: Any) -> Any:
+        if Path(path).name == "secret":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(store.os, "scandir", forbidden)
+    index = opened(results)
+    assert sorted(states(index).values()) == ["damaged", "done", "done", "done"]
+    assert [head.reason for head in index.heads() if head.status == "damaged"] == ["cannot be read: Permission denied"]
+    monkeypatch.undo()
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    index = opened(tmp_path / "nowhere")
+    assert index.heads() == [] and not (tmp_path / "nowhere").exists()
+
+
+# --- one run per id --------------------------------------------------------------------------------------------------
+
+
+def published(results: Path, *runs: RunRecord, artifact: str = "fig") -> Path:
+    path = results / "paper" / artifact / "smoke" / pack.NAME
+    pack.write(path, runs)
+    return path
+
+
+def test_published_runs_with_own_ones_the_longest_of_each(trio: list, tmp_path: Path) -> None:
+    fake.directory(tmp_path / "runs", trio[0])
+    fake.directory(tmp_path / "runs", trio[1])
+    published(tmp_path, fake.record(trio[0], epochs=5), fake.record(trio[2]))
+    published(tmp_path, fake.record(trio[1], epochs=1), fake.record(trio[2], epochs=4), artifact="other")
+    wanted, _ = find.everything(tmp_path)
+    for _ in range(2):  # out of the packs, then from memory
+        index = opened(tmp_path)
+        assert whole(index) == wanted and [head.epochs for head in index.heads()] == [5, 2, 4]
+    assert index.source(trio[0].id) == tmp_path / "paper" / "fig" / "smoke" / pack.NAME
+
+
+def test_a_damaged_pack_hides_no_other_and_is_told(trio: list, results: Path) -> None:
+    path = published(results, fake.record(trio[2], epochs=4))
+    index = opened(results)
+    assert [head.epochs for head in index.heads()] == [2, 2, 4]
+    path.write_bytes(b"garbage")
+    assert index.refresh() and [head.epochs for head in index.heads()] == [2, 2, 2]
+    assert len(index.notes()) == 1 and "is damaged" in index.notes()[0]
+    path.unlink()
+    assert index.refresh() and index.notes() == []
+
+
+def test_a_whole_copy_stands_for_a_damaged_one_that_is_told(trio: list, results: Path) -> None:
+    path = store.directory(results / "runs", trio[0]).path
+    shutil.copytree(path, results / "runs" / "aaa" / path.name)
+    (path / "status.json").write_text("{")
+    index = opened(results)
+    assert states(index) == {1: "done", 2: "done", 3: "done"}
+    assert [str(path) in note for note in index.notes()] == [True]
+
+
+def test_one_that_shows_its_damage_late_gives_way(trio: list, results: Path) -> None:
+    published(results, fake.record(trio[0], epochs=1))
+    (store.directory(results / "runs", trio[0]).path / "curve.jsonl").write_text("")
+    index = opened(results)
+    assert [head.epochs for head in index.heads()] == [2, 2, 2]
+    assert index.load([trio[0].id])[trio[0].id].epochs == 1 and len(index.notes()) == 1
+
+
+# --- what changes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_growing_curve_is_read_on(trio: list, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = going(results / "live" / "runs", trio[0])
+    index, records = opened(results / "live"), fake.lines(6)
+    read: list[int] = []
+    real = store.parse_curve
+    monkeypatch.setattr(store, "parse_curve", lambda content, *rest: read.append(len(content)) or real(content, *rest))
+    assert whole(index)[0].records == fake.lines(1)
+    with open(path / "curve.jsonl", "ab") as curve:
+        curve.write(files.line(records[3]) + files.line(records[4])[:7])
+    token = index.token
+    assert index.refresh(quick=True) and index.changed_since(token) == (index.token, [trio[0].id])
+    earlier = whole(index)[0]
+    assert earlier.records == records[:4], "a torn last line is not there yet"
+    with open(path / "curve.jsonl", "ab") as curve:
+        curve.write(files.line(records[4])[7:])
+    assert index.refresh(quick=True) and whole(index)[0].records == records[:5]
+    assert len(earlier.records) == 4, "what was handed out stays as it was"
+    assert sum(read) == (path / "curve.jsonl").stat().st_size, "every line was read once"
+    assert not index.refresh(quick=True) and index.changed_since(index.token)[1] == []
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_a_curve_that_was_cut_or_replaced_is_read_anew(cut: int, trio: list, tmp_path: Path) -> None:
+    path = going(tmp_path / "runs", trio[0], epochs=3)
+    index, other = opened(tmp_path), [{**record, "nll": 9.0} for record in fake.lines(5)]
+    whole(index)
+    content = b"".join(map(files.line, other[: 2 * cut]))
+    if cut == 1:
+        files.atomic_write(path / "curve.jsonl", content)
+    else:  # in place: shorter, and then longer than before
+        (path / "curve.jsonl").write_bytes(content)
+    index.refresh()
+    assert whole(index)[0].records == other[: 2 * cut]
+    (path / "curve.jsonl").write_bytes(b"".join(map(files.line, other)))
+    index.refresh()
+    assert whole(index)[0].records == other
+
+
+def test_a_bad_line_in_a_growing_curve_is_damage(trio: list, tmp_path: Path) -> None:
+    path = going(tmp_path / "runs", trio[0])
+    index = opened(tmp_path)
+    whole(index)
+    with open(path / "curve.jsonl", "ab") as curve:
+        curve.write(b"{broken\n")
+    index.refresh()
+    assert whole(index)[0].reason == "curve.jsonl line 4 of 4 is not JSON"
+    append(path, fake.lines(3)[-1])
+    index.refresh()
+    assert states(index) == {1: "damaged"}, "it goes on, but that line stays"
+
+
+def test_states_follow_files_and_lock(trio: list, tmp_path: Path) -> None:
+    path = going(tmp_path / "runs", trio[0])
+    index = opened(tmp_path)
+    assert states(index) == {1: "interrupted"}
+    run = store.RunDirectory(path)
+    run.file_as(trio[0])
+    with run.writing():
+        assert index.refresh(quick=True) and states(index) == {1: "running"}
+        assert not index.refresh(quick=True)
+    assert index.refresh(quick=True) and states(index) == {1: "interrupted"}
+    run.append("curve.jsonl", fake.lines(2)[3:])
+    run.finish("done", step=trio[0].steps)
+    assert index.refresh(quick=True) and states(index) == {1: "done"}
+    assert whole(index) == find.everything(tmp_path)[0]
+
+
+def test_runs_and_folders_come_and_go(trio: list, tmp_path: Path) -> None:
+    index = opened(tmp_path)
+    path = fake.directory(tmp_path / "runs", trio[0])
+    assert index.refresh(quick=True) and states(index) == {1: "done"}
+    fake.directory(tmp_path / "runs" / "more", trio[1])
+    fake.directory(tmp_path / "runs", trio[2])
+    assert index.refresh(quick=True) and states(index) == {1: "done", 2: "done", 3: "done"}
+    shutil.rmtree(path)
+    token = index.token
+    assert index.refresh(quick=True) and states(index) == {2: "done", 3: "done"}
+    assert index.changed_since(token)[1] == [trio[0].id]
+
+
+def test_a_run_that_goes_on_for_longer(trio: list, tmp_path: Path) -> None:
+    """It changes between the look at its status and the reading of its curve: that is no damage."""
+    (longer,) = fake.specs(1, "train.epochs=4")
+    path = fake.directory(tmp_path / "runs", trio[0])
+    index = opened(tmp_path)
+    shutil.rmtree(path)
+    shutil.move(fake.directory(tmp_path / "aside", longer), path)
+    (run,) = whole(index)
+    assert (run.status, run.epochs, run.records) == ("done", 4, fake.lines(4))
+
+
+def test_a_file_that_is_young_is_looked_at_again(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two writes within one time stamp: the second shows all the same."""
+    path = fake.directory(tmp_path / "runs", trio[0], status="failed")
+    monkeypatch.setattr(remembered, "SETTLED", 3600.0)
+    index = opened(tmp_path)
+    at = (path / "status.json").stat()
+    text = (path / "status.json").read_text()
+    (path / "status.json").write_text(text.replace('"failed"', '"broken"'))
+    os.utime(path / "status.json", ns=(at.st_atime_ns, at.st_mtime_ns))
+    assert index.refresh() and states(index) == {1: "damaged"}
+
+
+def test_while_another_writes(trio: list, tmp_path: Path) -> None:
+    """Every view is of whole lines from the start, while a writer appends, finishes, and begins anew."""
+    path = going(tmp_path / "runs", trio[0], epochs=0)
+    run, stop, records = store.RunDirectory(path), threading.Event(), fake.lines(2)
+    run.file_as(trio[0])
+
+    def write() -> None:
+        with run.writing():
+            while not stop.is_set():
+                run.write_status("running", step=0)
+                for record in records[1:]:
+                    run.append("curve.jsonl", [record])
+                run.finish("done", step=trio[0].steps)
+                run.write_status("running", step=0)
+                (path / "curve.jsonl").write_bytes(files.line(records[0]))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        index = opened(tmp_path)
+        for _ in range(25):
+            index.refresh(quick=True)
+            for shown in whole(index):
+                assert list(shown.records) == records[: len(shown.records)] or shown.status == "damaged"
+    finally:
+        stop.set()
+        writer.join()
+    index.refresh()
+    assert states(index) == {1: "interrupted"}
+
+
+# --- the memory may be lost ------------------------------------------------------------------------------------------
+
+LOSSES: dict[str, Callable[[Path], object]] = {
+    "deleted": lambda p: p.unlink(),
+    "random bytes": lambda p: p.write_bytes(random.Random(1).randbytes(20_000)),
+    "truncated": lambda p: os.truncate(p, p.stat().st_size // 2 + 7),
+    "empty": lambda p: p.write_bytes(b""),
+    "another schema": lambda p: _execute(p, "UPDATE version SET text = '99 0 0 0'"),
+    "another table": lambda p: _execute(p, "DROP TABLE rows; CREATE TABLE rows (a INT)"),
+    "another version table": lambda p: _execute(p, "DROP TABLE version; CREATE TABLE version (a INT)"),
+    "changed rows": lambda p: _execute(p, "UPDATE rows SET content = (SELECT content FROM rows LIMIT 1)"),
+    "a folder": lambda p: (p.unlink(), p.mkdir()),
+}
+
+
+def _execute(path: Path, words: str) -> None:
+    import sqlite3
+
+    base = sqlite3.connect(path)
+    base.executescript(words)
+    base.commit()
+    base.close()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_without_its_memory_it_shows_the_same(loss: str, trio: list, results: Path, cache: Path) -> None:
+    published(results, fake.record(trio[0], epochs=7))
+    wanted = whole(opened(results))
+    (path,) = cache.rglob("*.sqlite")
+    assert whole(opened(results)) == wanted
+    LOSSES[loss](path)
+    for _ in range(2):
+        assert whole(opened(results)) == wanted
+
+
+def test_lost_while_it_is_open(trio: list, results: Path, cache: Path) -> None:
+    index = opened(results)
+    wanted = whole(opened(results))
+    (path,) = cache.rglob("*.sqlite")
+    path.write_bytes(random.Random(2).randbytes(path.stat().st_size))
+    fake.directory(results / "runs", fake.specs(4)[3])
+    index.refresh()
+    assert whole(index)[:3] == wanted and states(index)[4] == "done"
+
+
+def test_flipped_bits_change_nothing(results: Path, cache: Path) -> None:
+    wanted = whole(opened(results))
+    (path,) = cache.rglob("*.sqlite")
+    content, draw = path.read_bytes(), random.Random(3)
+    for _ in range(12):
+        changed = bytearray(content)
+        for place in draw.sample(range(len(content)), 9):
+            changed[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(changed)
+        assert whole(opened(results)) == wanted
+
+
+def test_where_nothing_can_be_kept(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = whole(opened(results))
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    index = opened(results)
+    assert whole(index) == wanted and not index.refresh()
+
+
+def test_busy_elsewhere(results: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sqlite3
+
+    monkeypatch.setattr(remembered, "WAIT", 0.01)
+    wanted = whole(opened(results))
+    (path,) = cache.rglob("*.sqlite")
+    base = sqlite3.connect(path)
+    base.execute("BEGIN EXCLUSIVE")
+    assert whole(opened(results)) == wanted
+    base.close()
+
+
+def test_what_is_known_is_not_read_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole(opened(results))
+    read: list[str] = []
+    real = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, *a, **k: read.append(self.name) or real(self, *a, **k))
+    index = opened(results)
+    assert read == [] and len(index.heads()) == 3
+    checked: list[str] = []
+    monkeypatch.setattr(store, "check_record", checked.append)
+    assert len(whole(index)[0].records) == 5
+    assert checked == [] and read == ["curve.jsonl", "environment.json"] * 3
+
+
+def test_curves_in_memory_have_an_end(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "KEPT", 7)
+    index = opened(results)
+    assert [len(run.records) for run in whole(index)] == [5, 5, 5] and len(index._curves) == 1
+
+
+# --- columns and sections --------------------------------------------------------------------------------------------
+
+values = st.one_of(st.integers(), st.floats(allow_nan=False), st.sampled_from(["NaN", "eval"]), st.booleans())
+keys = st.sampled_from(["step", "epoch", "nll", "split", "mode", "order"])
+variants = st.dictionaries(st.sampled_from("ab"), st.sampled_from(["x", 1, 1.0]), max_size=2)
+records = st.lists(
+    st.builds(lambda r, v: r | ({"variant": v} if v else {}), st.dictionaries(keys, values, min_size=1), variants),
+    max_size=12,
+)
+
+
+@given(records, records)
+@settings(max_examples=40, deadline=None)
+def test_columns_are_the_records(first: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
+    columns = Columns(first)
+    longer = columns.followed_by(more)
+    for made, wanted in ((columns, first), (longer, first + more)):
+        assert [json.dumps(r) for r in made] == [json.dumps(r) for r in wanted], "values, types and order of keys"
+        assert [made[i] for i in range(len(made))] == wanted == made[:] and made == wanted
+        assert {*map(str, made.kinds())} <= {*map(str, wanted)}
+        for variant, keys in itertools.product([{}, {"a": "x"}], [("step", "nll"), ("nll",)]):
+            asked = ("eval", ("eval", "NaN"), variant, keys, {"order"})
+            found, told = columns_module.values(made, *asked), columns_module.values(wanted, *asked)
+            assert sorted(map(str, found)) == sorted(map(str, told))
+    assert columns != [*first, {}]
+
+
+leaves = st.one_of(
+    st.text(max_size=90), st.integers(), st.floats(allow_nan=False), st.booleans(), st.none(), st.dates()
+)
+names = st.one_of(st.sampled_from(["config", "seed", "yes", "null", "1", "lstm.*.input"]), st.text(max_size=9))
+trees = st.recursive(
+    leaves, lambda t: st.one_of(st.lists(t, max_size=3), st.dictionaries(names, t, max_size=4)), max_leaves=12
+)
+
+
+@given(
+    st.dictionaries(names, trees, max_size=4), st.integers(0, 400), st.sampled_from(["", "\n", "&", "- ", "'", ": "])
+)
+@settings(max_examples=80, deadline=None)
+def test_sections_are_the_whole_document(tree: dict[str, Any], place: int, put: str) -> None:
+    sections, text = yaml_text.Sections(), yaml.safe_dump(tree, sort_keys=False)
+    for document in (text, text[:place] + put + text[place:]):
+        try:
+            wanted = yaml.safe_load(document)
+        except (yaml.YAMLError, ValueError):
+            with pytest.raises((yaml.YAMLError, ValueError)):
+                sections.load(document)
+            continue
+        assert sections.load(document) == wanted == sections.load(document)
+
+
+DEEP = {
+    "[": "[" * 10**5,
+    "-": "- " * 10**5,
+    "?": "? " * 10**5,
+    "{": "a: {b: " * 10**4,
+    "spaces": f"a:\n{' ' * 5000}b: 1",
+}
+
+
+@pytest.mark.parametrize("form", DEEP)
+def test_deep_yaml_is_an_error_and_no_crash(form: str) -> None:
+    for load in (yaml_text.load, yaml_text.Sections().load):
+        with pytest.raises(yaml.YAMLError):
+            load(DEEP[form])
