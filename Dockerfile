@@ -40,7 +40,7 @@ RUN python3 -c 'import tomllib; \
     torch = [need for need in needs if need.startswith("torch")]; \
     print(*torch, sep="\n", file=open("torch.txt", "w")); \
     print(*[need for need in needs if need not in torch], sep="\n", file=open("others.txt", "w"))'
-COPY README.md ./
+COPY README.md LICENSE ./
 COPY conf conf
 COPY normbench normbench
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \

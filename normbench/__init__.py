@@ -1,3 +1,34 @@
-"""normbench: the experiments of two normalization papers, reproduced, judged and open to any normalizer."""
+"""normbench: the experiments of two normalization papers, reproduced, judged and open to any normalizer.
+
+From Python there is `create_norm`, `LSTM`, `GRU` and `load_runs`. Each is imported when it is first asked for: torch
+and pandas take a while, and the command line needs neither to answer.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from normbench.errors import NormbenchError
+
+if TYPE_CHECKING:
+    from normbench.library.norms import create_norm
+    from normbench.library.recurrent import GRU, LSTM
+    from normbench.library.runs import load_runs
 
 __version__ = "0.1.0"
+__all__ = ["GRU", "LSTM", "NormbenchError", "__version__", "create_norm", "load_runs"]
+
+_HOME = {"create_norm": "norms", "GRU": "recurrent", "LSTM": "recurrent", "load_runs": "runs"}
+
+
+if not TYPE_CHECKING:  # a type checker is to find a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'normbench' has no attribute '{name}'")
+        return getattr(import_module(f"normbench.library.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

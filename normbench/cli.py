@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -44,7 +44,15 @@ COMMANDS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one line per error, and the nearest name for a mistyped command or option."""
+    """argparse with one line per error, and the nearest name for a mistyped command or option.
+
+    `more_help` gives what stands at the end of the help, and is called for that alone.
+    """
+
+    more_help: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        return super().format_help() + (self.more_help() if self.more_help else "")
 
     def error(self, message: str) -> NoReturn:
         if "invalid choice" in message:
@@ -86,6 +94,7 @@ def parser(chosen: str | None) -> Parser:
         if name == chosen:
             module = import_module(f"{ARGUMENTS}.{name}")
             command.epilog = module.EPILOG
+            command.more_help = getattr(module, "more_help", None)
             module.add_arguments(command)
             options = [option for action in command._actions for option in action.option_strings]
             command.set_defaults(run_command=module.run, options=options)

@@ -81,3 +81,34 @@ def hostile(results: Path) -> Path:
     pack.write(place / pack.NAME, [*pack.read(place / pack.NAME), *strangers])
     (place / "verdicts.json").write_text(sealed(content, pack.load(place / pack.NAME).sha256))
     return place
+
+
+def beside(results: Path) -> None:
+    """An independent check and a benchmark, with the words of somebody who means harm."""
+    row = {"cell": HOSTILE, "epoch": 1, "what": "test nll", "ours": 0.2, "mean": 0.3, "low": 0.1, "high": 0.4, "n": 5}
+    rows = [row | {"judgement": "inside"}, row | {"ours": 0.5, "judgement": f"OUTSIDE{HOSTILE}"}]
+    place = results / "ln2016" / "fig6" / "paper"
+    words = dict.fromkeys(("title", "command", "versions", "summary", "machine"), HOSTILE)
+    check = words | {"pack_sha256": pack.load(place / pack.NAME).sha256, "rows": rows}
+    ratios = {"ratio": 1.04, "low": 1.01, "high": 1.06, "ours_ms": 1.04, "reference_ms": 1.0, "rounds": 9}
+    bench = words | {"rows": [{"case": HOSTILE, "goal": goal, **ratios} for goal in (1.1, 1.05, 1.0, None)]}
+    for name, content in (("check", check), ("bench", bench)):
+        (results / name).mkdir()
+        (results / name / "one.json").write_text(json.dumps(content))
+
+
+def drawn(results: Path) -> None:
+    """Samples of one published run that want to be code."""
+    run = next(run for run in pack.read(results / "ln2016" / "fig6" / "paper" / pack.NAME) if run.arm == "ln")
+    samples = results / "runs" / "ln2016" / "fig6" / f"ln.s{run.seed}.{run.id}" / "samples"
+    samples.mkdir(parents=True)
+    status = {"schema": 2, "status": "done", "epochs": 1, "steps": 1, "curve_sha256": ""}
+    (samples.parent / "status.json").write_text(json.dumps(status))
+    harm = "<script>parent.pwned = 1</script><img src='http://127.0.0.1:9/seen.png' onerror='parent.pwned = 1'>"
+    (samples / "question.html").write_text(f"<p>drawn {HOSTILE}</p>{harm}")
+    (samples / "picture.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>pwned = 1</script>'
+        '<image href="http://127.0.0.1:9/seen.png"/></svg>'
+    )
+    (samples / "link.png").symlink_to("/etc/hostname")
+    (samples / "large.png").write_bytes(b"\0" * (1 << 20))

@@ -7,7 +7,7 @@ import functools
 from torch import Tensor
 
 from normbench import data as datasets
-from normbench.config import compose
+from normbench.config import compose, identity
 from normbench.config.identity import RunSpec
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
@@ -77,11 +77,17 @@ def usual(model: str, norm: str) -> tuple[str, ...]:
 @functools.cache
 def able(model: str, norm: str) -> list[str]:
     """Sites of the model that the normalizer can serve."""
+    config, node = _plain(model), compose.choice("norm", norm)
     found = []
-    for path in sites.declared(small(model).config):
+    for path in sites.declared(config):
         try:
-            small(model, f"norm={norm}", f"norm.sites=[{path}]")
+            identity.assign({**config, "norm": {**node, "sites": [path]}})
         except NormbenchError:
             continue
         found.append(path)
     return found
+
+
+@functools.cache
+def _plain(model: str) -> compose.Config:
+    return small(model).config

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import yaml
 
+import normbench
 from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, publish, table
 from normbench.runs import pack
@@ -18,13 +23,52 @@ PUBLISHED = sorted(
 )
 
 
-def test_readme_table_is_fresh():
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """scripts/readme.py."""
     spec = importlib.util.spec_from_file_location("readme", ROOT / "scripts" / "readme.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["README.md", "results/README.md"])
+def test_readmes_follow_from_the_verdicts(page: str, script: ModuleType):
+    block, make = script.PAGES[page]
+    text = (ROOT / page).read_text()
+    assert script.fresh(text, block, make(ROOT / "results")) == text, f"{page} is stale: python scripts/readme.py"
+
+
+def test_findings_are_the_verdicts_own_words(script: ModuleType):
+    told = script.findings(ROOT / "results")
+    lines = told.splitlines()[2:]
+    assert 5 <= len(lines) == len(script.FINDINGS) <= 6 and any("**contradicted" in line for line in lines)
+    for (name, id), line in zip(script.FINDINGS, lines, strict=True):
+        fidelity, judged = script.verdicts(artifacts.load(name), ROOT / "results")
+        assert f"**{judged[id]['verdict']}**, [{id}](results/{name}/{fidelity}/table.md)" in line
+        assert "[" in line.split("Evidence: ")[1], "no interval"
+    counts = [int(part.split()[0]) for part in told.splitlines()[0].split(": ")[1].split(". ")[0].split(", ")]
+    assert sum(counts) == sum(len(artifacts.load(name).claims) for name in artifacts.ids())
+
+
+def test_the_readme_is_short_and_says_at_first_what_is_not_there():
     text = (ROOT / "README.md").read_text()
-    assert module.readme(text, ROOT / "results") == text, "README.md is stale: python scripts/readme.py"
+    assert len(text.encode()) <= 12_000
+    first = text.split("## ")[0]
+    assert "not built" in first and "run on a GPU" in first
+
+
+def test_everything_the_repository_says_of_its_licence_and_version_is_the_same():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert project["license"] == citation["license"] == "MIT"
+    assert (ROOT / "LICENSE").read_text().startswith("MIT License")
+    assert project["version"] == citation["version"] == normbench.__version__
+    assert {r["url"] for r in citation["references"]} == set(project["urls"].values())
+    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert {"ruff", "ruff-format", "mypy"} <= {hook["id"] for hook in hooks}
 
 
 def test_ci_runs_the_commands_of_the_readme():
@@ -34,11 +78,15 @@ def test_ci_runs_the_commands_of_the_readme():
     assert "README.md" in ci and 'bash -c "$command"' in ci
 
 
-def test_readme_names_files_that_exist():
-    words = (ROOT / "README.md").read_text().replace("`", " ").replace(":", " ").split()
-    named = [w for w in words if w.startswith(("normbench/", "conf/", "examples/")) and "NAME" not in w and "." in w]
-    assert len(named) >= 6
-    assert [w for w in named if not (ROOT / w).exists()] == []
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "results/README.md"])
+def test_pages_name_files_that_exist(page: str):
+    text = (ROOT / page).read_text()
+    words = text.replace("`", " ").replace(":", " ").replace(";", " ").replace(",", " ").split()
+    places = ("normbench/", "conf/", "examples/", "tests/", "scripts/")
+    named = [w for w in words if w.startswith(places) and not {"NAME", "PAPER", "*"} & set(re.split(r"[/.]|(\*)", w))]
+    assert [w for w in named if not (ROOT / w.strip(".()")).exists()] == []
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("https://")]
+    assert links and [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
 @pytest.mark.parametrize("place", PUBLISHED, ids=lambda path: str(path.relative_to(ROOT / "results")))

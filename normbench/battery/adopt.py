@@ -46,11 +46,10 @@ def adopt(word: str, config_dir: Path | None, folder: Path) -> Adopted:
     Errors: no such file or name, a file that cannot be imported or registers nothing, a constructor whose options have
     no plain default.
     """
-    path = Path(word)
-    if path.suffix in (".py", ".yaml", ".yml") or path.is_file():
+    if is_file(word):
         if config_dir is not None:
             raise NormbenchError(f"--norm {word} is a file: --config-dir goes with a name.")
-        return _file(path, folder)
+        return _file(Path(word), folder)
     points = {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
     registered = [name for name in compose.choices("norm", config_dir) if name != "none"]
     if word in registered:
@@ -64,16 +63,43 @@ def adopt(word: str, config_dir: Path | None, folder: Path) -> Adopted:
 
 
 def _file(path: Path, folder: Path) -> Adopted:
+    node, cls = described(path)
+    name = str(node["name"])
+    if cls is None:
+        return _place(name, node, folder)
+    return _place(name, _taken(node, cls), folder, derived=True)
+
+
+def is_file(word: str) -> bool:
+    """Whether a word means a file, there or not, and no normalizer's name."""
+    return Path(word).suffix in (".py", ".yaml", ".yml") or Path(word).is_file()
+
+
+def described(path: Path) -> tuple[dict[str, Any], type[base.Normalizer] | None]:
+    """The choice that a file of one's own is: its YAML, or of a Python file without one what its class says by itself.
+
+    The class comes with it where there is no YAML: what else it can do is found by trying alone.
+    """
     if not path.is_file():
-        raise NormbenchError(f"--norm {path} does not exist.")
+        raise NormbenchError(f"{path} does not exist.")
     path = path.resolve()
     declared = path if path.suffix != ".py" else path.with_suffix(".yaml")
     if declared.is_file():
-        node = _read(declared)
-        return _place(str(node["name"]), node, folder)
+        return _read(declared), None
     name, cls = _registered_class(path)
-    node = _taken(name, cls, path)
-    return _place(name, node, folder, derived=True)
+    options, specs = _options(cls, path)
+    of_weights = issubclass(cls, base.WeightNormalizer)
+    doc = (inspect.getdoc(cls) or name).split("\n")[0]
+    facts: dict[str, Any] = {
+        "title": f"{name} (one's own)",
+        "source": doc,
+        "maths": 1,
+        "file": str(path),
+        "kinds": ["weight"] if of_weights else ["pre_activation", "post_activation"],
+        "axes": ["batch", "time", "feature", "space"],
+        "options": specs,
+    }
+    return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}, cls
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -115,20 +141,11 @@ def _registered_class(path: Path) -> tuple[str, type[base.Normalizer]]:
     return next(iter(own.items()))
 
 
-def _taken(name: str, cls: type[base.Normalizer], path: Path) -> dict[str, Any]:
-    """The YAML of a file that has none."""
-    options, specs = _options(cls, path)
-    of_weights = issubclass(cls, base.WeightNormalizer)
-    doc = (inspect.getdoc(cls) or name).split("\n")[0]
-    facts: dict[str, Any] = {
-        "title": f"{name} (one's own)",
-        "source": doc,
-        "maths": 1,
-        "file": str(path.resolve()),
-        "kinds": ["weight"] if of_weights else ["pre_activation", "post_activation"],
-        "axes": ["batch", "time", "feature", "space"],
-        "options": specs,
-    }
+def _taken(node: Mapping[str, Any], cls: type[base.Normalizer]) -> dict[str, Any]:
+    """The YAML of a file that has none: what its class says, and what is found by trying."""
+    name, facts = str(node["name"]), dict(node["declares"])
+    facts["axes"], of_weights = list(facts["axes"]), issubclass(cls, base.WeightNormalizer)
+    options = {option: node[option] for option in facts["options"]}
 
     def subject(**more: Any) -> Subject:
         return Subject(name, {**facts, **more}, options)
@@ -153,7 +170,7 @@ def _taken(name: str, cls: type[base.Normalizer], path: Path) -> dict[str, Any]:
         in_time, kinds = ("batch", "time", "feature"), [*facts["kinds"], "state"]
         if in_time in served and not _promises_break(subject(kinds=kinds), in_time, "stepwise"):
             facts["kinds"] = kinds
-    return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}
+    return {**node, "declares": facts}
 
 
 def _options(cls: type[base.Normalizer], path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -20,6 +20,18 @@ def results(given: str | None) -> Path:
     return path
 
 
+def where_published(path: Path) -> str:
+    """Where published results are to be had if this folder has none: an installed package brings none. Else empty."""
+    from normbench.runs import pack
+
+    if pack.paths(path):
+        return ""
+    return (
+        f"nothing is published below {path}: the published runs and verdicts are in the folder results of the source "
+        "repository (--results DIR or NORMBENCH_RESULTS shows them)"
+    )
+
+
 def seconds(text: str) -> float:
     """A duration such as 90s, 30m, 2h; a bare number is minutes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)

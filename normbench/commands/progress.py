@@ -1,8 +1,9 @@
-"""Progress on the terminal: a bar per running run and one for all; plain lines where there is no terminal."""
+"""Progress on the terminal: a bar per running run and one for all; a line per evaluation where there is no terminal."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -27,6 +28,14 @@ def label(spec: RunSpec) -> str:
     device = f" {spec.config['device']}" if spec.config["device"] != "cpu" else ""
     arm = configuration.spoken(spec.config) if spec.experiment == ADHOC else spec.arm
     return f"{arm} {axes} s{spec.seed}{control}{device}".replace("  ", " ")
+
+
+def _evaluated(spec: RunSpec, event: Mapping[str, Any]) -> str:
+    """`epoch 3 · 18/120 updates · train loss 0.31 · valid nll 0.28`."""
+    epoch = f"epoch {event['epoch']} · " if isinstance(event["epoch"], int) else ""
+    monitor = spec.config["monitor"]
+    also = f" · {monitor['split']} {monitor['metric']} {event['monitored']:.3g}" if "monitored" in event else ""
+    return f"{epoch}{event['step']}/{event['steps']} updates · train loss {event['loss']:.3g}{also}"
 
 
 class Bars:
@@ -65,6 +74,8 @@ class Bars:
             self.tasks[run] = self.progress.add_task(label(spec), total=spec.steps, note="starting")
         elif event["event"] == "progress":
             self.progress.update(self.tasks[run], completed=event["step"], note=f"train loss {event['loss']:.3g}")
+            if "epoch" in event and not self.console.is_terminal:
+                say(self.console, f"  {label(spec)} · {_evaluated(spec, event)}")
             partial = sum(self.progress.tasks[i].percentage / 100 for i in self._open())
             self.progress.update(self.all, completed=self.ended + partial)
         else:

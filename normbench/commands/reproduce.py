@@ -191,6 +191,8 @@ def _header(
         say(console, f"  note: {note}")
     if missing and request.max_time == 0:
         say(console, "  --max-time 0: nothing is started\n")
+        if hint := places.where_published(request.results):
+            say(console, f"  note: {hint}\n")
 
 
 def _estimate(missing: Sequence[RunSpec], found: Found, processes: int) -> str:

@@ -37,23 +37,31 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     else:
         _summary(runs, console)
         _unfinished([r for r in runs if r["status"] not in store.FINISHED], console)
+    if hint := places.where_published(results):
+        say(console, hint)
     for path in pack.paths(results):
         say(console, _published(path, path.parent.relative_to(results)))
     return 0
 
 
 def _published(path: Path, place: Path) -> str:
-    """How many of an artifact's runs are in its pack."""
+    """How many of the runs that are planned at the paper's setting an artifact's pack has, and what else."""
     name, fidelity = place.parent.as_posix(), place.name
     try:
-        count = len(pack.read(path))
+        runs = pack.read(path)
         artifact = artifacts.load(artifacts.select([name])[0])
         cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
     except NormbenchError as error:
         return f"published: {place}: {error}"
-    total = sum(len(seeds) for cell, seeds in cells if not cell["control"])
+    planned = {(*sorted(cell.items()), seed) for cell, seeds in cells if not cell["control"] for seed in seeds}
+    here = {(*sorted({**run.axes, "arm": run.arm, "control": run.control}.items()), run.seed): run for run in runs}
+    count, total = len(planned & here.keys()), len(planned)
+    controls = sum(bool(here[place].control) for place in here.keys() - planned)
+    others = len(runs) - count - controls
+    beside = [f"{number} {of}" for number, of in ((controls, "of controls"), (others, "not planned")) if number]
+    also = f", beside them {' and '.join(beside)}" if beside else ""
     missing = f", {total - count} missing: normbench reproduce {name} --fidelity {fidelity}" if count < total else ""
-    return f"published: {name} · {fidelity} · {count} of {total} runs{missing}"
+    return f"published: {name} · {fidelity} · {count} of {total} runs{also}{missing}"
 
 
 def entry(stored: store.Stored) -> dict[str, Any]:

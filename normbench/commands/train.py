@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import yaml
 from rich.console import Console
 from rich.markup import escape
 
@@ -12,13 +13,13 @@ from normbench.commands import compare, places
 from normbench.commands.terminal import open_table, say
 from normbench.commands.training import watching
 from normbench.compare import configuration, metrics
-from normbench.config import plan
+from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.curves.series import final
 from normbench.launch import base
 from normbench.launch.ensure import ensure_runs
 from normbench.papers.table import number
-from normbench.runs.find import Found
+from normbench.runs.find import Found, find
 from normbench.runs.store import FINISHED
 
 
@@ -45,6 +46,27 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
     codes += [{"diverged": 3, "damaged": 4}.get(found.state(spec), 0) for spec in specs]
     return next((code for code in (4, 2, 5, 3) if code in codes), 0)
+
+
+def show_configurations(words: Sequence[str], multirun: bool, config_dir: Path | None) -> int:
+    """Print what a run, or each run of a sweep, would be, as YAML documents; nothing is run."""
+    command = {group: plan.command_options(group, words, config_dir) for group in compose.COMMAND_GROUPS}
+    specs = plan.train_specs(words, multirun, config_dir)
+    print(yaml.safe_dump_all([compose.stored_form(s.config) | command for s in specs], sort_keys=False), end="")
+    return 0
+
+
+def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, console: Console) -> int:
+    """A line per run of a sweep: id, what tells it from the others, length and state; nothing is run."""
+    for group in compose.COMMAND_GROUPS:
+        plan.command_options(group, words, config_dir)
+    specs = plan.train_specs(words, True, config_dir)
+    found = find(specs, results)
+    for spec, told in zip(specs, configuration.labels(specs), strict=True):
+        say(console, f"  {spec.id}  {told} · {places.plural(spec.steps, 'update')} ({found.state(spec)})")
+    done = sum(found.state(spec) in FINISHED for spec in specs)
+    say(console, f"{places.plural(len(specs), 'run')} · {done} done; --dry-run: nothing is run")
+    return 0
 
 
 def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:

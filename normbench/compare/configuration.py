@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -28,6 +28,7 @@ LABELS = ("experiment", "arm", "control", "fidelity", "status", "seed", "run")
 GROUPS = compose.RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 Values = Mapping[str, Any]
+SHORTEST = 4  # characters of an id that name a run
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
@@ -49,7 +50,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
         passing = _passing(group, name)
         found[group] = name
         for key, value in known.items():
-            if key != "name" and key not in passing:
+            if key not in ("name", "declares") and key not in passing:
                 _leaves(f"{group}.{key}", value, found)
     root = {**_legacy("", ""), **{f"train.{key}": value for key, value in (config.get("train") or {}).items()}}
     found |= {key: value for key, value in root.items() if key not in _passing("", "")}
@@ -104,7 +105,16 @@ def label(values: Values, keys: Iterable[str]) -> str:
     return " ".join(f"{key}={text(values[key])}" for key in keys if key in values)
 
 
-def labels(runs: Sequence[RunRecord]) -> list[str]:
+class Configured(Protocol):
+    """A run, or one to be."""
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def seed(self) -> int: ...
+
+
+def labels(runs: Sequence[Configured]) -> list[str]:
     """For each run what tells it from the others at hand: configuration and seed; its id where nothing differs."""
     known = [flat(run.config) for run in runs]
     keys = differing(known)
@@ -154,34 +164,44 @@ def spoken(config: Mapping[str, Any]) -> str:
 
 
 def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs that fit every word: `model=lenet5 norm=layer,batch seed=1-5 optim.lr=1e-3 experiment='ln2016/*'`.
+    """The runs that fit: `model=lenet5 norm=layer,batch seed=1-5 optim.lr=1e-3 experiment='ln2016/*'`, all words.
 
-    Errors: a word that is no key=value, a key or value that no run has.
+    A word without a key is an experiment, an arm, or the beginning of an id (4 characters); of those one has to fit.
+
+    Errors: a key or value that no run has; a word by itself that is none of these.
     """
-    chosen = list(runs)
-    known = {id(run): {**_labels(run), **flat(run.config)} for run in runs}
+    if not runs:
+        return []
+    known = [{**_labels(run), **flat(run.config)} for run in runs]
+    keep = [True] * len(runs)
+    bare = [word for word in words if "=" not in word]
+    for word in bare:
+        if not any(_is_called(run, word) for run in runs):
+            names = {name for run in runs for name in (run.experiment, run.arm)}
+            raise unknown(f"'{word}' is no experiment, arm or id of a run here, and no KEY=VALUE.", word, names)
+    if bare:
+        keep = [any(_is_called(run, word) for word in bare) for run in runs]
     for word in words:
         key, equals, wanted = word.partition("=")
-        if not equals or not key:
-            raise NormbenchError(
-                f"'{word}' is no filter. Write KEY=VALUE or KEY=VALUE,VALUE, such as norm=layer,batch."
-            )
-        if not runs:
-            return []
-        if not any(key in values for values in known.values()):
-            keys = dict.fromkeys(key for values in known.values() for key in values)
-            raise unknown(f"{word}: no run has a key '{key}'.", key, keys)
+        if not equals:
+            continue
+        if not any(key in values for values in known):
+            keys = dict.fromkeys(key for values in known for key in values)
+            raise unknown(f"{word}: no run here has a key '{key}'.", key, keys)
         patterns = _alternatives(wanted)
-        values = dict.fromkeys(text(known[id(run)][key]) for run in runs if key in known[id(run)])
+        there = dict.fromkeys(text(values[key]) for values in known if key in values)
         for pattern in patterns:
-            if not any(_fits(value, pattern) for value in values):
-                raise unknown(f"{word}: no run has {key}={pattern}.", pattern, values)
-        chosen = [
-            run
-            for run in chosen
-            if key in known[id(run)] and any(_fits(text(known[id(run)][key]), pattern) for pattern in patterns)
+            if not any(_fits(value, pattern) for value in there):
+                raise unknown(f"{word}: no run here has {key}={pattern}.", pattern, there)
+        fitting = {value for value in there if any(_fits(value, pattern) for pattern in patterns)}
+        keep = [
+            kept and key in values and text(values[key]) in fitting for kept, values in zip(keep, known, strict=True)
         ]
-    return chosen
+    return [run for run, kept in zip(runs, keep, strict=True) if kept]
+
+
+def _is_called(run: RunRecord, word: str) -> bool:
+    return word in (run.experiment, run.arm) or (len(word) >= SHORTEST and run.id.startswith(word))
 
 
 def _labels(run: RunRecord) -> dict[str, Any]:

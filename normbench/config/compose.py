@@ -46,8 +46,9 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
 }
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
-# ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]` or `[document, question]`, where inputs
-# are images, sequences, numbers of words or cloze questions; a model of those declares the one that it `reads`
+# ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]`, `[document, question]` or
+# `[image, captions]`, where inputs are images, sequences, numbers of words, cloze questions or features of images with
+# captions; a model of those declares the one that it `reads`
 Config = dict[str, Any]
 
 
@@ -93,9 +94,7 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
         return found[0]
     listing = "normbench list" + {"model": " models", "norm": " norms", "data": " data"}.get(group, "")
     if group in ("optim", "schedule"):  # more than are listed unasked
-        listing = ", ".join(
-            known for known in choices(group, extra) if "refused" not in declaration(group, known, extra)
-        )
+        listing = ", ".join(known for known in choices(group, extra) if can_be_chosen(group, known, extra))
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
     raise unknown(f"{group}={name} is not {article} {noun}.", name, choices(group, extra), listing)
@@ -151,16 +150,23 @@ def root_declaration() -> Config:
     return dict(yaml.safe_load((conf_dir() / "config.yaml").read_text(encoding="utf-8"))["declares"])
 
 
+def can_be_chosen(group: str, name: str, extra: Path | None = None) -> bool:
+    """Whether a run can have this choice: some are known only so that the reason why not can be said."""
+    facts = declaration(group, name, extra)
+    return "refused" not in facts and (group != "data" or bool(MARKS & facts.keys()))
+
+
 # --- override words --------------------------------------------------------------------------------------------------
 
 
 def parse(words: Sequence[str]) -> list[Override]:
     """Override words in Hydra's grammar; what cannot be parsed is one line naming the word."""
-    parser = OverridesParser.create()
     parsed = []
     for word in words:
+        if "${" in word:  # it would be resolved to nothing, or be taken for a name
+            raise NormbenchError(f"'{word}': interpolations ${{...}} are not known here. Write the value.")
         try:
-            override = parser.parse_override(word)
+            override = _parse(word)
         except (HydraException, OmegaConfBaseException):
             raise NormbenchError(
                 f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
@@ -173,6 +179,12 @@ def parse(words: Sequence[str]) -> list[Override]:
             raise NormbenchError(f"'{word}': packages (@) are not used here. Write key=value.")
         parsed.append(override)
     return parsed
+
+
+@functools.lru_cache(4096)
+def _parse(word: str) -> Override:
+    """Kept, since the runs of a plan share most of their words; an override's values are made anew when asked for."""
+    return OverridesParser.create().parse_override(word)
 
 
 def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
@@ -312,8 +324,8 @@ def _known_keys(config: Config, selection: Mapping[str, str], extra: Path | None
 
 
 def _refuse_unread(name: str, facts: Mapping[str, Any], extra: Path | None) -> None:
-    if not MARKS & facts.keys():
-        read = [other for other in choices("data", extra) if MARKS & declaration("data", other, extra).keys()]
+    if not can_be_chosen("data", name, extra):
+        read = [other for other in choices("data", extra) if can_be_chosen("data", other, extra)]
         raise NormbenchError(
             f"data={name} can be brought, but no model here reads it yet. (data sets that are read: {', '.join(read)})"
         )

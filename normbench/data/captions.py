@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import string
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from normbench.data import words
 from normbench.data.examples import Ragged
 from normbench.errors import NormbenchError
 
@@ -24,17 +24,17 @@ def split(caption: str) -> list[str]:
 
 
 def ranks(captions: Iterable[Words], most: int, of: str) -> dict[str, int]:
-    """Each word's number, from FIRST on by frequency, of equally frequent ones the first to appear first.
+    """Each word's number as `words.ranks` gives it, from FIRST on.
 
     NormbenchError where there are more than `most` numbers allow (`data.words`); `of` names the set.
     """
-    counts = Counter(word for caption in captions for word in caption)
-    if len(counts) + FIRST > most:
+    found = words.ranks(captions, FIRST)
+    if len(found) + FIRST > most:
         raise NormbenchError(
-            f"data.words={most} is too few: the captions of data={of} have {len(counts)} words, which take "
-            f"{len(counts) + FIRST} numbers."
+            f"data.words={most} is too few: the captions of data={of} have {len(found)} words, which take "
+            f"{len(found) + FIRST} numbers."
         )
-    return {word: FIRST + place for place, (word, _) in enumerate(counts.most_common())}
+    return found
 
 
 def known(numbers: Mapping[str, int]) -> list[str]:

@@ -61,20 +61,16 @@ def packed(part: str, texts: dict[str, list[np.ndarray]], answers: Sequence[int]
 
 def split(arrays: Arrays, part: str, count: int) -> Split:
     """So many questions of a part, spread evenly over it."""
-    rows = np.arange(count) * len(arrays[f"{part}_answer"]) // count
-    return Split(
-        document=_ragged(arrays[f"{part}_document"], arrays[f"{part}_document_length"], rows),
-        question=_ragged(arrays[f"{part}_question"], arrays[f"{part}_question_length"], rows),
-        answer=torch.from_numpy(arrays[f"{part}_answer"][rows].astype(np.int64)),
-        index=torch.from_numpy(rows),
-    )
+    rows = torch.arange(count) * len(arrays[f"{part}_answer"]) // count
 
+    def texts(kind: str) -> Ragged:
+        ends = arrays[f"{part}_{kind}_length"].cumsum(dtype=np.int64)
+        offsets = torch.from_numpy(np.concatenate([np.zeros(1, np.int64), ends]))
+        chosen = Ragged(torch.from_numpy(arrays[f"{part}_{kind}"]), offsets)[rows]
+        return Ragged(chosen.values.long(), chosen.offsets)
 
-def _ragged(values: np.ndarray, lengths: np.ndarray, rows: np.ndarray) -> Ragged:
-    starts = (lengths.cumsum(dtype=np.int64) - lengths)[rows]
-    offsets = np.concatenate([[0], lengths[rows].cumsum(dtype=np.int64)])
-    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths[rows])
-    return Ragged(torch.from_numpy(values[places].astype(np.int64)), torch.from_numpy(offsets))
+    answer = torch.from_numpy(arrays[f"{part}_answer"])[rows].long()
+    return Split(document=texts("document"), question=texts("question"), answer=answer, index=rows)
 
 
 def shown(items: Sequence[Item], text: str) -> Iterable[Item]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
 
-from normbench.data import Dataset, images
+from normbench.data import Dataset, content, images
+from normbench.data.digits import embedded
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
@@ -29,11 +29,8 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     facts = config["declares"]
     pictures, labels = made()
     found = hashlib.sha256(pictures.tobytes() + labels.tobytes()).hexdigest()
-    if found != facts["sha256"]:
-        raise NormbenchError(
-            f"the coloured digits are not the declared ones (sha256 {found[:8]}… instead of {facts['sha256'][:8]}…): "
-            f"scikit-learn's digits or numpy's random numbers are others. Reinstall scikit-learn and numpy."
-        )
+    source = "scikit-learn's digits or numpy's random numbers"
+    content.check_made("the coloured digits", found, facts["sha256"], source, "scikit-learn and numpy")
     rows = np.arange(len(labels)).reshape(-1, PICTURES)
     by = images.moments(pictures[rows[BOUNDS["train"]].ravel()])
     splits = {}
@@ -54,7 +51,7 @@ def made() -> tuple[np.ndarray, np.ndarray]:
     A digit of 24 x 24 at a random place, its colour and the background's drawn independently of its class: the digit is
     the brighter one as a rule, by much or little, but not in every channel; uniform noise on every value.
     """
-    digits, labels = load_digits(return_X_y=True)
+    digits, labels = embedded()
     draw = stream(0, "coloured digits")
     count = len(digits) * PICTURES
     shape = digits.reshape(-1, 8, 8).astype(np.int32).repeat(ENLARGED, 1).repeat(ENLARGED, 2).repeat(PICTURES, 0)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from normbench.errors import NormbenchError
+
 FORMATS = (".npz", ".parquet")
 
 
@@ -24,6 +26,17 @@ def declared(declares: Mapping[str, Any], name: str) -> str | None:
 def checksum(sums: Any) -> str:
     """One sha256 of all these sums, as `config.identity.data_checksum` makes it of the declared ones."""
     return hashlib.sha256(json.dumps(sums, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def check_made(
+    what: str, found: str, declared: str, source: str = "numpy's random numbers", package: str = "numpy"
+) -> None:
+    """NormbenchError unless `what` has the declared sha256."""
+    if found != declared:
+        raise NormbenchError(
+            f"{what} are not the declared ones (sha256 {found[:8]}… instead of {declared[:8]}…): {source} are others. "
+            f"Reinstall {package}."
+        )
 
 
 def of(path: Path) -> str:

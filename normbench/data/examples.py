@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.errors import NormbenchError
@@ -35,17 +36,19 @@ class Ragged:
 
     def padded(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
         """(B, T, ...) with zeros behind the shorter ones, and (B, T), true where a place is valid; T: the longest."""
-        starts, lengths = self.offsets[:-1][index], self.lengths[index]
-        places = torch.arange(int(lengths.max()) if len(lengths) else 0, device=starts.device)
-        mask = places < lengths[:, None]
+        chosen = self[index]
+        lengths = chosen.lengths
+        mask = torch.arange(int(lengths.max()) if len(lengths) else 0, device=lengths.device) < lengths[:, None]
         values = self.values.new_zeros(*mask.shape, *self.values.shape[1:])
-        values[mask] = self.values[(starts[:, None] + places)[mask]]
+        values[mask] = chosen.values
         return values, mask
 
-    def __getitem__(self, rows: slice) -> Ragged:
-        return Ragged.of(
-            [self.values[a:b] for a, b in zip(self.offsets[:-1][rows], self.offsets[1:][rows], strict=True)]
-        )
+    def __getitem__(self, index: slice | Tensor) -> Ragged:
+        """The sequences at `index`, in its order."""
+        starts, lengths = self.offsets[:-1][index], self.lengths[index]
+        offsets = F.pad(lengths.cumsum(0), (1, 0))
+        places = torch.arange(int(offsets[-1]), device=offsets.device)
+        return Ragged(self.values[places + (starts - offsets[:-1]).repeat_interleave(lengths)], offsets)
 
     def to(self, device: torch.device) -> Ragged:
         return Ragged(self.values.to(device), self.offsets.to(device))

@@ -31,7 +31,8 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     TF-IDF as scikit-learn's `TfidfVectorizer` by default, over the words that occur at least `LEAST` times in the
     captions of the training images, whose document is all five. The captions that are left are sequences of word
     numbers, 0 at the end of each; a number for every word of the training and validation captions (order-embedding's
-    code), 1 for any other. Validation and test have `told` (N, captions, features) beside it, their TF-IDF vectors.
+    code), 1 for any other. Validation and test have `caption_features` (N, captions, features) beside it, their
+    TF-IDF vectors.
     Errors: a missing or damaged file, columns or words that do not fit what the set declares.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -64,7 +65,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         }
         if part != "train":
             by_caption = _dense(tfidf.transform([[caption] for image in told for caption in image]))
-            tensors["told"] = by_caption.view(len(images), kept, -1)
+            tensors["caption_features"] = by_caption.view(len(images), kept, -1)
         splits[part] = Split(**tensors)
     copy = {"sha256": content.checksum(declares["files"]), "deviations": list(DEVIATIONS)}
     return Dataset(name, splits, notes, copy, words)

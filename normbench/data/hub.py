@@ -58,7 +58,7 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
         pass  # not there, or only other revisions
     try:
         return _loaded(source)
-    except Exception as error:
+    except Exception as error:  # not there, which each release says with another class; damaged; of another form
         raise NormbenchError(
             f"data.source={source} is not in the hub's cache ({files.shown(Path(constants.HF_HOME))}), and the network "
             f"is not asked. Bring it with: hf download --repo-type dataset {source}, or set HF_HUB_OFFLINE=0. "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from normbench.data import Dataset, array_cache, check, content, files, hub, random_split
 from normbench.data.array_cache import Arrays
 from normbench.data.examples import Split
+from normbench.data.words import ranks
 from normbench.errors import NormbenchError
 
 COLUMNS = ("text", "label")
@@ -65,7 +65,7 @@ def _encoded(
 ) -> Arrays:
     """Word numbers (N, length) int32 and labels (N,) uint8 of both parts; `name` tells these options' cache apart."""
     tables = {part: _declared(config, part, paths[part]) for part in hub.PARTS}
-    rank = ranks(map(split, tables["train"]["text"]))
+    rank = ranks(map(split, tables["train"]["text"]), 1)
 
     def numbered(rows: Mapping[str, Sequence[str]]) -> dict[str, list[np.ndarray]]:
         return {"numbers": [encode(split(text), rank, words, length) for text in rows["text"]]}
@@ -113,14 +113,6 @@ def as_in_archive(half: int) -> list[int]:
 def split(text: str) -> list[str]:
     """The words of a text as Keras' Tokenizer splits it: in small letters, at blanks and FILTERED, nowhere else."""
     return [word for word in text.lower().translate(BLANKS).split(" ") if word]
-
-
-def ranks(texts: Iterable[Iterable[str]]) -> dict[str, int]:
-    """Each word's place, from 1, among all by frequency; of equally frequent ones the first to appear comes first."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(text)
-    return {word: place for place, (word, _) in enumerate(counts.most_common(), 1)}
 
 
 def encode(text: list[str], rank: Mapping[str, int], words: int, length: int) -> np.ndarray:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import Dataset
+from normbench.data import Dataset, content
 from normbench.data.examples import Split
-from normbench.errors import NormbenchError
 from normbench.streams import stream
 
 TIMES = (2, 4)  # test sequences that are so many times as long as the trained ones, as parts of their own
@@ -28,11 +27,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     symbols, length, sizes = int(facts["classes"]), int(config["length"]), facts["sizes"]
     check = _draw(0, "check", 100, 10, symbols)
     found = hashlib.sha256(check[0].astype("<i8").tobytes() + check[1].astype("<i8").tobytes()).hexdigest()
-    if found != facts["sha256"]:
-        raise NormbenchError(
-            f"the sequences of data=recall are not the declared ones (sha256 {found[:8]}… instead of "
-            f"{facts['sha256'][:8]}…): numpy's random numbers are others. Reinstall numpy."
-        )
+    content.check_made("the sequences of data=recall", found, facts["sha256"])
     parts = [(part, int(sizes[part]), length) for part in ("train", "valid", "test")]
     parts[0] = ("train", round(sizes["train"] * config["fraction"]), length)
     parts += [(f"test {times}x", int(sizes["test"]), times * length) for times in TIMES]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from normbench.data import files
+from normbench.data import content, files
 from normbench.data.vision import torchvision
 from normbench.errors import NormbenchError
 
@@ -29,33 +29,38 @@ def extract(
     """Write `target`, (images, 4096) float32, a row for each of `names` below `images`; 4 corners and the centre of
     224 after the shorter side is 256, each mirrored too. ReLU before the mean (order-embedding's code).
 
-    An interrupted call goes on where it was. Errors: weights of another network, an image that is missing or damaged.
+    An interrupted call for the same names and weights goes on where it was. Errors: weights of another network, an
+    image that is missing or damaged.
     Not the same as: the paper's features, which are of Caffe's VGG-19 with BGR means.
     """
     network = _network(weights).to(device).eval()
     part, counter = target.with_name(f".{target.name}.part.npy"), target.with_name(f".{target.name}.done")
     target.parent.mkdir(parents=True, exist_ok=True)
-    rows, done = _open(part, counter, len(names))
+    of = content.checksum([list(names), files.digest(weights, "sha256")])
+    rows, done = _open(part, counter, of, len(names))
     for row in range(done, len(names)):
         with torch.no_grad():
             rows[row] = network(_crops(images / names[row]).to(device)).mean(0).cpu().numpy()
         if (row + 1) % EVERY == 0 or row + 1 == len(names):
             rows.flush()
-            counter.write_text(str(row + 1))
+            counter.write_text(f"{of} {row + 1}")
         progress(row + 1)
     del rows
     os.replace(part, target)
     counter.unlink(missing_ok=True)
 
 
-def _open(part: Path, counter: Path, count: int) -> tuple[np.memmap, int]:
-    """The unfinished file of an interrupted call and how many of its rows are there, else a new one."""
+def _open(part: Path, counter: Path, of: str, count: int) -> tuple[np.memmap, int]:
+    """The unfinished file of an interrupted call for the same checksum and how many of its rows are there, else a new
+    one.
+    """
     try:
-        done, rows = int(counter.read_text()), np.lib.format.open_memmap(part, "r+")
-        if rows.shape == (count, FEATURES) and done <= count:
-            return rows, done
+        (begun, done), rows = counter.read_text().split(), np.lib.format.open_memmap(part, "r+")
+        if begun == of and rows.shape == (count, FEATURES) and int(done) <= count:
+            return rows, int(done)
     except (OSError, ValueError):
         pass
+    counter.unlink(missing_ok=True)  # it would vouch for rows of the new file
     return np.lib.format.open_memmap(part, "w+", np.float32, (count, FEATURES)), 0
 
 

@@ -24,15 +24,15 @@ def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
     Of the configuration the model, data and normalizer, and what differs between these runs. What a record lacks is
     None.
     """
-    known = {run.id: configuration.flat(run.config) for run in runs}
-    settings = dict.fromkeys([*ALWAYS, *configuration.differing(known.values())])
-    axes = {key: _column(key) for key in sorted({key for run in runs for key in run.axes} - settings.keys())}
+    known = {run.id: settings(run) for run in runs}
+    keys = dict.fromkeys([*ALWAYS, *configuration.differing(known.values())])
+    axes = {key: _column(key) for key in sorted({key for run in runs for key in run.axes} - keys.keys())}
     metrics = sorted({key for run in runs for record in run.records for key in record} - set(PLACES))
-    columns = [*LABELS, *settings, *axes.values(), *PLACES, *metrics]
+    columns = [*LABELS, *keys, *axes.values(), *PLACES, *metrics]
     table = []
     for run in runs:
         labels = (run.id, run.experiment, run.arm, run.seed, run.fidelity, run.control, run.status)
-        head = dict(zip(LABELS, labels, strict=True)) | {key: _plain(known[run.id].get(key)) for key in settings}
+        head = dict(zip(LABELS, labels, strict=True)) | {key: known[run.id].get(key) for key in keys}
         head |= {column: run.axes.get(key) for key, column in axes.items()}
         for record in run.records:
             values = {key: None if record.get(key) is None else float(record[key]) for key in metrics}
@@ -41,9 +41,12 @@ def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
     return columns, table
 
 
-def _plain(value: Any) -> Any:
-    """A value that fits into a column: a list as the command line takes it."""
-    return value if value is None or isinstance(value, str | int | float) else configuration.text(value)
+def settings(run: RunRecord) -> dict[str, Any]:
+    """What the run is, by key, each a value that fits into a column: a list as the command line takes it."""
+    return {
+        key: value if value is None or isinstance(value, str | int | float) else configuration.text(value)
+        for key, value in configuration.flat(run.config).items()
+    }
 
 
 def _column(axis: str) -> str:

@@ -44,8 +44,9 @@ class Launcher(Protocol):
     ) -> tuple[dict[str, Outcome], bool]:
         """Train `specs` below `root`; returns outcomes by run id and whether the user interrupted.
 
-        listen: hears `start`, `progress` and `end` of every run. deadline: by time.monotonic(); then running runs are
-        saved and stopped. A run that another process writes ends as `busy`.
+        listen: hears `start`, `progress` and `end` of every run; a `progress` with an `epoch` is an evaluation's.
+        deadline: by time.monotonic(); then running runs are saved and stopped. A run that another process writes ends
+        as `busy`.
         """
 
 

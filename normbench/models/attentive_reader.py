@@ -81,7 +81,11 @@ class AttentiveReader(Model):
 
     @torch.no_grad()
     def sample(self, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
-        """Validation questions, each with the weight that every word of its document gets, as a page of HTML."""
+        """Validation questions, each with the weight that every word of its document gets, as a page of HTML; {} where
+        the data have no such part, or no words for their numbers.
+        """
+        if "valid" not in data.splits or not data.words:
+            return {}
         split = data.splits["valid"]
         rows = stream(seed, "questions").choice(len(split), min(count, len(split)), replace=False)
         device = self.attention.weight.device

@@ -195,22 +195,39 @@ def _resolve(
     declares = node["declares"]
     options = {key: value for key, value in {**node, **entry}.items() if key not in COMMON_KEYS}
     options = schema.check_options(f"norm.sites.{site.path}", options, declares.get("options") or {}, set())
-    refusal = _refusal(site, declares)
-    if refusal and name != "none":
-        able = [p for p, s in declared(config).items() if not _refusal(s, declares)]
+    why_not = refusal(site, declares)
+    if why_not and name != "none":
+        able = [p for p, s in declared(config).items() if not refusal(s, declares)]
         raise NormbenchError(
-            f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {refusal}. "
+            f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {why_not}. "
             f"(sites that it can serve here: {', '.join(able) or 'none'})"
         )
-    kind = next((k for k in declares["kinds"] if k in site.kinds), "")
-    if kind == "state":
-        _refuse_whole_sequence(name, site, options, declares.get("state") or {})
     single = declares.get("single_batch")
     if single and not options[single]:
         _refuse_single_batch(name, site, config, single, together=options.get("stats") != "per_step")
+    return _choice(site, node, options, entry.get("preceding_bias", base["preceding_bias"]))
+
+
+def choose(site: Site, node: Mapping[str, Any], given: Mapping[str, Any]) -> Choice:
+    """A normalizer, by its YAML and the options that are `given`, for a site that belongs to no model's configuration.
+
+    Errors: an option that does not exist or has another type, a site that it cannot serve.
+    """
+    name, declares = str(node["name"]), node["declares"]
+    values = {key: value for key, value in node.items() if key not in COMMON_KEYS} | dict(given)
+    options = schema.check_options(name, values, declares.get("options") or {}, set())
+    if why_not := refusal(site, declares):
+        raise NormbenchError(f"{name} cannot serve '{site.path}': {why_not}.")
+    return _choice(site, node, options, str(node.get("preceding_bias", "site")))
+
+
+def _choice(site: Site, node: Mapping[str, Any], options: Mapping[str, Any], policy: str) -> Choice:
+    name, declares = str(node["name"]), node["declares"]
+    kind = next((k for k in declares["kinds"] if k in site.kinds), "")
+    if kind == "state":
+        _refuse_whole_sequence(name, site, options, declares.get("state") or {})
     if groups := declares.get("groups"):
         _refuse_groups(name, site, groups, options[groups])
-    policy = entry.get("preceding_bias", base["preceding_bias"])
     if policy not in ("site", "keep", "drop"):
         raise unknown(f"preceding_bias={policy} is not possible.", str(policy), ["site", "keep", "drop"])
     # The authors' choice for normalizers that take the mean away; `preceding_bias` overrides it. One without a shift
@@ -242,7 +259,8 @@ def asked_variants(asked: Mapping[str, Any], choices: Mapping[str, Choice], key:
     return [variants.parse(words, declared, f"eval.{key}", of) for words in asked[key]]
 
 
-def _refusal(site: Site, declares: Mapping[str, Any]) -> str:
+def refusal(site: Site, declares: Mapping[str, Any]) -> str:
+    """Why a normalizer that declares this cannot serve the site; empty where it can."""
     if not set(declares["kinds"]) & set(site.kinds):
         return f"it serves {' and '.join(declares['kinds'])}, the site is {' or '.join(site.kinds)}"
     missing = [axis for axis in declares.get("needs") or [] if axis not in site.axes]

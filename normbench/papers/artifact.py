@@ -9,6 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Protocol, cast
 
+import yaml
+
 from normbench.config import plan
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import claims, rules
@@ -50,10 +52,25 @@ def select(names: Sequence[str]) -> list[str]:
         elif name in known:
             chosen.append(name)
         else:
+            _refuse_unbuilt(name)
             raise unknown(
                 f"{name} is not an artifact.", name, [*known, *sorted(papers), "all"], "normbench list artifacts"
             )
     return list(dict.fromkeys(chosen))
+
+
+def _refuse_unbuilt(name: str) -> None:
+    """Say of a figure or table of a paper that has no artifact why: not built, or nothing to run."""
+    paper, _, asked = name.partition("/")
+    for entry in yaml.safe_load((HERE / "contents.yaml").read_text(encoding="utf-8")).get(paper, ()):
+        if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != asked:
+            continue
+        if "model" in entry:
+            raise NormbenchError(f"{name} draws a network: model={entry['model']}. (normbench list models)")
+        if "reason" in entry:
+            raise NormbenchError(f"{name} ({entry['title']}): {entry['reason']}.")
+        needs = f" It also needs {entry['needs']}." if "needs" in entry else ""
+        raise NormbenchError(f"{name} ({entry['title']}) is not built.{needs} (built: normbench list artifacts)")
 
 
 def load(name: str) -> claims.Artifact:

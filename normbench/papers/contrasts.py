@@ -117,7 +117,7 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, known:
     raw = {run: found for run, found in stored.items() if run in ids}
     tables: dict[str, Table] = {}
     size = 0
-    for control in dict.fromkeys(["", *(name for claim in artifact.claims for name in claim.controls)]):
+    for control in artifact.settings:
         group = [run for run in runs if run.control == control]
         for part in (part for claim in artifact.claims for part in claim.parts if control in ("", *claim.controls)):
             name = key(part, control)

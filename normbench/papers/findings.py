@@ -1,7 +1,8 @@
-"""What was found, in two sentences of the verdicts' own numbers: at the paper's setting, and across the controls."""
+"""What was found, in sentences of the verdicts' own numbers: at the paper's setting, and across the controls."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,17 +26,35 @@ def findings(judged: Mapping[str, Any]) -> list[str]:
     claims: Sequence[Mapping[str, Any]] = judged["claims"]
     groups = {word: [claim for claim in claims if claim["setting"] == word] for word in _SAID}
     told = [
-        f"{len(groups[word])} {said[len(groups[word]) > 1]}: {_named(groups[word], word)}"
-        for word, said in _SAID.items()
+        f"{len(groups[word])} {said(word, len(groups[word]))}: {_named(groups[word], word)}"
+        for word in _SAID
         if groups[word]
     ]
     where = "At the paper's setting" if judged["fidelity"] == "paper" else f"At {judged['fidelity']} fidelity"
     sentences = [f"{where}, of {_count(len(claims))}, {'; '.join(told)}."]
     tried = {word: [c["id"] for c in claims if c["robustness"] == word] for word in _TESTED}
-    across = [f"{said}: {', '.join(tried[word])}" for word, said in _TESTED.items() if tried[word]]
+    across = [f"{words}: {', '.join(tried[word])}" for word, words in _TESTED.items() if tried[word]]
     if across:
         sentences.append(f"Across the settings that the paper leaves open, {'; '.join(across)}.")
     return sentences
+
+
+def tally(claims: Sequence[Mapping[str, Any]], kind: tuple[str, str] = ("claim", "claims")) -> str:
+    """`Of 3 claims, 2 hold; 1 is undecided.`: how many have which word at the paper's setting; `kind`: one, several."""
+    counts = Counter(claim["setting"] for claim in claims)
+    told = [f"{counts[word]} {said(word, counts[word])}" for word in _SAID if counts[word]]
+    return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(told)}."
+
+
+def said(word: str, claims: int) -> str:
+    """`are undecided`: what that many claims do that have this word."""
+    return _SAID[word][claims > 1] if word in _SAID else word
+
+
+def deciding(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The part whose effect stands for the claim; None where it has no parts."""
+    parts: Sequence[Mapping[str, Any]] = claim["parts"]
+    return next((part for part in parts if part["effect"] == claim.get("effect")), parts[0] if parts else None)
 
 
 def _count(claims: int) -> str:
@@ -47,8 +66,8 @@ def _named(claims: Sequence[Mapping[str, Any]], word: str) -> str:
 
 
 def _number(claim: Mapping[str, Any]) -> str:
-    if claim["kind"] == "exact" or not claim["parts"]:
+    part = deciding(claim)
+    if claim["kind"] == "exact" or part is None:
         return ""
-    deciding = next((part for part in claim["parts"] if part["effect"] == claim["effect"]), claim["parts"][0])
-    which = f"{deciding['id']}: " if len(claim["parts"]) > 1 else ""
-    return f" ({which}{measured(deciding)})"
+    which = f"{part['id']}: " if len(claim["parts"]) > 1 else ""
+    return f" ({which}{measured(part)})"

@@ -134,9 +134,11 @@ def spread_entry(orders: Sequence[Sequence[float]], group: str, row: str, quanti
     return entry if spread else replace(entry, n=1, shown="–")
 
 
-def value_entry(runs: Sequence[RunRecord], group: str, row: str, quantity: str, key: str, unit: str = "") -> Entry:
-    """What a probe computed under `key`, over its seeds."""
-    found = [float(record[key]) for run in runs for record in run.records if key in record]
+def value_entry(
+    runs: Sequence[RunRecord], group: str, row: str, quantity: str, key: str, unit: str = "", factor: float = 1.0
+) -> Entry:
+    """What a probe computed under `key`, times `factor`, over its seeds."""
+    found = [factor * float(record[key]) for run in runs for record in run.records if key in record]
     estimate = t_interval([value for value in found if math.isfinite(value)])
     return Entry(
         group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, diverged=len(runs) - estimate.n

@@ -74,6 +74,7 @@ class Evaluation:
     ) -> None:
         self.model, self.seed, self.batch_size = model, config["seed"], config["train"]["batch_size"]
         self.data, self.train, self.monitor, self.asked = splits, splits["train"], config["monitor"], config["eval"]
+        self.sign = 1 if self.monitor["goal"] == "min" else -1
         self.mode_dependent = any(choice.mode_dependent for choice in choices.values())
         self.own = variants(model)
         self.variants, self.reshuffled, self.also = (
@@ -104,9 +105,8 @@ class Evaluation:
 
     def seen(self, records: Sequence[Record], state: State) -> State:
         """The state with these records' monitored values, the lower the better; infinite where one is no number."""
-        sign = 1 if self.monitor["goal"] == "min" else -1
         found = {
-            text(record.get("variant", USUAL)): sign * float(record[self.monitor["metric"]])
+            text(record.get("variant", USUAL)): self.sign * float(record[self.monitor["metric"]])
             for record in records
             if record["split"] == self.monitor["split"]
             and record["mode"] in ("eval", "both")

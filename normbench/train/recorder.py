@@ -59,7 +59,10 @@ class Recorder:
         if not state.first:
             spent = {"train_seconds": began - self.clock, "evaluate_seconds": time.monotonic() - began}
             self.run.append("timing.jsonl", [place | spent])
-            self.listen({"step": progress.step, "steps": self.steps, "loss": records[0][loss]})
+            told = {"step": progress.step, "steps": self.steps, "loss": records[0][loss], "epoch": place["epoch"]}
+            if "" in state.values:  # the usual evaluation has what is monitored
+                told["monitored"] = self.evaluation.sign * state.values[""]
+            self.listen(told)
         progress.evaluated, self.clock = progress.step, time.monotonic()
 
     def _place(self, progress: Progress) -> tuple[Record, State]:

@@ -30,6 +30,8 @@ def figure(panel: Panel) -> Figure:
         low, high = panel.view()
         if panel.quantity.log:
             axis["range"] = [math.log10(low), math.log10(high)]
+            if high < 30 * low:  # powers of ten alone would leave one label, or none
+                axis |= _ticks(low, high)
         elif panel.quantity.top is not None and high > 0:
             axis["range"] = [low, high]
     return {
@@ -44,6 +46,16 @@ def figure(panel: Panel) -> Figure:
             "plot_bgcolor": "rgba(0,0,0,0)",
         },
     }
+
+
+def _ticks(low: float, high: float) -> dict[str, Any]:
+    """1, 2, 5 and their multiples by ten, or all digits where that leaves few."""
+    decades = [10.0**e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    few, many = (
+        [m * ten for ten in decades for m in digits if low <= m * ten <= high] for digits in ((1, 2, 5), range(1, 10))
+    )
+    values = few if len(few) > 2 else many
+    return {"tickmode": "array", "tickvals": values, "ticktext": [f"{value:.3g}" for value in values]}
 
 
 def label(text: str) -> str:

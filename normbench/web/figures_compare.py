@@ -127,7 +127,7 @@ def curves(
     of_seeds = max(60, min(COLUMNS, ALL_SEEDS // max(1, count)))
     shown = [line for line in lines if line.points]
     few = [_thinned_line(line, COLUMNS, of_seeds) for line in shown]
-    drawn = figure(Panel("", quantity, few, references))
+    drawn = figure(Panel("", replace(quantity, log=False), few, references))  # the page has a switch for it
     alone = {line.arm for line in shown if len(line.seeds) == 1}
     for trace in drawn["data"]:
         if trace["meta"]["arm"] in alone and trace["meta"]["role"] == "mean":
@@ -140,7 +140,6 @@ def curves(
     if level is not None and shown:
         drawn["data"] += _level(level, shown, times or {})
     layout = drawn["layout"]
-    layout["yaxis"].pop("range", None)
     layout["hovermode"] = "closest" if len(shown) > 12 else "x unified"
     layout["meta"] = {"ranges": _ranges(shown), "log": quantity.log}
     layout["xaxis"] |= {"exponentformat": "SI"}
@@ -250,12 +249,8 @@ def _error(mean: float, interval: tuple[float, float] | None) -> dict[str, Any]:
 def difference(points: Sequence[Point], name: str, x: str, look: Look) -> Figure:
     """Paired difference of two cells over time: mean over the seeds that both have, 95 % band, and zero."""
     line = Line("difference", look, [p for p in points if p.mean is not None], [], 0)
-    return _framed(figure(Panel("", Quantity(name, "", "", "", x=x), [_thinned_line(line, COLUMNS, COLUMNS)])))
-
-
-def _framed(drawn: Figure) -> Figure:
-    drawn["layout"]["yaxis"] |= {"zeroline": True}
-    drawn["layout"]["yaxis"].pop("range", None)
+    drawn = figure(Panel("", Quantity(name, "", "", "", x=x), [_thinned_line(line, COLUMNS, COLUMNS)]))
+    drawn["layout"]["yaxis"]["zeroline"] = True
     return drawn
 
 
@@ -287,7 +282,7 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
         # in a corner of its row: the name left, the numbers right, above the interval
         notes += [
             _note(-limit, -number, "left", cut(effect.look.name, LONGEST - len(effect.text)), "--text"),
-            _note(limit, -number, "right", effect.text, "--quiet"),
+            _note(limit, -number, "right", effect.text, "--muted"),
         ]
     return {
         "data": data,
@@ -387,26 +382,28 @@ def _ends(setting: Setting) -> tuple[float, float]:
 # --- variants of one evaluation --------------------------------------------------------------------------------------
 
 
-def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]], what: str) -> Figure:
-    """A map of numbers: a row a variant, a column a setting; each column less its mean, the number in its square."""
-    less = [_less_mean(column) for column in zip(*values, strict=True)]
-    places = [_ranks(column) for column in less]
-    shade, texts, hovers = [], [], []
+def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], what: str) -> Figure:
+    """A map of numbers, a row a variant, a column a setting: the place within its column, coloured by the number."""
+    shade: list[list[float]] = []
+    texts: list[list[str]] = []
+    hovers: list[list[str]] = []
+    told = [_told(column) for column in zip(*values, strict=True)]
     for r, row in enumerate(rows):
-        own = [(less[c][r], places[c][r], columns[c]) for c in range(len(columns))]
-        # each column has its own reach: what is asked is the order within it
-        shade.append([None if v is None else _digits(v / _reach(less[c]), 4) for c, (v, _, _) in enumerate(own)])
-        texts.append(["–" if v is None else str(place) for v, place, _ in own])
+        shade.append([less[r] / reach for less, reach, _ in told])
+        texts.append([str(places[r]) for _, _, places in told])
         hovers.append(
-            [label(f"{row} · {name}: place {place}, {signed(v)} from the column's mean") for v, place, name in own]
+            [
+                label(f"{row} · {name}: place {places[r]}, {signed(less[r])} from the column's mean")
+                for name, (less, _, places) in zip(columns, told, strict=True)
+            ]
         )
     return {
         "data": [
             {
                 "type": "heatmap",
-                "x": [label(cut(name, 30)) for name in columns],
+                "x": [label(cut(name, 28)) for name in columns],
                 "y": [label(name) for name in rows],
-                "z": shade,
+                "z": [[_digits(value, 4) for value in row] for row in shade],
                 "zmin": -1,
                 "zmax": 1,
                 "customdata": hovers,
@@ -421,31 +418,19 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
         ],
         "layout": {
             **_plain(),
-            "height": 22 * len(rows) + 84,
-            "title": {"text": label(what), "font": {"size": 12}},
-            "xaxis": {"type": "category", "side": "bottom", "fixedrange": True},
+            "height": 22 * len(rows) + 150,
+            "meta": {"caption": what},
+            "xaxis": {"type": "category", "tickangle": -50, "fixedrange": True, "automargin": True},
             "yaxis": {"type": "category", "autorange": "reversed", "fixedrange": True, "automargin": True},
         },
     }  # fmt: skip
 
 
-def _less_mean(values: Sequence[float | None]) -> list[float | None]:
-    """Each less the mean of all; nothing where one is missing."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return [None] * len(values)
-    mean = statistics.fmean(known)
-    return [value - mean for value in known]
-
-
-def _reach(values: Sequence[float | None]) -> float:
-    return max((abs(value) for value in values if value is not None), default=0.0) or 1.0
-
-
-def _ranks(values: Sequence[float | None]) -> list[int]:
-    """The place of each, 1 for the lowest; 0 where there is none."""
-    known = sorted(value for value in values if value is not None)
-    return [0 if value is None else 1 + known.index(value) for value in values]
+def _told(column: Sequence[float]) -> tuple[list[float], float, list[int]]:
+    """Each number less their mean, the largest of these, and the places, 1 for the lowest."""
+    mean, ranked = statistics.fmean(column), sorted(column)
+    less = [value - mean for value in column]
+    return less, max(map(abs, less)) or 1.0, [1 + ranked.index(value) for value in column]
 
 
 def _plain() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The forest plot: every effect with its interval on one scale per unit, turned so that right is as claimed."""
+"""Forest plots: effects with their intervals, one plot and scale per unit, turned so that right is as claimed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from normbench.papers.text import signed
 
 WIDTH = 260.0  # of a row's plot, in CSS pixels; zero lies in the middle
 Part = Mapping[str, Any]
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,14 @@ def mark(part: Part, scale: Mapping[str, float]) -> Mark | None:
         inner=span(part["tost"]) if part["tost"] else None,
         paper=x(part["paper"]) if part["paper"] is not None else None,
     )
+
+
+def by_axis(rows: Iterable[tuple[Row, Mark | None]]) -> list[tuple[Mark | None, list[tuple[Row, Mark | None]]]]:
+    """Rows that share an axis, each group with one of its marks; last the rows without a mark, under None."""
+    groups: dict[str, list[tuple[Row, Mark | None]]] = {}
+    for row, drawn in rows:
+        groups.setdefault(drawn.unit if drawn else "", []).append((row, drawn))
+    return [(own[0][1], own) for _, own in sorted(groups.items(), key=lambda group: not group[0])]
 
 
 def effect_text(part: Part) -> str:

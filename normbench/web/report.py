@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,13 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import published, table
 from normbench.papers.claims import FIDELITIES
-from normbench.papers.findings import findings
+from normbench.papers.findings import deciding, findings, said, tally
 from normbench.papers.published import Published
-from normbench.papers.rules import NEWS
+from normbench.papers.rules import DECIDED, HOLDS, NEWS, UNDECIDED
 from normbench.papers.style import on_dark
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
-from normbench.web import figures, forest, site
+from normbench.web import figures, forest, measured, samples, site
 
 DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME)
 FIDELITY_MEANING = {
@@ -35,6 +36,7 @@ FIDELITY_MEANING = {
     "proxy": "other data standing in: never beside the paper's numbers",
     "smoke": "embedded data, seconds: shows that the machinery works, decides nothing about the paper",
 }
+OPEN = 4  # claims of each word that the index tells unfolded
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ def build(results: Path, target: Path | None = None) -> Report:
 
     `target`: by default `results/report`; a folder that is not empty and not a report is left alone.
     """
-    shown = results / "report" if target is None else target
-    target = shown.resolve()
+    place = results / "report" if target is None else target
+    target = place.resolve()
     if target.is_relative_to(results.resolve()) and target != results.resolve() / "report":
         raise NormbenchError(
             f"{target} lies among the results, where it would be read as one. Choose another --output."
@@ -59,135 +61,209 @@ def build(results: Path, target: Path | None = None) -> Report:
     notes: list[str] = []
 
     def write(folder: Path) -> None:
-        found, damaged = _presentable(*published.collect(results))
+        shown, damaged = _presentable(*published.collect(results))
         notes.extend(d.reason for d in damaged)
-        _write(folder, results, found, damaged)
+        _write(folder, results, shown, damaged)
 
     site.put(target, write)
-    return Report(shown / "index.html", notes)
+    return Report(place / "index.html", notes)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """One published artifact with all that its page and the index say of it."""
+
+    entry: Published
+    content: Mapping[str, Any]
 
 
 def _presentable(
     found: Sequence[Published], damaged: Sequence[published.Damaged]
-) -> tuple[list[Published], list[published.Damaged]]:
+) -> tuple[list[_Shown], list[published.Damaged]]:
     """Those whose page can be made on its own: what nobody foresaw in one file must not cost the others their page."""
     good, bad = [], list(damaged)
+    templates = site.environment()
     for entry in found:
         try:
-            pages = _names([entry])
-            common = {"version": "", "page": "", "downloads": [], "scorecards": _scorecards([entry], pages)}
-            site.environment().get_template("artifact.html").render(**common, **_page(entry, [entry], pages))
-            good.append(entry)
+            shown = _Shown(entry, _content(entry))
+            pages = _names([shown])
+            common = {"version": "", "page": "", "menu": _menu([shown], pages), "checked": False}
+            page = _page(shown, [shown], pages) | {"downloads": [], "samples": [], "checks": []}
+            templates.get_template("artifact.html").render(**common, **page)
+            templates.get_template("index.html").render(**common, **_index([shown], pages), damaged=[], contents=[])
+            good.append(shown)
         except Exception as error:  # of whatever kind: it is named on the index
             reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
             bad.append(published.Damaged(entry.place, reason))
     return good, bad
 
 
-def _names(found: Sequence[Published]) -> dict[int, str]:
+def _names(found: Sequence[_Shown]) -> dict[int, str]:
     """A file name per page, of plain letters; names that would fall together get a piece of their hash."""
-    plain = {id(p): f"{p.name}-{p.fidelity}".replace("/", "-") for p in found}
+    full = {id(p.entry): f"{p.entry.name}/{p.entry.fidelity}" for p in found}
+    plain = {
+        key: name.rpartition("/")[0].replace("/", "-") + "-" + name.rpartition("/")[2] for key, name in full.items()
+    }
     slugs = {key: re.sub(r"[^a-z0-9-]+", "-", name.lower()) for key, name in plain.items()}
     taken = Counter(slugs.values())
 
-    def unique(p: Published) -> str:
-        slug = slugs[id(p)]
-        if slug == plain[id(p)] and taken[slug] == 1:
+    def unique(key: int) -> str:
+        slug = slugs[key]
+        if slug == plain[key] and taken[slug] == 1:
             return f"{slug}.html"
-        return f"{slug}-{hashlib.sha256(f'{p.name}/{p.fidelity}'.encode()).hexdigest()[:8]}.html"
+        return f"{slug}-{hashlib.sha256(full[key].encode()).hexdigest()[:8]}.html"
 
-    return {id(p): unique(p) for p in found}
+    return {key: unique(key) for key in full}
 
 
-def _write(folder: Path, results: Path, found: Sequence[Published], damaged: Sequence[published.Damaged]) -> None:
-    pages_of = site.environment()
+def _write(folder: Path, results: Path, found: Sequence[_Shown], damaged: Sequence[published.Damaged]) -> None:
+    templates = site.environment()
     pages = _names(found)
-    common = {"version": normbench.__version__, "scorecards": _scorecards(found, pages)}
+    packs = {p.entry.verdicts["pack_sha256"]: pages[id(p.entry)] for p in found}
+    checks, benches = measured.checks(results, packs), measured.benches(results)
+    common = {
+        "version": normbench.__version__, "menu": _menu(found, pages), "checked": bool(checks or benches),
+    }  # fmt: skip
 
     def render(template: str, name: str, **values: Any) -> None:
-        text = pages_of.get_template(template).render(**common, page=name, **values)
+        text = templates.get_template(template).render(**common, page=name, **values)
         (folder / name).write_text(text, encoding="utf-8")
 
     reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # where they lie here is nobody's business
-    render("index.html", "index.html", summary=_summary(found), damaged=reasons, contents=_contents(found, pages),
-           speed=_speed(results))  # fmt: skip
+    render("index.html", "index.html", **_index(found, pages), damaged=reasons, contents=_contents(found, pages))
     render("models.html", "models.html", models=_models())
-    for entry in found:
-        name = pages[id(entry)]
-        downloads = _downloads(entry, folder / Path(name).stem)
-        render("artifact.html", name, **_page(entry, found, pages), downloads=downloads)
+    if checks or benches:
+        titles = {pages[id(p.entry)]: p.entry.title for p in found}
+        render("checks.html", "checks.html", checks=checks, benches=benches, titles=titles)
+    drawn = samples.finished(results)
+    for shown in found:
+        name = pages[id(shown.entry)]
+        own = folder / Path(name).stem
+        downloads = _downloads(shown.entry, own)
+        render("artifact.html", name, **_page(shown, found, pages), downloads=downloads,
+               samples=samples.put(samples.find(drawn, shown.entry.runs), own),
+               checks=[check for check in checks if check.get("page") == name])  # fmt: skip
+
+
+def _menu(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[tuple[str, list[dict[str, str]]]]:
+    """Every artifact's page, by paper."""
+    papers: dict[str, list[dict[str, str]]] = {}
+    for p in _by_paper(found):
+        entry = {"title": p.entry.title, "fidelity": p.entry.fidelity, "page": pages[id(p.entry)]}
+        papers.setdefault(p.content["paper"], []).append(entry)
+    return list(papers.items())
+
+
+def _by_paper(found: Sequence[_Shown]) -> list[_Shown]:
+    """The papers in the order in which they are known, then what no paper of ours has."""
+    known = list(artifacts.PAPERS)
+    paper = {id(p): p.entry.name.split("/")[0] for p in found}
+    return sorted(found, key=lambda p: known.index(paper[id(p)]) if paper[id(p)] in known else len(known))
 
 
 # --- the index -------------------------------------------------------------------------------------------------------
 
 
-def _scorecards(found: Sequence[Published], pages: Mapping[int, str]) -> list[dict[str, Any]]:
-    """One per fidelity that has results, each with its artifacts' claims and their marks on common scales."""
-    cards = []
-    for fidelity in FIDELITIES:
-        own = [p for p in found if p.fidelity == fidelity]
-        if not own:
-            continue
-        scale = forest.limits(part for p in own for claim in p.verdicts["claims"] for part in claim["parts"])
-        cards.append(
-            {
-                "fidelity": fidelity,
-                "meaning": FIDELITY_MEANING[fidelity],
-                "artifacts": [
-                    {"page": pages[id(p)], "title": p.title, "name": p.name,
-                     "amended": {a["claim"] for a in p.verdicts["amendments"]},
-                     "claims": [_row(claim, scale) for claim in p.verdicts["claims"]]}
-                    for p in own
-                ],
-                "expected_wrong": sum(p.verdicts["expected_wrong"] or 0 for p in own),
-                "marked": bool(scale),
-                "directed": any(m for p in own for c in p.verdicts["claims"] for m in c["parts"] if m["expect"]),
-                "scales": ", ".join(f"±{limit:g} {unit}" for unit, limit in scale.items()),
-            }
-        )  # fmt: skip
-    return cards
-
-
-def _row(claim: Mapping[str, Any], scale: Mapping[str, float]) -> dict[str, Any]:
-    held = sum(part["word"] == "holds" for part in claim["parts"])
-    computed = claim["kind"] == "exact" and claim["parts"]
+def _index(found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
+    rows = [row for p in _by_paper(found) for row in _claims(p, pages[id(p.entry)])]
+    counts = Counter(row["word"] for row in rows)
+    order = [*NEWS, *counts]  # the words that are known, then all others
     return {
-        "claim": claim,
-        "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]],
-        "computed": f"{held} of {len(claim['parts'])} computed numbers hold" if computed else "",
-        "way_on": claim["way_on"].split(": ")[0],  # the command stands on the artifact's page
+        "papers": [
+            (paper, _blocks([row for row in rows if row["paper"] == paper]))
+            for paper in dict.fromkeys(row["paper"] for row in rows)
+        ],
+        "words": sorted(counts.items(), key=lambda item: (order.index((item[0].split() or [""])[0]), item[0])),
+        "total": len(rows),
+        "forests": _forests(rows),
+        "expected_wrong": sum(p.entry.verdicts["expected_wrong"] or 0 for p in found if p.entry.fidelity == "paper"),
     }
 
 
-def _summary(found: Sequence[Published]) -> list[tuple[str, int]]:
-    """How many claims at paper fidelity have which verdict."""
-    counts = Counter(c["verdict"] for p in found if p.fidelity == "paper" for c in p.verdicts["claims"])
-    order = list(NEWS)
-
-    def place(verdict: str) -> tuple[int, str]:
-        first = (verdict.split() or [""])[0]
-        return order.index(first) if first in order else len(order), verdict
-
-    return sorted(counts.items(), key=lambda item: place(item[0]))
-
-
-def _contents(found: Sequence[Published], pages: Mapping[int, str]) -> list[dict[str, Any]]:
-    """Every figure and table of the papers, and what becomes of it."""
-    listed = yaml.safe_load((artifacts.HERE / "contents.yaml").read_text(encoding="utf-8"))
+def _claims(shown: _Shown, page: str) -> list[dict[str, Any]]:
+    """What the index says of each claim of one artifact."""
+    entry = shown.entry
+    amended = {a["claim"] for a in entry.verdicts["amendments"]}
     return [
         {
-            "paper": artifacts.PAPERS[paper],
-            "entries": [
-                {
-                    "needs": "", "reason": "", "artifact": "", "model": "", **entry,
-                    "command": _command(entry["artifact"]) if "artifact" in entry else "",
-                    "pages": [(p.fidelity, pages[id(p)]) for p in found if p.name == entry.get("artifact")],
-                }
-                for entry in entries
-            ],
+            "claim": claim, "page": page, "title": entry.title.split(" · ")[0], "fidelity": entry.fidelity,
+            "paper": shown.content["paper"], "ours": bool(claim.get("ours")), "word": _word(claim),
+            "amended": claim["id"] in amended, "exact": claim["kind"] == "exact", "part": deciding(claim),
+            "computed": _computed(claim), "failing": [p for p in claim["parts"] if p["word"] != HOLDS],
+            "way_on": claim["way_on"].split(": ")[0],  # the command stands on the artifact's page
         }
-        for paper, entries in listed.items()
+        for claim in entry.verdicts["claims"]
     ]  # fmt: skip
+
+
+def _word(claim: Mapping[str, Any]) -> str:
+    """The first word of the verdict, whole where it is two."""
+    first = (claim["verdict"].split() or [""])[0]
+    return first if first in NEWS and NEWS[first] != "none" else claim["setting"]
+
+
+def _computed(claim: Mapping[str, Any]) -> str:
+    held = sum(part["word"] == "holds" for part in claim["parts"])
+    return (
+        f"{held} of {len(claim['parts'])} computed numbers hold" if claim["kind"] == "exact" and claim["parts"] else ""
+    )
+
+
+def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The paper's claims before our own, `paper` fidelity before lower ones; a few of each word, the others folded."""
+    blocks = []
+    for ours, fidelity in product((False, True), FIDELITIES):
+        own = [row for row in rows if (row["ours"], row["fidelity"]) == (ours, fidelity)]
+        if not own:
+            continue
+        told, folded = [], []
+        for word in dict.fromkeys([*DECIDED, UNDECIDED, *(row["claim"]["setting"] for row in own)]):
+            group = sorted((row for row in own if row["claim"]["setting"] == word), key=lambda row: bool(row["exact"]))
+            few = group[:OPEN] if word in DECIDED else []
+            told += few
+            if rest := group[len(few) :]:
+                folded.append((f"{len(rest)}{' more' if few else ''} {said(word, len(rest))}", rest))
+        kind = ("hypothesis of our own", "hypotheses of our own") if ours else ("quoted claim", "quoted claims")
+        blocks.append(
+            {
+                "ours": ours,
+                "fidelity": fidelity,
+                "meaning": FIDELITY_MEANING[fidelity],
+                "tally": tally([row["claim"] for row in own], kind),
+                "told": told,
+                "folded": folded,
+            }
+        )
+    return blocks
+
+
+def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[Any, Any]]]]:
+    """By fidelity one plot per unit: of each claim the part that its effect is of."""
+    forests = []
+    for fidelity in FIDELITIES:
+        own = [row for row in rows if row["fidelity"] == fidelity and row["part"] is not None]
+        scale = forest.limits(row["part"] for row in own)
+        marked = [(row, forest.mark(row["part"], scale)) for row in own]
+        plots = forest.by_axis((row, drawn) for row, drawn in marked if drawn)
+        if plots:
+            forests.append((fidelity, sorted(plots, key=lambda plot: -len(plot[1]))))
+    return forests
+
+
+def _contents(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Every figure and table of the papers, and what becomes of it."""
+    listed = yaml.safe_load((artifacts.HERE / "contents.yaml").read_text(encoding="utf-8"))
+
+    def entry(listed: Mapping[str, str]) -> dict[str, Any]:
+        name = listed.get("artifact", "")
+        own = [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == name]
+        command = _command(name) if name and not own else ""
+        return {"needs": "", "reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
+
+    return [
+        {"paper": artifacts.PAPERS[paper], "entries": [entry(one) for one in entries]}
+        for paper, entries in listed.items()
+    ]
 
 
 def _command(name: str) -> str:
@@ -195,32 +271,33 @@ def _command(name: str) -> str:
     return f"normbench reproduce {name}" + ("" if fidelity == "paper" else f" --fidelity {fidelity}")
 
 
-def _speed(results: Path) -> list[dict[str, Any]]:
-    """The published benchmarks; one that cannot be read is left to whoever writes it."""
-    tables: list[dict[str, Any]] = []
-    for path in sorted((results / "bench").glob("*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            rows = [
-                {"case": str(row["case"]), "goal": None if row["goal"] is None else float(row["goal"])}
-                | {key: float(row[key]) for key in ("ratio", "low", "high")}
-                for row in content["rows"]
-            ]
-            tables.append({key: str(content[key]) for key in ("title", "command", "machine")} | {"rows": rows})
-        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            tables.append({"title": path.name, "command": "", "machine": "", "rows": [], "damaged": True})
-    return tables
-
-
 # --- an artifact's page ----------------------------------------------------------------------------------------------
 
 
-def _page(entry: Published, found: Sequence[Published], pages: Mapping[int, str]) -> dict[str, Any]:
+def _page(shown: _Shown, found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
+    """The content with what it has beside it: the same artifact at other fidelities, the pages before and after it."""
+    line = _by_paper(found)
+    place = next(i for i, p in enumerate(line) if p is shown)
+    return {
+        **shown.content,
+        "others": [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == shown.entry.name],
+        "before": _neighbour(line[place - 1], pages) if place else None,
+        "after": _neighbour(line[place + 1], pages) if place + 1 < len(line) else None,
+    }
+
+
+def _neighbour(shown: _Shown, pages: Mapping[int, str]) -> tuple[str, str]:
+    return shown.entry.title.split(" · ")[0], pages[id(shown.entry)]
+
+
+def _content(entry: Published) -> dict[str, Any]:
     verdicts = entry.verdicts
     scale = forest.limits(part for claim in verdicts["claims"] for part in published.parts(claim))
     claims = [
         {
-            **_row(claim, scale),
+            "claim": claim,
+            "marks": [(part, forest.mark(part, scale)) for part in claim["parts"]],
+            "computed": _computed(claim),
             "reported": [(part, forest.mark(part, scale)) for part in claim["reported"]],
             "controls": [
                 (control["name"], [(part, forest.mark(part, scale)) for part in control["parts"]])
@@ -237,11 +314,11 @@ def _page(entry: Published, found: Sequence[Published], pages: Mapping[int, str]
     arms = {line.arm: line.look for panel in panels for line in panel.lines}
     return {
         "entry": entry,
-        "paper": artifacts.PAPERS.get(entry.name.split("/")[0], ""),
+        "paper": artifacts.PAPERS.get(entry.name.split("/")[0], entry.name.split("/")[0]),
         "locator": entry.artifact.locator if entry.artifact else "",
         "meaning": FIDELITY_MEANING[entry.fidelity],
-        "others": [(p.fidelity, pages[id(p)]) for p in found if p.name == entry.name],
         "claims": claims,
+        "ids": [claim["id"] for claim in verdicts["claims"]],
         "findings": findings(verdicts),
         "words": artifacts.explanation(entry.artifact, entry.runs) if entry.artifact else [],
         "columns": len(dict.fromkeys(panel.column for panel in panels)),

@@ -5,22 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.resources
-import importlib.util
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
 from normbench.web import site
-from normbench.web.view import Load, View, view
+from normbench.web.site import PLOTLY
+from normbench.web.view import Load, View, pairs, view
 
 STYLES = ("style.css", "dashboard.css")
-PLOTLY = "plotly.min.js"
 SCRIPTS = (
     PLOTLY, "dashboard-source.js", "dashboard-address.js", "dashboard-draw.js", "dashboard-table.js", "dashboard.js"
 )  # fmt: skip
@@ -39,15 +36,7 @@ def static(name: str) -> bytes:
     """One of STYLES and SCRIPTS. KeyError for another name."""
     if name not in STYLES + SCRIPTS:
         raise KeyError(name)
-    return plotly_script().read_bytes() if name == PLOTLY else _own(name)
-
-
-def plotly_script() -> Path:
-    """Plotly's script, from the installed package: found, not imported, which takes a second."""
-    spec = importlib.util.find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise NormbenchError("plotly is not installed. Run: pip install 'plotly>=6,<8'")
-    return Path(spec.origin).parent / "package_data" / PLOTLY
+    return site.plotly_script().read_bytes() if name == PLOTLY else _own(name)
 
 
 def _own(name: str) -> bytes:
@@ -67,12 +56,12 @@ def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> b
 
     file = _File({key: value for key, value in query.items() if key not in ("filter", "task")})
     file.add(first)
-    file.add_pair(first)
-    for a, b in _pairs(first):
-        if file.room():
-            file.add_pair(asked(a=a, b=b))
+    if first["choices"]:
+        chosen = [(first["pair"]["a"], first["pair"]["b"])] if first["pair"] else []
+        for told, figure in pairs(runs, first["query"], [*chosen, *_pairs(first)]):
+            file.add_pair(first, told, figure)
     for changes in _others(first):
-        if file.room():
+        if file.size < MOST:
             file.add(asked(a="", b="", **changes))
     return html(file.content(), first["title"])
 
@@ -86,7 +75,7 @@ def html(shared: Mapping[str, Any], title: str) -> bytes:
         site.environment()
         .get_template("dashboard.html")
         .render(
-            shared=shared,
+            shared=Markup(dumped(shared)),
             title=f"{title} · normbench",
             styles=Markup(styles),
             scripts=[Markup(text) for text in scripts],
@@ -94,6 +83,12 @@ def html(shared: Mapping[str, Any], title: str) -> bytes:
         )
     )
     return text.encode()
+
+
+def dumped(value: Any) -> str:
+    """Compact JSON that ends no script, whatever its texts are."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _script(text: str) -> str:
@@ -130,45 +125,53 @@ class _File:
     """Views and pairs in which what is large stands once, in a pool."""
 
     def __init__(self, query: Mapping[str, str]) -> None:
-        self.query, self.size = dict(query), 0
+        self.query = dict(query)
+        self.size = 0  # characters of JSON
         self.pool: list[Any] = []
         self.places: dict[str, int] = {}
         self.views: list[dict[str, Any]] = []
         self.pairs: list[dict[str, Any]] = []
 
-    def room(self) -> bool:
-        return self.size < MOST
-
     def add(self, one: View) -> None:
-        packed = {key: self._packed(value) for key, value in one.items() if key not in ("figures", "pair")}
-        packed["figures"] = {
-            key: None if key == "difference" else self._packed(value) for key, value in one["figures"].items()
-        }
-        self.size += len(json.dumps(packed))
-        self.views.append({"chosen": _chosen(one), "view": packed})
+        """A view; not where it would make the file too large, unless it is the first."""
+        answer = one["answer"] and _without_rows(one["answer"])  # the table has them
+        figures = {f"figures.{key}": value for key, value in one["figures"].items() if key != "difference"}
+        rest = {key: value for key, value in one.items() if key != "figures"}
+        self._add(self.views, {"chosen": _chosen(one)}, {"view": {**rest, "answer": answer, "pair": None, **figures}})
 
-    def add_pair(self, one: View) -> None:
-        if one["pair"] is None:
-            return
-        names = (one["pair"]["a"], one["pair"]["b"])
-        if any((known["a"], known["b"]) in (names, names[::-1]) for known in self.pairs):
-            return
-        figure = self._packed(one["figures"]["difference"])
-        self.pairs.append({"a": names[0], "b": names[1], "chosen": _chosen(one), "pair": one["pair"], "figure": figure})
-        self.size += len(json.dumps(one["pair"]))
+    def add_pair(self, one: View, told: Mapping[str, Any], figure: Any) -> None:
+        """A pair of cells in this view, once."""
+        names = (told["a"], told["b"])
+        if not any((known["a"], known["b"]) in (names, names[::-1]) for known in self.pairs):
+            head = {"a": names[0], "b": names[1], "chosen": _chosen(one)}
+            self._add(self.pairs, head, {"pair": {**told, "figure": figure}})
 
-    def _packed(self, value: Any) -> Any:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    def _add(self, to: list[dict[str, Any]], head: dict[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> None:
+        ((name, content),) = parts.items()
+        texts = {key: dumped(value) for key, value in content.items()}
+        new = sum(len(text) for text in texts.values() if text not in self.places)
+        if self.views and self.size + new > MOST:
+            return
+        self.size += new
+        to.append({**head, name: {key: self._place(text, content[key]) for key, text in texts.items()}})
+
+    def _place(self, text: str, value: Any) -> Any:
         if len(text) < LARGE:
             return value
         if text not in self.places:
             self.places[text] = len(self.pool)
             self.pool.append(value)
-            self.size += len(text)
         return {"$pool": self.places[text]}
 
     def content(self) -> dict[str, Any]:
         return {"query": self.query, "views": self.views, "pairs": self.pairs, "pool": self.pool}
+
+
+def _without_rows(answer: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if answer is None:
+        return None
+    groups = [{key: value for key, value in group.items() if key != "rows"} for group in answer["groups"]]
+    return {**answer, "groups": groups}
 
 
 def _chosen(one: View) -> dict[str, str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import importlib.resources
 import importlib.util
 import os
+import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,13 +27,15 @@ from normbench.runs import files
 from normbench.web import forest
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 1 << 1  # Linux: fcntl.h, fs.h
+PLOTLY = "plotly.min.js"
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
+_REST = re.compile(r" (?=\(|at the paper's setting)")  # begins what a verdict says after its word
 HOW = {
     "direction": "holds when the whole {level:g} % interval lies on the claimed side, and is not negligible: within ±δ",
     "size": "holds when the {level:g} % prediction interval of one more run has the paper's number in it, and no more "
     "than the band around that",
     "equivalence": "holds when the {both:g} % interval lies inside the margin (two one-sided tests)",
-    "exact": "computed, no seeds",
+    "exact": "is computed, without seeds",
 }
 
 
@@ -101,16 +105,21 @@ def _exchange(a: Path, b: Path) -> bool:
 
 def _assets(folder: Path) -> None:
     folder.mkdir()
-    for name in ("style.css", "report.js"):
+    for name in ("style.css", "report.js", "filter.js"):
         text = (importlib.resources.files("normbench.web") / "static" / name).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")
-    # found, not imported: the package takes a second, and only the file is needed
+    shutil.copyfile(plotly_script(), folder / PLOTLY)
+
+
+def plotly_script() -> Path:
+    """Plotly's script, from the installed package: found, not imported, which takes a second."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or spec.origin is None:
         raise NormbenchError("plotly is not installed. Run: pip install 'plotly>=6,<8'")
-    shutil.copyfile(Path(spec.origin).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
+    return Path(spec.origin).parent / "package_data" / PLOTLY
 
 
+@functools.cache
 def environment() -> jinja2.Environment:
     """Templates in which every value is text: escaped, and without characters that hide."""
     made = jinja2.Environment(
@@ -124,12 +133,14 @@ def environment() -> jinja2.Environment:
     made.filters |= {
         "verdict_class": lambda verdict: NEWS.get((verdict.split() or [""])[0], "none"),
         "word_and_rest": _word_and_rest,
+        "linked": _linked,
+        "by_axis": forest.by_axis,
         "number": signed,
         "json": htmlsafe_json_dumps,
         "how": _how,
         "effect": forest.effect_text,
         "cell": cell_text,
-        "link": quote,
+        "link": lambda text: quote(visible(text)),
         "short": lambda text: text[:12],
     }
     return made
@@ -142,6 +153,16 @@ def _how(part: Mapping[str, Any]) -> str:
 
 
 def _word_and_rest(verdict: str) -> tuple[str, str]:
-    """`holds at the paper's setting; controls not run` in two; a word alone has no rest."""
-    word, _, rest = verdict.partition(" at the paper's setting; ")
-    return word, f"at the paper's setting; {rest}" if rest else ""
+    """`holds (proxy); controls not run` in two; a word alone has no rest."""
+    word, *rest = _REST.split(verdict, maxsplit=1)
+    return word, rest[0] if rest else ""
+
+
+def _linked(text: str, ids: Iterable[str]) -> Markup:
+    """Text in which every id of a claim is a link to it."""
+    names = "|".join(re.escape(name) for name in sorted(filter(None, ids), key=len, reverse=True))
+    pieces = re.split(rf"(?<![\w-])({names})(?![\w-])", text) if names else [text]
+    return Markup().join(
+        Markup('<a href="#{}">{}</a>').format(quote(visible(piece)), visible(piece)) if i % 2 else visible(piece)
+        for i, piece in enumerate(pieces)
+    )

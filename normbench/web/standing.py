@@ -86,7 +86,7 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
         "panels": [(p.quantity.name, p.count(), figures.figure(p) if p.lines else None) for p in drawn],
         "table": grid(entries, "") if entries else None,
         "effects": [
-            (effect, part, forest.mark(part, scale)) for effect, part in zip(outcome.effects, parts, strict=True)
+            ((effect, part), forest.mark(part, scale)) for effect, part in zip(outcome.effects, parts, strict=True)
         ],
     }
 

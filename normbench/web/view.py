@@ -20,6 +20,7 @@ from normbench.compare import configuration, metrics
 from normbench.compare.answer import Answer, answer, difference_curve
 from normbench.compare.cells import Cell, Task, tasks
 from normbench.compare.metrics import Metric
+from normbench.compare.more import way_on
 from normbench.compare.question import BEST, END, TUNED, Question
 from normbench.curves.series import PARTS, Point, aggregate, best_step, series
 from normbench.errors import NormbenchError
@@ -29,6 +30,7 @@ from normbench.papers.panels import Line, Look, Quantity, Reference
 from normbench.papers.style import EXTRA_COLOURS, colour_of, on_dark
 from normbench.papers.table import Entry
 from normbench.papers.text import visible
+from normbench.runs import columns
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 from normbench.web import figures_compare as figures
@@ -69,11 +71,9 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
     question = _question(task, asked, notes)
     if question is None:
         return {**_empty(asked, heads, notes), **common, "cells": _waiting(task)}
-    told = answer(task, question)
-    looks = _looks(task, question)
-    clock = asked["x"] if asked.get("x") in _clocks(task) else question.clock
-    drawn = _Drawn(task, question, told, looks, clock)
-    pair = _pair(drawn, asked)
+    drawn = _Drawn(task, question, asked.get("x", ""))
+    told = drawn.told
+    pair = _pair(drawn, asked.get("a", ""), asked.get("b", ""))
     canonical = {**asked, "task": task.key}
     if len(found) == 1 and "filter" in asked:
         del canonical["task"]
@@ -84,12 +84,12 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
             "title": task.title,
             "heading": told.heading,
             "caption": drawn.caption(),
-            "choices": _choices(task, question, clock),
+            "choices": _choices(task, question, drawn.clock),
             "arms": drawn.arms(),
             "facets": drawn.facets(),
             "cells": drawn.cells(),
             "answer": _told_in_words(told),
-            "pair": pair and pair[0],
+            "pair": pair[0] if pair else None,
             "notes": [*notes, *told.notes],
         }
     )
@@ -98,7 +98,7 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
         "forest": drawn.forest(),
         "sensitivity": drawn.sensitivity(),
         "heat": _heat(drawn, found, load),
-        "difference": pair and pair[1],
+        "difference": pair[1] if pair else None,
     }
     return dict(shown)
 
@@ -184,11 +184,12 @@ def _metrics(task: Task) -> dict[str, list[Metric]]:
 class _Drawn:
     """One task with its answer, as rows, chips and figures."""
 
-    def __init__(
-        self, task: Task, question: Question, told: Answer, looks: Mapping[str, tuple[Look, str]], clock: str
-    ) -> None:
-        self.task, self.question, self.told, self.looks, self.clock = task, question, told, looks, clock
-        self.rows = {row.cell.key: row for group in told.groups if not group.tuned for row in group.rows}
+    def __init__(self, task: Task, question: Question, clock: str) -> None:
+        self.task, self.question = task, question
+        self.told = answer(task, question)
+        self.looks = _looks(task, question)
+        self.clock = clock if clock in _clocks(task) else question.clock
+        self.rows = {row.cell.key: row for group in self.told.groups if not group.tuned for row in group.rows}
         self.arm_names = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
         self.ordered = sorted(task.cells, key=self._place)
 
@@ -352,7 +353,7 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     Arms of one normalizer that differ in something else are told apart by colour as well.
     """
     arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
-    norms = {str(cell.values.get(configuration.ARM_GROUP, "")) for cell in task.cells}
+    norms = {_norm(cell) for cell in task.cells}
     alike = len(norms) == 1 and len(arms) > 1
     varying = {  # a facet that is the same wherever an arm was run tells nothing of it
         arm: {
@@ -365,7 +366,7 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     found, used = {}, Counter[str]()
     for cell in task.cells:
         arm = question.arm(cell)
-        norm = str(cell.values.get(configuration.ARM_GROUP, ""))
+        norm = _norm(cell)
         colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colour_of(norm)
         name = " · ".join(word for word in (arm, _where(cell, question, varying[arm])) if word)
         found[cell.key] = (Look(name, colour), DASHES[used[colour] % len(DASHES)])
@@ -465,15 +466,13 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
 
 
 def _told_in_words(told: Answer) -> dict[str, Any]:
-    """Each group's sentences: the first says who wins."""
-    groups = []
-    for group in told.groups:
-        first, stop, rest = group.sentence(told.question).partition(". ")
-        words = {"sentence": f"{first}." if stop else first, "rest": rest}
-        groups.append(
-            {"place": group.place, "tuned": group.tuned, "winner": group.winner, "size": len(group.rows), **words}
-        )
-    return {"heading": told.heading, "groups": groups, "commands": []}
+    """The answer as plain data; of each group's sentences the first says who wins. Pairs stand in these."""
+    content = told.as_json()
+    for group in content["groups"]:
+        first, stop, rest = group["sentence"].partition(". ")
+        group |= {"sentence": f"{first}." if stop else first, "rest": rest, "size": len(group["rows"])}
+        del group["pairs"]
+    return {**content, "commands": way_on(told)}
 
 
 def _seeds(cell: Cell, values: Mapping[int, float | None]) -> list[dict[str, Any]]:
@@ -556,10 +555,23 @@ def _plain(value: Any) -> Any:
 # --- two cells -------------------------------------------------------------------------------------------------------
 
 
-def _pair(drawn: _Drawn, asked: Mapping[str, str]) -> tuple[dict[str, Any], figures.Figure | None] | None:
+Pair = tuple[dict[str, Any], figures.Figure | None]
+
+
+def pairs(runs: Sequence[RunRecord], query: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> Iterator[Pair]:
+    """What a view of these runs, with their records, says of each of these pairs of cells, by their keys."""
+    asked = {key: str(query[key]) for key in KEPT if query.get(key)}
+    task = next(task for task in tasks(runs) if task.key == asked["task"])
+    drawn = _Drawn(task, Question.of(task, asked), asked.get("x", ""))
+    for a, b in wanted:
+        if found := _pair(drawn, a, b):
+            yield found
+
+
+def _pair(drawn: _Drawn, a: str, b: str) -> Pair | None:
     """What differs between the two cells that were chosen, and their paired difference over time."""
     cells = {cell.key: cell for cell in drawn.task.cells}
-    first, second = cells.get(asked.get("a", "")), cells.get(asked.get("b", ""))
+    first, second = cells.get(a), cells.get(b)
     if first is None or second is None or first is second:
         return None
     names = [drawn.looks[cell.key][0].name for cell in (first, second)]
@@ -573,10 +585,11 @@ def _pair(drawn: _Drawn, asked: Mapping[str, str]) -> tuple[dict[str, Any], figu
     ]
     clock = q.clock if drawn.clock in ("seconds", "examples") else drawn.clock
     unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
-    told = {
+    told: dict[str, Any] = {
         "a": first.key, "b": second.key, "names": names, "n": max((p.n for p in points), default=0),
         "diff": [{"key": key, "a": _text(first, key), "b": _text(second, key)} for key in keys],
     }  # fmt: skip
+    told = _plain(told)
     if not points:
         return told, None
     name = f"difference{unit}"
@@ -632,75 +645,68 @@ def _heat(drawn: _Drawn, found: Sequence[Task], load: Load) -> figures.Figure | 
     own = [cell for cell in drawn.task.cells if _variants(cell)]
     if not own:
         return None
-    columns = [(drawn.looks[cell.key][0].name, cell) for cell in own]
     ways = _variants(own[0])
+    cells = [*own]
     for other in found:
-        if other.key == drawn.task.key or other.model != drawn.task.model:
-            continue
-        cells = [cell for cell in other.cells if _variants(cell) and cell.values.get("norm") == own[0].values["norm"]]
-        loaded = load([run.id for cell in cells for run in cell.runs]) if cells else {}
-        for cell in cells:
-            runs = tuple(loaded.get(run.id, run) for run in cell.runs)
-            name = " · ".join(word for word in (other.said, _where(cell, q)) if word) or other.title
-            columns.append((name, replace(cell, runs=runs)))
-    shown: list[tuple[str, list[float | None]]] = []
-    for name, cell in columns:
-        means = _means(cell, q, ways)
-        if any(mean is not None for mean in means):
-            shown.append((name, means))
-        for told, numbers in _in_papers(cell, q, ways):
-            if all(told != known for known, _ in shown):
-                shown.append((told, [q.metric.factor * numbers[way] for way in ways]))
-    shown = shown[:MOST_COLUMNS]
-    if not shown:
-        return None
+        if other.key != drawn.task.key and other.model == drawn.task.model:
+            alike = [cell for cell in other.cells if _variants(cell) and _norm(cell) == _norm(own[0])]
+            loaded = load([run.id for cell in alike for run in cell.runs]) if alike else {}
+            cells += [replace(cell, runs=tuple(loaded.get(run.id, run) for run in cell.runs)) for cell in alike]
+    keys = configuration.differing([cell.values for cell in cells])
     sign = -1 if q.metric.rising else 1
-    rows = zip(*(numbers for _, numbers in shown), strict=True)
-    values = [[None if value is None else sign * value for value in row] for row in rows]
-    what = f"{q.split} {q.metric.title}: place within its column, 1 is best"
-    return figures.heat(ways, [name for name, _ in shown], values, what)
+    shown: dict[str, list[float]] = {}
+    for cell in cells:
+        name = configuration.label({key: _shown(value) for key, value in cell.values.items()}, keys) or q.arm(own[0])
+        means = [sign * mean for mean in _means(cell, q, ways) if mean is not None]
+        if len(means) == len(ways):
+            shown.setdefault(name, means)
+        for told, numbers in _in_papers(cell, ways):
+            shown.setdefault(told, [numbers[way] for way in ways])
+    names = list(shown)[:MOST_COLUMNS]
+    if not names:
+        return None
+    values = [list(row) for row in zip(*(shown[name] for name in names), strict=True)]
+    what = f"Place within a column by {q.split} {q.metric.title}, 1 and blue the best."
+    return figures.heat(ways, names, values, what)
+
+
+def _norm(cell: Cell) -> str:
+    return str(cell.values.get(configuration.ARM_GROUP, ""))
 
 
 def _variants(cell: Cell) -> list[str]:
-    """The configurations in which the runs of a cell were evaluated, in their order."""
-    ways: dict[str, None] = {}
-    for run in cell.runs:
-        for record in run.records:
-            variant = record.get("variant")
-            if variant and set(variant) == {CONFIGURATION}:
-                ways[str(variant[CONFIGURATION])] = None
-        if ways:
-            break
-        asked = run.config.get("eval", {}).get("variants") or ()
-        if not run.records and len(asked) > 1:
-            return [str(way) for way in asked]
-    return list(ways) if len(ways) > 1 else []
+    """The configurations in which the runs of a cell were evaluated, in their order; as asked for where none is read.
 
-
-def _by_configuration(run: RunRecord, question: Question) -> dict[str, float]:
-    """The asked number in each configuration of the evaluation, at the asked point of the run; in one pass."""
-    split, mode, metric = question.where
-    step = best_step(run) if question.at == BEST else run.steps
-    return {
-        str(record["variant"][CONFIGURATION]): question.metric.factor * float(record[metric])
-        for record in run.records
-        if record["step"] == step
-        and record["split"] == split
-        and record["mode"] in (mode, "both")
-        and metric in record
-        and set(record.get("variant", ())) == {CONFIGURATION}
-        and not PARTS & record.keys()
-    }
+    None where they were asked to be evaluated in fewer than two ways.
+    """
+    asked = [str(way) for way in cell.runs[0].config.get("eval", {}).get("variants") or ()]
+    if len(asked) < 2:
+        return []
+    read = next((run for run in cell.done if run.records), None)
+    if read is None:
+        return asked
+    found = [variant for record in columns.kinds(read.records) if (variant := record.get("variant"))]
+    ways = list(dict.fromkeys(str(v[CONFIGURATION]) for v in found if set(v) == {CONFIGURATION}))
+    return ways if len(ways) > 1 else []
 
 
 def _means(cell: Cell, question: Question, ways: Sequence[str]) -> list[float | None]:
     """The mean over seeds by configuration; of the runs that are done, None where one lacks it."""
-    known = [_by_configuration(run, question) for run in cell.done]
-    columns = [[run.get(way, math.nan) for run in known] for way in ways]
-    return [statistics.fmean(values) if values and all(map(math.isfinite, values)) else None for values in columns]
+    known = [[_in_way(run, question, way) for way in ways] for run in cell.done]
+    lists = [[value for value in values if value is not None] for values in zip(*known, strict=True)]
+    return [statistics.fmean(values) if len(values) == len(known) else None for values in lists]
 
 
-def _in_papers(cell: Cell, question: Question, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
+def _in_way(run: RunRecord, question: Question, way: str) -> float | None:
+    """The asked number in one configuration of the evaluation, at the asked point of the run; None if not finite."""
+    split, mode, metric = question.where
+    step = best_step(run) if question.at == BEST else run.steps
+    variant = {CONFIGURATION: way}
+    found = dict(columns.values(run.records, split, (mode, "both"), variant, ("step", metric), PARTS)).get(step)
+    return None if found is None or not math.isfinite(float(found)) else question.metric.factor * float(found)
+
+
+def _in_papers(cell: Cell, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
     """The numbers that a paper has for exactly these variants, with the place where they stand."""
     for experiment in dict.fromkeys(run.experiment for run in cell.runs):
         for artifact in _artifacts_of(experiment):

@@ -18,7 +18,8 @@ from torch import Tensor
 from normbench.battery.cost import interleave
 from normbench.config.identity import RunSpec
 from normbench.config.plan import experiment_spec
-from normbench.data.captions import END, FIRST
+from normbench.data import captions
+from normbench.data.captions import FIRST
 from normbench.data.examples import Batch, Ragged, Split
 from normbench.models import base, retrieval
 from normbench.streams import stream
@@ -34,9 +35,7 @@ def captioned(spec: RunSpec) -> Batch:
     draw, declares = stream(SEED, "bench"), spec.config["data"]["declares"]
     size, words = spec.config["train"]["batch_size"], spec.config["data"]["words"]
     lengths = np.clip(draw.normal(10.8, 4, (size, declares["captions"])), 3, 25).astype(int)
-    told = [[*draw.integers(FIRST, words, n), END] for image in lengths for n in image]
-    count = declares["captions"]
-    ragged = Ragged.of(torch.tensor(sum(told[i : i + count], [])) for i in range(0, len(told), count))  # noqa: RUF017
+    ragged = captions.joined([draw.integers(FIRST, words, n) for n in image] for image in lengths)
     image = torch.from_numpy(draw.random((size, declares["features"]), dtype=np.float32))
     return Split(image=image, captions=ragged).batch(slice(None))
 

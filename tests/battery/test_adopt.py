@@ -104,7 +104,7 @@ def test_a_bad_file_gets_one_line(text: str, words: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("nowhere.py", "--norm nowhere.py does not exist"),
+        ("nowhere.py", "nowhere.py does not exist"),
         ("layr", "--norm layr is no file and no normalizer. Did you mean 'layer'"),
         ("none", "--norm none is no file and no normalizer"),
     ],

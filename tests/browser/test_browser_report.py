@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +35,46 @@ def chromium() -> Iterator[Any]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("results")
     madeup.hostile(results)
+    madeup.beside(results)
     return report.build(results).index.parent
+
+
+PAGES = ("index.html", "models.html", "checks.html", "ln2016-fig6-paper.html")
+# Of every piece of text that is seen the contrast of its colour with the nearest ground behind it: those below 4.5.
+FAINT = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const colour = parse(getComputedStyle(e).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0.5) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const faint = [];
+  let seen = 0;
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || element.closest("script, noscript, title") || !element.checkVisibility())
+      continue;
+    const style = getComputedStyle(element);
+    const colour = parse(element instanceof SVGElement ? style.fill : style.color);
+    const [low, high] = [light(colour), light(ground(element))].sort((a, b) => a - b);
+    const contrast = (high + 0.05) / (low + 0.05);
+    seen += 1;
+    if (contrast < 4.5) faint.push(`${walker.currentNode.data.trim().slice(0, 40)}: ${contrast.toFixed(2)}`);
+  }
+  return {faint, seen};
+}"""
+UNFOLD = "document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
+# What reaches beyond the page at its right, but for what scrolls or is cut in a box of its own.
+WIDE = """() => Array.from(document.querySelectorAll("body *"))
+  .filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .filter((e) => !e.closest(".scroll, pre, .js-plotly-plot"))
+  .map((e) => `${e.tagName}.${e.getAttribute("class")}: ${e.textContent.trim().slice(0, 40)}`)"""
 
 
 class Watched:
@@ -68,7 +109,7 @@ class Watched:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["index.html", "models.html", "ln2016-fig6-paper.html"])
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_silent_and_alone(chromium: Any, site: Path, name: str, scheme: str):
     watched = Watched(chromium, scheme)
     page = watched.open(site / name)
@@ -112,12 +153,87 @@ def test_colours_follow_the_page_while_it_is_open(chromium: Any, site: Path):
     assert all(light[arm] != dark[arm] for arm in light)
 
 
-def test_a_narrow_page_does_not_scroll_sideways(chromium: Any, site: Path):
-    for name in ("index.html", "models.html", "ln2016-fig6-paper.html"):
-        page = Watched(chromium, width=400).open(site / name)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
-        narrow = "Array.from(document.querySelectorAll('td')).filter(e => e.innerText.length > 3 && e.clientWidth < 40)"
-        assert page.evaluate(f"{narrow}.map(e => e.innerText)") == [], name
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_and_its_text_stands_out(chromium: Any, site: Path, name: str, width: int):
+    page = Watched(chromium, width=width).open(site / name)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate(UNFOLD)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(WIDE) == []
+    narrow = "Array.from(document.querySelectorAll('td')).filter(e => e.innerText.length > 3 && e.clientWidth < 40)"
+    assert page.evaluate(f"{narrow}.map(e => e.innerText)") == []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for _ in range(50):  # the figures are drawn anew
+            page.wait_for_timeout(100)
+            found = page.evaluate(FAINT)
+            if not found["faint"]:
+                break
+        assert found["faint"] == [] and found["seen"] > 20, scheme
+
+
+def test_the_index_of_everything_published_is_short(chromium: Any, tmp_path: Path):
+    """All claims of today, with nothing unfolded; from the committed results."""
+    index = report.build(Path(__file__).parents[2] / "results", tmp_path / "site").index
+    watched = Watched(chromium, width=1400)
+    page = watched.open(index)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 5000
+    page.set_viewport_size({"width": 400, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400 and page.evaluate(WIDE) == []
+    assert watched.said == []
+    shown = "Array.from(document.querySelectorAll('.finding'), e => e).filter(e => e.checkVisibility()).length"
+    before, total = page.evaluate(shown), page.locator(".finding").count()
+    assert 0 < before < total
+    page.get_by_label("Filter the claims").fill("test error")
+    some = page.evaluate(shown)
+    texts = page.locator(".finding:visible").all_inner_texts()
+    assert 0 < some == len(texts) < total and f"{some} of {total} claims" in page.locator(".shown").inner_text()
+    page.get_by_label("Filter the claims").fill("")
+    assert page.evaluate(shown) == before
+
+
+def test_claims_are_filtered_by_text_and_verdict_with_the_keyboard_alone(chromium: Any, site: Path):
+    watched = Watched(chromium)
+    page = watched.open(site / "index.html")
+    verdicts = json.loads((site / "ln2016-fig6-paper" / "verdicts.json").read_text())["claims"]
+    visible = page.locator(".finding:visible .id")
+    for _ in range(20):  # from link to link
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.type") == "search":
+            break
+    page.keyboard.type("LN-F4")
+    assert visible.all_inner_texts() == ["LN-F4"]
+    assert page.locator(".shown").inner_text() == f"1 of {len(verdicts)} claims"
+    page.keyboard.press("Control+A")
+    page.keyboard.type("nothing has this")
+    assert visible.count() == 0 and page.locator(".paper:visible, .effects:visible").count() == 0
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
+    page.keyboard.press("Tab")
+    word = page.evaluate("document.activeElement.value")
+    page.keyboard.press("Space")
+    words = page.locator(".finding:visible").evaluate_all("all => all.map((e) => e.dataset.word)")
+    assert words and set(words) == {word}
+    page.keyboard.press("Space")
+    assert page.locator(".shown:visible").count() == 0
+    assert watched.said == []
+
+
+def test_samples_draw_and_do_nothing_else(chromium: Any, tmp_path: Path):
+    madeup.published(tmp_path)
+    madeup.drawn(tmp_path)
+    watched = Watched(chromium, width=400)
+    page = watched.open(report.build(tmp_path).index.with_name("ln2016-fig6-paper.html"))
+    page.evaluate(UNFOLD)
+    page.locator("iframe").scroll_into_view_if_needed()
+    assert page.frame_locator("iframe").get_by_text("drawn").inner_text().startswith("drawn")
+    page.wait_for_function("Array.from(document.querySelectorAll('.gallery img')).every((e) => e.naturalWidth === 9)")
+    assert page.evaluate("window.pwned") is None
+    assert [url for url in watched.asked if url.startswith("http")] == []
+    # the browser tells what it refused, and nothing else is said
+    assert watched.said and all(re.search("blocked|violates|not allowed", line, re.IGNORECASE) for line in watched.said)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 def test_without_scripts_the_published_figure_is_there(chromium: Any, site: Path):

@@ -93,17 +93,18 @@ def test_filters() -> None:
     assert len(configuration.select(["norm=layer,none", "seed=2-3", "optim.lr=1e-3"], runs)) == 4
     assert len(configuration.select(["norm=l*"], runs)) == 6
     assert len(configuration.select(["model.hidden_sizes=[8]"], runs)) == 12
+    assert len(configuration.select(["mnist_mlp-layer", "seed=1"], runs)) == 2
     assert configuration.select(["norm=layer"], []) == []
 
 
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("norm", "'norm' is no filter"),
-        ("=layer", "is no filter"),
-        ("nrm=layer", "no run has a key 'nrm'. Did you mean 'norm'?"),
-        ("norm=laier", "no run has norm=laier. Did you mean 'layer'?"),
-        ("seed=7-9", "no run has seed=7-9"),
+        ("norm", "'norm' is no experiment, arm or id"),
+        ("=layer", "no run here has a key ''"),
+        ("nrm=layer", "no run here has a key 'nrm'. Did you mean 'norm'?"),
+        ("norm=laier", "no run here has norm=laier. Did you mean 'layer'?"),
+        ("seed=7-9", "no run here has seed=7-9"),
     ],
 )
 def test_a_filter_that_fits_nothing_says_what_would(word: str, says: str) -> None:

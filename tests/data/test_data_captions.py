@@ -152,6 +152,9 @@ def test_features_are_of_ten_crops_and_an_interrupted_extraction_goes_on(
 
     monkeypatch.setattr(vgg, "_network", lambda weights: Small())
     target, names = tmp_path / "features.npy", [f"{i}.png" for i in range(3)]
+    weights, other = tmp_path / "w", tmp_path / "x"
+    weights.write_bytes(b"one")
+    other.write_bytes(b"another")
 
     class Stop(Exception):
         pass
@@ -161,17 +164,27 @@ def test_features_are_of_ten_crops_and_an_interrupted_extraction_goes_on(
             raise Stop
 
     monkeypatch.setattr(vgg, "EVERY", 1)
-    with pytest.raises(Stop):
-        vgg.extract(names, tmp_path, Path("w"), target, torch.device("cpu"), stop)
-    assert not target.exists()
+
+    def interrupted() -> None:
+        with pytest.raises(Stop):
+            vgg.extract(names, tmp_path, weights, target, torch.device("cpu"), stop)
+        assert not target.exists()
+
+    for given, by in ((names[::-1], weights), (names, other)):
+        interrupted()
+        anew: list[int] = []
+        vgg.extract(given, tmp_path, by, target, torch.device("cpu"), anew.append)
+        assert anew == [1, 2, 3], "nothing of other images or weights is kept"
+        target.unlink()
+    interrupted()
     seen: list[int] = []
-    vgg.extract(names, tmp_path, Path("w"), target, torch.device("cpu"), seen.append)
+    vgg.extract(names, tmp_path, weights, target, torch.device("cpu"), seen.append)
     assert seen == [3], "two were there"
     crops = torch.stack([vgg._crops(tmp_path / name) for name in names])
     assert crops.shape == (3, 10, 3, vgg.CROP, vgg.CROP)
     wanted = torch.stack([Small()(of_image).mean(0) for of_image in crops])
     np.testing.assert_allclose(np.load(target), wanted, rtol=1e-6)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [*names, "features.npy"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [*names, "features.npy", "w", "x"]
     resized = torchvision().transforms.functional.resize(Image.fromarray(pixels[0]), vgg.SIDE)
     assert min(resized.size) == vgg.SIDE
     (tmp_path / "1.png").write_bytes(b"no image")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 from normbench import data
 from normbench.commands import catalogue
@@ -159,4 +160,4 @@ def test_no_files_or_not_all(config: dict[str, Any], root: Path, monkeypatch: py
     monkeypatch.setenv("NORMBENCH_DATA", str(root / "none"))
     assert dict(catalogue.states())["cnn_cloze"].startswith("missing. Unpack cnn.tgz of ")
     with pytest.raises(NormbenchError, match=r"^cnn_cloze: its files are yours to bring\. .* Unpack cnn\.tgz"):
-        catalogue.data_get("cnn_cloze", None)  # type: ignore[arg-type]
+        catalogue.data_get("cnn_cloze", Console())

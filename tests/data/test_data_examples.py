@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from normbench.data.examples import Ragged, Split
 from normbench.data.sampler import Sampler
@@ -69,6 +72,28 @@ def test_smaller_batches_can_be_dropped() -> None:
         sampler("shuffled", size=64, drop_last=True)
     with pytest.raises(NormbenchError, match=r"train\.sampler=bucketed needs sequences of several lengths"):
         Sampler("bucketed", 50, 4, 1)
+
+
+@given(st.lists(st.integers(0, 4)), st.data())
+def test_some_ragged_sequences_are_those_of_a_loop(lengths: list[int], data: st.DataObject) -> None:
+    """By a slice and by numbers in any order, some of them twice; none, and empty ones, too."""
+    ends = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+    values = torch.arange(2 * ends[-1]).view(-1, 2)
+    sequences = [values[a:b].tolist() for a, b in itertools.pairwise(ends)]
+    ragged = Ragged(values, torch.tensor(ends))
+    numbers = st.lists(st.integers(0, len(lengths) - 1)) if lengths else st.just([])
+    rows = data.draw(numbers)
+    start, stop, step = data.draw(st.integers(-9, 9)), data.draw(st.integers(-9, 9)), data.draw(st.integers(1, 4))
+    for index, wanted in (
+        (torch.tensor(rows, dtype=torch.int64), [sequences[row] for row in rows]),
+        (slice(start, stop, step), sequences[start:stop:step]),
+    ):
+        chosen = ragged[index]
+        assert chosen.lengths.tolist() == list(map(len, wanted))
+        assert [chosen.values[a:b].tolist() for a, b in itertools.pairwise(chosen.offsets)] == wanted
+        padded, mask = ragged.padded(index)
+        assert [row[valid].tolist() for row, valid in zip(padded, mask, strict=True)] == wanted
+        assert not padded[~mask].any()
 
 
 def test_ragged_sequences_are_padded_to_the_longest_of_a_batch() -> None:

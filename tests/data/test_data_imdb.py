@@ -58,7 +58,7 @@ def test_a_text_is_split_as_by_keras_tokenizer() -> None:
 
 
 def test_ranks_go_by_frequency_then_appearance() -> None:
-    assert imdb.ranks(map(imdb.split, TRAIN)) == RANKS
+    assert imdb.ranks(map(imdb.split, TRAIN), 1) == RANKS
 
 
 def test_numbers_are_those_of_load_data_and_pad_sequences() -> None:
@@ -180,7 +180,7 @@ def test_real_ranks_are_those_of_keras() -> None:
     """Chollet, Deep Learning with Python, 6.1: 88 582 words; the first words of Keras' first review, x_train[0]."""
     name = next(path for path in compose.declaration("data", "imdb")["files"] if "train" in path)
     texts = pq.read_table(data.root() / name)["text"].to_pylist()
-    rank = imdb.ranks(map(imdb.split, texts))
+    rank = imdb.ranks(map(imdb.split, texts), 1)
     assert len(rank) == 88582 and list(rank)[:7] == ["the", "and", "a", "of", "to", "is", "br"]
     began = "this film was just brilliant casting location scenery story direction everyone's really suited"
     kerass = [14, 22, 16, 43, 530, 973, 1622, 1385, 65, 458, 4468, 66, 3941]

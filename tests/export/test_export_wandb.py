@@ -122,7 +122,7 @@ def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: 
     assert events == ["start", "progress", "end"] and follower.notes == []
     first, *rows, last = told(notes)
     assert first["options"] == {
-        "mode": "offline", "project": "p", "group": "adhoc mnist_mlp-none", "name": "mnist_mlp-none s1",
+        "mode": "offline", "project": "p", "group": f"adhoc {TOLD}", "name": f"{TOLD} s1",
         "tags": ["adhoc"], "resume": None,
     }  # fmt: skip
     assert [row["row"]["epoch"] for row in rows] == [0, 1, 2]
@@ -200,6 +200,7 @@ def test_a_failing_mirror_costs_a_line(tmp_path: Path, notes: Path, monkeypatch,
     assert follower.process is not None and follower.process.poll() is not None
 
 
+@pytest.mark.slow  # the real package's several processes; the stand-in that hangs has the same in a moment
 def test_training_goes_on_where_no_wandb_host_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     """The real package, asked to send to a host that takes connections and never says a word."""
     from normbench.cli import main

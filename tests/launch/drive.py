@@ -1,4 +1,4 @@
-"""Runs the worker pool in a process of its own, for tests that kill or interrupt it: python drive.py ROOT SEED..."""
+"""Runs the worker pool in a process of its own, for tests that end it: python drive.py ROOT JOBS SEED..."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WORDS = ("train.epochs=400", "train.checkpoint_seconds=0")
 
 
 def main() -> None:
-    specs = [tiny.spec(*WORDS, f"seed={seed}") for seed in sys.argv[2:]]
-    outcomes, interrupted = Pool(2).launch(specs, Path(sys.argv[1]))
+    specs = [tiny.spec(*WORDS, f"seed={seed}") for seed in sys.argv[3:]]
+    outcomes, interrupted = Pool(int(sys.argv[2])).launch(specs, Path(sys.argv[1]))
     states = {str(spec.seed): [outcomes[spec.id].status, outcomes[spec.id].reason] for spec in specs}
     print(json.dumps({"outcomes": states, "interrupted": interrupted}))
 

@@ -153,10 +153,10 @@ def test_a_line_that_is_no_event_ends_its_worker_alone(
 class Driven:
     """The pool in a process of its own."""
 
-    def __init__(self, root: Path, *seeds: int) -> None:
-        self.root, self.seeds = root, seeds
+    def __init__(self, root: Path, jobs: int, *seeds: int) -> None:
+        self.root, self.jobs = root, jobs
         self.process = subprocess.Popen(
-            [sys.executable, str(DRIVE), str(root), *map(str, seeds)], stdout=subprocess.PIPE
+            [sys.executable, str(DRIVE), str(root), *map(str, (jobs, *seeds))], stdout=subprocess.PIPE
         )
 
     def stored(self) -> list[store.Stored]:
@@ -168,8 +168,8 @@ class Driven:
         return [int(lock.read_text().split()[1]) for lock in locks if lock.read_text()]
 
     def trains(self) -> bool:
-        """Whether two runs are well on their way."""
-        return sum((stored.path / "checkpoint" / "b.json").exists() for stored in self.stored()) >= 2
+        """Whether as many runs as can be are well on their way."""
+        return sum((stored.path / "checkpoint" / "b.json").exists() for stored in self.stored()) >= self.jobs
 
     def answer(self) -> dict[str, Any]:
         output, _ = self.process.communicate(timeout=600)
@@ -177,8 +177,10 @@ class Driven:
 
 
 @pytest.fixture
-def driven(tmp_path: Path) -> Iterator[Driven]:
-    running = Driven(tmp_path / "runs", 1, 2, 3)
+def driven(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Driven]:
+    """Two runs of three on their way; or as many as asked for, each on a worker that takes seconds to start."""
+    jobs = getattr(request, "param", 2)
+    running = Driven(tmp_path / "runs", jobs, *range(1, jobs + 2))
     try:
         assert tiny.wait_until(running.trains, 600)
         yield running
@@ -238,6 +240,7 @@ def test_an_interrupt_saves_every_run(driven: Driven) -> None:
     assert all(s.status["step"] > 0 for s in driven.stored())
 
 
+@pytest.mark.parametrize("driven", [1], indirect=True)
 def test_a_second_interrupt_ends_at_once(driven: Driven) -> None:
     """The workers are stopped in their tracks first, so that they cannot be what ends it."""
     workers = driven.workers()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -200,3 +201,5 @@ def test_samples_show_the_weight_of_every_word() -> None:
     page = drawn["question-1.html"].decode()
     weights = [float(weight) for weight in re.findall(r'title="([0-9.]+)"', page)]
     assert sum(weights) == pytest.approx(1, abs=0.01) and "&lt;blank&gt;" in page and "answered " in page
+    assert network.sample(3, 2, replace(data, words=())) == {}, "numbers that stand for nothing"
+    assert network.sample(3, 2, replace(data, splits={"train": data.splits["train"]})) == {}

@@ -68,6 +68,17 @@ def every_option(name: str) -> Iterator[dict[str, Any]]:
     return subject(name).option_rows()
 
 
+def all_rows(name: str, axes: Axes) -> list[dict[str, Any]]:
+    return list(every_option(name))
+
+
+def in_turn(name: str, axes: Axes) -> list[dict[str, Any]]:
+    """The defaults, and of the others those whose turn it is at this layout: each at one of them."""
+    usual, *others = every_option(name)
+    places = layouts(name)
+    return [usual, *others[places.index(axes) :: len(places)]]
+
+
 def make(
     name: str, axes: Axes, options: Mapping[str, Any], seed: int | None = 0, space: tuple[int, ...] = SPACE
 ) -> base.Normalizer:

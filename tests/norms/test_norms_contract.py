@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from contract import (
     NAMES,
     NORMS,
+    all_rows,
     declares,
     defaults,
     every_option,
+    in_turn,
     layouts,
     make,
     masks,
@@ -24,9 +29,11 @@ from normbench.battery import contract as promises
 from normbench.battery.cases import Axes, draw, sizes
 from normbench.norms import base
 
+Rows = Callable[[str, Axes], list[dict[str, Any]]]
 CASES = [pytest.param(name, axes, id=f"{name}-{'.'.join(axes)}") for name in NORMS for axes in layouts(name)]
 
-
+# against the references, whose loops take their time, every row of options has its turn by default; CI tries them all
+ROWS = pytest.mark.parametrize("rows", [in_turn, pytest.param(all_rows, marks=pytest.mark.slow)])
 PROMISES = [
     pytest.param(check, name, axes, id=f"{check.name}-{name}-{'.'.join(axes)}")
     for name in NAMES
@@ -47,10 +54,11 @@ def test_has_a_reference_and_a_layout(name: str) -> None:
     assert layouts(name), f"'{name}' serves none of the layouts in tests/norms/contract.py: add the one that it serves"
 
 
+@ROWS
 @pytest.mark.parametrize(("name", "axes"), CASES)
-def test_equals_the_naive_reference_in_training_and_evaluation(name: str, axes: Axes) -> None:
+def test_equals_the_naive_reference_in_training_and_evaluation(rows: Rows, name: str, axes: Axes) -> None:
     """An epoch of three batches of different sizes, an evaluation in every way, and one inside the next epoch."""
-    for options in every_option(name):
+    for options in rows(name, axes):
         module, reference = pair(name, axes, options)
         for steps in (3, 1):
             module.train()
@@ -83,14 +91,15 @@ def test_equals_the_naive_reference_in_training_and_evaluation(name: str, axes: 
                     near(y, wanted, f"evaluation {variant!r} with {options}, mask {mask}")
 
 
+@ROWS
 @pytest.mark.parametrize(("name", "axes"), CASES)
 @pytest.mark.parametrize(("training", "before"), [(True, 0), (True, 2), (False, 2)], ids=["first", "later", "eval"])
 def test_gradients_are_the_finite_differences_of_the_reference(
-    name: str, axes: Axes, training: bool, before: int
+    rows: Rows, name: str, axes: Axes, training: bool, before: int
 ) -> None:
     """Along random directions of input, gain and shift together; what the paper detaches is held."""
     rng, h = np.random.default_rng(5), 1e-5
-    for options in every_option(name):
+    for options in rows(name, axes):
         module, reference = pair(name, axes, options)
         for step in range(before):
             x = draw(sizes(axes), seed=20 + step)
@@ -132,10 +141,11 @@ def gradient(tensor: torch.Tensor) -> np.ndarray:
     return tensor.grad.numpy()
 
 
+@ROWS
 @pytest.mark.parametrize(("name", "axes"), CASES)
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e4])
-def test_zero_variance_gives_the_reference(name: str, axes: Axes, value: float) -> None:
-    for options in every_option(name):
+def test_zero_variance_gives_the_reference(rows: Rows, name: str, axes: Axes, value: float) -> None:
+    for options in rows(name, axes):
         module, reference = pair(name, axes, options)
         x = torch.full(sizes(axes), value, dtype=torch.float64)
         y = module.train()(x)
@@ -146,10 +156,13 @@ def test_zero_variance_gives_the_reference(name: str, axes: Axes, value: float) 
             near(y, shift, options, 1e-6)
 
 
+@ROWS
 @pytest.mark.parametrize(("name", "axes"), CASES)
 @pytest.mark.parametrize("scale", [1e-18, 1e-6, 1e6, 1e15])
-def test_huge_and_tiny_magnitudes_in_float32_give_the_reference(name: str, axes: Axes, scale: float) -> None:
-    for options in every_option(name):
+def test_huge_and_tiny_magnitudes_in_float32_give_the_reference(
+    rows: Rows, name: str, axes: Axes, scale: float
+) -> None:
+    for options in rows(name, axes):
         module, reference = pair(name, axes, options, seed=None)
         x = (draw(sizes(axes), shift=0.0) * scale).float()
         y = module.float().train()(x)

@@ -131,10 +131,10 @@ def test_words_on_the_dynamics_have_the_slopes_at_both_activations():
 @pytest.mark.parametrize("experiment", ["ln2016/table1", "ln2016/properties"])
 def test_every_normalizer_that_can_stand_there_has_a_row(experiment: str):
     from normbench.config import compose
-    from normbench.norms.sites import _refusal, declared
+    from normbench.norms.sites import declared, refusal
 
     site = declared(arm(experiment, "none").config)["layer"]
-    able = {n for n in compose.choices("norm") if not _refusal(site, compose.declaration("norm", n))}
+    able = {n for n in compose.choices("norm") if not refusal(site, compose.declaration("norm", n))}
     arms = [arm(experiment, name) for name in plan.experiment(experiment)["arms"]]
     assert {spec.config["norm"]["name"] for spec in arms} == able
     assert able == set(compose.choices("norm")) or experiment == "ln2016/table1", "the overview's site serves them all"

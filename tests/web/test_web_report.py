@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import itertools
 import json
@@ -35,6 +36,8 @@ from normbench.runs.record import curve_sha256
 from normbench.web import report
 from normbench.web import site as site_module
 
+SHIPPED = functools.cache(artifacts.load)
+
 
 class Page(HTMLParser):
     """What a browser would make of a page: elements, links, text, and the JSON blocks."""
@@ -66,6 +69,12 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         (self.json if self._inside else self.text).append(data)
+
+
+@pytest.fixture(autouse=True)
+def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shipped artifacts, which every index lists: no test here changes them."""
+    monkeypatch.setattr(artifacts, "load", SHIPPED)
 
 
 def pages(site: Path) -> dict[str, Page]:
@@ -123,7 +132,7 @@ def test_hostile_names_are_text(tmp_path: Path):
     assert "img" not in page.tags[: page.tags.index("noscript")] and "b" not in page.tags[page.tags.index("noscript") :]
     for name, found in pages(site).items():
         assert not found.handlers
-        assert found.tags.count("script") == (2 + 2 if name.startswith("ln") else 0)
+        assert found.tags.count("script") == {"index.html": 1, "models.html": 0}.get(name, 2 + 2)
         text = "".join(found.text)
         assert "\u202e" not in text and "\x07" not in text
     shown = visible(madeup.HOSTILE)
@@ -203,7 +212,7 @@ def test_no_change_of_a_published_file_costs_the_others_their_page(tmp_path: Pat
         with contextlib.suppress(NormbenchError):
             (place / "verdicts.json").write_text(dump(good | {"pack_sha256": pack.load(place / pack.NAME).sha256}))
     written = report.build(results)
-    assert "ln2016-fig6-smoke.html" in pages(written.index.parent)
+    assert (written.index.parent / "ln2016-fig6-smoke.html").exists()
     assert all("\n" not in note for note in written.notes)
     everything(results)  # and the exports go on with what is whole
 

@@ -10,15 +10,44 @@ EPILOG = """examples:
   normbench train model=mnist_mlp 'norm.sites={hidden: {name: layer, eps: 1e-3}, logits: batch}'
   normbench train experiment=ln2016/fig6 arm=ln seed=2 train.batch_size=4
   normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=pool
+  normbench train model=mnist_mlp norm=batch --cfg job  the whole configuration as YAML; nothing is run
+  normbench train -m model=mnist_mlp norm=none,layer --dry-run      the runs with their ids; nothing is run
 """
+
+
+def more_help() -> str:
+    """The groups and their choices, as they lie in `conf/`; it is asked for with the help alone."""
+    import textwrap
+
+    from normbench.config import compose
+
+    lines = ["groups and their choices (GROUP=CHOICE):"]
+    for group in compose.GROUPS:
+        names = [name for name in compose.choices(group) if compose.can_be_chosen(group, name)]
+        lines += textwrap.wrap(
+            ", ".join(names), 118, initial_indent=f"  {group:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
+        )
+    lines += [
+        "  experiment, arm, fidelity, control: a run of an artifact (normbench list artifacts)",
+        "",
+        f"options (GROUP.OPTION=VALUE) are in {compose.conf_dir()}/GROUP/CHOICE.yaml, those of all runs in",
+        "config.yaml there; --cfg job prints them with their values. Choices of your own: --config-dir.",
+    ]
+    return "\n".join(["", *lines, ""])
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("-m", "--multirun", action="store_true", help="run every combination of comma lists and ranges")
+    parser.add_argument("--cfg", choices=["job"], help="print the configuration as YAML and run nothing")
+    parser.add_argument("--dry-run", action="store_true", help="the same; with -m, list the runs with their ids")
     parser.add_argument("words", nargs="*", metavar="key=value")
 
 
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import train
 
+    if given.cfg or (given.dry_run and not given.multirun):
+        return train.show_configurations(given.words, given.multirun, given.config_dir)
+    if given.dry_run:
+        return train.list_runs(given.words, given.results, given.config_dir, console)
     return train.run(given.words, given.multirun, given.results, given.config_dir, console)

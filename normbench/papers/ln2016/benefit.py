@@ -26,11 +26,10 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Log ratio of the training loss with LN to that without, by network, at the paper's setting and the controls."""
-    controls = dict.fromkeys(["", *(name for claim in artifact.claims for name in claim.controls)])
     return [
         estimate_entry(_effects([run for run in runs if run.control == control], arm), control or "as it is", network,
                        "log ratio of the training loss, LN to none", "log ratio")
-        for control in controls
+        for control in artifact.settings
         for arm, network in NETWORKS.items()
     ]  # fmt: skip
 

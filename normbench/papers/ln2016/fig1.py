@@ -29,9 +29,8 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Mean over the validation curve and its best point, per arm and control setting."""
-    controls = dict.fromkeys(["", *(name for claim in artifact.claims for name in claim.controls)])
     entries = []
-    for control in controls:
+    for control in artifact.settings:
         for arm in ARMS:
             cell = [run for run in runs if run.matches({"arm": arm}) and run.control == control]
             if control and not cell:

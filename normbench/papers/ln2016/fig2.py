@@ -11,7 +11,7 @@ from normbench.curves.statistics import t_interval
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity, Reference
 from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import COLOURS
+from normbench.papers.style import COLOURS, EXTRA_COLOURS
 from normbench.papers.table import Entry, estimate_entry, percents, time_entry
 from normbench.runs.record import RunRecord
 
@@ -22,8 +22,8 @@ ARMS = {
     "ln": Look("LN-LSTM", COLOURS["layer"]),
     "ln-gain01": Look("LN-LSTM, gain 0.1", COLOURS["layer"], in_paper=False),
     "bn-gain1": Look("BN-LSTM, gain 1 (ours)", COLOURS["batch"], in_paper=False),
-    "bn-lstm-masked": Look("BN-LSTM without padding (ours)", "#7a5195", in_paper=False),
-    "bn-everywhere-masked": Look("BN-everywhere without padding (ours)", "#b8860b", in_paper=False),
+    "bn-lstm-masked": Look("BN-LSTM without padding (ours)", EXTRA_COLOURS[0], in_paper=False),
+    "bn-everywhere-masked": Look("BN-everywhere without padding (ours)", EXTRA_COLOURS[2], in_paper=False),
 }
 ERROR = ("valid", "eval", "error")
 SHARES = (0.5, 0.8, 0.95)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from normbench.curves.series import at_epoch
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.fig1 import ARMS, RULES
 from normbench.papers.panels import Panel
-from normbench.papers.table import Entry, estimate_entry, value_entry
+from normbench.papers.table import Entry, estimate_entry, percents, value_entry
 from normbench.runs.record import RunRecord
 
 METRICS = {  # in the paper's order, the median rank behind it
@@ -30,10 +29,9 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """The paper's columns, its numbers beside ours where the data are its; then words counted, and chance."""
-    controls = dict.fromkeys(["", *(name for claim in artifact.claims for name in claim.controls)])
     at_paper = all(run.fidelity == "paper" for run in runs)
     entries = []
-    for control in controls:
+    for control in artifact.settings:
         group = f"control {control}" if control else "test"
         for arm in ARMS:
             cell = [run for run in runs if run.matches({"arm": arm}) and run.control == control]
@@ -42,7 +40,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             for metric, (title, unit) in METRICS.items():
                 paper = artifact.reference[arm].get(metric) if at_paper and not control else None
                 values = [at_epoch(run, "test", metric, "best") for run in cell]
-                shown = [value if value is None or not unit else 100 * value for value in values]
+                shown = percents(values) if unit else values
                 entries.append(
                     estimate_entry(shown, group, arm, title, unit, f"{paper:.1f}" if paper is not None else "")
                 )
@@ -51,11 +49,6 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         for metric, (title, unit) in METRICS.items():
             key = f"test_{rule}_{metric}"
             if any(key in record for run in counted for record in run.records):
-                entry = value_entry(counted, "without training", name, title, key, unit)
-                entries.append(_in_percent(entry) if unit else entry)
+                factor = 100.0 if unit else 1.0
+                entries.append(value_entry(counted, "without training", name, title, key, unit, factor))
     return entries
-
-
-def _in_percent(entry: Entry) -> Entry:
-    interval = entry.interval and (100 * entry.interval[0], 100 * entry.interval[1])
-    return replace(entry, mean=None if entry.mean is None else 100 * entry.mean, interval=interval)

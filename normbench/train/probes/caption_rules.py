@@ -20,7 +20,7 @@ Record = dict[str, float | str]
 
 def compute(spec: RunSpec) -> list[Record]:
     """Of test and validation, a record each: `test_tfidf_image_r1` and so on, where the set has such vectors of its
-    captions (`told`); `test_random_image_r1` and so on, of distances that the seed draws.
+    captions (`caption_features`); `test_random_image_r1` and so on, of distances that the seed draws.
     """
     data = spec.config["data"]
     splits = datasets.load(data, seed=spec.seed).splits
@@ -35,8 +35,9 @@ def _of(name: str, split: Split, data: Mapping[str, Any], seed: int) -> dict[str
 
     nothing = torch.empty(len(split), int(data["declares"]["captions"]), 0)
     found = _measured(f"{name}_random", split["image"], nothing, data["fold"], chance)
-    if "told" in split.names:
-        found |= _measured(f"{name}_tfidf", split["image"], split["told"], data["fold"], lambda c, v: -(c @ v.T))
+    if "caption_features" in split.names:
+        features = split["caption_features"]
+        found |= _measured(f"{name}_tfidf", split["image"], features, data["fold"], lambda c, v: -(c @ v.T))
     return found
 
 

@@ -23,7 +23,7 @@
 
   function axis(given) {
     const line = colour("--line");
-    return { ...given, gridcolor: colour("--grid"), zerolinecolor: colour("--quiet"), linecolor: line, tickcolor: line };
+    return { ...given, gridcolor: colour("--grid"), zerolinecolor: colour("--muted"), linecolor: line, tickcolor: line };
   }
 
   function themed(layout) {
@@ -32,7 +32,7 @@
       ...rest,
       font: { family: getComputedStyle(document.documentElement).fontFamily, size: 12, color: colour("--text") },
       hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") }, namelength: -1, align: "left" },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--quiet"), activecolor: colour("--text") },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
       xaxis: axis(layout.xaxis),
       yaxis: axis(layout.yaxis),
       ...(layout.annotations ? { annotations: layout.annotations.map((note) => ({ ...note, font: { ...note.font, color: colour(note.name) } })) } : {}),
@@ -55,7 +55,7 @@
 
   // Blue below, the page between, orange above: told apart without red and green; text stands on all of it.
   function scale() {
-    return [[0, colour("--low")], [0.5, colour("--page")], [1, colour("--high")]];
+    return [[0, colour("--low")], [0.5, colour("--surface")], [1, colour("--high")]];
   }
 
   // An exponential mean with weight w of what was before; corrected at the start, where there is little before.
@@ -121,7 +121,7 @@
   nb.svg = async function svg(element) {
     const { data, layout } = element;
     const size = element.getBoundingClientRect();
-    const url = await Plotly.toImage({ data, layout: { ...layout, paper_bgcolor: colour("--page"), showlegend: true, width: undefined, height: undefined } },
+    const url = await Plotly.toImage({ data, layout: { ...layout, paper_bgcolor: colour("--surface"), showlegend: true, width: undefined, height: undefined } },
                                      { format: "svg", width: Math.round(size.width), height: Math.round(size.height) });
     return decodeURIComponent(url.slice(url.indexOf(",") + 1));
   };

@@ -14,21 +14,24 @@ window.normbench = window.normbench || {};
   }
 
   // A value in the file is a place in its pool where it is large: most of them are the same in every view.
-  function unpacked(value) {
-    if (Array.isArray(value)) return value.map(unpacked);
-    if (!value || typeof value !== "object") return value;
-    if (typeof value.$pool === "number") return shared.pool[value.$pool];
-    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, unpacked(inner)]));
+  function unpacked(content) {
+    const found = { figures: {} };
+    for (const [key, value] of Object.entries(content)) {
+      const whole = value && typeof value.$pool === "number" ? shared.pool[value.$pool] : value;
+      if (key.startsWith("figures.")) found.figures[key.slice(8)] = whole;
+      else found[key] = whole;
+    }
+    return found;
   }
 
   function fromFile(query) {
-    const choice = (view) => ["metric", "split", "against"].every((key) => !query[key] || view.chosen[key] === query[key]);
+    const choice = (one) => ["metric", "split", "against"].every((key) => !query[key] || one.chosen[key] === query[key]);
     const found = shared.views.find(choice) || shared.views[0];
     const view = unpacked(found.view);
     const same = (p) => p.chosen.split === found.chosen.split && p.chosen.metric === found.chosen.metric;
     const pair = shared.pairs.find((p) => same(p) && [[p.a, p.b], [p.b, p.a]].some(([a, b]) => a === query.a && b === query.b));
     view.pair = pair ? unpacked(pair.pair) : null;
-    view.figures.difference = pair ? unpacked(pair.figure) : null;
+    view.figures.difference = view.pair && view.pair.figure;
     return view;
   }
 

@@ -9,7 +9,7 @@
   let query = nb.address.read();
   let view = null;
   let stop = () => {};
-  let heard = "";
+  let heard = null; // the question whose news are listened to
 
   const list = (key) => (query[key] ? query[key].split("|") : []);
   const off = () => new Set(list("off"));
@@ -250,6 +250,7 @@
     at("sensitivity").hidden = !sensitivity;
     nb.draw(at("plot-sensitivity"), sensitivity && { ...sensitivity, data: sensitivity.data.filter((trace) => !hidden.has(trace.meta.arm)) });
     at("heat").hidden = !heat;
+    nb.say(at("heat-caption"), heat ? heat.layout.meta.caption : "");
     nb.draw(at("plot-heat"), heat);
     speed();
     decide();
@@ -308,8 +309,7 @@
                    nb.el("p", { class: "caption" }, [`run ${id}`, seed && seed.state, seed && seed.steps && `update ${seed.step} of ${seed.steps}`].filter(Boolean).join(" · "))];
     const reason = (said && said.reason) || (seed && seed.reason);
     if (reason) parts.push(nb.el("p", {}, reason));
-    const lines = said && said.lines;
-    if (lines && lines.length) parts.push(nb.el("pre", { class: "log" }, (Array.isArray(lines) ? lines.join("\n") : lines)));
+    if (said && said.output.length) parts.push(nb.el("pre", { class: "log" }, said.output.join("\n")));
     for (const name of (said && said.samples) || []) {
       const url = nb.source.sample(id, name);
       if (PICTURE.test(name)) parts.push(nb.el("img", { src: url, alt: name, loading: "lazy" }));

@@ -15,7 +15,8 @@
       font: { family: style.fontFamily, size: 12, color: colour("--text") },
       hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") } },
       xaxis: { ...layout.xaxis, ...axis },
-      yaxis: { ...layout.yaxis, ...axis, tickfont: { size: 12 } },
+      yaxis: { ...layout.yaxis, ...axis, title: { text: "" } }, // the caption names it
+      margin: { ...layout.margin, l: 52 },
     };
   }
 

@@ -1,0 +1,54 @@
+"""normbench from Python: python examples/library.py. A normalizer, an LSTM with one, and finished runs as a table."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from normbench import GRU, LSTM, NormbenchError, create_norm, load_runs
+
+
+def classifier(norm: str) -> nn.Sequential:
+    """Two layers with any normalizer between them."""
+    return nn.Sequential(nn.Linear(8, 64), create_norm(norm, 64), nn.ReLU(), nn.Linear(64, 2))
+
+
+def train(model: nn.Module, steps: int = 20) -> float:
+    """The loss after a few steps on a problem that is made up: is the sum of the inputs positive?"""
+    torch.manual_seed(1)
+    x = torch.randn(200, 8)
+    y = (x.sum(1) > 0).long()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+def main() -> None:
+    for norm in ("none", "batch", "layer", "batch_layer", "examples/own_normalizer/norm/centre.yaml"):
+        torch.manual_seed(0)
+        print(f"{norm:<40} training loss {train(classifier(norm)):.3f}")
+
+    sentences = torch.randn(4, 12, 16)  # batch, time, features
+    valid = torch.arange(12) < torch.tensor([12, 9, 5, 3])[:, None]
+    outputs, (h, c) = LSTM(16, 32, norm="layer", forget_bias=1.0)(sentences, valid)
+    print("LSTM with layer normalization:", tuple(outputs.shape), tuple(h.shape), tuple(c.shape))
+    outputs, h = GRU(16, 32, norm={"name": "batch", "stats": "per_step"}, bidirectional=True)(sentences)
+    print("GRU with batch normalization per step:", tuple(outputs.shape), tuple(h.shape))
+
+    try:
+        create_norm("layr", 64)
+    except NormbenchError as error:
+        print(error)
+
+    runs = load_runs("ln2016/fig6", "train.batch_size=128")  # those that are published here
+    print(runs.groupby("arm")["last test error"].agg(["mean", "std", "count"]).round(4).to_string())
+    curves = load_runs("ln2016/fig6", "norm=layer", records=True)
+    print(f"{len(curves)} records of {curves['run'].nunique()} runs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What `from normbench import ...` gives: normalizers and recurrent layers as plain modules, runs as data frames."""

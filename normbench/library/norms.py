@@ -1,0 +1,106 @@
+"""Any normalizer as a plain module, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from normbench.battery import adopt
+from normbench.battery.cases import ACTIVATION_KINDS, FUNCTIONS, WEIGHT_KINDS
+from normbench.config import compose
+from normbench.errors import NormbenchError, unknown
+from normbench.norms.base import NormedLinear, build
+from normbench.norms.sites import AXES, Site, choose
+
+
+def create_norm(
+    name: str,
+    features: int,
+    *,
+    axes: str = "batch feature",
+    space: Sequence[int] = (),
+    inputs: int | None = None,
+    activation: str = "none",
+    **options: Any,
+) -> nn.Module:
+    """A normalizer as a plain `nn.Module`: `y = norm(x)`, y of x's shape.
+
+    >>> import torch
+    >>> from normbench import create_norm
+    >>> norm = create_norm("batch_layer", 64)
+    >>> norm(torch.randn(25, 64)).shape
+    torch.Size([25, 64])
+    >>> create_norm("layer", 8, axes="batch time feature", eps=1e-3)(torch.randn(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    >>> create_norm("batch", 3, axes="batch feature space space", space=(4, 4))(torch.randn(2, 3, 4, 4)).shape
+    torch.Size([2, 3, 4, 4])
+    >>> create_norm("weight", 64, inputs=32, activation="relu")(torch.randn(25, 32)).shape
+    torch.Size([25, 64])
+
+    Args:
+        name: one of `normbench list norms`; or the path of a file of one's own, Python or YAML.
+        features: the size of the feature axis.
+        axes: the axes of x in order, of `batch`, `time`, `feature`, `space` (once for height and once for width).
+        space: the sizes of the space axes, for those that keep something for each position.
+        inputs: with it the module is a linear map with its normalizer, activation(norm(x W^T + b)), of x (*, inputs) to
+            (*, features). Normalizers of weights (`weight`, `spectral`, `norm_propagation`) need it: what they
+            normalize is W. b is left out where the normalizer takes the mean away and brings its own shift.
+        activation: of that map: `none`, `relu` or `tanh`.
+        options: those of `conf/norm/NAME.yaml`, with its defaults.
+
+    Statistics of an epoch, which `batch_layer` evaluates with, begin and end with the module's `begin_epoch()` and
+    `end_epoch()`; of a model: `for norm in normbench.norms.base.normalizers(model): norm.begin_epoch()`.
+    A mask (batch, time), true at valid positions, is the second argument; a normalizer that reads none ignores it.
+    Errors: NormbenchError for a name, an option, an axis that does not exist, and where the normalizer cannot stand.
+    """
+    node = find(name)
+    site = _site(str(node["name"]), node["declares"], features, axes, space, inputs, activation)
+    choice = choose(site, node, options)
+    if inputs is not None:
+        return NormedLinear(inputs, site, None if choice.name == "none" else choice, FUNCTIONS[activation])
+    return nn.Identity() if choice.name == "none" else build(site, choice)
+
+
+def find(name: str) -> Mapping[str, Any]:
+    """The YAML of a normalizer, by its name or by the path of a file of one's own."""
+    return adopt.described(Path(name))[0] if adopt.is_file(name) else compose.choice("norm", name)
+
+
+def _site(
+    name: str,
+    declares: Mapping[str, Any],
+    features: int,
+    axes: str,
+    space: Sequence[int],
+    inputs: int | None,
+    activation: str,
+) -> Site:
+    for what, number in (("features", features), ("inputs", inputs), *(("space", size) for size in space)):
+        if number is not None and number < 1:
+            raise NormbenchError(f"{name}: {what}={number} must be at least 1.")
+    order = tuple(axes.split())
+    for axis in order:
+        if axis not in AXES:
+            raise unknown(f"axes='{axes}': {axis} is not an axis.", axis, AXES)
+    if order.count("feature") != 1 or len(set(order)) + max(order.count("space") - 1, 0) != len(order):
+        raise NormbenchError(f"axes='{axes}' must have the feature axis once, and no other axis twice but space.")
+    if space and len(space) != order.count("space"):
+        raise NormbenchError(f"axes='{axes}' has {order.count('space')} space axes, space={tuple(space)} {len(space)}.")
+    if activation not in FUNCTIONS:
+        raise unknown(f"activation={activation} is not possible.", activation, FUNCTIONS)
+    kinds: tuple[str, ...] = ACTIVATION_KINDS[:2]  # nothing here is inside a time loop
+    if inputs is not None:
+        if "space" in order or order[-1] != "feature":
+            raise NormbenchError(f"inputs={inputs} asks for a linear map: its last axis is the feature, not '{axes}'.")
+        kinds = ("pre_activation", *WEIGHT_KINDS)
+    elif set(declares["kinds"]) <= set(WEIGHT_KINDS):
+        raise NormbenchError(
+            f"{name} normalizes the weights of a linear map. Make it with that map: "
+            f"create_norm('{name}', {features}, inputs=N)."
+        )
+    elif activation != "none":
+        raise NormbenchError(f"activation={activation} belongs to a linear map: give inputs=N.")
+    return Site(name, kinds, order, features, tuple(space), activation=activation if inputs is not None else "")

@@ -1,0 +1,85 @@
+"""Finished runs as data frames."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normbench.commands import places
+from normbench.compare import configuration
+from normbench.config.compose import RUN_GROUPS
+from normbench.curves.series import PARTS, best_step
+from normbench.errors import NormbenchError
+from normbench.export import tables
+from normbench.runs.find import everything
+from normbench.runs.record import PLACE, RunRecord
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def load_runs(*words: str, results: str | Path | None = None, records: bool = False) -> pandas.DataFrame:
+    """Finished runs below `results`, published and one's own, as a data frame: a row per run.
+
+    >>> from normbench import load_runs
+    >>> runs = load_runs("ln2016/fig6", "norm=layer,batch")         # doctest: +SKIP
+    >>> runs.groupby("norm")["last test error"].mean()              # doctest: +SKIP
+    >>> curves = load_runs("model=mnist_mlp", records=True)         # doctest: +SKIP
+
+    Columns: `run` (the id), `experiment`, `arm`, `seed`, `fidelity`, `control`, `status` (done, diverged); the
+    configuration, the names of what was chosen (`model`, `norm`, `data`, `optim`, ...) and every option of what was
+    trained that any of the runs has (`optim.lr`, `train.batch_size`), lists as text, and the length; `last SPLIT
+    METRIC` and `best SPLIT METRIC` of the usual evaluation, after the last update and where what the run monitors is
+    best. What a run lacks is missing.
+
+    Args:
+        words: which runs, all where there are none, as `normbench compare` takes them: `norm=layer,batch`, `seed=1-5`,
+            an experiment, an arm, or the beginning of an id.
+        results: the folder; without it NORMBENCH_RESULTS, else ./results.
+        records: a row per record of the runs' curves: run, labels, axes, split, mode, variant, epoch, step, metrics.
+
+    Errors: NormbenchError for a column that no run has, for words that no run fits. A damaged run is left out with a
+    warning.
+    """
+    import pandas
+
+    folder = places.results(None if results is None else str(results))
+    runs, notes = everything(folder)
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
+    chosen = configuration.select(words, runs)
+    if not chosen:
+        which = f" that fits {' '.join(words)}" if words and runs else ""
+        raise NormbenchError(f"there is no finished run{which} below {folder}. (normbench status)")
+    if records:
+        columns, table = tables.rows(chosen)
+        return pandas.DataFrame(table, columns=columns)
+    rows = [_labels(run) | tables.settings(run) | _length(run) | _metrics(run) for run in chosen]
+    configured = {key for run in chosen for key in (*tables.settings(run), *_length(run))}
+    options = sorted(configured - {*tables.LABELS, *RUN_GROUPS})
+    groups = [group for group in RUN_GROUPS if any(group in row for row in rows)]
+    metrics = sorted({key for row in rows for key in row} - {*tables.LABELS, *groups, *options}, reverse=True)
+    return pandas.DataFrame(rows, columns=[*tables.LABELS, *groups, *options, *metrics])
+
+
+def _labels(run: RunRecord) -> dict[str, Any]:
+    values = (run.id, run.experiment, run.arm, run.seed, run.fidelity, run.control, run.status)
+    return dict(zip(tables.LABELS, values, strict=True))
+
+
+def _length(run: RunRecord) -> dict[str, int]:
+    return {"train.epochs": run.epochs, "train.steps": run.steps}
+
+
+def _metrics(run: RunRecord) -> dict[str, float]:
+    """The usual evaluation after the last update, and at the best."""
+    moments = {"last": run.steps, "best": best_step(run)}
+    found: dict[str, float] = {}
+    for record in run.records:
+        if record["mode"] not in ("eval", "both") or record.get("variant") or PARTS & record.keys():
+            continue
+        values = {key: float(value) for key, value in record.items() if key not in PLACE}
+        for name in (name for name, step in moments.items() if step and record["step"] == step):
+            found |= {f"{name} {record['split']} {key}": value for key, value in values.items()}
+    return found

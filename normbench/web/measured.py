@@ -1,0 +1,68 @@
+"""What is published beside the artifacts: independent implementations in `check/`, speed in `bench/`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+Entry = dict[str, Any]
+
+
+def checks(results: Path, packs: Mapping[str, str]) -> list[Entry]:
+    """Every independent implementation's numbers beside the published ones; `packs`: page by a pack's hash."""
+    return list(_read(results / "check", lambda content: _check(content, packs)))
+
+
+def benches(results: Path) -> list[Entry]:
+    """Every benchmark's ratios."""
+    return list(_read(results / "bench", _bench))
+
+
+def _read(folder: Path, shape: Callable[[Mapping[str, Any]], Entry]) -> Iterator[Entry]:
+    """One entry per file; one that cannot be read says so, and is left to whoever writes it."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            if not path.is_file():  # a pipe would be waited for
+                raise ValueError("it is not a file")
+            yield {"id": path.stem, **shape(json.loads(path.read_text(encoding="utf-8"))), "damaged": False}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            yield {"id": path.stem, "title": path.name, "damaged": True}
+
+
+def _check(content: Mapping[str, Any], packs: Mapping[str, str]) -> Entry:
+    rows = [
+        {key: str(row[key]) for key in ("cell", "what", "judgement")}
+        | {key: int(row[key]) for key in ("epoch", "n")}
+        | {key: float(row[key]) for key in ("ours", "mean", "low", "high")}
+        for row in content["rows"]
+    ]
+    return {
+        **{key: str(content[key]) for key in ("title", "command", "versions", "summary")},
+        "pack": str(content["pack_sha256"]),
+        "page": packs.get(str(content["pack_sha256"]), ""),
+        "rows": rows,
+        "outside": [row for row in rows if str(row["judgement"]).startswith("OUTSIDE")],
+    }
+
+
+def _bench(content: Mapping[str, Any]) -> Entry:
+    numbers = ("ratio", "low", "high", "ours_ms", "reference_ms")
+    rows = [
+        {"case": str(row["case"]), "goal": None if row["goal"] is None else float(row["goal"])}
+        | {key: float(row[key]) for key in numbers}
+        | {"rounds": int(row["rounds"])}
+        for row in content["rows"]
+    ]
+    told = [{**row, "met": _met(row)} for row in rows]
+    return {**{key: str(content[key]) for key in ("title", "command", "machine")}, "rows": told}
+
+
+def _met(row: Mapping[str, Any]) -> str:
+    """Whether the goal is met, by the middle half of the rounds, or only on which side the median lies."""
+    if row["goal"] is None:
+        return ""
+    if row["low"] <= row["goal"] < row["high"]:
+        return f"median {'within' if row['ratio'] <= row['goal'] else 'above'}"
+    return "met" if row["ratio"] <= row["goal"] else "missed"

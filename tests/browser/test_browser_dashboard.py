@@ -1,0 +1,317 @@
+"""The page of a comparison in a real browser: from its server, under its policy, and as one file from file://."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import compared
+import pytest
+import yaml
+from test_browser_report import Watched, chromium  # noqa: F401  the fixture
+
+from normbench.runs import files, pack, store
+from normbench.runs.record import RunRecord
+from normbench.web import share
+from normbench.web.index import Index
+from normbench.web.view import view
+
+pytestmark = pytest.mark.browser
+uvicorn = pytest.importorskip("uvicorn")
+TOKEN = "let-me-in"
+SHOWN = "() => !document.body.hasAttribute('aria-busy') && document.querySelectorAll('#plot-curves .main-svg').length"
+ROLES = "() => document.getElementById('plot-curves').data.map(t => [t.meta.role, t.meta.arm])"
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c020000000b4944415478da6364f80f00010501012718e366"
+    "0000000049454e44ae426082"
+)
+
+
+def until(page: Any, script: str, seconds: float = 10.0) -> Any:
+    """What the script gives as soon as that is true; the page's policy forbids the waiting that evaluates texts."""
+    end = time.monotonic() + seconds
+    while not (found := page.evaluate(script)):
+        assert time.monotonic() < end, f"not within {seconds} s: {script}"
+        page.wait_for_timeout(20)
+    return found
+
+
+def published(results: Path, known: list[RunRecord]) -> None:
+    place = results / "made" / "up" / "paper"
+    place.mkdir(parents=True)
+    pack.write(place / pack.NAME, known)
+
+
+def stored(results: Path, run: RunRecord, status: str = "interrupted", output: str = "") -> Path:
+    """The directory of a run that is not finished."""
+    path = results / "runs" / "adhoc" / f"{run.arm}.s{run.seed}.{run.id}"
+    path.mkdir(parents=True)
+    labels = {"id": run.id, "experiment": "adhoc", "arm": run.arm, "control": "", "fidelity": "adhoc", "axes": {}}
+    (path / "config.yaml").write_text(yaml.safe_dump({**labels, "config": dict(run.config)}))
+    (path / "environment.json").write_text("{}")
+    (path / "curve.jsonl").write_bytes(b"".join(files.line(record) for record in run.records))
+    content = {"schema": store.SCHEMA, "status": status, "epochs": run.epochs, "steps": run.steps, "step": 0,
+               "reason": run.reason, **labels, "seed": run.seed}  # fmt: skip
+    (path / "status.json").write_text(json.dumps(content))
+    (path / "output.log").write_text(output)
+    return path
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[[Path], str]]:
+    """Starts a server for a results folder; gives the address of its page."""
+    from normbench.web.server import app
+
+    started = []
+
+    def start(results: Path) -> str:
+        index = Index(results)
+        index.refresh()
+        server = uvicorn.Server(uvicorn.Config(app(index, view, share, TOKEN), port=0, log_level="critical"))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        started.append((server, thread))
+        while not server.started:
+            time.sleep(0.01)
+        return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/?token={TOKEN}"
+
+    yield start
+    for server, _ in started:
+        server.should_exit = server.force_exit = True
+    for _, thread in started:
+        thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def address(serve: Callable[[Path], str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    results = tmp_path_factory.mktemp("results")
+    sweep = [run for lr in (1e-3, 1e-2) for run in compared.runs(lr=lr)]
+    numbered = [replace(run, id=f"{i:012x}") for i, run in enumerate(sweep)]
+    published(results, numbered)
+    return serve(results)
+
+
+def opened(browser: Any, address: str, query: str = "", **how: Any) -> SimpleNamespace:
+    watched = Watched(browser, **how)
+    watched.page.goto(address + (f"&{query}" if query else ""))
+    until(watched.page, SHOWN)
+    return SimpleNamespace(page=watched.page, said=watched.said, asked=watched.asked)
+
+
+def roles(page: Any) -> list[list[str]]:
+    return [list(found) for found in page.evaluate(ROLES)]
+
+
+def asked_now(page: Any) -> dict[str, str]:
+    return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def test_arms_and_facets_hide_curves_and_change_no_number(chromium: Any, address: str):  # noqa: F811
+    it = opened(chromium, address)
+    numbers = it.page.locator("#table .row.cell .number").all_inner_texts()
+    assert len(numbers) == 6 and [r for r, _ in roles(it.page)].count("mean") == 6
+    it.page.get_by_role("button", name="batch", exact=True).click()
+    assert [r for r, _ in roles(it.page)].count("mean") == 4
+    it.page.get_by_role("button", name="0.01", exact=True).click()
+    assert [r for r, _ in roles(it.page)].count("mean") == 2
+    assert it.page.locator("#table .row.cell .number").all_inner_texts() == numbers
+    assert set(asked_now(it.page)["off"].split("|")) == {"batch", "optim.lr=0.01"}
+    it.page.get_by_role("button", name="layer", exact=True).dblclick()  # that alone
+    assert {arm for role, arm in roles(it.page) if role == "mean"} == {arm for role, arm in roles(it.page) if arm}
+    assert [r for r, _ in roles(it.page)].count("mean") == 1
+    assert it.said == []
+
+
+def test_baseline_metric_log_and_smoothing(chromium: Any, address: str):  # noqa: F811
+    it = opened(chromium, address)
+    title = "() => document.getElementById('plot-forest').layout.xaxis.title.text"
+    assert "none" in it.page.evaluate(title)
+    it.page.select_option("#choice-against", "layer")
+    until(it.page, f"() => ({title})().includes('layer')")
+    kind = "() => document.getElementById('plot-curves')._fullLayout.yaxis.type"
+    assert it.page.evaluate(kind) == "linear"
+    it.page.get_by_label("log y").check()
+    assert it.page.evaluate(kind) == "log" and asked_now(it.page)["log"] == "1"
+    raw = it.page.evaluate("() => document.getElementById('plot-curves').data.find(t => t.meta.role === 'mean').y")
+    it.page.select_option("#switch-smooth", "0.9")
+    found = it.page.evaluate(
+        "() => ['raw', 'mean'].map(r => document.getElementById('plot-curves').data.find(t => t.meta.role === r).y)"
+    )
+    assert found[0] == raw and found[1] != raw and found[1][0] == pytest.approx(raw[0])
+    it.page.select_option("#choice-metric", "nll")
+    until(it.page, "() => document.getElementById('heading').textContent.includes('NLL')")
+    assert it.page.evaluate(kind) == "log" and it.said == []
+
+
+def test_two_cells_are_chosen_and_opened_by_keys(chromium: Any, address: str):  # noqa: F811
+    it = opened(chromium, address)
+    row = it.page.locator("#table [data-row]").first
+    row.focus()
+    it.page.keyboard.press("Enter")
+    assert it.page.locator("#table .row.seed").count() == 5 and row.get_attribute("aria-expanded") == "true"
+    it.page.keyboard.press("ArrowDown")
+    assert "seed" in it.page.evaluate("() => document.activeElement.className")
+    it.page.keyboard.press("ArrowLeft")
+    it.page.keyboard.press("ArrowLeft")
+    assert it.page.locator("#table .row.seed").count() == 0
+    it.page.keyboard.press(" ")
+    it.page.keyboard.press("ArrowDown")
+    it.page.keyboard.press(" ")
+    until(it.page, "() => document.querySelectorAll('#plot-difference .main-svg').length")
+    assert it.page.locator("#table [aria-selected=true]").count() == 2
+    assert it.page.locator("#pair-diff td").all_inner_texts() == ["optim.lr", "0.001", "0.01"]
+    assert it.page.locator("#table [tabindex='0']").count() == 1  # one stop for the tab key
+    it.page.keyboard.press("End")
+    it.page.keyboard.press("Escape")
+    until(it.page, "() => document.getElementById('pair').hidden")
+    assert it.said == []
+
+
+def test_the_address_holds_the_view_and_back_works(chromium: Any, address: str):  # noqa: F811
+    it = opened(chromium, address)
+    before = it.page.evaluate("() => document.getElementById('choice-metric').value")
+    it.page.get_by_role("button", name="batch", exact=True).click()
+    it.page.select_option("#choice-x", "step")
+    until(it.page, "() => document.getElementById('plot-curves').layout.xaxis.title.text === 'Updates'")
+    it.page.select_option("#choice-metric", "nll")
+    until(it.page, "() => document.getElementById('heading').textContent.includes('NLL')")
+    shown = roles(it.page)
+    again = opened(chromium, address, urlsplit(it.page.url).query)
+    assert roles(again.page) == shown and "nll" in again.page.url
+    assert again.page.evaluate("() => document.getElementById('plot-curves').layout.xaxis.title.text") == "Updates"
+    it.page.go_back()
+    until(it.page, f"() => document.getElementById('choice-metric').value === '{before}'")
+    until(it.page, SHOWN)
+    assert it.page.get_by_role("button", name="batch", exact=True).get_attribute("aria-pressed") == "false"
+    assert it.said == [] and again.said == []
+
+
+def test_thirty_selections_in_a_row_end_as_the_last_says(chromium: Any, address: str):  # noqa: F811
+    it = opened(chromium, address)
+    names = ("none", "batch", "layer")
+    for turn in range(30):
+        it.page.get_by_role("button", name=names[turn % 3], exact=True).click()
+        if turn % 5 == 0:
+            it.page.select_option("#choice-against", names[turn % 3])
+    until(it.page, SHOWN)
+    until(it.page, "() => document.getElementById('choice-against').value === 'batch'")  # of turn 25
+    assert [role for role, _ in roles(it.page)].count("mean") == 6  # ten times each: all are on again
+    assert it.said == []
+
+
+def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, address: str, tmp_path: Path):  # noqa: F811
+    it = opened(chromium, address, "log=1&off=batch")
+    with it.page.expect_download() as download:
+        it.page.locator("#share summary").click()
+        it.page.locator("#share-html").click()
+    place = tmp_path / "shared.html"
+    download.value.save_as(place)
+    alone = Watched(chromium)
+    alone.page.goto(place.as_uri())
+    until(alone.page, SHOWN)
+    data = "() => JSON.stringify(['curves', 'forest'].map(n => document.getElementById(`plot-${n}`).data))"
+    assert alone.page.evaluate(data) == it.page.evaluate(data)
+    for part in ("#sentence", "#table", "#arms", "#speed"):
+        assert alone.page.locator(part).inner_text() == it.page.locator(part).inner_text()
+    alone.page.select_option("#choice-against", "layer")
+    until(alone.page, "() => document.getElementById('plot-forest').layout.xaxis.title.text.includes('layer')")
+    rows = alone.page.locator("#table .row.cell .mark")
+    rows.nth(0).click()
+    rows.nth(1).click()
+    until(alone.page, "() => document.querySelectorAll('#plot-difference .main-svg').length")
+    with alone.page.expect_download() as drawn:
+        alone.page.locator("#share summary").click()
+        alone.page.locator("#share-svg").click()
+    assert Path(drawn.value.path()).read_text().startswith("<svg")
+    asked = [url for url in alone.asked if not url.startswith(("data:", "blob:"))]
+    assert asked == [place.as_uri()] and alone.said == []
+    assert alone.page.locator("#share-html, #share-csv").count() == 0
+
+
+def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):  # noqa: F811
+    known = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
+    known = [replace(r, status="diverged", reason=compared.HOSTILE) if r.seed == 3 else r for r in known]
+    place = tmp_path / "hostile.html"
+    place.write_bytes(share.share(compared.heads(known), compared.loader(known), {}))
+    watched = Watched(chromium)
+    watched.page.goto(place.as_uri())
+    until(watched.page, SHOWN)
+    watched.page.locator("#table [data-row]").nth(1).click()
+    watched.page.hover("#plot-curves .nsewdrag", position={"x": 200, "y": 200})
+    watched.page.wait_for_timeout(200)
+    assert watched.page.evaluate(
+        "[window.pwned, document.querySelectorAll('main img, main a, svg a, svg b').length]"
+    ) == [
+        None,
+        0,
+    ]
+    assert watched.page.get_by_text("</script><img src=x").count() > 0 and watched.said == []
+    drawn = watched.page.locator("#plot-forest").inner_text()
+    assert "</script>" in drawn and "\u202e" not in drawn
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 400])
+def test_nothing_is_cut_or_pale_or_wider_than_the_page(chromium: Any, address: str, width: int, scheme: str):  # noqa: F811
+    it = opened(chromium, address, width=width, scheme=scheme)
+    cells = it.page.evaluate("() => [...document.querySelectorAll('#table .row.cell')].map(e => e.dataset.row)")
+    it = opened(chromium, address, f"a={cells[0]}&b={cells[4]}&open={cells[1]}", width=width, scheme=scheme)
+    until(it.page, "() => document.querySelectorAll('#plot-difference .main-svg').length")
+    assert it.page.evaluate("document.documentElement.scrollWidth") <= width
+    it.page.evaluate((Path(__file__).parent / "looks.js").read_text())
+    for flaw in ("pale", "cut", "crossed"):
+        assert it.page.evaluate(f"looks.{flaw}()") == []
+    for plot in ("curves", "forest", "sensitivity", "difference"):
+        assert it.page.evaluate("id => looks.outside(id)", f"plot-{plot}") == []
+    assert it.said == []
+
+
+def test_new_records_are_shown_within_two_seconds_and_nothing_jumps(
+    chromium: Any,  # noqa: F811
+    serve: Callable[[Path], str],
+    tmp_path: Path,
+):
+    published(tmp_path, [replace(run, id=f"{i:012x}") for i, run in enumerate(compared.runs(("none",), 3))])
+    late = replace(compared.run("layer", 1), id="f" * 12)
+    path = stored(tmp_path, replace(late, records=[record for record in late.records if record["epoch"] <= 5]))
+    it = opened(chromium, serve(tmp_path))
+    it.page.locator("#table [data-row]").first.focus()
+    it.page.keyboard.press("Enter")
+    it.page.keyboard.press("ArrowDown")
+    last = "() => Math.max(...document.getElementById('plot-curves').data.find(t => t.name === 'layer').x)"
+    assert it.page.evaluate(last) == 5
+    it.page.evaluate("() => { window.kept = document.activeElement; }")
+    it.page.wait_for_timeout(1000)  # its server has begun to look
+    with open(path / "curve.jsonl", "ab") as curve:
+        curve.write(b"".join(files.line(record) for record in late.records if 5 < record["epoch"] <= 9))
+    until(it.page, f"() => ({last})() === 9", 4.0)
+    assert it.page.evaluate("window.kept === document.activeElement && window.kept.isConnected")
+    assert it.page.locator("#table .row.seed").count() == 3 and it.said == []
+
+
+def test_a_failed_run_shows_its_last_lines_and_samples_in_a_box(
+    chromium: Any,  # noqa: F811
+    serve: Callable[[Path], str],
+    tmp_path: Path,
+):
+    published(tmp_path, [replace(run, id=f"{i:012x}") for i, run in enumerate(compared.runs(("none",), 2))])
+    lost = replace(compared.run("layer", 1), id="e" * 12, reason="ValueError: no such thing")
+    path = stored(tmp_path, replace(lost, records=lost.records[:4]), "failed", "epoch 1\nValueError: no such thing\n")
+    (path / "samples").mkdir()
+    (path / "samples" / "digits.png").write_bytes(PIXEL)
+    (path / "samples" / "text.html").write_text("<script>top.pwned = 1</script><p>drawn</p>")
+    it = opened(chromium, serve(tmp_path), f"run={lost.id}")
+    until(it.page, "() => document.querySelector('#run img') && document.querySelector('#run img').naturalWidth === 1")
+    assert "epoch 1\nValueError: no such thing" in it.page.locator("#run .log").inner_text()
+    frame = it.page.locator("#run iframe")
+    assert frame.get_attribute("sandbox") == "" and it.page.evaluate("window.pwned") is None
+    assert "1 failed" in it.page.locator("#live").inner_text()
+    it.page.keyboard.press("Escape")
+    assert it.page.locator("#run").is_hidden()

@@ -1,0 +1,98 @@
+"""`normbench compare` and what a sweep says at its end, on runs made up in a moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import fake
+import pytest
+import tiny
+import yaml
+
+Command = Callable[..., str]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Two arms of two seeds, and a run that was cut off."""
+    for norm in ("none", "layer"):
+        for seed in (1, 2):
+            fake.directory(tmp_path / "runs", tiny.spec(f"norm={norm}", f"seed={seed}"))
+    fake.directory(tmp_path / "runs", tiny.spec("norm=batch"), "running")
+    return tmp_path
+
+
+@pytest.fixture
+def said(normbench: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> Command:
+    """What a command that ends with 0, or with `code`, prints."""
+
+    def run(*words: str, code: int = 0) -> str:
+        assert normbench(*words) == code
+        shown = capfd.readouterr()
+        return shown.err if code else shown.out
+
+    return run
+
+
+def test_a_table_a_word_and_the_commands_that_go_on(results: Path, said: Command) -> None:
+    shown = said("compare", "model=mnist_mlp", "--results", str(results))
+    assert "mnist_mlp on digits" in shown and "test NLL at the end" in shown and "against none" in shown
+    assert "No verdict: n = 2, and a verdict needs 5 seeds." in shown
+    assert "to decide normbench train -m model=mnist_mlp norm=layer,none" in shown and "seed=range(3,6)" in shown
+    assert shown.rstrip().endswith("curves    normbench dashboard model=mnist_mlp")
+
+
+def test_json_has_the_same_numbers(results: Path, said: Command) -> None:
+    (content,) = json.loads(said("compare", "--json", "--results", str(results)))
+    rows = {row["arm"]: row for row in content["groups"][0]["rows"]}
+    assert rows["none"]["at"]["mean"] == pytest.approx(0.5 / 3) and rows["none"]["at"]["n"] == 2
+    assert [seed["seed"] for seed in rows["layer"]["seeds"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["norm=laier"], "Did you mean 'layer'?"),
+        (["--against", "batch"], "has no such arm"),
+        (["--metric", "error"], "logs no such number on test"),
+        (["norm"], "is no experiment, arm or id"),
+    ],
+)
+def test_bad_input_is_one_line(results: Path, words: list[str], says: str, said: Command) -> None:
+    shown = said("compare", *words, "--results", str(results), code=2)
+    assert says in shown and shown.count("\n") == 1
+
+
+def test_nothing_to_compare_says_how_to_begin(tmp_path: Path, said: Command) -> None:
+    assert "normbench train -m" in said("compare", "--results", str(tmp_path), code=2)
+
+
+def test_a_sweep_of_runs_that_are_there_ends_in_the_comparison(results: Path, said: Command) -> None:
+    shown = said("train", "-m", *tiny.WORDS, "norm=none,layer", "seed=1,2", "--results", str(results))
+    assert "No verdict: n = 2" in shown and "curves    normbench dashboard model=mnist_mlp" in shown
+    (header,) = [line for line in shown.splitlines() if line.startswith("run ")]
+    assert header.split()[:4] == ["run", "norm", "seed", "status"]
+
+
+def test_status_tells_runs_by_what_differs(results: Path, said: Command) -> None:
+    shown = said("status", "--results", str(results))
+    assert "model=mnist_mlp norm=layer" in shown and "2 done" in shown
+    runs = json.loads(said("status", "--json", "--results", str(results)))["runs"]
+    assert {run["label"] for run in runs} == {f"model=mnist_mlp norm={norm}" for norm in ("none", "layer", "batch")}
+
+
+def test_a_configuration_that_cannot_be_read_does_not_hide_the_others(results: Path, said: Command) -> None:
+    (path,) = results.glob("runs/**/mnist_mlp-batch.s1.*/config.yaml")
+    path.write_text(yaml.safe_dump({"config": 3}))
+    assert "mnist_mlp-batch" in said("status", "--results", str(results))
+    assert "No verdict" in said("compare", "model=mnist_mlp", "--results", str(results))
+
+
+def test_csv_has_the_configuration(results: Path, tmp_path: Path, said: Command) -> None:
+    target = tmp_path / "curves.csv"
+    said("export", "csv", "--results", str(results), "--output", str(target))
+    header, first, *_ = target.read_text().splitlines()
+    row = dict(zip(header.split(","), first.split(","), strict=False))
+    assert (row["model"], row["data"]) == ("mnist_mlp", "digits") and row["norm"] in ("none", "layer")

@@ -1,0 +1,87 @@
+"""`normbench train` without training: help, configuration, the runs of a sweep; and a log without a terminal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import fake
+import pytest
+import tiny
+import yaml
+from rich.console import Console
+
+from normbench.commands import status
+from normbench.commands.progress import Bars
+from normbench.config import compose, plan
+from normbench.papers import artifact as artifacts
+from normbench.runs import pack
+
+TINY = ("train", *tiny.WORDS)
+
+
+def test_help_lists_every_group_with_the_choices_that_a_run_can_have(normbench, capfd) -> None:
+    assert normbench("train", "--help") == 0
+    words = capfd.readouterr().out.replace(",", " ").split()
+    for group in compose.GROUPS:
+        assert {group, *(name for name in compose.choices(group) if compose.can_be_chosen(group, name))} <= set(words)
+    assert not {"lbfgs", "muon", "books"} & set(words)  # refused, or read by no model
+    assert any(word.startswith(str(compose.conf_dir())) for word in words)
+
+
+@pytest.mark.parametrize("option", [("--cfg", "job"), ("--dry-run",)])
+def test_the_configuration_is_printed_and_nothing_run(option, normbench, capfd, tmp_path: Path) -> None:
+    assert normbench(*TINY, "norm=batch", "seed=7", *option) == 0
+    (printed,) = yaml.safe_load_all(capfd.readouterr().out)
+    stored = compose.stored_form(tiny.spec("norm=batch", "seed=7").config)
+    assert printed == stored | {"launcher": {"name": "local", "jobs": 1}, "logger": {"name": "none"}}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweeps_configurations_are_documents(normbench, capfd) -> None:
+    assert normbench(*TINY, "-m", "norm=none,batch", "launcher=pool", "--cfg", "job") == 0
+    documents = list(yaml.safe_load_all(capfd.readouterr().out))
+    assert [d["norm"]["name"] for d in documents] == ["none", "batch"]
+    assert {d["launcher"]["name"] for d in documents} == {"pool"}
+
+
+def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, tmp_path: Path) -> None:
+    there = tiny.spec("norm=layer", "seed=2")
+    fake.directory(tmp_path / "results" / "runs", there)
+    assert normbench(*TINY, "-m", "norm=none,layer", "seed=1,2", "--dry-run") == 0
+    *lines, last = capfd.readouterr().out.splitlines()
+    assert lines[0] == f"  {tiny.spec('seed=1').id}  norm=none seed=1 · 12 updates (missing)"
+    assert lines[-1] == f"  {there.id}  norm=layer seed=2 · 12 updates (done)"
+    assert len(lines) == 4 and last == "4 runs · 1 done; --dry-run: nothing is run"
+    assert len(list((tmp_path / "results" / "runs").rglob("status.json"))) == 1
+
+
+def test_without_a_terminal_there_is_a_line_per_evaluation(tmp_path: Path) -> None:
+    def lines(*words: str, terminal: bool = False) -> list[str]:
+        console = Console(file=io.StringIO(), width=140, force_terminal=terminal)
+        spec, folder = tiny.spec(*words), tmp_path / f"{words} {terminal}".replace("/", " ")
+        with Bars(1, console) as listen:
+            listen(spec, {"event": "start"})
+            tiny.train(folder, *words, listen=lambda event: listen(spec, {"event": "progress"} | event))
+        return [line for line in console.file.getvalue().splitlines() if " updates · " in line]
+
+    found = lines("train.checkpoint_seconds=0")  # a checkpoint after each update has no line
+    assert [line.split(" · ")[1:3] for line in found] == [["epoch 1", "6/12 updates"], ["epoch 2", "12/12 updates"]]
+    assert all("train loss " in line and "valid nll " in line for line in found)
+    (half, whole) = lines("train.epochs=0", "train.steps=8", "eval.unit=updates", "eval.every=4", "norm=layer")
+    assert half.startswith("  mnist_mlp-layer s1 · 4/8 updates · train loss") and "8/8 updates" in whole
+    assert lines("norm=layer", "train.epochs=1", terminal=True) == []
+
+
+def test_only_planned_runs_count_as_published(tmp_path: Path) -> None:
+    specs = plan.artifact_specs("ln2016/fig6", "paper", artifacts.load("ln2016/fig6").seeds)
+    controls = plan.artifact_specs("ln2016/fig6", "paper", [6], ["ln"], controls=True, limited=False)
+    others = plan.artifact_specs("ln2016/fig6", "paper", [90], ["ln"], limited=False)
+    beside = [spec for spec in controls if spec.control]
+    path = tmp_path / "ln2016" / "fig6" / "paper" / pack.NAME
+    pack.write(path, [fake.record(spec, 2) for spec in [*specs, *beside, *others]])
+    told = status._published(path, Path("ln2016/fig6/paper"))
+    assert f" {len(specs)} of {len(specs)} runs, beside them {len(beside)} of controls and 2 not planned" in told
+    pack.write(path, [fake.record(spec, 2) for spec in [*specs[1:], *beside]])
+    told = status._published(path, Path("ln2016/fig6/paper"))
+    assert f" {len(specs) - 1} of {len(specs)} runs, beside" in told and "1 missing: normbench reproduce" in told

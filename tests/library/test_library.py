@@ -1,0 +1,238 @@
+"""`from normbench import ...`: normalizers and recurrent layers as plain modules, runs as data frames."""
+
+from __future__ import annotations
+
+import doctest
+import math
+import os
+import runpy
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import fake
+import pandas
+import pytest
+import tiny
+import torch
+from torch import nn
+
+import normbench
+from normbench import GRU, LSTM, NormbenchError, create_norm, load_runs
+from normbench.config import compose, plan
+from normbench.runs import pack
+
+ROOT = Path(__file__).parents[2]
+OWN = ROOT / "examples" / "own_normalizer" / "norm"
+LAYOUTS = {"batch feature": (4, 6), "batch time feature": (4, 3, 6), "batch feature space space": (4, 6, 2, 3)}
+
+
+@pytest.mark.parametrize("module", ["norms", "recurrent", "runs"])
+def test_examples_in_docstrings(module: str) -> None:
+    found = doctest.testmod(import_module(f"normbench.library.{module}"))
+    assert found.failed == 0 and found.attempted >= 1
+
+
+def test_the_package_is_typed_and_light() -> None:
+    assert (Path(normbench.__file__).parent / "py.typed").is_file()
+    assert set(normbench._HOME) < set(dir(normbench))
+    code = "import sys, normbench, normbench.cli\nprint({'torch', 'pandas'} & set(sys.modules))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr
+    with pytest.raises(AttributeError, match="create_nrom"):
+        _ = normbench.create_nrom
+
+
+@pytest.mark.parametrize("name", compose.choices("norm"))
+def test_every_normalizer_by_name(name: str) -> None:
+    facts = compose.declaration("norm", name)
+    of_weights = set(facts["kinds"]) <= {"weight", "block"}
+    for axes, shape in LAYOUTS.items():
+        if set(facts.get("needs", ())) - set(axes.split()) or (of_weights and "space" in axes):
+            continue
+        space = shape[2:] if "space" in axes else ()
+        norm = create_norm(
+            name, 6, axes=axes, space=space, **({"inputs": 6, "activation": "tanh"} if of_weights else {})
+        )
+        x = torch.randn(shape, requires_grad=True)
+        y = norm(x)
+        y.square().sum().backward()
+        assert y.shape == x.shape and torch.isfinite(y).all() and x.grad is not None
+
+
+def test_it_is_the_same_normalizer_with_its_options() -> None:
+    x = torch.randn(5, 8)
+    torch.testing.assert_close(create_norm("layer", 8, eps=0.1)(x), nn.LayerNorm(8, eps=0.1)(x))
+    assert not list(create_norm("batch", 8, affine=False).parameters())
+    block = create_norm("layer", 8, inputs=8, activation="relu")
+    torch.testing.assert_close(block(x), torch.relu(nn.LayerNorm(8)(block.linear(x))))
+    assert block.linear.bias is None and create_norm("none", 8, inputs=8).linear.bias is not None
+
+
+def test_one_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text((OWN / "centre.py").read_text().replace('"centre"', '"mine"'))
+    x = torch.randn(4, 6)
+    for path in (OWN / "centre.yaml", OWN / "centre.py", tmp_path / "mine.py"):
+        torch.testing.assert_close(create_norm(str(path), 6, bias=False)(x), x - x.mean(1, keepdim=True))
+    with pytest.raises(NormbenchError, match=r"mine.bais is not an option. Did you mean 'mine.bias'"):
+        create_norm(str(tmp_path / "mine.py"), 6, bais=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "arguments", "options"),
+    [
+        ("norm=layr is not a normalizer. Did you mean 'layer'?", ("layr", 8), {}),
+        ("layer.esp is not an option. Did you mean 'layer.eps'?", ("layer", 8), {"esp": 1}),
+        ("layer.eps=-1.0 is too small", ("layer", 8), {"eps": -1}),
+        ("layer.sites is not an option", ("layer", 8), {"sites": ["hidden"]}),
+        ("nowhere.py does not exist", ("nowhere.py", 8), {}),
+        ("features=0 must be at least 1", ("layer", 0), {}),
+        ("channel is not an axis", ("layer", 8), {"axes": "batch channel"}),
+        ("must have the feature axis once", ("layer", 8), {"axes": "batch batch feature"}),
+        ("instance cannot serve 'instance': it needs space axes", ("instance", 8), {}),
+        ("num_groups=3 does not divide", ("group", 8), {"num_groups": 3}),
+        ("create_norm('spectral', 8, inputs=N)", ("spectral", 8), {}),
+        ("activation=sin is not possible", ("layer", 8), {"inputs": 2, "activation": "sin"}),
+        ("activation=relu belongs to a linear map", ("layer", 8), {"activation": "relu"}),
+        ("its last axis is the feature", ("weight", 8), {"inputs": 2, "axes": "batch feature space space"}),
+        ("has 2 space axes", ("layer", 8), {"axes": "batch feature space space", "space": (2,)}),
+    ],
+)
+def test_what_cannot_be_is_one_line(said: str, arguments: tuple, options: dict) -> None:
+    with pytest.raises(NormbenchError) as error:
+        create_norm(*arguments, **options)
+    assert said in str(error.value)
+
+
+def test_recurrent_layers_without_a_normalizer_are_torchs() -> None:
+    x = torch.randn(3, 5, 4)
+    for ours, theirs in ((LSTM, nn.LSTM), (GRU, nn.GRU)):
+        expected = theirs(4, 6, batch_first=True)
+        layer = ours(4, 6, **({"bias": "double", "update": "old"} if ours is GRU else {}))
+        layer.load_torch(expected)
+        torch.testing.assert_close(layer(x)[0], expected(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("norm", "sites", "there"),
+    [
+        ("layer", None, {"input", "hidden", "cell"}),
+        ("layer", ["cell"], {"cell"}),
+        ("weight", None, {"input", "hidden"}),
+        ("batch_layer", None, {"input"}),
+        ({"name": "batch", "stats": "per_step"}, ["hidden", "cell"], {"hidden", "cell"}),
+        ("none", None, set()),
+        (str(OWN / "centre.yaml"), None, {"input", "hidden", "cell"}),
+    ],
+)
+def test_an_lstm_has_its_normalizer_where_it_is_asked_for(norm, sites, there: set[str]) -> None:
+    layer = LSTM(4, 6, norm, sites, num_layers=2, bidirectional=True)
+    assert [set(cell.norms) for cell in layer.cells] == [there] * 4
+    outputs, _ = layer(torch.randn(3, 5, 4))
+    outputs.sum().backward()
+    assert outputs.shape == (3, 5, 12)
+
+
+def test_a_recurrent_layer_that_cannot_be_is_one_line() -> None:
+    for said, norm, sites in (
+        ("norm=layr is not a normalizer", "layr", None),
+        ("layer.esp is not an option", {"name": "layer", "esp": 1}, None),
+        ("must be a name, or a map", {"eps": 1}, None),
+        ("has no site 'cel'. Did you mean 'cell'?", "layer", ["cel"]),
+        ("weight cannot serve 'cell'", "weight", ["cell"]),
+        ("instance cannot serve 'input'", "instance", None),
+        ("Take norm.stats=per_step", "batch", None),
+    ):
+        with pytest.raises(NormbenchError) as error:
+            LSTM(4, 6, norm, sites)
+        assert said in str(error.value)
+    with pytest.raises(NormbenchError, match="sequences of one length"):
+        LSTM(4, 6, "batch_layer")(torch.randn(2, 3, 4), torch.ones(2, 3, dtype=torch.bool))
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Two published runs and one that was trained since."""
+    packed = [fake.record(tiny.spec("norm=layer", f"seed={seed}"), value=0.1 * seed) for seed in (1, 2)]
+    pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, packed)
+    fake.directory(tmp_path / "runs", tiny.spec("norm=batch", "optim.lr=0.01"))
+    return tmp_path
+
+
+def test_runs_come_with_their_configuration_and_metrics(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = load_runs(results=results)
+    assert isinstance(runs, pandas.DataFrame) and len(runs) == 3 and runs["run"].is_unique
+    assert list(runs["norm"]) == ["batch", "layer", "layer"]
+    assert set(runs["model"]) == {"mnist_mlp"} and set(runs["model.hidden_sizes"]) == {"[8]"}
+    assert set(runs["optim.lr"]) == {0.01, 0.001} and set(runs["train.batch_size"]) == {210}
+    assert runs["norm.momentum"].isna().sum() == 2  # layer normalization has none
+    published = runs[runs["norm"] == "layer"].set_index("seed")["last test nll"]
+    assert published.to_dict() == pytest.approx({1: 0.1 / 3, 2: 0.2 / 3})
+    assert "best test nll" not in runs  # what is monitored, NLL on validation, these curves do not have
+    monkeypatch.setenv("NORMBENCH_RESULTS", str(results))
+    assert load_runs().equals(runs)
+
+
+def test_the_best_is_where_the_monitor_says(tmp_path: Path) -> None:
+    spec = tiny.spec("monitor.split=test")
+    record = fake.record(spec)
+    records = [dict(r) for r in record.records]
+    records[-1]["nll"] = "NaN"  # the last evaluation is no number
+    pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, [fake.record(spec, records=records)])
+    row = load_runs(results=tmp_path).iloc[0]
+    assert math.isnan(row["last test nll"]) and row["best test nll"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("norm=layer",), 2),
+        (("norm=layer,batch", "seed=1"), 2),
+        (("optim.lr=1e-2",), 1),
+        (("train.reshuffle=true",), 3),
+        (("adhoc",), 3),
+        (("mnist_mlp-layer",), 2),
+        ((tiny.spec("norm=layer").id[:5],), 1),
+    ],
+)
+def test_words_choose_runs(results: Path, words: tuple[str, ...], count: int) -> None:
+    assert len(load_runs(*words, results=results)) == count
+
+
+def test_words_that_choose_nothing_are_one_line(results: Path, tmp_path: Path) -> None:
+    for word, said in (
+        ("nrom=layer", "no run here has a key 'nrom'. Did you mean 'norm'"),
+        ("norm=layr", "no run here has norm=layr. Did you mean 'layer'"),
+        ("ln2016/fig6", "'ln2016/fig6' is no experiment, arm or id"),
+    ):
+        with pytest.raises(NormbenchError, match=said):
+            load_runs(word, results=results)
+    with pytest.raises(NormbenchError, match="there is no finished run below"):
+        load_runs("norm=layer", results=tmp_path / "nowhere")
+
+
+def test_records_are_the_exports_rows(results: Path) -> None:
+    curves = load_runs("norm=layer", results=results, records=True)
+    assert len(curves) == 2 * len(fake.lines(2)) and {"run", "split", "mode", "step", "nll"} <= set(curves.columns)
+    assert set(curves["run"]) == set(load_runs("norm=layer", results=results)["run"])
+
+
+def test_a_damaged_run_is_left_out_with_a_warning(results: Path) -> None:
+    (results / "p" / "b" / "paper").mkdir(parents=True)
+    (results / "p" / "b" / "paper" / pack.NAME).write_bytes(b"no pack")
+    with pytest.warns(UserWarning, match="damaged"):
+        assert len(load_runs(results=results)) == 3
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    specs = plan.artifact_specs("ln2016/fig6", "paper", 1, ["train.batch_size=128"], limited=False)
+    records = [record | {"error": record["nll"]} for record in fake.lines(2)]
+    runs = [fake.record(spec, 2, records=records) for spec in specs]
+    pack.write(tmp_path / "ln2016" / "fig6" / "paper" / pack.NAME, runs)
+    monkeypatch.setenv("NORMBENCH_RESULTS", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    runpy.run_path(str(ROOT / "examples" / "library.py"), run_name="__main__")
+    told = capsys.readouterr().out
+    assert "(4, 12, 32)" in told and "Did you mean 'layer'" in told and "records of" in told

@@ -1,0 +1,178 @@
+"""What stands where on the pages: findings first, one plot per unit, what is beside the artifacts, samples."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import madeup
+import pytest
+
+from normbench.papers import findings
+from normbench.web import figures, forest, measured, report, samples, site
+
+
+class Tags(HTMLParser):
+    """Every start tag of a page with its attributes, and the text right after it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs), []))
+
+    def handle_data(self, data: str) -> None:
+        if self.found:
+            self.found[-1][2].append(data)
+
+    def of(self, tag: str, css: str = "") -> Iterator[tuple[dict[str, str | None], str]]:
+        for name, attrs, text in self.found:
+            if name == tag and (not css or css in (attrs.get("class") or "").split()):
+                yield attrs, "".join(text).strip()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    madeup.published(results)
+    madeup.beside(results)
+    madeup.drawn(results)
+    return report.build(results).index.parent
+
+
+def test_an_artifacts_page_tells_what_was_found_then_shows_it(built: Path):
+    text = (built / "ln2016-fig6-paper.html").read_text()
+    order = [
+        'class="found"', 'class="figure"', "<h2>Claims</h2>", "<blockquote>", "<h2>Numbers</h2>",
+        "<h2>Drawn by the trained models</h2>", "<h2>Choices and deviations</h2>", "<h2>Again, on your machine</h2>",
+    ]  # fmt: skip
+    places = [text.index(mark) for mark in order]
+    assert places == sorted(places)
+    found = text[places[0] : places[1]]
+    verdicts = json.loads((built / "ln2016-fig6-paper" / "verdicts.json").read_text())
+    said = html.unescape(re.sub(r"<[^>]*>", "", found))
+    assert all(sentence in said for sentence in findings.findings(verdicts))
+    assert [f'<a href="#{claim["id"]}">' in found for claim in verdicts["claims"]] == [True] * 5
+
+
+def test_the_index_lists_every_claim_once_and_has_one_plot_per_unit(built: Path):
+    page = Tags(built / "index.html")
+    verdicts = json.loads((built / "ln2016-fig6-paper" / "verdicts.json").read_text())
+    listed = [text for _, text in page.of("a", "id")]
+    assert sorted(listed) == sorted(claim["id"] for claim in verdicts["claims"])
+    words = {str(attrs["data-word"]) for attrs, _ in page.of("li", "finding")}
+    assert {attrs["value"] for attrs, _ in page.of("input") if attrs["type"] == "checkbox"} == words
+    plots = (built / "index.html").read_text().split('<section class="effects">')[1].split("<figure>")[1:]
+    units = [set(re.findall(r"<title>.*; axis ±\S+ (.*), right is as claimed", plot)) for plot in plots]
+    assert [len(own) for own in units] == [1] * len(units) and len(set.union(*units)) == len(units) > 0
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    claim = {"setting": "holds", "n": 5, "kind": "direction"} | changes.pop("claim", {})
+    return {"claim": claim, "ours": False, "fidelity": "paper", "exact": False} | changes
+
+
+def test_the_papers_claims_come_before_our_own_and_lower_fidelities():
+    rows = [
+        row(ours=True), row(fidelity="proxy"), *[row(exact=i < 3) for i in range(6)],
+        row(claim={"setting": "opposite"}), row(claim={"setting": "not run"}),
+    ]  # fmt: skip
+    blocks = report._blocks(rows)
+    assert [(b["ours"], b["fidelity"]) for b in blocks] == [(False, "paper"), (False, "proxy"), (True, "paper")]
+    assert blocks[0]["tally"] == "Of 8 quoted claims, 6 hold; 1 is the other way round; 1 is not run."
+    assert [r["claim"]["setting"] for r in blocks[0]["told"]] == ["holds"] * 4 + ["opposite"]
+    assert [r["exact"] for r in blocks[0]["told"][:4]] == [False, False, False, True]  # measured ones first
+    assert [title for title, _ in blocks[0]["folded"]] == ["2 more hold", "1 is not run"]
+    assert sum(len(rest) for _, rest in blocks[0]["folded"]) + len(blocks[0]["told"]) == 8
+    assert blocks[2]["tally"] == "Of 1 hypothesis of our own, 1 holds."
+
+
+def test_checks_and_speed_have_a_page(built: Path):
+    page = (built / "checks.html").read_text()
+    assert page.count("OUTSIDE") == 2 and "1 outside of the 99 % interval" in page  # on its own, and among all
+    assert 'Beside the runs of <a href="ln2016-fig6-paper.html">' in page
+    assert all(words in page for words in ("≤ 1.1, met", "≤ 1.05, median within", "≤ 1, missed"))
+    assert 'href="checks.html#check-one"' in (built / "ln2016-fig6-paper.html").read_text()
+    assert 'href="checks.html"' in (built / "index.html").read_text()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"rows": [{}]}', '{"rows": 3}', "[" * 100_000, "\x00"])
+def test_a_damaged_measurement_is_one_line(tmp_path: Path, content: str):
+    (tmp_path / "check").mkdir()
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "check" / "a.json").write_text(content)
+    (tmp_path / "bench" / "a.json").mkdir()
+    damaged = {"id": "a", "title": "a.json", "damaged": True}
+    assert measured.checks(tmp_path, {}) == measured.benches(tmp_path) == [damaged]
+
+
+def test_samples_are_shown_where_they_can_do_nothing(built: Path):
+    page = Tags(built / "ln2016-fig6-paper.html")
+    ((frame, _),) = page.of("iframe")
+    assert frame["sandbox"] is None or frame["sandbox"] == ""
+    source = str(frame["srcdoc"])
+    assert source.startswith(samples.LOCK) and "drawn" in source and "</script>" in source
+    assert len(list(page.of("script"))) == 2 + 2  # none of theirs
+    pictures = [str(attrs["src"]) for attrs, _ in page.of("img") if "figure.svg" not in str(attrs["src"])]
+    assert len(pictures) == 1 and (built / pictures[0]).is_file()  # neither the link nor the large one
+    assert sorted(p.suffix for p in (built / "ln2016-fig6-paper").iterdir() if "figure" not in p.name) == [
+        ".csv", ".gz", ".json", ".svg"
+    ]  # fmt: skip
+
+
+def test_runs_without_samples_show_none(tmp_path: Path):
+    madeup.published(tmp_path)
+    built = report.build(tmp_path).index.parent
+    text = (built / "ln2016-fig6-paper.html").read_text()
+    assert "iframe" not in text and "Drawn by" not in text
+    assert not (built / "checks.html").exists() and "checks.html" not in (built / "index.html").read_text()
+
+
+def test_ids_of_claims_become_links_and_nothing_else_does():
+    linked = site.environment().filters["linked"]
+    assert linked("A-1, A-1b; XA-1 <b>", ["A-1", "A-1b", ""]) == (
+        '<a href="#A-1">A-1</a>, <a href="#A-1b">A-1b</a>; XA-1 &lt;b&gt;'
+    )
+    assert linked("A-1 <b>", []) == "A-1 &lt;b&gt;"
+    hostile = linked(f"1 holds: {madeup.HOSTILE}.", [madeup.HOSTILE])
+    assert hostile.startswith('1 holds: <a href="#%3C/script') and hostile.count("<") == 2
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word", "rest"),
+    [
+        ("reproduced", "reproduced", ""),
+        ("not decidable here", "not decidable here", ""),
+        ("holds (proxy); controls not run", "holds", "(proxy); controls not run"),
+        ("negligible (1 of 2 parts) at the paper's setting; controls depend", "negligible",
+         "(1 of 2 parts) at the paper's setting; controls depend"),
+        ("opposite at the paper's setting; none", "opposite", "at the paper's setting; none"),
+        ("", "", ""),
+    ],
+)  # fmt: skip
+def test_a_verdicts_word_stands_alone(verdict: str, word: str, rest: str):
+    assert site.environment().filters["word_and_rest"](verdict) == (word, rest)
+
+
+def test_rows_are_grouped_by_their_axis():
+    marks = {unit: forest.Mark("±1", unit, "", effect=1.0) for unit in ("points", "nats")}
+    rows = [("a", marks["points"]), ("b", None), ("c", marks["nats"]), ("d", marks["points"])]
+    groups = forest.by_axis(rows)
+    assert [(axis and axis.unit, [name for name, _ in own]) for axis, own in groups] == [
+        ("points", ["a", "d"]), ("nats", ["c"]), (None, ["b"])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(0.3, 2.5, ["0.5", "1", "2"]), (0.62, 0.93, ["0.7", "0.8", "0.9"]), (4, 60, ["5", "10", "20", "50"])],
+)
+def test_a_short_logarithmic_axis_has_labels(low: float, high: float, ticks: list[str]):
+    assert figures._ticks(low, high)["ticktext"] == ticks

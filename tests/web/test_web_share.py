@@ -1,0 +1,94 @@
+"""The page and the shared file: whole, named by hash, and nothing in them but what was meant."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from typing import Any
+
+import compared
+import pytest
+
+from normbench.web import share
+from normbench.web.view import view
+
+DATA = re.compile(r'<script type="application/json" id="shared">(.*?)</script>', re.DOTALL)
+
+
+def shared(known: list[Any], query: dict[str, str] | None = None) -> tuple[str, dict[str, Any]]:
+    text = share.share(compared.heads(known), compared.loader(known), query or {}).decode()
+    (content,) = DATA.findall(text)
+    return text, json.loads(content)
+
+
+def unpacked(content: dict[str, Any], value: Any) -> Any:
+    return content["pool"][value["$pool"]] if isinstance(value, dict) and "$pool" in value else value
+
+
+def test_a_shared_file_has_the_view_every_baseline_and_every_metric():
+    known = compared.runs()
+    _, content = shared(known, {"log": "1", "off": "batch"})
+    found = [view["chosen"] for view in content["views"]]
+    assert found[0] == {"split": "test", "metric": "error", "against": "none"}
+    assert {view["against"] for view in found if view["metric"] == "error"} == {"none", "batch", "layer"}
+    assert {(view["split"], view["metric"]) for view in found} >= {("test", "nll"), ("valid", "error")}
+    assert content["query"] == {"log": "1", "off": "batch"} and len(content["pairs"]) == 3
+    one = view(compared.heads(known), compared.loader(known), {})
+    drawn = content["views"][0]["view"]
+    for name in ("curves", "forest"):
+        assert unpacked(content, drawn[f"figures.{name}"]) == json.loads(json.dumps(one["figures"][name]))
+    assert json.loads(json.dumps(one["cells"])) == unpacked(content, content["views"][0]["view"]["cells"])
+
+
+def test_every_script_of_a_shared_file_is_named_by_its_hash():
+    text, _ = shared(compared.runs(("none", "layer"), 2))
+    (allowed,) = re.findall(r"script-src (.*?); style-src", text)
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
+    assert len(scripts) == len(share.SCRIPTS) and html.unescape(allowed).split() == [
+        f"'sha256-{one}'" for one in hashes
+    ]
+    outside = DATA.sub("", re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.DOTALL))
+    assert not re.search(r"\s(src|href)=(?!\"data:,\")", outside) and " on" not in "".join(
+        re.findall(r"<[^>]+>", outside)
+    )
+
+
+def test_hostile_names_end_no_script_and_make_no_element():
+    text, content = shared(compared.runs(("none", compared.HOSTILE), 2))
+    assert text.count("</script>") == len(share.SCRIPTS) + 1
+    assert (
+        "<img"
+        not in text.replace(share.static(share.PLOTLY).decode(), "").split('id="shared"')[1].split("</script>")[0]
+    )
+    labels = [cell["label"] for cell in unpacked(content, content["views"][0]["view"]["cells"])]
+    assert any("</script><img" in label for label in labels)  # as text
+
+
+def test_fifty_curves_and_a_full_file_stay_small(monkeypatch: pytest.MonkeyPatch):
+    known = compared.runs(("none", "layer"), 25, points=1000)
+    one = view(compared.heads(known), compared.loader(known), {})
+    own = sum(len(share.static(name)) for name in share.SCRIPTS + share.STYLES if name != share.PLOTLY)
+    assert len(share.dumped(one)) < share.MOST and share.MOST + own < 3_000_000
+    monkeypatch.setattr(share, "MOST", 10_000)
+    _, content = shared(compared.runs(seeds=2))
+    assert len(content["views"]) == 1 and content["pairs"] == []  # what is on the screen is there all the same
+
+
+def test_the_live_page_has_no_script_in_it_and_names_only_what_is_served():
+    text = share.page()
+    assert re.findall(r"<script([^>]*)>", text) == [f' src="static/{name}"' for name in share.SCRIPTS]
+    assert "<style" not in text and "style=" not in text and not re.search(r"\son\w+=", text)
+    for name in share.SCRIPTS + share.STYLES:
+        assert share.static(name)
+    with pytest.raises(KeyError):
+        share.static("../view.py")
+
+
+def test_own_scripts_make_no_html_of_text():
+    own = [share.static(name).decode() for name in share.SCRIPTS if name != share.PLOTLY]
+    ways = ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "document.write", "new Function", "scattergl")
+    assert [way for way in ways for text in own if way in text] == []

@@ -1,0 +1,210 @@
+"""The view of a comparison: its numbers are compare's, its figures keep extremes and gaps, its texts are text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import compared
+import plotly.graph_objects
+import pytest
+
+from normbench.compare.answer import answer
+from normbench.compare.cells import tasks
+from normbench.compare.question import Question
+from normbench.curves.series import aggregate
+from normbench.papers.style import COLOURS, colour_of
+from normbench.runs.record import RunRecord
+from normbench.web import figures_compare
+from normbench.web.view import view
+
+
+def seen(known: list[RunRecord], query: Mapping[str, str] | None = None) -> dict[str, Any]:
+    found = view(compared.heads(known), compared.loader(known), query or {})
+    json.dumps(found, allow_nan=False)
+    for figure in found["figures"].values():
+        if figure is not None:
+            plotly.graph_objects.Figure(figure)  # raises for a property that Plotly does not know
+    return found
+
+
+def traces(found: Mapping[str, Any], role: str, figure: str = "curves") -> list[dict[str, Any]]:
+    return [trace for trace in found["figures"][figure]["data"] if trace["meta"]["role"] == role]
+
+
+def test_numbers_are_those_of_compare_and_of_the_mean_curve():
+    known = compared.runs()
+    found = seen(known)
+    (task,) = tasks(known)
+    question = Question.of(task, {})
+    rows = {row.cell.key: row for group in answer(task, question).groups for row in group.rows}
+    assert [cell["label"] for cell in found["cells"]] == ["none", "batch", "layer"]  # the baseline first
+    for cell, mean in zip(found["cells"], traces(found, "mean"), strict=True):
+        row = rows[cell["key"]]
+        assert (cell["n"], cell["mean"], tuple(cell["interval"])) == (5, row.at.mean, row.at.interval)
+        last = aggregate(row.cell.runs, *question.where)[-1]
+        assert last.mean is not None
+        assert mean["meta"]["arm"] == cell["key"] and mean["y"][-1] == pytest.approx(100 * last.mean, rel=1e-5)
+        assert mean["y"][-1] == pytest.approx(cell["mean"], rel=1e-5)
+        assert cell["colour"] == COLOURS[cell["label"]]
+    assert len(traces(found, "seed")) == 15 and len(traces(found, "band")) == 3
+    effects = {trace["meta"]["arm"]: trace["x"][0] for trace in traces(found, "effect", "forest")}
+    expected = {row.cell.key: row.difference.mean for row in rows.values() if row.difference}
+    assert effects == pytest.approx(expected, rel=1e-5)
+
+
+def test_other_runs_change_no_number_of_a_cell():
+    few, many = compared.runs(("none", "layer")), compared.runs(("none", "layer", "batch", "rms"))
+    numbers = [
+        {cell["label"]: (cell["n"], cell["mean"], cell["interval"]) for cell in seen(known)["cells"]}
+        for known in (few, many)
+    ]
+    assert numbers[0].items() <= numbers[1].items()
+
+
+def test_only_the_shown_task_is_loaded():
+    known = [*compared.runs(seeds=3), *compared.runs(seeds=1, name="mnist")]
+    asked: list[str] = []
+    found = view(compared.heads(known), compared.loader(known, asked), {})
+    assert len(found["tasks"]) == 2 and set(asked) == {run.id for run in known[:9]}
+    other = view(compared.heads(known), compared.loader(known), {"task": found["tasks"][1]["key"]})
+    assert other["title"] == found["tasks"][1]["title"] and other["cells"][0]["n"] == 1
+
+
+def test_questions_are_answered_and_those_that_fit_nothing_are_noted():
+    known = compared.runs()
+    found = seen(known, {"split": "valid", "metric": "nll", "against": "layer", "x": "step", "level": "0.5"})
+    now = {
+        key: choice["now"] for key, choice in found["choices"].items() if isinstance(choice, dict) and "now" in choice
+    }
+    assert now == {"split": "valid", "metric": "nll", "at": "end", "against": "layer", "x": "step", "level": "0.5"}
+    assert found["cells"][0]["label"] == "layer" and traces(found, "mean")[0]["x"][-1] == 200
+    wrong = seen(known, {"metric": "bleu", "against": "nobody", "filter": "norm=layr", "task": "gone"})
+    assert wrong["choices"]["metric"]["now"] == "error" and "filter" not in wrong["query"]
+    assert len(wrong["notes"]) == 4 and "Did you mean 'layer'?" in wrong["notes"][0]
+    assert [c["label"] for c in seen(known, {"filter": "norm=layer,batch"})["cells"]] == ["batch", "layer"]
+
+
+def test_seconds_and_examples_are_updates_at_the_cells_own_pace():
+    known = compared.runs(("none",), 2)
+    assert traces(seen(known, {"x": "seconds"}), "mean")[0]["x"][-1] == pytest.approx(2.0)  # 200 updates of 10 ms
+    assert traces(seen(known, {"x": "examples"}), "mean")[0]["x"][-1] == 200 * 32
+    assert traces(seen(known, {"x": "epoch"}), "mean")[0]["x"][-1] == 20
+
+
+def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
+    known = [run for lr in (0.1, 1e-3, 0.01) for run in compared.runs(("none", "layer"), 5, lr=lr)]
+    found = seen(known)
+    assert [facet["key"] for facet in found["facets"]] == ["optim.lr"]
+    assert [value["label"] for value in found["facets"][0]["values"]] == ["0.001", "0.01", "0.1"]  # by size
+    assert [cell["label"] for cell in found["cells"]][:3] == ["none · lr=0.001", "none · lr=0.01", "none · lr=0.1"]
+    assert len({cell["dash"] for cell in found["cells"][:3]}) == 3 and len({c["colour"] for c in found["cells"]}) == 2
+    settings = traces(found, "setting", "sensitivity")
+    assert [trace["x"] for trace in settings] == [[0.001, 0.01, 0.1]] * 2
+    assert all(trace["marker"]["size"] == [6, 6, 11] for trace in settings)  # the highest rate is the best here
+    assert [group["tuned"] for group in found["answer"]["groups"]] == [False] * 3 + [True]
+
+
+def test_two_cells_have_a_difference_of_configuration_and_of_curves():
+    known = compared.runs(("none", "layer"), 4)
+    first, second = (cell["key"] for cell in seen(known)["cells"])
+    found = seen(known, {"a": first, "b": second})
+    assert found["pair"]["diff"] == [{"key": "norm", "a": "none", "b": "layer"}] and found["pair"]["n"] == 4
+    (mean,) = traces(found, "mean", "difference")
+    assert mean["y"][-1] == pytest.approx(found["cells"][0]["mean"] - found["cells"][1]["mean"], rel=1e-4)
+    assert seen(known, {"a": first, "b": "gone"})["pair"] is None
+
+
+def test_a_diverged_run_has_a_cross_where_it_ended_and_is_counted():
+    known = compared.runs(("none", "layer"), 3)
+    cut = [r if r["epoch"] < 7 else {**r, "error": "NaN", "nll": "NaN"} for r in known[0].records if r["epoch"] <= 7]
+    known[0] = replace(known[0], status="diverged", reason="diverged at step 70", records=cut)
+    found = seen(known)
+    (cross,) = traces(found, "diverged")
+    assert cross["x"] == [6] and "diverged at step 70" in cross["customdata"][0]
+    assert found["cells"][0]["n"] == 2 and found["cells"][0]["states"] == {"diverged": 1}
+    assert found["cells"][0]["seeds"][0]["value"] is None
+    gap = next(t for t in traces(found, "seed") if "seed 1 " in t["name"])
+    assert gap["y"][-1] is None
+
+
+def test_running_and_failed_runs_are_counted_with_the_time_left():
+    known = compared.runs(("none",), 4)
+    half = [record for record in known[0].records if record["step"] <= 100]
+    known[0] = replace(known[0], status="running", records=half, seconds=None)
+    known[1] = replace(known[1], status="failed", reason="ValueError: no", records=[], seconds=None)
+    known[2] = replace(known[2], status="queued", records=[], seconds=None)
+    found = seen(known)
+    assert found["runs"] == {"states": {"running": 1, "failed": 1, "queued": 1, "done": 1}, "left": 3}  # 300 of 10 ms
+    assert [seed["state"] for seed in found["cells"][0]["seeds"]] == ["running", "failed", "queued", "done"]
+    waiting = [replace(run, status="queued", records=[], seconds=None) for run in known]
+    assert seen(waiting)["cells"][0]["states"] == {"queued": 4}
+    assert "No run yet" in seen([])["notes"][0]
+
+
+def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.MonkeyPatch):
+    ways = {"TTTT": 0.3, "TTTF": 0.1, "FFFF": 0.2}
+    known = []
+    for run in compared.runs(("batch_layer",), 2):
+        last = {"epoch": 20, "step": 200, "split": "test", "mode": "eval"}
+        more = [{**last, "variant": {"configuration": way}, "error": error} for way, error in ways.items()]
+        config = {**run.config, "eval": {"variants": list(ways)}}
+        known.append(replace(run, records=[*run.records, *more], config=config))
+    (heat,) = traces(seen(known), "heat", "heat")
+    assert heat["y"] == list(ways) and [row[0] for row in heat["text"]] == ["3", "1", "2"]
+
+    class Told:
+        reference: Mapping[str, Any] = {"test": {"0.2": {"TTTT": 1.0, "TTTF": 3.0, "FFFF": 2.0}, "1.0": {"TTTT": 1.0}}}
+
+    monkeypatch.setattr("normbench.web.view._artifacts_of", lambda experiment: (Told(),))
+    monkeypatch.setattr("normbench.web.view._references", lambda task, question: [])
+    (heat,) = traces(seen(known), "heat", "heat")
+    assert heat["x"][1] == "paper: test 0.2" and [row[1] for row in heat["text"]] == ["1", "3", "2"]
+
+
+def test_names_that_want_to_be_code_are_text():
+    known = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
+    found = seen([replace(run, status="diverged", reason=compared.HOSTILE) if run.seed == 3 else run for run in known])
+    figures = json.dumps(found["figures"], ensure_ascii=False)
+    assert "<b>" not in figures and "<a " not in figures and "%{y}'" not in figures
+    assert "\u202e" not in json.dumps(found, ensure_ascii=False)
+    assert any("&lt;b&gt;" in trace["name"] for trace in traces(found, "mean"))
+
+
+def test_thinned_curves_keep_extremes_and_gaps():
+    y = [1 / (1 + i) for i in range(5000)]
+    y[1234], y[3210] = 9.0, -9.0
+    for i in range(2000, 2010):
+        y[i] = math.nan
+    places = figures_compare.kept(range(5000), [y], 100)
+    assert len(places) <= 2 * 100 + 10 and {0, 4999, 1234, 3210, 1999, 2000, 2009, 2010} <= set(places)
+    assert figures_compare.kept([0, 1, 2], [[1.0, 2.0, 3.0]], 100) == [0, 1, 2]
+    flat = figures_compare.kept([float(i) for i in range(1000)], [[1.0] * 1000], 50)
+    assert flat[0] == 0 and flat[-1] == 999 and len(flat) <= 102
+
+
+def test_a_long_curve_is_sent_thinned_with_its_spike():
+    (run,) = compared.runs(("none",), 1, points=5000)
+    records = [{**r, "error": 5.0} if r["epoch"] == 3333 else r for r in run.records]
+    (mean,) = traces(seen([replace(run, records=records)]), "mean")
+    assert len(mean["x"]) <= 2 * figures_compare.COLUMNS + 2 and max(mean["y"]) == 500
+    assert mean["x"][mean["y"].index(500)] == 3333
+
+
+def test_one_hopelessly_wide_interval_does_not_flatten_the_forest():
+    look = figures_compare.Look("a", "#000000")
+    effects = [figures_compare.Effect(f"c{i}", look, 1.0, (0.5, 1.5), "1.0 [0.5, 1.5]") for i in range(3)]
+    figure = figures_compare.forest([*effects, figures_compare.Effect("w", look, 1.0, (-900.0, 902.0), "wide")], "t")
+    assert figure is not None and 1.5 <= figure["layout"]["xaxis"]["range"][1] < 10
+    assert figures_compare.forest([figures_compare.Effect("n", look, None, None, "")], "t") is None
+
+
+def test_a_normalizer_has_one_colour_and_shipped_ones_their_own():
+    from normbench.config import compose
+
+    shipped = compose.choices("norm")
+    assert len({colour_of(name) for name in shipped}) == len(shipped)
+    assert colour_of("my_norm") == colour_of("my_norm")
