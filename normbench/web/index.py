@@ -223,8 +223,8 @@ class Index:
         reason = stored.reason
         if own.damage and not reason:
             state, reason = "damaged", own.damage[1]
-        head = store.bare(stored, {"status": state, **stored.status}, labels, config)
-        return replace(head, id=own.id, status=state, reason=reason or head.reason)
+        told = {**stored.status, "status": state, "reason": reason or stored.status.get("reason", "")}
+        return store.bare(stored if stored.id else replace(stored, id=own.id), told, labels, config)
 
     def _look_for_packs(self) -> set[str]:
         """Read the packs that changed; the ids of their runs, before and after."""
