@@ -16,7 +16,7 @@ def checks(results: Path, packs: Mapping[str, str]) -> list[Entry]:
 
 
 def benches(results: Path) -> list[Entry]:
-    """Every benchmark's ratios."""
+    """Every benchmark's ratios and values."""
     return list(_read(results / "bench", _bench))
 
 
@@ -48,15 +48,31 @@ def _check(content: Mapping[str, Any], packs: Mapping[str, str]) -> Entry:
 
 
 def _bench(content: Mapping[str, Any]) -> Entry:
-    numbers = ("ratio", "low", "high", "ours_ms", "reference_ms")
-    rows = [
-        {"case": str(row["case"]), "goal": None if row["goal"] is None else float(row["goal"])}
-        | {key: float(row[key]) for key in numbers}
-        | {"rounds": int(row["rounds"])}
-        for row in content["rows"]
-    ]
-    told = [{**row, "met": _met(row)} for row in rows]
-    return {**{key: str(content[key]) for key in ("title", "command", "machine")}, "rows": told}
+    """Rows of ratios, or of plain values with their unit."""
+    rows = [_ratio(row) if "ratio" in row else _value(row) for row in content["rows"]]
+    return {
+        **{key: str(content[key]) for key in ("title", "command", "machine")},
+        "rows": rows,
+        "ratios": [row for row in rows if "ratio" in row],
+        "values": [row for row in rows if "ratio" not in row],
+    }
+
+
+def _ratio(row: Mapping[str, Any]) -> Entry:
+    told: Entry = {key: float(row[key]) for key in ("ratio", "low", "high", "ours_ms", "reference_ms")}
+    told |= {"case": str(row["case"]), "goal": _number(row["goal"]), "rounds": int(row["rounds"])}
+    return {**told, "met": _met(told)}
+
+
+def _value(row: Mapping[str, Any]) -> Entry:
+    told: Entry = {"case": str(row["case"]), "unit": str(row["unit"]), "value": float(row["value"])}
+    told |= {"goal": _number(row["goal"]), "reference": _number(row["reference"])}
+    met = "" if told["goal"] is None else "met" if told["value"] <= told["goal"] else "missed"
+    return {**told, "met": met}
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _met(row: Mapping[str, Any]) -> str:

@@ -55,10 +55,15 @@ def test_what_is_published_is_what_the_report_reads(bench, tmp_path: Path):
     harness.publish("b", "A <title>", "python b.py", [harness.row("one", [2.0, 2.0], [1.0, 1.0], 1, 2.5)], folder)
     assert "| one | 2.000 | 2.000 to 2.000 |" in (folder / "b.md").read_text()
     assert harness.machine().split(";")[0] in json.loads((folder / "b.json").read_text())["machine"]
+    values = {"schema": 1, "title": "v", "command": "c", "machine": "m", "rows": [
+        {"case": "two", "unit": "MB", "value": 39.0, "goal": 150.0, "reference": 177.5},
+    ]}  # fmt: skip
+    (folder / "values.json").write_text(json.dumps(values))
     (folder / "broken.json").write_text("{")
     madeup.published(tmp_path / "results")
-    index = report.build(tmp_path / "results").index.read_text()
-    assert "A &lt;title&gt;" in index and ">2.000<" in index and "broken.json cannot be read" in index
+    page = (report.build(tmp_path / "results").index.parent / "checks.html").read_text()
+    assert "A &lt;title&gt;" in page and ">2.000<" in page and "broken.json cannot be read" in page
+    assert ">39.00<" in page and ">177.50<" in page and "≤ 150, met" in page
 
 
 @pytest.mark.parametrize(("model", "batch_size"), [("mnist_mlp", 4), ("lenet5", 25)])
