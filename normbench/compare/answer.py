@@ -96,6 +96,26 @@ class Group:
     tuned: bool = False
     winner: str = ""
 
+    @property
+    def front(self) -> list[str]:
+        """The arms that no other is ahead of."""
+        behind = {pair.second for pair in self.pairs if pair.word == AHEAD}
+        behind |= {pair.first for pair in self.pairs if pair.word == BEHIND}
+        return [row.arm for row in self.rows if row.arm not in behind]
+
+    @property
+    def open(self) -> list[Difference]:
+        """What is undecided: each arm against the baseline, and the best one against the others in front."""
+        told = [row.difference for row in self.rows if row.difference and row.difference.word == UNDECIDED]
+        known = {frozenset((d.first, d.second)) for d in told}
+        front = self.front
+        lead = [
+            pair
+            for pair in self.pairs
+            if pair.word == UNDECIDED and pair.first == self.rows[0].arm and pair.second in front
+        ]
+        return [*told, *(pair for pair in lead if frozenset((pair.first, pair.second)) not in known)]
+
     def sentence(self, question: Question) -> str:
         """Who wins, by how much, or what is open."""
         return " ".join(_sentences(self, question))
@@ -385,8 +405,9 @@ def _sentences(group: Group, question: Question) -> list[str]:
         told = [f"{d.second if d.first == group.winner else d.first} ({d.text()}{unit})" for d in own]
         first = f"Winner{how}: {group.winner}, ahead of {_listed(told)}."
     else:
-        first = f"No winner{how}: undecided between {_listed(_front(group))}."
-    rest = [_against(d, unit) for row in group.rows if row.arm != group.winner and (d := row.difference)]
+        first = f"No winner{how}: undecided between {_listed(group.front)}."
+    decided = [d for row in group.rows if row.arm != group.winner and (d := row.difference) and d.word != UNDECIDED]
+    rest = [_against(d, unit) for d in (*decided, *group.open)]
     return [first, *([f"{'; '.join(rest)}."] if rest else [])]
 
 
@@ -394,13 +415,6 @@ def _against(d: Difference, unit: str) -> str:
     if d.word == UNDECIDED:
         return f"{d.first} against {d.second} is undecided{f' ({d.why})' if d.why else ''}"
     return f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({d.text()}{unit})"
-
-
-def _front(group: Group) -> list[str]:
-    """The arms that no other is ahead of."""
-    behind = {pair.second for pair in group.pairs if pair.word == AHEAD}
-    behind |= {pair.first for pair in group.pairs if pair.word == BEHIND}
-    return [row.arm for row in group.rows if row.arm not in behind]
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from normbench.compare import configuration
-from normbench.compare.answer import UNDECIDED, Answer
+from normbench.compare.answer import Answer
 from normbench.compare.cells import ADHOC, Cell
 from normbench.errors import NormbenchError
 from normbench.papers.rules import FEWEST
@@ -19,15 +19,12 @@ def way_on(answer: Answer) -> list[str]:
     """Those that need the fewest seeds first; nothing where all is decided, out of reach, or not to be composed."""
     seeds: dict[str, int] = {}  # how many each cell needs in all
     for group in answer.groups:
-        base = next((row for row in group.rows if row.arm == answer.question.against), None)
-        for row in group.rows:
-            d = row.difference
-            if group.tuned or base is None or d is None or d.word != UNDECIDED:
-                continue
+        cells = {row.arm: row.cell for row in group.rows}
+        for d in () if group.tuned else group.open:
             wanted = FEWEST if d.n < FEWEST else d.needed or LIMIT + 1
             if d.n < wanted <= LIMIT:
-                for cell in (row.cell, base.cell):
-                    seeds[cell.key] = max(seeds.get(cell.key, 0), wanted)
+                for arm in (d.first, d.second):
+                    seeds[cells[arm].key] = max(seeds.get(cells[arm].key, 0), wanted)
     asked: dict[tuple[int, int], list[Cell]] = {}
     for cell in answer.task.cells:
         if cell.key in seeds:

@@ -69,7 +69,7 @@ def test_without_a_terminal_there_is_a_line_per_evaluation(tmp_path: Path) -> No
     assert [line.split(" · ")[1:3] for line in found] == [["epoch 1", "6/12 updates"], ["epoch 2", "12/12 updates"]]
     assert all("train loss " in line and "valid nll " in line for line in found)
     (half, whole) = lines("train.epochs=0", "train.steps=8", "eval.unit=updates", "eval.every=4", "norm=layer")
-    assert half.startswith("  mnist_mlp-layer s1 · 4/8 updates · train loss") and "8/8 updates" in whole
+    assert half.startswith("  mnist_mlp layer ") and " s1 · 4/8 updates · train loss" in half and "8/8 updates" in whole
     assert lines("norm=layer", "train.epochs=1", terminal=True) == []
 
 
