@@ -282,7 +282,7 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
                 "customdata": [label(f"{effect.look.name}: {effect.text}")],
                 "type": "scatter",
                 "mode": "markers",
-                "marker": {"size": 9},
+                "marker": {"size": 9, "symbol": _mark(effect.mean, limit)},
                 "error_x": _error(effect.mean, effect.interval),
                 "hovertemplate": "%{customdata}<extra></extra>",
                 "meta": {**_meta(effect.cell, effect.look), "role": "effect"},
@@ -316,10 +316,14 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
 
 
 def _limit(rows: Sequence[Effect]) -> float:
-    """The value at both ends: one hopelessly wide interval must not flatten all others."""
+    """The value at both ends: one effect far off, or a hopelessly wide interval, must not flatten all others."""
     reach = [max(abs(e.mean or 0.0), *(abs(end) for end in e.interval or (0.0,))) for e in rows]
-    most = max(min(max(reach), 3 * statistics.median(reach)), *(abs(e.mean or 0.0) for e in rows))
-    return 1.08 * most or 1.0
+    return 1.08 * min(max(reach), 4 * statistics.median_low(reach)) or 1.08 * max(reach) or 1.0
+
+
+def _mark(mean: float, limit: float) -> str:
+    """An arrow where the effect lies beyond the plot."""
+    return "circle" if abs(mean) < limit else "triangle-right" if mean > 0 else "triangle-left"
 
 
 def _note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, Any]:

@@ -90,13 +90,14 @@
     });
     const range = how.log ? ranges.log : ranges.linear;
     const { type, dtick, ...yaxis } = figure.layout.yaxis;
-    const decades = how.log && range && range[1] - range[0] > 1;
+    const decades = how.log && range ? range[1] - range[0] : 0;
+    const step = decades > 2.5 ? { dtick: 1 } : decades > 0.8 ? { dtick: "D2" } : {};
     return {
       data,
       layout: {
         ...figure.layout,
         uirevision: `${how.key} ${how.log}`,
-        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...(decades ? { dtick: 1 } : {}) } : {}), ...(range ? { range, autorange: false } : {}) },
+        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...step } : {}), ...(range ? { range, autorange: false } : {}) },
       },
     };
   }
