@@ -275,15 +275,16 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
     data, notes = [], []
     for number, effect in enumerate(rows):
         assert effect.mean is not None
+        ends = effect.interval and (_within(effect.interval[0], limit), _within(effect.interval[1], limit))
         data.append(
             {
-                "x": [_digits(max(-limit, min(limit, effect.mean)), 6)],
+                "x": [_digits(_within(effect.mean, limit), 6)],
                 "y": [-number],
                 "customdata": [label(f"{effect.look.name}: {effect.text}")],
                 "type": "scatter",
                 "mode": "markers",
                 "marker": {"size": 9, "symbol": _mark(effect.mean, limit)},
-                "error_x": _error(effect.mean, effect.interval),
+                "error_x": _error(_within(effect.mean, limit), ends),
                 "hovertemplate": "%{customdata}<extra></extra>",
                 "meta": {**_meta(effect.cell, effect.look), "role": "effect"},
             }
@@ -319,6 +320,10 @@ def _limit(rows: Sequence[Effect]) -> float:
     """The value at both ends: one effect far off, or a hopelessly wide interval, must not flatten all others."""
     reach = [max(abs(e.mean or 0.0), *(abs(end) for end in e.interval or (0.0,))) for e in rows]
     return 1.08 * min(max(reach), 4 * statistics.median_low(reach)) or 1.08 * max(reach) or 1.0
+
+
+def _within(value: float, limit: float) -> float:
+    return max(-limit, min(limit, value))
 
 
 def _mark(mean: float, limit: float) -> str:
