@@ -117,7 +117,10 @@ class Task:
 
 
 def tasks(runs: Sequence[RunRecord]) -> list[Task]:
-    """The runs by task and cell, the task with the most runs first. Runs need no records for it."""
+    """The runs by task and cell, the task with the most runs first; probes, which train nothing, last.
+
+    Runs need no records for it.
+    """
     groups: dict[tuple[str, ...], dict[str, list[RunRecord]]] = {}
     values: dict[str, Mapping[str, Any]] = {}
     data: dict[tuple[str, ...], Mapping[str, Any]] = {}
@@ -137,7 +140,7 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
         said = configuration.label(data[place], configuration.differing(alike))
         cells = tuple(Cell(_short(cell), values[cell], _by_seed(group)) for cell, group in members.items())
         found.append(Task(_short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells, said))
-    return sorted(found, key=lambda task: -len(task.runs))
+    return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
 
 
 def _by_seed(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:

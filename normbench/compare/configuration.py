@@ -260,6 +260,11 @@ def _declares(group: str, name: str) -> Mapping[str, Any]:
         return {}
 
 
+def is_probe(model: str) -> bool:
+    """Whether a model is examined instead of trained; one that is not known here is trained."""
+    return bool(_declares("model", model).get("probe"))
+
+
 def fingerprint(values: Any) -> str:
     """One text for equal values, to tell configurations apart."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), default=str)

@@ -23,7 +23,7 @@ from normbench.runs import pack, store
 from normbench.runs.columns import Columns
 from normbench.runs.find import is_longer
 from normbench.runs.record import RunRecord
-from normbench.runs.yaml_text import Sections
+from normbench.runs.yaml_text import Configurations
 from normbench.web.remembered import Remembered, Stamp, settled, stamp
 
 KEPT = 500_000  # records of curves in memory, of about 70 bytes each
@@ -98,7 +98,7 @@ class Index:
     def __init__(self, results: Path) -> None:
         self.results, self.root = results, results / "runs"
         self._remembered = Remembered(results)
-        self._sections = Sections()
+        self._configurations = Configurations()
         self._parts: dict[str, Any] = {}  # equal parts of published configurations are one object
         self._lock = threading.RLock()
         self._folders: dict[Path, _Folder] = {}
@@ -210,7 +210,7 @@ class Index:
         stored, state = own.stored, own.stored.state
         named: dict[str, Any] = {"experiment": stored.experiment, "arm": stored.arm}
         try:
-            content = store.read_config(stored.path, read=self._remembered.text, load=self._sections.load)
+            content = store.read_config(stored.path, read=self._remembered.text, load=self._configurations.load)
             labels, config = store.labels_of(content), content["config"]
         except store.Damaged as damage:
             if state in store.FINISHED:
@@ -223,8 +223,8 @@ class Index:
         reason = stored.reason
         if own.damage and not reason:
             state, reason = "damaged", own.damage[1]
-        head = store.bare(stored, {"status": state, **stored.status}, labels, config)
-        return replace(head, id=own.id, status=state, reason=reason or head.reason)
+        told = {**stored.status, "status": state, "reason": reason or stored.status.get("reason", "")}
+        return store.bare(stored if stored.id else replace(stored, id=own.id), told, labels, config)
 
     def _look_for_packs(self) -> set[str]:
         """Read the packs that changed; the ids of their runs, before and after."""

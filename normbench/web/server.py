@@ -293,7 +293,7 @@ class _Service:
 
     async def csv(self, request: Request) -> Response:
         content = await run_in_threadpool(self.asked, _query(request))
-        return _file(table(content["answer"]), "text/csv; charset=utf-8", "normbench-comparison.csv")
+        return _file(table(content.get("answer")), "text/csv; charset=utf-8", "normbench-comparison.csv")
 
     # --- news ---------------------------------------------------------------------------------------------------------
 

@@ -202,16 +202,16 @@ def ours(results: Path, cache: Path) -> Server:
     return Server(command, XDG_CACHE_HOME=str(cache))
 
 
-def asked(*rates: float, **more: str) -> str:
-    """The address of the view of the first task's runs with these learning rates."""
-    words = f"optim.lr={','.join(map(str, rates))} {' '.join(f'{key}={value}' for key, value in more.items())}"
-    return f"api/view?{urlencode({'filter': words.strip()})}"
+def asked(task: int, rates: Sequence[float]) -> str:
+    """The address of the view of one task's runs with these learning rates."""
+    words = f"train.batch_size={FIRST + task} optim.lr={','.join(map(str, rates))}"
+    return f"api/view?{urlencode({'filter': words})}"
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def views(results: Path, cache: Path, runs: int) -> Iterator[Row]:
+def views(results: Path, cache: Path) -> Iterator[Row]:
     """First views with and without what the index remembers, and selections of them."""
     for what, goal in (("cold", 2.0), ("warm", 1.5)):
         server = ours(results, cache)
@@ -220,11 +220,11 @@ def views(results: Path, cache: Path, runs: int) -> Iterator[Row]:
             yield Row(f"first view, {what}", "CPU s", server.cpu(), goal)
             if what == "cold":
                 continue
-            for count, rates, most in ((TASK // len(RATES), RATES[:1], 1.0), (TASK, RATES, 2.5)):
-                content = json.loads(server.get(asked(*rates, **{"train.batch_size": str(FIRST)})))
+            # of tasks that were not shown before: their curves have to be read
+            for task, rates, most in ((1, RATES[:1], 1.0), (2, RATES, 2.5)):
+                content = json.loads(server.get(asked(task, rates)))
                 shown = sum(len(cell["seeds"]) for cell in content["cells"])
-                assert shown == min(count, runs), f"{shown} of {count} runs are shown"
-                yield Row(f"select {count} runs", "CPU s", server.cpu(), most)
+                yield Row(f"select {shown} runs", "CPU s", server.cpu(), most)
             yield Row("memory after that", "MB", server.memory(), 150.0)
         finally:
             server.close()
@@ -305,7 +305,7 @@ def rows(given: argparse.Namespace, folder: Path) -> Iterator[Row]:
         beside["first view, cold"], beside["memory after that"] = tensorboard(
             given.tensorboard, results, folder, given.runs
         )
-    for row in views(results, cache, given.runs):
+    for row in views(results, cache):
         yield replace(row, reference=beside.get(row.case))
     yield news(results, cache)
     shutil.rmtree(results)
@@ -343,6 +343,8 @@ def main() -> None:
     parser.add_argument("--tensorboard", type=Path, metavar="PATH", help="its command, to be measured beside")
     parser.add_argument("--output", type=Path, default=harness.RESULTS)
     given = parser.parse_args()
+    if given.runs < 3 * TASK:
+        parser.error(f"--runs {given.runs}: at least {3 * TASK}, which is three tasks")
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for row in rows(given, Path(folder)):

@@ -141,16 +141,18 @@ def test_the_loop_over_words_is_our_network(imdb, batch: int, per_gate: bool, mo
         list(imdb.compare(batch, per_gate, 2, *IMDB))
 
 
-def test_made_up_runs_are_whole_and_of_tasks(bench, tmp_path: Path):
+def test_made_up_runs_are_whole_and_of_tasks(bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     import dashboard
 
+    for name, value in {"NORMS": ("none", "layer"), "RATES": (0.01,), "SEEDS": 2}.items():
+        monkeypatch.setattr(dashboard, name, value)
     from normbench.compare.cells import tasks
     from normbench.runs.find import everything
 
-    dashboard.make_runs(tmp_path, dashboard.TASK + 1, 8)
+    dashboard.make_runs(tmp_path, 5, 8)
     runs, notes = everything(tmp_path)
     assert notes == [] and {len(run.records) for run in runs} == {8}
-    assert [len(task.runs) for task in tasks(runs)] == [dashboard.TASK, 1]
+    assert [len(task.runs) for task in tasks(runs)] == [4, 1]
     row = dashboard.Row("x", "s", 2.0, 1.0, 3.0)
     assert row.met == "missed" and dashboard.Row("x", "s", 1.0, 1.0).met == "met"
     sys.modules.pop("dashboard")

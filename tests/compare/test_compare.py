@@ -164,6 +164,12 @@ def test_runs_without_records_make_the_same_tasks() -> None:
         Question.of(bare, {})
 
 
+def test_probes_come_last() -> None:
+    probes = [run(None, seed=s, epochs=1) for s in range(1, 9)]
+    examined = [RunRecord(**{**vars(r), "config": {**r.config, "model": {"name": "dynamics"}}}) for r in probes]
+    assert [task.model for task in tasks([*examined, run(0.1)])] == ["mnist_mlp", "dynamics"]
+
+
 # --- answers
 
 

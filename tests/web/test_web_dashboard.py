@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def test_the_next_port_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bad_input_is_told_before_anything_is_served(results: Path) -> None:
-    with pytest.raises(NormbenchError, match="no filter"):
+    with pytest.raises(NormbenchError, match="KEY=VALUE"):
         dashboard.run(results, ["layer"], None)
     with pytest.raises(NormbenchError, match="no port"):
         dashboard.run(results, [], 70000)
@@ -73,6 +74,8 @@ def test_a_real_server_from_link_to_interrupt(results: Path, tmp_path: Path) -> 
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor())
         page = opener.open(line.split()[0], timeout=60)
         assert page.status == 200 and "token" not in page.url
+        named = re.findall(r'(?:src|href)="(static/[^"]+)"', page.read().decode())
+        assert len(named) > 3 and all(opener.open(f"{page.url}{name}", timeout=60).read() for name in named)
         here = page.url.split("?")[0]
         assert json.load(opener.open(f"{here}api/view", timeout=60))["notes"] == []
         with pytest.raises(urllib.error.HTTPError, match="403"):

@@ -486,19 +486,27 @@ trees = st.recursive(
 
 
 @given(
-    st.dictionaries(names, trees, max_size=4), st.integers(0, 400), st.sampled_from(["", "\n", "&", "- ", "'", ": "])
+    st.dictionaries(names, trees, max_size=2),
+    st.dictionaries(names, trees, max_size=3),
+    st.integers(0, 300),
+    st.sampled_from(["", "\n", "&", "- ", "'", ": ", "config:\n", "  seed: 3\n"]),
 )
 @settings(max_examples=80, deadline=None)
-def test_sections_are_the_whole_document(tree: dict[str, Any], place: int, put: str) -> None:
-    sections, text = yaml_text.Sections(), yaml.safe_dump(tree, sort_keys=False)
-    for document in (text, text[:place] + put + text[place:]):
+def test_a_known_configuration_is_the_whole_document(
+    labels: dict[str, Any], tree: dict[str, Any], place: int, put: str
+) -> None:
+    known = yaml_text.Configurations()
+    texts = [
+        yaml.safe_dump({"id": "a", **labels, "config": {"seed": seed, **tree}}, sort_keys=False) for seed in (1, 20)
+    ]
+    for document in (*texts, texts[0][:place] + put + texts[0][place:]):
         try:
             wanted = yaml.safe_load(document)
         except (yaml.YAMLError, ValueError):
             with pytest.raises((yaml.YAMLError, ValueError)):
-                sections.load(document)
+                known.load(document)
             continue
-        assert sections.load(document) == wanted == sections.load(document)
+        assert known.load(document) == wanted == known.load(document)
 
 
 DEEP = {
@@ -512,6 +520,6 @@ DEEP = {
 
 @pytest.mark.parametrize("form", DEEP)
 def test_deep_yaml_is_an_error_and_no_crash(form: str) -> None:
-    for load in (yaml_text.load, yaml_text.Sections().load):
+    for load in (yaml_text.load, yaml_text.Configurations().load):
         with pytest.raises(yaml.YAMLError):
             load(DEEP[form])

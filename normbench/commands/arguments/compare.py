@@ -12,7 +12,12 @@ EPILOG = """examples:
   normbench compare                                              what there is to compare
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run;
-a star stands for any text.
+a star stands for any text. By itself: an experiment, an arm, or the beginning of an id.
+
+Runs of one configuration but for the seed are averaged; those of the same model, data and length are compared: pairs of
+equal seeds, by Welch's interval where seeds are not shared. Several arms are adjusted by Holm. A winner is ahead of every
+other arm, each interval without 0 after the adjustment for all pairs; below 5 seeds there is no verdict. Diverged runs
+are counted, and an arm that lost some is never ahead.
 """
 
 
