@@ -276,6 +276,7 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
     for number, effect in enumerate(rows):
         assert effect.mean is not None
         ends = effect.interval and (_within(effect.interval[0], limit), _within(effect.interval[1], limit))
+        symbol = _mark(effect.mean, limit)
         data.append(
             {
                 "x": [_digits(_within(effect.mean, limit), 6)],
@@ -283,8 +284,9 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
                 "customdata": [label(f"{effect.look.name}: {effect.text}")],
                 "type": "scatter",
                 "mode": "markers",
-                "marker": {"size": 9, "symbol": _mark(effect.mean, limit)},
-                "error_x": _error(_within(effect.mean, limit), ends),
+                "marker": {"size": 9, "symbol": symbol},
+                "cliponaxis": False,
+                "error_x": _error(effect.mean, ends if symbol == "circle" else None),
                 "hovertemplate": "%{customdata}<extra></extra>",
                 "meta": {**_meta(effect.cell, effect.look), "role": "effect"},
             }
