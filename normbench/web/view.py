@@ -244,7 +244,6 @@ class _Drawn:
                     "text": _short(row.at),
                     "time": row.time.text() if row.time else "",
                     "pace": row.seconds_per_step,
-                    "difference": row.difference.text() if row.difference else "",
                     "states": _counts(cell.runs),
                     "seeds": _seeds(cell, row.values),
                 }
