@@ -275,15 +275,18 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
     data, notes = [], []
     for number, effect in enumerate(rows):
         assert effect.mean is not None
+        ends = effect.interval and (_within(effect.interval[0], limit), _within(effect.interval[1], limit))
+        symbol = _mark(effect.mean, limit)
         data.append(
             {
-                "x": [_digits(max(-limit, min(limit, effect.mean)), 6)],
+                "x": [_digits(_within(effect.mean, limit), 6)],
                 "y": [-number],
                 "customdata": [label(f"{effect.look.name}: {effect.text}")],
                 "type": "scatter",
                 "mode": "markers",
-                "marker": {"size": 9},
-                "error_x": _error(effect.mean, effect.interval),
+                "marker": {"size": 9, "symbol": symbol},
+                "cliponaxis": False,
+                "error_x": _error(effect.mean, ends if symbol == "circle" else None),
                 "hovertemplate": "%{customdata}<extra></extra>",
                 "meta": {**_meta(effect.cell, effect.look), "role": "effect"},
             }
@@ -316,10 +319,18 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
 
 
 def _limit(rows: Sequence[Effect]) -> float:
-    """The value at both ends: one hopelessly wide interval must not flatten all others."""
+    """The value at both ends: one effect far off, or a hopelessly wide interval, must not flatten all others."""
     reach = [max(abs(e.mean or 0.0), *(abs(end) for end in e.interval or (0.0,))) for e in rows]
-    most = max(min(max(reach), 3 * statistics.median(reach)), *(abs(e.mean or 0.0) for e in rows))
-    return 1.08 * most or 1.0
+    return 1.08 * min(max(reach), 4 * statistics.median_low(reach)) or 1.08 * max(reach) or 1.0
+
+
+def _within(value: float, limit: float) -> float:
+    return max(-limit, min(limit, value))
+
+
+def _mark(mean: float, limit: float) -> str:
+    """An arrow where the effect lies beyond the plot."""
+    return "circle" if abs(mean) < limit else "triangle-right" if mean > 0 else "triangle-left"
 
 
 def _note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, Any]:

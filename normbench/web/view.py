@@ -142,7 +142,8 @@ def _waiting(task: Task) -> list[dict[str, Any]]:
     return [
         {
             "key": cell.key, "arm": "", "label": visible(configuration.label(cell.values, task.differing)) or "all",
-            "colour": "", "dark": "", "dash": "solid", "place": {}, "n": 0, "text": "", "seeds": _seeds(cell, {}),
+            "colour": colour_of(_norm(cell)), "dark": on_dark(colour_of(_norm(cell))), "dash": "solid", "place": [],
+            "n": 0, "mean": None, "text": "", "time": "", "pace": None, "seeds": _seeds(cell, {}),
             "states": _counts(cell.runs),
         }
         for cell in task.cells
@@ -243,7 +244,6 @@ class _Drawn:
                     "text": _short(row.at),
                     "time": row.time.text() if row.time else "",
                     "pace": row.seconds_per_step,
-                    "difference": row.difference.text() if row.difference else "",
                     "states": _counts(cell.runs),
                     "seeds": _seeds(cell, row.values),
                 }

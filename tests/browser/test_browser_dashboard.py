@@ -235,6 +235,28 @@ def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, addres
     assert alone.page.locator("#share-html, #share-csv").count() == 0
 
 
+def test_of_hundreds_of_rows_those_in_sight_are_in_the_page(chromium: Any, tmp_path: Path):  # noqa: F811
+    known = [run for i in range(150) for run in compared.runs(("none", "layer"), 1, points=3, lr=0.001 * (i + 1))]
+    one = view(compared.heads(known), compared.loader(known), {})
+    content = {"query": {}, "pool": [], "pairs": [], "views": [{"chosen": {}, "view": {**one, "pair": None}}]}
+    figures = content["views"][0]["view"].pop("figures")
+    content["views"][0]["view"] |= {f"figures.{key}": value for key, value in figures.items()}
+    place = tmp_path / "many.html"
+    place.write_bytes(share.html(content, "many"))
+    watched = Watched(chromium)
+    watched.page.goto(place.as_uri())
+    until(watched.page, SHOWN)
+    rows = watched.page.locator("#table [data-row]")
+    assert rows.count() < 60 and watched.page.locator("#table").get_attribute("aria-rowcount") == "301"
+    rows.first.focus()
+    watched.page.keyboard.press("End")
+    assert watched.page.evaluate("document.activeElement.getAttribute('aria-rowindex')") == "301"
+    watched.page.keyboard.press("PageUp")
+    watched.page.keyboard.press("Home")
+    assert watched.page.evaluate("document.activeElement.getAttribute('aria-rowindex')") == "2"
+    assert rows.count() < 60 and watched.said == []
+
+
 def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):  # noqa: F811
     known = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
     known = [replace(r, status="diverged", reason=compared.HOSTILE) if r.seed == 3 else r for r in known]

@@ -194,11 +194,16 @@ def test_a_long_curve_is_sent_thinned_with_its_spike():
     assert mean["x"][mean["y"].index(500)] == 3333
 
 
-def test_one_hopelessly_wide_interval_does_not_flatten_the_forest():
+def test_what_lies_far_off_does_not_flatten_the_forest():
     look = figures_compare.Look("a", "#000000")
     effects = [figures_compare.Effect(f"c{i}", look, 1.0, (0.5, 1.5), "1.0 [0.5, 1.5]") for i in range(3)]
     figure = figures_compare.forest([*effects, figures_compare.Effect("w", look, 1.0, (-900.0, 902.0), "wide")], "t")
     assert figure is not None and 1.5 <= figure["layout"]["xaxis"]["range"][1] < 10
+    far = [*effects, figures_compare.Effect("f", look, -50.0, (-60.0, -40.0), "-50 [-60, -40]")]
+    figure = figures_compare.forest(far, "t")
+    assert figure is not None and figure["layout"]["xaxis"]["range"][1] < 10
+    assert figure["data"][-1]["error_x"] == {"visible": False}  # all of it lies beyond
+    assert [trace["marker"]["symbol"] for trace in figure["data"]] == ["circle"] * 3 + ["triangle-left"]
     assert figures_compare.forest([figures_compare.Effect("n", look, None, None, "")], "t") is None
 
 

@@ -70,6 +70,13 @@
     });
   }
 
+  // 1, 2, 5 and their multiples by ten: of few decades Plotly labels too little, or digits without their power.
+  function ticks([low, high]) {
+    const tickvals = [];
+    for (let power = Math.floor(low); power <= high; power += 1) tickvals.push(...[1, 2, 5].map((digit) => digit * 10 ** power));
+    return { tickmode: "array", tickvals, ticktext: tickvals.map((value) => String(Number(value.toPrecision(3)))) };
+  }
+
   // What of the curves is to be seen. how: on(cell), band, seeds, references, log, smooth.
   function seen(figure, how) {
     const shown = (meta) => {
@@ -90,13 +97,14 @@
     });
     const range = how.log ? ranges.log : ranges.linear;
     const { type, dtick, ...yaxis } = figure.layout.yaxis;
-    const decades = how.log && range && range[1] - range[0] > 1;
+    const decades = how.log && range ? range[1] - range[0] : 0;
+    const step = decades > 2.5 ? { dtick: 1 } : decades > 0.8 ? ticks(range) : {};
     return {
       data,
       layout: {
         ...figure.layout,
         uirevision: `${how.key} ${how.log}`,
-        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...(decades ? { dtick: 1 } : {}) } : {}), ...(range ? { range, autorange: false } : {}) },
+        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...step } : {}), ...(range ? { range, autorange: false } : {}) },
       },
     };
   }

@@ -206,6 +206,7 @@
 
   function curves() {
     const figure = view.figures.curves;
+    at("switches").hidden = !figure;
     if (!figure || !figure.data.length) return nb.draw(at("plot-curves"), null);
     const hidden = off();
     const on = new Set(view.cells.filter((cell) => seen(cell, hidden)).map((cell) => cell.key));
