@@ -124,8 +124,12 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
     groups: dict[tuple[str, ...], dict[str, list[RunRecord]]] = {}
     values: dict[str, Mapping[str, Any]] = {}
     data: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    known: dict[tuple[int, ...], dict[str, Any]] = {}  # what was read once has the same parts
     for run in runs:
-        flat = {**configuration.flat(run.config), FIDELITY: run.fidelity}
+        parts = tuple(id(part) for key, part in run.config.items() if key != "seed")
+        if parts not in known:
+            known[parts] = configuration.flat(run.config)
+        flat = {**known[parts], FIDELITY: run.fidelity}
         own = {key: value for key, value in flat.items() if key.partition(".")[0] == "data"}
         budget = (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
         place = (str(flat.get("model", "")), configuration.fingerprint(own), *map(str, budget))

@@ -29,7 +29,7 @@ FEW_CELLS = 8  # so many have every pair of theirs in the file
 def page() -> str:
     """The page that asks its server; no script stands in it."""
     template = site.environment().get_template("dashboard.html")
-    return template.render(shared=None, title="normbench", styles=STYLES, scripts=SCRIPTS)
+    return template.render(shared=None, title="normbench", styles=STYLES, scripts=SCRIPTS, late=PLOTLY)
 
 
 def static(name: str) -> bytes:

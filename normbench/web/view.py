@@ -41,6 +41,7 @@ Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 CLOCKS = {"step": "Updates", "epoch": "Epochs", "examples": "Examples", "seconds": "Seconds"}
 ASKED = ("split", "metric", "at", "by", "against", "level")  # what a question is made of
 KEPT = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the view
+OUTLINE = "outline"  # asks for what is known without reading a curve: tasks, cells, states
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 CONFIGURATION = "configuration"  # the option whose values make a map of variants
 MOST_ROWS = 60  # of a forest plot
@@ -52,7 +53,7 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
 
     heads: every run known, with its state as status and without records. load: the same runs, by id, with records.
     query: `filter` in words, `task`, the parts of a question, the clock `x`, and two cells `a` and `b`. A part that
-    fits nothing is left out, with a note.
+    fits nothing is left out, with a note. With `outline` no curve is loaded, and there are no numbers.
     """
     asked = {key: str(query[key]) for key in KEPT if query.get(key)}
     notes: list[str] = []
@@ -63,11 +64,12 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
         return _empty(asked, heads, notes)
     if "task" in asked and asked["task"] != task.key:
         notes.append("That task is not there any more.")
+    tasks_told = [{"key": t.key, "title": visible(t.title), "runs": len(t.runs)} for t in found]
+    if query.get(OUTLINE):
+        outline = {"tasks": tasks_told, "runs": _states(task), "title": visible(task.title), "cells": _waiting(task)}
+        return {**_empty(asked, heads, notes), "query": {**asked, "task": task.key}, **outline}
     task = task.with_runs(load([run.id for run in task.runs]))
-    common = {
-        "tasks": [{"key": t.key, "title": visible(t.title), "runs": len(t.runs)} for t in found],
-        "runs": _states(task),
-    }
+    common = {"tasks": tasks_told, "runs": _states(task)}
     question = _question(task, asked, notes)
     if question is None:
         return {**_empty(asked, heads, notes), **common, "cells": _waiting(task)}

@@ -74,6 +74,19 @@ def test_only_the_shown_task_is_loaded():
     assert other["title"] == found["tasks"][1]["title"] and other["cells"][0]["n"] == 1
 
 
+def test_an_outline_has_tasks_cells_and_states_and_reads_no_curve():
+    known = compared.runs(seeds=2)
+    whole = view(compared.heads(known), compared.loader(known), {})
+
+    def load(ids: list[str]) -> Mapping[str, RunRecord]:
+        raise AssertionError(f"{ids} are not needed")
+
+    found = view(compared.heads(known), load, {"outline": "1"})
+    assert found["tasks"] == whole["tasks"] and found["runs"] == whole["runs"]
+    assert {c["key"] for c in found["cells"]} == {c["key"] for c in whole["cells"]}
+    assert found["query"] == {"task": whole["tasks"][0]["key"]} and found["answer"] is None
+
+
 def test_questions_are_answered_and_those_that_fit_nothing_are_noted():
     known = compared.runs()
     found = seen(known, {"split": "valid", "metric": "nll", "against": "layer", "x": "step", "level": "0.5"})

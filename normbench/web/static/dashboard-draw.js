@@ -17,6 +17,10 @@
     }
   });
 
+  function ready() {
+    return typeof Plotly !== "undefined";
+  }
+
   function colour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
@@ -114,11 +118,12 @@
   // The one place that draws. Nothing to draw empties the element.
   nb.draw = function draw(element, figure) {
     if (!figure) {
-      if (drawn.delete(element)) Plotly.purge(element);
+      if (drawn.delete(element) && ready()) Plotly.purge(element);
       return;
     }
     if (!drawn.has(element)) sizes.observe(element);
     drawn.set(element, figure);
+    if (!ready()) return; // Plotly is on its way
     const { layout } = figure;
     if (layout.height) element.style.height = `${layout.height}px`;
     const { width, height } = element.getBoundingClientRect();
@@ -133,6 +138,9 @@
                                      { format: "svg", width: Math.round(size.width), height: Math.round(size.height) });
     return decodeURIComponent(url.slice(url.indexOf(",") + 1));
   };
+
+  const late = document.getElementById("late");
+  if (late) late.addEventListener("load", () => drawn.forEach((figure, element) => nb.draw(element, figure)));
 
   nb.dark = () => dark.matches;
   dark.addEventListener("change", () => {

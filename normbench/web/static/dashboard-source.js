@@ -41,11 +41,11 @@ window.normbench = window.normbench || {};
     shared: Boolean(shared),
     begin: shared ? shared.query : {},
 
-    // The view, or null where a later question was asked meanwhile.
-    async view(query) {
+    // The view, or null where a later question was asked meanwhile. outline: what is known without any curve.
+    async view(query, outline = false) {
       const turn = ++latest;
       if (shared) return fromFile(query);
-      const answer = await fetch(`api/view?${new URLSearchParams(asked(query))}`);
+      const answer = await fetch(`api/view?${new URLSearchParams({ ...asked(query), ...(outline ? { outline: 1 } : {}) })}`);
       if (!answer.ok) throw new Error((await answer.text()) || `the server says ${answer.status}`);
       const view = await answer.json();
       return turn === latest ? view : null;

@@ -43,6 +43,7 @@
       this.opened = new Set();
       this.chosen = [];
       this.here = ""; // the row that the tab key reaches
+      this.reached = false; // whether a reader has been in a row
       this.made = new Map(); // row id -> element
       this.head = nb.el("div", { class: "row head", role: "row" },
         nb.el("span", { class: "name", role: "columnheader" }, "cell"),
@@ -56,6 +57,7 @@
       element.replaceChildren(this.head, this.view);
       this.element = element;
       this.view.addEventListener("scroll", () => this.paint(), { passive: true });
+      this.view.addEventListener("focusin", () => (this.reached = true));
       this.view.addEventListener("keydown", (event) => this.key(event));
       this.view.addEventListener("click", (event) => this.click(event));
       new ResizeObserver(() => this.paint()).observe(this.view);
@@ -69,8 +71,8 @@
       this.opened = new Set(opened);
       this.muted = muted;
       nb.say(this.head.querySelector("button"), `${sorted ? (sorted === "ascending" ? "▴ " : "▾ ") : ""}mean, 95 % interval${unit ? `, ${unit}` : ""}`);
-      const longest = Math.max(0, ...cells.map((cell) => cell.label.length));
-      this.two = longest > 15;
+      const longest = (text) => Math.max(0, ...cells.map((cell) => text(cell).length));
+      this.two = longest((cell) => cell.label) > 15 || longest((cell) => cell.text) > 20;
       this.element.classList.toggle("two-lines", this.two);
       this.list();
     }
@@ -80,13 +82,24 @@
         { id: cell.key, cell },
         ...(this.opened.has(cell.key) ? cell.seeds.map((seed) => ({ id: `${cell.key} ${seed.id}`, cell, seed })) : []),
       ]);
-      if (!this.rows.some((row) => row.id === this.here)) this.here = this.rows.length ? this.rows[0].id : "";
+      const kept = this.reached && this.rows.some((row) => row.id === this.here);
+      if (!kept) this.here = this.rows.length ? this.rows[0].id : "";
       this.element.setAttribute("aria-rowcount", this.rows.length + 1);
       this.paint();
     }
 
     get height() {
       return this.two ? 46 : 28;
+    }
+
+    // As in sight, so in the page: rows are read, and reached by keys, in their order.
+    order(wanted) {
+      let next = this.space.firstChild;
+      for (const id of wanted) {
+        const element = this.made.get(id);
+        if (element === next) next = next.nextSibling;
+        else this.space.insertBefore(element, next);
+      }
     }
 
     paint() {
@@ -111,6 +124,7 @@
         element.remove();
         this.made.delete(id);
       }
+      this.order(wanted);
     }
 
     blank(row) {

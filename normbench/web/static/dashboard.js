@@ -32,6 +32,12 @@
   async function load() {
     document.body.setAttribute("aria-busy", "true");
     try {
+      if (!view && !nb.source.shared) {
+        const outline = await nb.source.view(query, true); // at once what there is; curves and numbers follow
+        if (!outline) return;
+        view = outline;
+        show();
+      }
       const answer = await nb.source.view(query);
       if (!answer) return;
       view = answer;
