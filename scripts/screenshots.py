@@ -18,7 +18,7 @@ from normbench.web.index import Index
 RESULTS = Path(__file__).parent.parent / "results"
 PICTURES = {  # name: filter, colour scheme, parameters
     "dashboard-light": (["model=mnist_mlp", "train.batch_size=128", "control="], "light", "&metric=error"),
-    "dashboard-dark": (["model=recall_lstm", "data.length=40"], "dark", "&metric=nll"),
+    "dashboard-dark": (["model=lenet5", "data.fraction=1"], "dark", "&split=valid&metric=nll"),
 }
 SIZE = {"width": 1400, "height": 860}
 
