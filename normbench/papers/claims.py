@@ -32,9 +32,8 @@ from typing import Any
 import yaml
 
 from normbench.errors import NormbenchError, unknown
+from normbench.runs import yaml_text
 
-# plain data alone, as `yaml.safe_load`; libyaml's, where PyYAML has it, in a tenth of the time
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
@@ -166,7 +165,7 @@ class Artifact:
 def load(path: Path) -> Artifact:
     """Read and check one artifact. Raises NormbenchError with one line that names the file, the claim and the key."""
     try:
-        data = _Loader(path.read_text(encoding="utf-8")).get_single_data()
+        data = yaml_text.load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise NormbenchError(f"{path}: cannot be read as YAML: {error}") from None
     where = str(path)
