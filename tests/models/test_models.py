@@ -177,6 +177,12 @@ def test_arms_share_their_initial_draws(model: str) -> None:
         assert parameter.dim() < 2 or not torch.equal(parameter, other[name]), name
 
 
+# AdaNorm has its eps outside the root: where a row hardly varies, as of padding, its derivative is near 1e5, and the
+# rounding of another instruction set is a percent after ten steps (AVX-512, AVX2 and none gave three curves; the
+# reader's are apart in float64, too). The first loss, and the side of the others, are what can be asked everywhere.
+AMPLIFIED = {("attentive_reader", "ada"), ("order_embeddings", "ada")}
+
+
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_twenty_steps_give_the_losses_of_before(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm))
@@ -192,7 +198,9 @@ def test_twenty_steps_give_the_losses_of_before(model: str, norm: str) -> None:
         optimizer.step()
     found = (losses[0], losses[9], losses[19])
     assert (model, norm) in GOLDEN, f"write the losses of this pair into GOLDEN: {found}"
-    assert found == pytest.approx(GOLDEN[model, norm], rel=1e-5), (
+    near = 0.03 if (model, norm) in AMPLIFIED else 1e-5
+    wanted = GOLDEN[model, norm]
+    assert found == (pytest.approx(wanted[0], rel=1e-5), *(pytest.approx(value, rel=near) for value in wanted[1:])), (
         f"the training maths of {model} with {norm} has changed. If that is meant, raise the `maths` number of the "
         f"component that changed in its YAML (results under the old number stay apart) and write {found} into GOLDEN."
     )
