@@ -13,7 +13,7 @@ BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of 
 # config.yaml of a run: labels, and a configuration that begins with its seed and goes to the end
 RUN = re.compile(r"((?:(?!config:).*\n)*)config:\n  seed: (0|[1-9]\d{0,8})\n((?:  (?!seed:).*\n)*)")
 SHARED = re.compile(r"(?:^|[\s\[{,:-])[&*!]", re.M)  # an anchor, an alias or a tag; `lstm.*.input` is none
-KEPT = 1000  # configurations that are known at once
+KEPT = 10_000  # configurations that are known at once
 
 
 def load(text: str) -> Any:
