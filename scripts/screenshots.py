@@ -9,18 +9,19 @@ import argparse
 import secrets
 import threading
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import ViewportSize, sync_playwright
 
 from normbench.commands import dashboard
 from normbench.web.index import Index
 
 RESULTS = Path(__file__).parent.parent / "results"
-PICTURES = {  # name: filter, colour scheme, parameters
+PICTURES: dict[str, tuple[list[str], Literal["light", "dark"], str]] = {  # name: filter, colour scheme, parameters
     "dashboard-light": (["model=mnist_mlp", "train.batch_size=128", "control="], "light", "&metric=error"),
     "dashboard-dark": (["model=lenet5", "data.fraction=1"], "dark", "&split=valid&metric=nll"),
 }
-SIZE = {"width": 1400, "height": 860}
+SIZE: ViewportSize = {"width": 1400, "height": 860}
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def main() -> None:
         threading.Thread(target=dashboard.server_of(index, token), args=([listener],), daemon=True).start()
         browser = browsers.chromium.launch(executable_path=given.chromium, args=["--no-sandbox", "--disable-gpu"])
         for name, (filters, scheme, rest) in PICTURES.items():
-            page = browser.new_context(viewport=SIZE, color_scheme=scheme).new_page()  # type: ignore[arg-type]  # of its own words
+            page = browser.new_context(viewport=SIZE, color_scheme=scheme).new_page()
             page.goto(dashboard.link(listener, token, filters) + rest)
             page.wait_for_selector(".js-plotly-plot .scatterlayer .trace", timeout=60_000)
             page.wait_for_timeout(2_000)  # all plots of the page are drawn

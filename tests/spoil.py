@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def status(path: Path, **changes: Any) -> None:
@@ -23,6 +26,19 @@ def become(path: Path, make: Callable[[Path], object]) -> None:
 def become_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
+
+
+def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that may not be listed, also where the tests are root."""
+    folder.mkdir()
+    real = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if Path(path) == folder:
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
 
 
 # What is seen from the status file alone, so already when listing.

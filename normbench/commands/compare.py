@@ -18,7 +18,6 @@ from normbench.compare.answer import Answer, Difference, Group
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
 from normbench.papers.claims import CLOCKS
-from normbench.papers.table import Entry
 from normbench.runs import find
 from normbench.runs.record import RunRecord
 
@@ -107,22 +106,17 @@ def _table(group: Group, answer: Answer) -> object:
     columns.append("ms/update")
     table = open_table(*(escape(name) for name in columns))
     for row in group.rows:
-        cells_ = [row.arm, str(row.at.n), _mean(row.at), _mean(row.best)]
+        cells_ = [row.arm, str(row.at.n), row.at.text(count=False), row.best.text(count=False)]
         if question.at != answers.END:
-            cells_[2:] = [_mean(row.at)]
+            cells_[2:] = [row.at.text(count=False)]
         if against:
             cells_ += _difference(row.difference)
         if question.level is not None:
-            cells_.append(_mean(row.time) if row.time else "")
+            cells_.append(row.time.text(count=False) if row.time else "")
         pace = row.seconds_per_step
         cells_.append("" if pace is None else f"{1000 * pace:.3g}")
         table.add_row(*map(escape, cells_))
     return table
-
-
-def _mean(entry: Entry) -> str:
-    """As everywhere, without the n that has a column of its own."""
-    return entry.text().replace(f" (n = {entry.n})", "").replace(f" (n = {entry.n}, ", " (")
 
 
 def _difference(d: Difference | None) -> list[str]:

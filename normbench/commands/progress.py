@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from normbench.commands.terminal import say
 from normbench.compare import configuration
-from normbench.compare.cells import ADHOC
 from normbench.config.identity import RunSpec
+from normbench.config.plan import ADHOC
 from normbench.launch.base import Listener
 from normbench.runs.store import FINISHED
 

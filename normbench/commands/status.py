@@ -15,7 +15,6 @@ from rich.markup import escape
 from normbench.commands import places
 from normbench.commands.terminal import open_table, say
 from normbench.compare import configuration
-from normbench.compare.cells import ADHOC
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
@@ -95,7 +94,7 @@ def labels(found: Sequence[store.Stored]) -> list[str]:
         try:
             content = store.read_config(stored.path)
             axes = [f"{key}={value}" for key, value in content["axes"].items()]
-            if stored.experiment == ADHOC:
+            if stored.experiment == plan.ADHOC:
                 own[place] = configuration.flat(content["config"])
             told[place] = " ".join(word for word in (stored.arm, *axes, content["control"]) if word)
         except (store.Damaged, KeyError, TypeError, AttributeError):

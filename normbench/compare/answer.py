@@ -17,9 +17,8 @@ from typing import Any
 from normbench.compare import configuration
 from normbench.compare.cells import Cell, Task
 from normbench.compare.question import BEST, END, TUNED, Question
-from normbench.curves.series import Censored, Point, Reached, at_epoch, best_step, final, series, time_to_level
+from normbench.curves.series import Censored, Point, Reached, at_epoch, best_step, series, time_to_level
 from normbench.curves.statistics import (
-    Estimate,
     detectable_effect,
     holm,
     p_value,
@@ -30,7 +29,7 @@ from normbench.curves.statistics import (
 )
 from normbench.papers.claims import CLOCKS
 from normbench.papers.rules import ALPHA, FEWEST, POWER
-from normbench.papers.table import Entry, alike, number
+from normbench.papers.table import Entry, alike, estimate_entry, number, times_entry
 from normbench.runs.record import RunRecord
 
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
@@ -186,14 +185,16 @@ def answer(task: Task, question: Question) -> Answer:
     return Answer(task, question, groups, _notes(task, question))
 
 
-def value(run: RunRecord, question: Question, at: str = "") -> float | None:
-    """The asked number of one run as it is shown; None where it diverged, is unfinished or has none there."""
+def value(run: RunRecord, question: Question, at: str = "", variant: str | None = None) -> float | None:
+    """The asked number of one run as it is shown; None where it diverged, is unfinished or has none there.
+
+    variant: words that name another evaluation than the usual one, as `curves.series.at_epoch` reads them.
+    """
     if run.status != "done":
         return None
     split, mode, metric = question.where
-    found = (
-        final(run, split, mode, metric) if (at or question.at) == END else at_epoch(run, split, metric, BEST, mode=mode)
-    )
+    when = "last" if (at or question.at) == END else "best"
+    found = at_epoch(run, split, metric, when, variant, mode)
     return None if found is None or not math.isfinite(found) else found * question.metric.factor
 
 
@@ -290,7 +291,7 @@ def _group(cells: Sequence[Cell], place: str, question: Question, tuned: bool = 
 
 
 def _row(cell: Cell, question: Question) -> Row:
-    done, lost = cell.done, len(cell.diverged)
+    done, lost = cell.done, [None] * len(cell.diverged)
     values = {run.seed: value(run, question) for run in cell.runs}
     best = [value(run, question, BEST) for run in done]
     paces = [run.seconds / run.steps for run in done if run.seconds and run.steps]
@@ -299,32 +300,18 @@ def _row(cell: Cell, question: Question) -> Row:
         cell,
         question.arm(cell),
         values,
-        _entry([values[run.seed] for run in done], lost, unit),
-        _entry(best, lost, unit),
+        estimate_entry([*(values[run.seed] for run in done), *lost], "", "", "", unit),
+        estimate_entry([*best, *lost], "", "", "", unit),
         _time(cell, question),
         statistics.median(paces) if paces else None,
     )
 
 
-def _entry(values: Sequence[float | None], lost: int, unit: str) -> Entry:
-    known = [v for v in values if v is not None]
-    estimate: Estimate = t_interval(known, 1 - ALPHA)
-    return Entry(
-        "", "", "", unit, estimate.n, estimate.mean, estimate.interval, diverged=lost + len(values) - len(known)
-    )
-
-
 def _time(cell: Cell, question: Question) -> Entry | None:
-    """To the level; with any run that does not reach it there is a bound and no mean."""
     if question.level is None:
         return None
-    times = [_reached(run, question) for run in cell.done]
-    found = [time for time in times if time is not None]
-    unit, lost = CLOCKS[question.clock], len(cell.diverged)
-    if bounds := [time.at for time in found if isinstance(time, Censored)]:
-        return Entry("", "", "", unit, len(found), diverged=lost, censored=len(bounds), at_least=min(bounds))
-    estimate = t_interval([time.x for time in found if isinstance(time, Reached)], 1 - ALPHA)
-    return Entry("", "", "", unit, estimate.n, estimate.mean, estimate.interval, diverged=lost)
+    times = [time for run in cell.done if (time := _reached(run, question)) is not None]
+    return times_entry(times, len(cell.diverged), "", "", "", CLOCKS[question.clock])
 
 
 def _reached(run: RunRecord, question: Question) -> Reached | Censored | None:

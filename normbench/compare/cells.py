@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from normbench.compare import configuration
+from normbench.config.plan import ADHOC
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 
 FIDELITY = "fidelity"
-ADHOC = "adhoc"  # the experiment, and the fidelity, of runs of no experiment
 Budget = tuple[int, str]
 
 
@@ -27,6 +27,11 @@ class Cell:
     key: str
     values: Mapping[str, Any]
     runs: tuple[RunRecord, ...]
+
+    @property
+    def norm(self) -> str:
+        """Its normalizer."""
+        return str(self.values.get(configuration.ARM_GROUP, ""))
 
     @property
     def done(self) -> list[RunRecord]:
@@ -57,7 +62,8 @@ class Task:
         """`mnist_mlp on digits, 10 epochs`."""
         count, unit = self.budget
         fidelities = sorted({str(cell.values[FIDELITY]) for cell in self.cells} - {ADHOC})
-        words = [f"{self.model} on {self.data or 'no data'}", self.said, f"{count} {unit}", "/".join(fidelities)]
+        length = f"{count} {unit if count != 1 else unit.removesuffix('s')}"
+        words = [f"{self.model} on {self.data or 'no data'}", self.said, length, "/".join(fidelities)]
         return ", ".join(word for word in words if word)
 
     @property

@@ -24,7 +24,7 @@ from normbench.config import compose
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
 
-LABELS = ("experiment", "arm", "control", "fidelity", "status", "seed", "run")
+LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 GROUPS = compose.RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 Values = Mapping[str, Any]
@@ -100,6 +100,11 @@ def text(value: Any) -> str:
     return str(value)
 
 
+def short(value: Any) -> str:
+    """A value as people read it: of a number four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else text(value)
+
+
 def label(values: Values, keys: Iterable[str]) -> str:
     """What these keys say of a run: `norm=layer optim.lr=0.001`; a key that it does not have is left out."""
     return " ".join(f"{key}={text(values[key])}" for key in keys if key in values)
@@ -172,7 +177,7 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
     """
     if not runs:
         return []
-    known = [{**_labels(run), **flat(run.config)} for run in runs]
+    known = [{**labels_of(run), **flat(run.config)} for run in runs]
     keep = [True] * len(runs)
     bare = [word for word in words if "=" not in word]
     for word in bare:
@@ -204,7 +209,8 @@ def _is_called(run: RunRecord, word: str) -> bool:
     return word in (run.experiment, run.arm) or (len(word) >= SHORTEST and run.id.startswith(word))
 
 
-def _labels(run: RunRecord) -> dict[str, Any]:
+def labels_of(run: RunRecord) -> dict[str, Any]:
+    """How a run is filed: its id, experiment, arm, seed and so on."""
     return {key: run.id if key == "run" else getattr(run, key) for key in LABELS}
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from normbench.compare import configuration
 from normbench.compare.answer import Answer
-from normbench.compare.cells import ADHOC, Cell
+from normbench.compare.cells import Cell
+from normbench.config.plan import ADHOC
 from normbench.errors import NormbenchError
 from normbench.papers.rules import FEWEST
 

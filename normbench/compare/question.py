@@ -110,5 +110,5 @@ def _against(task: Task, names: Mapping[str, str], asked: str) -> str:
         return asked
     if len(arms) == 1:
         return ""
-    plain = [names[cell.key] for cell in task.cells if cell.values.get(configuration.ARM_GROUP) == NOTHING]
+    plain = [names[cell.key] for cell in task.cells if cell.norm == NOTHING]
     return next((name for name in arms if name == NOTHING), plain[0] if plain else arms[0])

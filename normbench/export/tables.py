@@ -13,7 +13,6 @@ from normbench.runs import files
 from normbench.runs.record import RunRecord
 from normbench.variants import text
 
-LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 ALWAYS = ("model", "data", "norm")
 PLACES = ("split", "mode", "variant", "order", "block", "epoch", "step", "examples")
 
@@ -28,11 +27,10 @@ def rows(runs: Sequence[RunRecord]) -> tuple[list[str], list[dict[str, Any]]]:
     keys = dict.fromkeys([*ALWAYS, *configuration.differing(known.values())])
     axes = {key: _column(key) for key in sorted({key for run in runs for key in run.axes} - keys.keys())}
     metrics = sorted({key for run in runs for record in run.records for key in record} - set(PLACES))
-    columns = [*LABELS, *keys, *axes.values(), *PLACES, *metrics]
+    columns = [*configuration.LABELS, *keys, *axes.values(), *PLACES, *metrics]
     table = []
     for run in runs:
-        labels = (run.id, run.experiment, run.arm, run.seed, run.fidelity, run.control, run.status)
-        head = dict(zip(LABELS, labels, strict=True)) | {key: known[run.id].get(key) for key in keys}
+        head = configuration.labels_of(run) | {key: known[run.id].get(key) for key in keys}
         head |= {column: run.axes.get(key) for key, column in axes.items()}
         for record in run.records:
             values = {key: None if record.get(key) is None else float(record[key]) for key in metrics}
@@ -51,7 +49,7 @@ def settings(run: RunRecord) -> dict[str, Any]:
 
 def _column(axis: str) -> str:
     """The axis by its own name, unless a label or a place has that name."""
-    return f"axis {axis}" if axis in (*LABELS, *PLACES) else axis
+    return f"axis {axis}" if axis in (*configuration.LABELS, *PLACES) else axis
 
 
 def write_csv(runs: Sequence[RunRecord], path: Path) -> int:

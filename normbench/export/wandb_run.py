@@ -12,7 +12,7 @@ from typing import Any
 
 import normbench
 from normbench.compare import configuration
-from normbench.compare.cells import ADHOC
+from normbench.config.plan import ADHOC
 from normbench.errors import NormbenchError
 from normbench.runs import files
 from normbench.runs.record import PLACE, RunRecord

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from normbench.errors import NormbenchError
 from normbench.library.norms import find
 from normbench.norms.sites import Choice, Site, choose, claims, refusal
 from normbench.rnn import layers
-from normbench.rnn.cells import AXES, Cell, Sites, State
+from normbench.rnn.cells import AXES, Cell, Sites
 
 KINDS = {"input": ("pre_activation", "weight"), "hidden": ("state", "weight")}  # the other sites are states alone
 
@@ -48,17 +47,10 @@ class Normed(layers.Recurrent):
         found = _sites(self.cell, hidden_size, node, given, sites)
         super().__init__(input_size, hidden_size, found, num_layers=num_layers, bidirectional=bidirectional, **options)
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        state: Tensor | State | None = None,
-        rng: np.random.Generator | None = None,
-        drop: bool = True,
-    ) -> tuple[Tensor, Tensor | State]:
+    def _check(self, x: Tensor, mask: Tensor | None) -> None:
+        super()._check(x, mask)
         if mask is not None and self.one_length:
             raise NormbenchError(f"{self.one_length} has statistics for every step: it takes sequences of one length.")
-        return super().forward(x, mask, state, rng, drop)
 
 
 def _sites(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from normbench.commands import places
 from normbench.compare import configuration
@@ -55,17 +55,12 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     if records:
         columns, table = tables.rows(chosen)
         return pandas.DataFrame(table, columns=columns)
-    rows = [_labels(run) | tables.settings(run) | _length(run) | _metrics(run) for run in chosen]
+    rows = [configuration.labels_of(run) | tables.settings(run) | _length(run) | _metrics(run) for run in chosen]
     configured = {key for run in chosen for key in (*tables.settings(run), *_length(run))}
-    options = sorted(configured - {*tables.LABELS, *RUN_GROUPS})
+    options = sorted(configured - {*configuration.LABELS, *RUN_GROUPS})
     groups = [group for group in RUN_GROUPS if any(group in row for row in rows)]
-    metrics = sorted({key for row in rows for key in row} - {*tables.LABELS, *groups, *options}, reverse=True)
-    return pandas.DataFrame(rows, columns=[*tables.LABELS, *groups, *options, *metrics])
-
-
-def _labels(run: RunRecord) -> dict[str, Any]:
-    values = (run.id, run.experiment, run.arm, run.seed, run.fidelity, run.control, run.status)
-    return dict(zip(tables.LABELS, values, strict=True))
+    metrics = sorted({key for row in rows for key in row} - {*configuration.LABELS, *groups, *options}, reverse=True)
+    return pandas.DataFrame(rows, columns=[*configuration.LABELS, *groups, *options, *metrics])
 
 
 def _length(run: RunRecord) -> dict[str, int]:

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from normbench.curves.series import Censored, log_floored, time_to_level
+from normbench.curves.series import Censored, Reached, log_floored, time_to_level
 from normbench.curves.series import final as final_value
 from normbench.curves.series import series as read_series
 from normbench.curves.statistics import t_interval
@@ -35,8 +35,11 @@ class Entry:
     at_least: float | None = None
     shown: str = ""  # for a number that was computed, not estimated: what stands in its place
 
-    def text(self) -> str:
-        """`1.62 [1.55, 1.69]`; fewer than two runs have no interval; censored times are shown as ≥."""
+    def text(self, count: bool = True) -> str:
+        """`1.62 [1.55, 1.69]`; fewer than two runs have no interval; censored times are shown as ≥.
+
+        count: n as well, where it is below 5 or runs were lost; not where it has a column of its own.
+        """
         if self.n + self.diverged == 0:
             return "not run"
         if self.shown:
@@ -47,10 +50,13 @@ class Entry:
         if self.mean is None:
             return f"{self.diverged} diverged"
         if self.interval is None:
-            return f"{number(self.mean, abs(self.mean) / 50)} (n = {self.n}{lost})"
-        count = f" (n = {self.n}{lost})" if lost or self.n < 5 else ""
-        mean, low, high = alike(self.mean, *self.interval)
-        return f"{mean} [{low}, {high}]{count}"
+            shown = number(self.mean, abs(self.mean) / 50)
+        else:
+            mean, low, high = alike(self.mean, *self.interval)
+            shown = f"{mean} [{low}, {high}]"
+        few = self.interval is None or self.n < 5 or lost
+        inside = f"n = {self.n}{lost}" if count and few else lost.removeprefix(", ")
+        return f"{shown} ({inside})" if inside else shown
 
 
 def alike(mean: float, low: float, high: float) -> list[str]:
@@ -168,23 +174,18 @@ def time_entry(
         for run in runs
         if run.status != "diverged"
     ]
-    unit = CLOCKS[clock]
-    reached = [time.x for time in times if not isinstance(time, Censored)]
-    bounds = [time.at for time in times if isinstance(time, Censored)]
     lost = sum(run.status == "diverged" for run in runs)
-    if bounds:
-        return Entry(
-            group,
-            row,
-            quantity,
-            unit,
-            len(runs),
-            paper=paper,
-            diverged=lost,
-            censored=len(bounds),
-            at_least=min(bounds),
-        )
-    estimate = t_interval(reached)
+    return times_entry(times, lost, group, row, quantity, CLOCKS[clock], paper)
+
+
+def times_entry(
+    times: Sequence[Reached | Censored], lost: int, group: str, row: str, quantity: str, unit: str, paper: str = ""
+) -> Entry:
+    """The times of the runs that did not diverge, and how many did; with any that is censored a bound and no mean."""
+    if bounds := [time.at for time in times if isinstance(time, Censored)]:
+        n, at_least = len(times) + lost, min(bounds)
+        return Entry(group, row, quantity, unit, n, paper=paper, diverged=lost, censored=len(bounds), at_least=at_least)
+    estimate = t_interval([time.x for time in times if isinstance(time, Reached)])
     return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
 
 

@@ -1,4 +1,4 @@
-"""Records as columns: a tenth of the memory of dictionaries, which are made anew whenever they are asked for."""
+"""Records as columns: a fraction of the memory of dictionaries, which are made anew whenever they are asked for."""
 
 from __future__ import annotations
 
@@ -91,8 +91,6 @@ class Columns(Sequence[Mapping[str, Any]]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 def values(
     records: Sequence[Mapping[str, Any]],
@@ -149,7 +147,10 @@ class _Group:
         values = [self.columns.get(key) for key in self.keys]
         columns = [repeat(self.same[k]) if v is None else v for k, v in zip(self.keys, values, strict=True)]
         keys = self.keys
-        return (dict(zip(keys, row)) for _, row in zip(range(self.count), zip(*columns)))  # noqa: B905  `repeat` has no end
+        return (
+            dict(zip(keys, row, strict=True))
+            for _, row in zip(range(self.count), zip(*columns, strict=False), strict=False)
+        )
 
 
 def _longer(column: Any, values: list[Any]) -> Any:

@@ -12,7 +12,6 @@ import csv
 import hashlib
 import hmac
 import io
-import json
 import math
 import os
 import re
@@ -40,6 +39,7 @@ from normbench.errors import NormbenchError
 from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 from normbench.web.index import Index
+from normbench.web.plain import dumped, plain
 
 HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 TYPES = {  # of the samples that are shown
@@ -321,7 +321,7 @@ class _Service:
                 states = {head.id: head.status for head in self.index.heads()}
                 runs = [{"id": visible(run), "state": states.get(run, "gone")} for run in changed[:TOLD]]
                 known |= states.keys()
-                yield f"event: changed\ndata: {_dumped({'count': len(changed), 'runs': runs})}\n\n".encode()
+                yield f"event: changed\ndata: {dumped({'count': len(changed), 'runs': runs})}\n\n".encode()
             elif time.monotonic() - beat > BEAT:
                 yield b": live\n\n"
             else:
@@ -360,25 +360,12 @@ def _query(request: Request) -> dict[str, str]:
     return {**dict(params), **filters}
 
 
-def _dumped(content: Any) -> str:
-    """JSON that is safe inside a script too; what is no number is null."""
-    try:
-        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, Mapping):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
-
-
 def _json(content: Any) -> Response:
-    return Response(_dumped(content), headers={"Content-Type": "application/json"})
+    try:
+        text = dumped(content)
+    except ValueError:  # a number that is none
+        text = dumped(plain(content))
+    return Response(text, headers={"Content-Type": "application/json"})
 
 
 def _file(content: bytes, kind: str, name: str) -> Response:

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import importlib.resources
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from markupsafe import Markup
 
 from normbench.runs.record import RunRecord
 from normbench.web import site
+from normbench.web.plain import dumped
 from normbench.web.site import PLOTLY
 from normbench.web.view import Load, View, pairs, view
 
@@ -83,12 +83,6 @@ def html(shared: Mapping[str, Any], title: str) -> bytes:
         )
     )
     return text.encode()
-
-
-def dumped(value: Any) -> str:
-    """Compact JSON that ends no script, whatever its texts are."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _script(text: str) -> str:

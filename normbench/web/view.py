@@ -7,13 +7,10 @@ page changes no number here: a mean is over all seeds of its cell.
 from __future__ import annotations
 
 import hashlib
-import math
-import re
 import statistics
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from normbench.compare import configuration, metrics
@@ -22,18 +19,17 @@ from normbench.compare.cells import Cell, Task, tasks
 from normbench.compare.metrics import Metric
 from normbench.compare.more import way_on
 from normbench.compare.question import BEST, END, TUNED, Question
-from normbench.curves.series import PARTS, Point, aggregate, best_step, series
+from normbench.curves.series import Point, aggregate, series
 from normbench.errors import NormbenchError
-from normbench.papers import artifact as artifacts
 from normbench.papers import claims
-from normbench.papers.panels import Line, Look, Quantity, Reference
+from normbench.papers.panels import Line, Look, Quantity
 from normbench.papers.style import EXTRA_COLOURS, colour_of, on_dark
-from normbench.papers.table import Entry
 from normbench.papers.text import visible
-from normbench.runs import columns
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
+from normbench.web import beside, grid
 from normbench.web import figures_compare as figures
+from normbench.web.plain import plain
 
 T = TypeVar("T")
 View = dict[str, Any]
@@ -43,9 +39,7 @@ ASKED = ("split", "metric", "at", "by", "against", "level")  # what a question i
 KEPT = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the view
 OUTLINE = "outline"  # asks for what is known without reading a curve: tasks, cells, states
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-CONFIGURATION = "configuration"  # the option whose values make a map of variants
 MOST_ROWS = 60  # of a forest plot
-MOST_COLUMNS = 10  # of a map of variants
 
 
 def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> View:
@@ -79,7 +73,7 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
     canonical = {**asked, "task": task.key}
     if len(found) == 1 and "filter" in asked:
         del canonical["task"]
-    shown = _plain(
+    shown = plain(
         {
             "query": {key: canonical[key] for key in KEPT if key in canonical},
             **common,
@@ -99,7 +93,7 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
         "curves": drawn.curves(),
         "forest": drawn.forest(),
         "sensitivity": drawn.sensitivity(),
-        "heat": _heat(drawn, found, load),
+        "heat": grid.configurations(task, question, found, load),
         "difference": pair[1] if pair else None,
     }
     return dict(shown)
@@ -144,7 +138,7 @@ def _waiting(task: Task) -> list[dict[str, Any]]:
     return [
         {
             "key": cell.key, "arm": "", "label": visible(configuration.label(cell.values, task.differing)) or "all",
-            "colour": colour_of(_norm(cell)), "dark": on_dark(colour_of(_norm(cell))), "dash": "solid", "place": [],
+            "colour": colour_of(cell.norm), "dark": on_dark(colour_of(cell.norm)), "dash": "solid", "place": [],
             "n": 0, "mean": None, "text": "", "time": "", "pace": None, "seeds": _seeds(cell, {}),
             "states": _counts(cell.runs),
         }
@@ -220,7 +214,9 @@ class _Drawn:
         found = []
         for key in self.question.facets:
             cells = sorted(self.task.cells, key=lambda cell: _rank(cell.values.get(key)))
-            texts = {_text(cell, key): _shown(cell.values[key]) if key in cell.values else "–" for cell in cells}
+            texts = {
+                _text(cell, key): configuration.short(cell.values[key]) if key in cell.values else "–" for cell in cells
+            }
             values = [{"key": _key(f"{key}={text}"), "label": shown} for text, shown in texts.items()]
             found.append({"key": key, "values": values})
         return found
@@ -243,7 +239,7 @@ class _Drawn:
                     "n": row.at.n,
                     "mean": row.at.mean,
                     "interval": row.at.interval,
-                    "text": _short(row.at),
+                    "text": row.at.text(count=False),
                     "time": row.time.text() if row.time else "",
                     "pace": row.seconds_per_step,
                     "states": _counts(cell.runs),
@@ -266,7 +262,7 @@ class _Drawn:
         drawn = figures.curves(
             lines,
             self._quantity(f"{q.split} {q.metric.title}{_unit(q, ', ')}"),
-            _references(self.task, q) if self.clock == q.clock else (),
+            beside.references(self.task, q) if self.clock == q.clock else (),
             lost,
             None if q.level is None else q.level * q.metric.factor,
             self._times(),
@@ -316,7 +312,7 @@ class _Drawn:
                     continue
                 look = self.looks[row.cell.key][0]
                 if group.tuned:
-                    rate = _shown(row.cell.values.get(TUNED))
+                    rate = configuration.short(row.cell.values.get(TUNED))
                     look = replace(look, name=f"{q.arm(row.cell)} · best lr={rate}")
                 effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text()))
         if not effects:
@@ -356,7 +352,7 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     Arms of one normalizer that differ in something else are told apart by colour as well.
     """
     arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
-    norms = {_norm(cell) for cell in task.cells}
+    norms = {cell.norm for cell in task.cells}
     alike = len(norms) == 1 and len(arms) > 1
     varying = {  # a facet that is the same wherever an arm was run tells nothing of it
         arm: {
@@ -369,7 +365,7 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     found, used = {}, Counter[str]()
     for cell in task.cells:
         arm = question.arm(cell)
-        norm = _norm(cell)
+        norm = cell.norm
         colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colour_of(norm)
         name = " · ".join(word for word in (arm, _where(cell, question, varying[arm])) if word)
         found[cell.key] = (Look(name, colour), DASHES[used[colour] % len(DASHES)])
@@ -384,7 +380,7 @@ def _where(cell: Cell, question: Question, keys: Collection[str] | None = None) 
     for key in question.facets:
         if key in cell.values and (keys is None or key in keys):
             short = key.rpartition(".")[2]
-            words.append(f"{short if last[short] == 1 else key}={_shown(cell.values[key])}")
+            words.append(f"{short if last[short] == 1 else key}={configuration.short(cell.values[key])}")
     return " ".join(words)
 
 
@@ -514,18 +510,8 @@ def _states(task: Task) -> dict[str, Any]:
     return {"states": dict(Counter(run.status for run in task.runs)), "left": left}
 
 
-def _short(entry: Entry) -> str:
-    """Mean and interval for a narrow column: n stands beside it."""
-    return re.sub(r" \(n = [^)]*\)$", "", entry.text())
-
-
 def _text(cell: Cell, key: str) -> str:
     return configuration.text(cell.values[key]) if key in cell.values else "–"
-
-
-def _shown(value: Any) -> str:
-    """A value as people read it: of a number four digits."""
-    return f"{value:.4g}" if isinstance(value, float) else configuration.text(value)
 
 
 def _rank(value: Any) -> tuple[bool, float, str]:
@@ -545,17 +531,6 @@ def _number(value: float) -> str:
 
 def _unit(question: Question, before: str = " ") -> str:
     return f"{before}{question.metric.unit}" if question.metric.unit else ""
-
-
-def _plain(value: Any) -> Any:
-    """Plain data for JSON: what is not finite is null; no text hides anything."""
-    if isinstance(value, dict):
-        return {visible(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return visible(value)
 
 
 # --- two cells -------------------------------------------------------------------------------------------------------
@@ -595,137 +570,8 @@ def _pair(drawn: _Drawn, a: str, b: str) -> Pair | None:
         "a": first.key, "b": second.key, "names": names, "n": max((p.n for p in points), default=0),
         "diff": [{"key": key, "a": _text(first, key), "b": _text(second, key)} for key in keys],
     }  # fmt: skip
-    told = _plain(told)
+    told = plain(told)
     if not points:
         return told, None
     name = f"difference{unit}"
     return told, figures.difference(points, name, CLOCKS[clock], drawn.looks[first.key][0])
-
-
-# --- what the paper says ---------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=64)
-def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
-    """The artifacts that are made of this experiment's runs. Found by their text: to read all takes seconds."""
-    found = []
-    for name in artifacts.ids():
-        path = artifacts.HERE / f"{name}.yaml"
-        said = re.search(r"^experiment:\s*(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-        if experiment in (name, said and said[1]):
-            artifact = claims.load(path)
-            if artifact.experiment == experiment:
-                found.append(artifact)
-    return tuple(found)
-
-
-def _references(task: Task, question: Question) -> list[Reference]:
-    """The paper's values and its authors' logs of the asked quantity, from the figures that these runs are drawn in."""
-    found: dict[str, Reference] = {}
-    shown = {run.id for run in task.runs}
-    for artifact in (a for name in dict.fromkeys(run.experiment for run in task.runs) for a in _artifacts_of(name)):
-        if not artifact.reference:
-            continue
-        # one run a cell: references do not depend on runs, but on there being any
-        runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
-        own = [run for run in runs if run.experiment == artifact.experiment]
-        panels = artifacts.drawing(artifact.id).panels(artifact, own) if own else []
-        for panel in panels:
-            q = panel.quantity
-            if (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
-                continue
-            if any(run in shown for line in panel.lines for _, run, _ in line.seeds):
-                for reference in panel.references:
-                    name = f"{reference.name}, {panel.column}"
-                    factor = question.metric.factor
-                    found[name] = replace(reference, name=name, points=[(x, factor * y) for x, y in reference.points])
-    return list(found.values())
-
-
-# --- variants of the evaluation --------------------------------------------------------------------------------------
-
-
-def _heat(drawn: _Drawn, found: Sequence[Task], load: Load) -> figures.Figure | None:
-    """Every configuration of the evaluation's statistics against data and batch size, beside the paper's numbers."""
-    q = drawn.question
-    own = [cell for cell in drawn.task.cells if _variants(cell)]
-    if not own:
-        return None
-    ways = _variants(own[0])
-    cells = [*own]
-    for other in found:
-        if other.key != drawn.task.key and other.model == drawn.task.model:
-            alike = [cell for cell in other.cells if _variants(cell) and _norm(cell) == _norm(own[0])]
-            loaded = load([run.id for cell in alike for run in cell.runs]) if alike else {}
-            cells += [replace(cell, runs=tuple(loaded.get(run.id, run) for run in cell.runs)) for cell in alike]
-    keys = configuration.differing([cell.values for cell in cells])
-    sign = -1 if q.metric.rising else 1
-    shown: dict[str, list[float]] = {}
-    for cell in cells:
-        name = configuration.label({key: _shown(value) for key, value in cell.values.items()}, keys) or q.arm(own[0])
-        means = [sign * mean for mean in _means(cell, q, ways) if mean is not None]
-        if len(means) == len(ways):
-            shown.setdefault(name, means)
-        for told, numbers in _in_papers(cell, ways):
-            shown.setdefault(told, [numbers[way] for way in ways])
-    names = list(shown)[:MOST_COLUMNS]
-    if not names:
-        return None
-    values = [list(row) for row in zip(*(shown[name] for name in names), strict=True)]
-    what = f"Place within a column by {q.split} {q.metric.title}, 1 and blue the best."
-    return figures.heat(ways, names, values, what)
-
-
-def _norm(cell: Cell) -> str:
-    return str(cell.values.get(configuration.ARM_GROUP, ""))
-
-
-def _variants(cell: Cell) -> list[str]:
-    """The configurations in which the runs of a cell were evaluated, in their order; as asked for where none is read.
-
-    None where they were asked to be evaluated in fewer than two ways.
-    """
-    asked = [str(way) for way in cell.runs[0].config.get("eval", {}).get("variants") or ()]
-    if len(asked) < 2:
-        return []
-    read = next((run for run in cell.done if run.records), None)
-    if read is None:
-        return asked
-    found = [variant for record in columns.kinds(read.records) if (variant := record.get("variant"))]
-    ways = list(dict.fromkeys(str(v[CONFIGURATION]) for v in found if set(v) == {CONFIGURATION}))
-    return ways if len(ways) > 1 else []
-
-
-def _means(cell: Cell, question: Question, ways: Sequence[str]) -> list[float | None]:
-    """The mean over seeds by configuration; of the runs that are done, None where one lacks it."""
-    known = [[_in_way(run, question, way) for way in ways] for run in cell.done]
-    lists = [[value for value in values if value is not None] for values in zip(*known, strict=True)]
-    return [statistics.fmean(values) if len(values) == len(known) else None for values in lists]
-
-
-def _in_way(run: RunRecord, question: Question, way: str) -> float | None:
-    """The asked number in one configuration of the evaluation, at the asked point of the run; None if not finite."""
-    split, mode, metric = question.where
-    step = best_step(run) if question.at == BEST else run.steps
-    variant = {CONFIGURATION: way}
-    found = dict(columns.values(run.records, split, (mode, "both"), variant, ("step", metric), PARTS)).get(step)
-    return None if found is None or not math.isfinite(float(found)) else question.metric.factor * float(found)
-
-
-def _in_papers(cell: Cell, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
-    """The numbers that a paper has for exactly these variants, with the place where they stand."""
-    for experiment in dict.fromkeys(run.experiment for run in cell.runs):
-        for artifact in _artifacts_of(experiment):
-            for name, numbers in _mappings(artifact.reference, ()):
-                if set(numbers) == set(ways):
-                    yield f"paper: {' '.join(name)}", numbers
-
-
-def _mappings(node: Any, name: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, float]]]:
-    if not isinstance(node, Mapping):
-        return
-    if node and all(isinstance(value, int | float) for value in node.values()):
-        yield name, {str(key): float(value) for key, value in node.items()}
-        return
-    for key, inner in node.items():
-        yield from _mappings(inner, (*name, str(key)))

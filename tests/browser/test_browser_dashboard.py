@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import compared
 import pytest
 import yaml
-from test_browser_report import Watched, chromium  # noqa: F401  the fixture
+from watched import Watched
 
 from normbench.runs import files, pack, store
 from normbench.runs.record import RunRecord
@@ -113,7 +113,7 @@ def asked_now(page: Any) -> dict[str, str]:
     return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
 
 
-def test_arms_and_facets_hide_curves_and_change_no_number(chromium: Any, address: str):  # noqa: F811
+def test_arms_and_facets_hide_curves_and_change_no_number(chromium: Any, address: str):
     it = opened(chromium, address)
     numbers = it.page.locator("#table .row.cell .number").all_inner_texts()
     assert len(numbers) == 6 and [r for r, _ in roles(it.page)].count("mean") == 6
@@ -129,7 +129,7 @@ def test_arms_and_facets_hide_curves_and_change_no_number(chromium: Any, address
     assert it.said == []
 
 
-def test_baseline_metric_log_and_smoothing(chromium: Any, address: str):  # noqa: F811
+def test_baseline_metric_log_and_smoothing(chromium: Any, address: str):
     it = opened(chromium, address)
     title = "() => document.getElementById('plot-forest').layout.xaxis.title.text"
     assert "none" in it.page.evaluate(title)
@@ -150,7 +150,7 @@ def test_baseline_metric_log_and_smoothing(chromium: Any, address: str):  # noqa
     assert it.page.evaluate(kind) == "log" and it.said == []
 
 
-def test_two_cells_are_chosen_and_opened_by_keys(chromium: Any, address: str):  # noqa: F811
+def test_two_cells_are_chosen_and_opened_by_keys(chromium: Any, address: str):
     it = opened(chromium, address)
     row = it.page.locator("#table [data-row]").first
     row.focus()
@@ -174,7 +174,7 @@ def test_two_cells_are_chosen_and_opened_by_keys(chromium: Any, address: str):  
     assert it.said == []
 
 
-def test_the_address_holds_the_view_and_back_works(chromium: Any, address: str):  # noqa: F811
+def test_the_address_holds_the_view_and_back_works(chromium: Any, address: str):
     it = opened(chromium, address)
     before = it.page.evaluate("() => document.getElementById('choice-metric').value")
     it.page.get_by_role("button", name="batch", exact=True).click()
@@ -193,7 +193,7 @@ def test_the_address_holds_the_view_and_back_works(chromium: Any, address: str):
     assert it.said == [] and again.said == []
 
 
-def test_thirty_selections_in_a_row_end_as_the_last_says(chromium: Any, address: str):  # noqa: F811
+def test_thirty_selections_in_a_row_end_as_the_last_says(chromium: Any, address: str):
     it = opened(chromium, address)
     names = ("none", "batch", "layer")
     for turn in range(30):
@@ -206,7 +206,7 @@ def test_thirty_selections_in_a_row_end_as_the_last_says(chromium: Any, address:
     assert it.said == []
 
 
-def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, address: str, tmp_path: Path):  # noqa: F811
+def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, address: str, tmp_path: Path):
     it = opened(chromium, address, "log=1&off=batch")
     with it.page.expect_download() as download:
         it.page.locator("#share summary").click()
@@ -235,7 +235,7 @@ def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, addres
     assert alone.page.locator("#share-html, #share-csv").count() == 0
 
 
-def test_of_hundreds_of_rows_those_in_sight_are_in_the_page(chromium: Any, tmp_path: Path):  # noqa: F811
+def test_of_hundreds_of_rows_those_in_sight_are_in_the_page(chromium: Any, tmp_path: Path):
     known = [run for i in range(150) for run in compared.runs(("none", "layer"), 1, points=3, lr=0.001 * (i + 1))]
     one = view(compared.heads(known), compared.loader(known), {})
     content = {"query": {}, "pool": [], "pairs": [], "views": [{"chosen": {}, "view": {**one, "pair": None}}]}
@@ -257,7 +257,7 @@ def test_of_hundreds_of_rows_those_in_sight_are_in_the_page(chromium: Any, tmp_p
     assert rows.count() < 60 and watched.said == []
 
 
-def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):  # noqa: F811
+def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):
     known = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
     known = [replace(r, status="diverged", reason=compared.HOSTILE) if r.seed == 3 else r for r in known]
     place = tmp_path / "hostile.html"
@@ -281,7 +281,7 @@ def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):  # noqa
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 400])
-def test_nothing_is_cut_or_pale_or_wider_than_the_page(chromium: Any, address: str, width: int, scheme: str):  # noqa: F811
+def test_nothing_is_cut_or_pale_or_wider_than_the_page(chromium: Any, address: str, width: int, scheme: str):
     it = opened(chromium, address, width=width, scheme=scheme)
     cells = it.page.evaluate("() => [...document.querySelectorAll('#table .row.cell')].map(e => e.dataset.row)")
     it = opened(chromium, address, f"a={cells[0]}&b={cells[4]}&open={cells[1]}", width=width, scheme=scheme)
@@ -295,8 +295,8 @@ def test_nothing_is_cut_or_pale_or_wider_than_the_page(chromium: Any, address: s
     assert it.said == []
 
 
-def test_new_records_are_shown_within_two_seconds_and_nothing_jumps(
-    chromium: Any,  # noqa: F811
+def test_new_records_are_shown_and_nothing_jumps(
+    chromium: Any,
     serve: Callable[[Path], str],
     tmp_path: Path,
 ):
@@ -319,7 +319,7 @@ def test_new_records_are_shown_within_two_seconds_and_nothing_jumps(
 
 
 def test_a_failed_run_shows_its_last_lines_and_samples_in_a_box(
-    chromium: Any,  # noqa: F811
+    chromium: Any,
     serve: Callable[[Path], str],
     tmp_path: Path,
 ):

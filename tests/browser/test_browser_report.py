@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import madeup
 import pytest
+from watched import Watched
 
 from normbench.cli import main
 from normbench.web import report
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        pytest.fail("no Chromium on PATH; on Debian: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=found, args=QUIET)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -75,37 +61,6 @@ WIDE = """() => Array.from(document.querySelectorAll("body *"))
   .filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .filter((e) => !e.closest(".scroll, pre, .js-plotly-plot"))
   .map((e) => `${e.tagName}.${e.getAttribute("class")}: ${e.textContent.trim().slice(0, 40)}`)"""
-
-
-class Watched:
-    """A page with everything it said and asked for."""
-
-    def __init__(self, browser: Any, scheme: str = "light", width: int = 1200, scripts: bool = True) -> None:
-        self.scripts = scripts
-        self.context = browser.new_context(
-            color_scheme=scheme, viewport={"width": width, "height": 900}, java_script_enabled=scripts
-        )
-        self.page = self.context.new_page()
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-
-    def open(self, path: Path) -> Any:
-        self.page.goto(path.as_uri())
-        if path.name.startswith("ln2016") and self.scripts:
-            self.page.wait_for_function("document.querySelectorAll('.panel .main-svg').length >= 6")  # 3 a panel
-        return self.page
-
-    def traces(self, panel: int = 0) -> list[dict[str, Any]]:
-        found = self.page.evaluate(
-            "i => document.querySelectorAll('.panel:not(.empty)')[i].data.map(t => "
-            "({arm: t.meta.arm, role: t.meta.role, visible: t.visible !== false, colour: t.line.color}))",
-            panel,
-        )
-        return list(found)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

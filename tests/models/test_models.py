@@ -53,7 +53,6 @@ GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("recall_lstm", "spectral"): (2.095433235168457, 2.087501287460327, 2.085463047027588),
     ("recall_lstm", "streaming"): (2.1448724269866943, 2.1178269386291504, 2.105098247528076),
     ("recall_lstm", "weight"): (2.10634183883667, 2.0942249298095703, 2.0899100303649902),
-    ("order_embeddings", "ada"): (65.7972412109375, 55.72612380981445, 52.7621955871582),
     ("order_embeddings", "batch"): (80.00240325927734, 73.79891204833984, 59.794700622558594),
     ("order_embeddings", "batch_renorm"): (81.49871826171875, 49.564815521240234, 69.5772705078125),
     ("order_embeddings", "ghost_batch"): (80.00240325927734, 73.79891204833984, 59.794700622558594),
@@ -76,7 +75,6 @@ GOLDEN: dict[tuple[str, str], tuple[float, float, float]] = {
     ("imdb_rnn", "spectral"): (0.6934234499931335, 0.6937248110771179, 0.6892662048339844),
     ("imdb_rnn", "streaming"): (0.9048426747322083, 0.7003376483917236, 0.6832253932952881),
     ("imdb_rnn", "weight"): (0.6934234499931335, 0.6937500834465027, 0.6893421411514282),
-    ("attentive_reader", "ada"): (3.1928534507751465, 2.995466947555542, 2.8307037353515625),
     ("attentive_reader", "batch"): (3.3226919174194336, 3.1056244373321533, 2.9881410598754883),
     ("attentive_reader", "batch_layer"): (3.180835008621216, 3.0822293758392334, 2.969210147857666),
     ("attentive_reader", "batch_renorm"): (3.3021156787872314, 3.1216678619384766, 2.971696138381958),
@@ -178,31 +176,44 @@ def test_arms_share_their_initial_draws(model: str) -> None:
 
 
 # AdaNorm has its eps outside the root: where a row hardly varies, as of padding, its derivative is near 1e5, and the
-# rounding of another instruction set is a percent after ten steps (AVX-512, AVX2 and none gave three curves; the
-# reader's are apart in float64, too). The first loss, and the side of the others, are what can be asked everywhere.
-AMPLIFIED = {("attentive_reader", "ada"), ("order_embeddings", "ada")}
+# rounding of another instruction set is a percent after ten steps (AVX-512, AVX2 and none gave three curves). So here
+# are the losses at the steps 0, 4 and 7 in float64, in which all three agree to 2e-7; in float32 the first is asked.
+AMPLIFIED = {
+    ("order_embeddings", "ada"): (65.79724213340026, 65.47377382916584, 54.10599551762088),
+    ("attentive_reader", "ada"): (3.192853466856746, 3.084585921576325, 3.0159428088879237),
+}
+
+
+def losses(model: str, norm: str, steps: int, dtype: torch.dtype = torch.float32) -> list[float]:
+    """Of so many updates."""
+    spec = small(model, *usual(model, norm))
+    network = built(spec).train().to(dtype)
+    optimizer = optim.build(spec.config["optim"], network)
+    found = []
+    for step in range(steps):
+        batch = batches(spec, 10)[step % 10]
+        with models.update(network, 1, step):
+            loss = network(**{name: t.to(dtype) if t.is_floating_point() else t for name, t in batch.items()})
+        found.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return found
 
 
 @pytest.mark.parametrize(("model", "norm"), PAIRS)
 def test_twenty_steps_give_the_losses_of_before(model: str, norm: str) -> None:
-    spec = small(model, *usual(model, norm))
-    network = built(spec).train()
-    optimizer = optim.build(spec.config["optim"], network)
-    losses = []
-    for step in range(20):
-        with models.update(network, 1, step):
-            loss = network(**batches(spec, 10)[step % 10])
-        losses.append(loss.item())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    found = (losses[0], losses[9], losses[19])
-    assert (model, norm) in GOLDEN, f"write the losses of this pair into GOLDEN: {found}"
-    near = 0.03 if (model, norm) in AMPLIFIED else 1e-5
-    wanted = GOLDEN[model, norm]
-    assert found == (pytest.approx(wanted[0], rel=1e-5), *(pytest.approx(value, rel=near) for value in wanted[1:])), (
+    if (model, norm) in AMPLIFIED:
+        (first,), wanted = losses(model, norm, 1), AMPLIFIED[model, norm]
+        found = tuple(losses(model, norm, 8, torch.float64)[step] for step in (0, 4, 7))
+        assert first == pytest.approx(wanted[0], rel=1e-5)
+    else:
+        found = tuple(losses(model, norm, 20)[step] for step in (0, 9, 19))
+        assert (model, norm) in GOLDEN, f"write the losses of this pair into GOLDEN: {found}"
+        wanted = GOLDEN[model, norm]
+    assert found == pytest.approx(wanted, rel=1e-5), (
         f"the training maths of {model} with {norm} has changed. If that is meant, raise the `maths` number of the "
-        f"component that changed in its YAML (results under the old number stay apart) and write {found} into GOLDEN."
+        f"component that changed in its YAML (results under the old number stay apart) and write {found} in its place."
     )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fake
 import pytest
-from spoil import LISTED, READ
+from spoil import LISTED, READ, forbid
 
 from normbench.errors import NormbenchError
 from normbench.runs import files, find, pack, store
@@ -84,15 +83,7 @@ def test_a_folder_that_may_not_be_listed_is_damaged(
     trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.directory(tmp_path / "runs", trio[0])
-    (tmp_path / "runs" / "secret").mkdir()
-    real = os.scandir
-
-    def forbidden(path: Any) -> Any:
-        if Path(path).name == "secret":
-            raise PermissionError(13, "Permission denied")
-        return real(path)
-
-    monkeypatch.setattr(store.os, "scandir", forbidden)
+    forbid(tmp_path / "runs" / "secret", monkeypatch)
     assert [(s.state, s.reason) for s in store.scan(tmp_path / "runs")] == [
         ("done", ""),
         ("damaged", "cannot be read: Permission denied"),

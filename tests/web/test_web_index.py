@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -15,13 +14,9 @@ from typing import Any
 
 import fake
 import pytest
-import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from spoil import LISTED, READ
+from spoil import LISTED, READ, forbid
 
-from normbench.runs import columns as columns_module
-from normbench.runs import files, find, pack, store, yaml_text
+from normbench.runs import files, find, pack, store
 from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
 from normbench.web import index as index_module
@@ -147,15 +142,7 @@ def test_a_curve_that_is_repaired_is_whole_again(trio: list, results: Path) -> N
 
 
 def test_a_folder_that_may_not_be_listed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (results / "runs" / "secret").mkdir()
-    real = os.scandir
-
-    def forbidden(path: Any) -> Any:
-        if Path(path).name == "secret":
-            raise PermissionError(13, "Permission denied")
-        return real(path)
-
-    monkeypatch.setattr(store.os, "scandir", forbidden)
+    forbid(results / "runs" / "secret", monkeypatch)
     index = opened(results)
     assert sorted(states(index).values()) == ["damaged", "done", "done", "done"]
     assert [head.reason for head in index.heads() if head.status == "damaged"] == ["cannot be read: Permission denied"]
@@ -447,79 +434,3 @@ def test_curves_in_memory_have_an_end(results: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(index_module, "KEPT", 7)
     index = opened(results)
     assert [len(run.records) for run in whole(index)] == [5, 5, 5] and len(index._curves) == 1
-
-
-# --- columns and sections --------------------------------------------------------------------------------------------
-
-values = st.one_of(st.integers(), st.floats(allow_nan=False), st.sampled_from(["NaN", "eval"]), st.booleans())
-keys = st.sampled_from(["step", "epoch", "nll", "split", "mode", "order"])
-variants = st.dictionaries(st.sampled_from("ab"), st.sampled_from(["x", 1, 1.0]), max_size=2)
-records = st.lists(
-    st.builds(lambda r, v: r | ({"variant": v} if v else {}), st.dictionaries(keys, values, min_size=1), variants),
-    max_size=12,
-)
-
-
-@given(records, records)
-@settings(max_examples=40, deadline=None)
-def test_columns_are_the_records(first: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
-    columns = Columns(first)
-    longer = columns.followed_by(more)
-    for made, wanted in ((columns, first), (longer, first + more)):
-        assert [json.dumps(r) for r in made] == [json.dumps(r) for r in wanted], "values, types and order of keys"
-        assert [made[i] for i in range(len(made))] == wanted == made[:] and made == wanted
-        assert {*map(str, made.kinds())} <= {*map(str, wanted)}
-        for variant, keys in itertools.product([{}, {"a": "x"}], [("step", "nll"), ("nll",)]):
-            asked = ("eval", ("eval", "NaN"), variant, keys, {"order"})
-            found, told = columns_module.values(made, *asked), columns_module.values(wanted, *asked)
-            assert sorted(map(str, found)) == sorted(map(str, told))
-    assert columns != [*first, {}]
-
-
-leaves = st.one_of(
-    st.text(max_size=90), st.integers(), st.floats(allow_nan=False), st.booleans(), st.none(), st.dates()
-)
-names = st.one_of(st.sampled_from(["config", "seed", "yes", "null", "1", "lstm.*.input"]), st.text(max_size=9))
-trees = st.recursive(
-    leaves, lambda t: st.one_of(st.lists(t, max_size=3), st.dictionaries(names, t, max_size=4)), max_leaves=12
-)
-
-
-@given(
-    st.dictionaries(names, trees, max_size=2),
-    st.dictionaries(names, trees, max_size=3),
-    st.integers(0, 300),
-    st.sampled_from(["", "\n", "&", "- ", "'", ": ", "config:\n", "  seed: 3\n"]),
-)
-@settings(max_examples=80, deadline=None)
-def test_a_known_configuration_is_the_whole_document(
-    labels: dict[str, Any], tree: dict[str, Any], place: int, put: str
-) -> None:
-    known = yaml_text.Configurations()
-    texts = [
-        yaml.safe_dump({"id": "a", **labels, "config": {"seed": seed, **tree}}, sort_keys=False) for seed in (1, 20)
-    ]
-    for document in (*texts, texts[0][:place] + put + texts[0][place:]):
-        try:
-            wanted = yaml.safe_load(document)
-        except (yaml.YAMLError, ValueError):
-            with pytest.raises((yaml.YAMLError, ValueError)):
-                known.load(document)
-            continue
-        assert known.load(document) == wanted == known.load(document)
-
-
-DEEP = {
-    "[": "[" * 10**5,
-    "-": "- " * 10**5,
-    "?": "? " * 10**5,
-    "{": "a: {b: " * 10**4,
-    "spaces": f"a:\n{' ' * 5000}b: 1",
-}
-
-
-@pytest.mark.parametrize("form", DEEP)
-def test_deep_yaml_is_an_error_and_no_crash(form: str) -> None:
-    for load in (yaml_text.load, yaml_text.Configurations().load):
-        with pytest.raises(yaml.YAMLError):
-            load(DEEP[form])

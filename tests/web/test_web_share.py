@@ -13,6 +13,7 @@ import compared
 import pytest
 
 from normbench.web import share
+from normbench.web.plain import dumped
 from normbench.web.view import view
 
 DATA = re.compile(r'<script type="application/json" id="shared">(.*?)</script>', re.DOTALL)
@@ -72,7 +73,7 @@ def test_fifty_curves_and_a_full_file_stay_small(monkeypatch: pytest.MonkeyPatch
     known = compared.runs(("none", "layer"), 25, points=1000)
     one = view(compared.heads(known), compared.loader(known), {})
     own = sum(len(share.static(name)) for name in share.SCRIPTS + share.STYLES if name != share.PLOTLY)
-    assert len(share.dumped(one)) < share.MOST and share.MOST + own < 3_000_000
+    assert len(dumped(one)) < share.MOST and share.MOST + own < 3_000_000
     monkeypatch.setattr(share, "MOST", 10_000)
     _, content = shared(compared.runs(seeds=2))
     assert len(content["views"]) == 1 and content["pairs"] == []  # what is on the screen is there all the same

@@ -1,0 +1,71 @@
+"""What the papers and their authors have beside a comparison: curves and numbers of the same quantity."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from normbench.compare.cells import Cell, Task
+from normbench.compare.question import Question
+from normbench.papers import artifact as artifacts
+from normbench.papers import claims
+from normbench.papers.panels import Reference
+
+
+@lru_cache(maxsize=64)
+def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
+    """The artifacts that are made of this experiment's runs. Found by their text: to read all takes seconds."""
+    found = []
+    for name in artifacts.ids():
+        path = artifacts.HERE / f"{name}.yaml"
+        said = re.search(r"^experiment:\s*(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if experiment in (name, said and said[1]):
+            artifact = claims.load(path)
+            if artifact.experiment == experiment:
+                found.append(artifact)
+    return tuple(found)
+
+
+def references(task: Task, question: Question) -> list[Reference]:
+    """The paper's values and its authors' logs of the asked quantity, from the figures that these runs are drawn in."""
+    found: dict[str, Reference] = {}
+    shown = {run.id for run in task.runs}
+    for artifact in (a for name in dict.fromkeys(run.experiment for run in task.runs) for a in _artifacts_of(name)):
+        if not artifact.reference:
+            continue
+        # one run a cell: references do not depend on runs, but on there being any
+        runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
+        own = [run for run in runs if run.experiment == artifact.experiment]
+        panels = artifacts.drawing(artifact.id).panels(artifact, own) if own else []
+        for panel in panels:
+            q = panel.quantity
+            if (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
+                continue
+            if any(run in shown for line in panel.lines for _, run, _ in line.seeds):
+                for reference in panel.references:
+                    name = f"{reference.name}, {panel.column}"
+                    factor = question.metric.factor
+                    found[name] = replace(reference, name=name, points=[(x, factor * y) for x, y in reference.points])
+    return list(found.values())
+
+
+def numbers(cell: Cell, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """The numbers that a paper has for exactly these variants, with the place where they stand."""
+    for experiment in dict.fromkeys(run.experiment for run in cell.runs):
+        for artifact in _artifacts_of(experiment):
+            for name, found in _mappings(artifact.reference, ()):
+                if set(found) == set(ways):
+                    yield f"paper: {' '.join(name)}", found
+
+
+def _mappings(node: Any, name: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, float]]]:
+    if not isinstance(node, Mapping):
+        return
+    if node and all(isinstance(value, int | float) for value in node.values()):
+        yield name, {str(key): float(value) for key, value in node.items()}
+        return
+    for key, inner in node.items():
+        yield from _mappings(inner, (*name, str(key)))

@@ -1,0 +1,27 @@
+"""What goes to a browser as data: JSON without NaN, without hidden characters, safe inside a script."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from normbench.papers.text import visible
+
+
+def plain(value: Any) -> Any:
+    """Plain data for JSON: what is not finite is null; no text hides anything."""
+    if isinstance(value, Mapping):
+        return {visible(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return visible(value)
+
+
+def dumped(value: Any) -> str:
+    """Compact JSON that ends no script, whatever its texts are."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
