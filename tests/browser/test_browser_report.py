@@ -129,7 +129,7 @@ def test_a_page_fits_and_its_text_stands_out(chromium: Any, site: Path, name: st
 
 
 def test_the_index_of_everything_published_is_short(chromium: Any, tmp_path: Path):
-    """All claims of today, with nothing unfolded; from the committed results. Fonts differ between machines by a fifth."""
+    """All claims of today, with nothing unfolded, whatever the fonts; from the committed results."""
     index = report.build(Path(__file__).parents[2] / "results", tmp_path / "site").index
     watched = Watched(chromium, width=1400)
     page = watched.open(index)
