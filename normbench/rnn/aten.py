@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
-from normbench.rnn.plan import BATCH, FIXED, LAYER, NONE, VALID, Gradients, Plan, Vectors
+from normbench.rnn.plan import BATCH, FIXED, LAYER, LAYER_OUT, NONE, VALID, Gradients, Plan, Vectors
 
 aten = torch.ops.aten
 Moments = tuple[Tensor, Tensor]
@@ -23,21 +23,32 @@ def norm(x: Tensor, kind: int, eps: float, gain: Tensor, shift: Tensor | None) -
         return y, (mean, rstd)
     if kind == NONE:
         return x if shift is None else x + shift, (gain, gain)
-    rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
-    y = x * rstd * gain
-    return y if shift is None else y + shift, (rstd, rstd)
+    mean = x.mean(-1, keepdim=True) if kind == LAYER_OUT else x.new_zeros(())
+    centred = x - mean
+    square = centred.square().mean(-1, keepdim=True)
+    if kind == LAYER_OUT:
+        rstd = 1 / (square.clamp(min=torch.finfo(x.dtype).tiny).sqrt() + eps)
+    else:
+        rstd = (square + eps).rsqrt()
+    y = centred * rstd * gain
+    return y if shift is None else y + shift, (mean, rstd)
 
 
-def unnorm(dy: Tensor, x: Tensor, kind: int, moments: Moments, gain: Tensor) -> tuple[Tensor, Tensor]:
+def unnorm(dy: Tensor, x: Tensor, kind: int, eps: float, moments: Moments, gain: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of x and of gain, this one summed over rows."""
     if kind == LAYER:
         dx, dgain, _ = aten.native_layer_norm_backward(dy, x, x.shape[-1:], *moments, gain, None, [True, True, False])
         return dx, dgain
     if kind == NONE:
         return dy, torch.zeros_like(gain)
-    rstd = moments[1]
-    normed, d = x * rstd, dy * gain
-    return rstd * (d - normed * (d * normed).mean(-1, keepdim=True)), (dy * normed).flatten(0, -2).sum(0)
+    mean, rstd = moments
+    normed, d = (x - mean) * rstd, dy * gain
+    dot = (d * normed).mean(-1, keepdim=True)
+    if kind == LAYER_OUT:  # r = 1 / (s + eps), dr / ds = -r^2: the factor (s + eps) / s
+        share = 1 - eps * rstd
+        dot = torch.where(share > 0, dot / share, 0)
+        d = d - d.mean(-1, keepdim=True)
+    return rstd * (d - normed * dot), (dy * normed).flatten(0, -2).sum(0)
 
 
 class Columns:
@@ -132,7 +143,7 @@ class Run:
     def _unnorm(self, at: int, t: int, dy: Tensor, x: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
         if at in self.columns:
             return self.columns[at].unnorm(t, dy, x, gain)
-        return unnorm(dy, x, self.plan.kinds[at], self.moments[at, t], gain)
+        return unnorm(dy, x, self.plan.kinds[at], self.plan.eps[at], self.moments[at, t], gain)
 
     def prepare(self, rows: slice) -> None:
         """The input's term of these steps."""

@@ -1,10 +1,11 @@
-"""`step.c`: built with the system's C compiler at first use, kept in the user's cache, loaded by ctypes."""
+"""`step.c` and what it includes: built with the system's C compiler at first use, kept in the user's cache, loaded by ctypes."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import hashlib
+import itertools
 import os
 import platform
 import shlex
@@ -20,7 +21,7 @@ from torch import Tensor
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
 from normbench.rnn.plan import BATCH, Gradients, Plan, Vectors
 
-SOURCE = Path(__file__).with_name("step.c")
+SOURCE, INCLUDED = (Path(__file__).with_name(name) for name in ("step.c", "attention.c"))
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
 # the first that the compiler takes; this processor's instructions, in whole registers
 FLAGS = (
@@ -31,7 +32,9 @@ FLAGS = (
 )
 ARRAYS = ("z", "u", "h", "c", "stats", "mask")
 VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c")
+REALS = {torch.float32: ("float", ctypes.c_float), torch.float64: ("double", ctypes.c_double)}
 FUNCTIONS = ("forward", "backward", "forward_all", "backward_all")
+ATTENTION = {"read_forward": 5, "read_backward": 8, "write_forward": 5, "write_backward": 6}  # with so many arrays
 PRODUCT = ("weight", "transposed", "dh")
 GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
 
@@ -90,7 +93,7 @@ class Run:
             self.job.moments[:] = [found.data_ptr() for found in moments]
             self.seen = torch.empty_like(c[0])  # c as normalized over rows
             self._point(seen=self.seen)
-        suffix = "double" if z.dtype == torch.float64 else "float"
+        suffix, _ = REALS[z.dtype]
         library, cell = load(), "gru" if plan.gru else "lstm"
         self._forward, self._backward, self._forward_all, self._backward_all = (
             getattr(library, f"{cell}_{name}_{suffix}") for name in FUNCTIONS
@@ -228,7 +231,7 @@ def _key() -> str:
     except OSError:
         processor = [platform.processor()]
     text = repr((FLAGS, words(), platform.machine(), processor))
-    return hashlib.sha256(SOURCE.read_bytes() + text.encode()).hexdigest()[:16]
+    return hashlib.sha256(SOURCE.read_bytes() + INCLUDED.read_bytes() + text.encode()).hexdigest()[:16]
 
 
 def words() -> list[str]:
@@ -263,11 +266,14 @@ def _build(folder: Path) -> Path:
 def _open(path: Path) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
-        for cell in ("lstm", "gru"):
-            for name in FUNCTIONS:
-                for suffix in ("float", "double"):
-                    function = getattr(library, f"{cell}_{name}_{suffix}")
-                    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], None
+        for suffix, real in REALS.values():
+            for cell, name in itertools.product(("lstm", "gru"), FUNCTIONS):
+                function = getattr(library, f"{cell}_{name}_{suffix}")
+                function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], None
+            for name, arrays in ATTENTION.items():
+                function = getattr(library, f"{name}_{suffix}")
+                function.argtypes = [*[ctypes.c_int64] * 3, real, *[ctypes.c_void_p] * arrays]
+                function.restype = None
     except (OSError, AttributeError) as error:
         raise Unavailable(f"{path} cannot be loaded: {error}") from None
     return library

@@ -13,8 +13,9 @@ from normbench.norms.layer import LayerNorm
 from normbench.norms.rms import RMSNorm
 from normbench.rnn.cells import Cell, GRUCell, LSTMCell
 
-# over the features of a row; over the rows of the batch, or its valid ones, or by statistics that are given
-NONE, LAYER, RMS, BATCH, VALID, FIXED = range(6)
+# over the features of a row, OUT with eps outside the root; over the rows of the batch, or its valid ones, or by
+# statistics that are given
+NONE, LAYER, RMS, LAYER_OUT, BATCH, VALID, FIXED = range(7)
 
 
 class Plan(NamedTuple):
@@ -92,8 +93,8 @@ def _kind(norm: Normalizer | None) -> tuple[int, float] | None:
     if norm is None or isinstance(norm, WeightNormalizer):  # whose matrix is made before the loop
         return NONE, 0.0
     watched = norm._forward_hooks or norm._forward_pre_hooks  # somebody wants to see each step pass
-    if type(norm) is LayerNorm and norm.eps_mode == "in" and norm.factor == 1 and not watched:
-        return LAYER, norm.eps
+    if type(norm) is LayerNorm and norm.factor == 1 and not watched:
+        return LAYER if norm.eps_mode == "in" else LAYER_OUT, norm.eps
     if type(norm) is RMSNorm and norm.eps_mode == "in" and norm.used == norm.site.features and not watched:
         return RMS, norm.eps
     if type(norm) is BatchNorm and norm.per_step and not norm.unbiased_norm and norm.factor == 1 and not watched:

@@ -31,7 +31,8 @@
 #define SUM(...) _Pragma(#__VA_ARGS__)
 
 /* Normalizers: over the features of a row; over the rows of the batch, or its valid ones, or by given statistics. */
-enum { NONE, LAYER, RMS, BATCH, VALID, FIXED };
+enum { NONE, LAYER, RMS, LAYER_OUT, BATCH, VALID, FIXED }; /* OUT: eps outside the root */
+#define CENTRED(kind) ((kind) == LAYER || (kind) == LAYER_OUT)
 #define OVER_ROWS(site) (job->kind[site] >= BATCH)
 #define SCRATCH 8 /* times H values for a row's backward step */
 
@@ -45,6 +46,7 @@ enum { NONE, LAYER, RMS, BATCH, VALID, FIXED };
 #define LN2_HIGH 0.693359375f
 #define LN2_LOW -2.12194440e-4f
 #define ROUND 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer */
+#define TINY 1.17549435e-38f /* the smallest normal number */
 #define TERMS 7
 #include "step.c"
 #undef REAL
@@ -57,6 +59,7 @@ enum { NONE, LAYER, RMS, BATCH, VALID, FIXED };
 #undef LN2_HIGH
 #undef LN2_LOW
 #undef ROUND
+#undef TINY
 #undef TERMS
 
 #define REAL double
@@ -69,6 +72,7 @@ enum { NONE, LAYER, RMS, BATCH, VALID, FIXED };
 #define LN2_HIGH 6.93145751953125e-1
 #define LN2_LOW 1.42860682030941723212e-6
 #define ROUND 6755399441055744.0
+#define TINY 2.2250738585072014e-308
 #define TERMS 13
 #include "step.c"
 
@@ -148,20 +152,31 @@ static inline __attribute__((always_inline)) REAL NAME(sum)(const REAL *x, int64
     return total;
 }
 
-/* Of a row: stats[0] the mean (0 of rms), stats[1] 1 / sqrt(variance or mean square + eps). */
+/* Of a row: stats[0] the mean (0 of rms), stats[1] 1 / sqrt(variance or mean square + eps), or 1 / (deviation + eps). */
 static inline void NAME(moments)(const REAL *restrict x, int64_t n, int64_t kind, double eps, REAL *restrict stats) {
-    stats[0] = kind == LAYER ? NAME(sum)(x, n, 0, 0) / n : 0;
+    stats[0] = CENTRED(kind) ? NAME(sum)(x, n, 0, 0) / n : 0;
     stats[1] = kind == LAYER || kind == RMS ? 1 / (REAL)__builtin_sqrt(NAME(sum)(x, n, stats[0], 1) / n + eps) : 1;
+    if (kind == LAYER_OUT) {
+        const REAL variance = NAME(sum)(x, n, stats[0], 1) / n;
+        stats[1] = 1 / ((REAL)__builtin_sqrt(variance < (REAL)TINY ? (REAL)TINY : variance) + (REAL)eps);
+    }
+}
+
+/* The mean of dy gain normed as the gradient has it: with eps outside the root, r = 1 / (s + eps), dr / ds = -r^2 gives
+ * it the factor (s + eps) / s. */
+static inline REAL NAME(sloped)(REAL dot, int64_t kind, double eps, REAL rstd) {
+    const REAL share = kind == LAYER_OUT ? 1 - (REAL)eps * rstd : 1; /* s / (s + eps) */
+    return share > 0 ? dot / share : 0;
 }
 
 /* dx of y = gain (x - mean) rstd from dy; dgain += dy (x - mean) rstd. dx may be x. */
 static inline void NAME(unnorm)(const REAL *restrict dy, const REAL *x, REAL *dx, const REAL *restrict gain,
-                                REAL *restrict dgain, int64_t n, int64_t kind, const REAL *stats) {
+                                REAL *restrict dgain, int64_t n, int64_t kind, double eps, const REAL *stats) {
     const REAL mean = stats[0], rstd = stats[1];
     const int64_t half = n / 2;
     REAL sum = 0, dot = 0, sum1 = 0, dot1 = 0;
     if (kind == NONE) memcpy(dx, dy, n * sizeof *dx);
-    if (kind != LAYER && kind != RMS) return;
+    if (kind == NONE || kind >= BATCH) return;
 #define NORMED(k) ((x[k] - mean) * rstd)
     SUM(omp simd reduction(+ : sum, dot, sum1, dot1))
     for (int64_t j = 0; j < half; j++) {
@@ -169,8 +184,8 @@ static inline void NAME(unnorm)(const REAL *restrict dy, const REAL *x, REAL *dx
         sum += d, dot += d * NORMED(j), sum1 += d1, dot1 += d1 * NORMED(j + half);
     }
     for (int64_t j = 2 * half; j < n; j++) sum += dy[j] * gain[j], dot += dy[j] * gain[j] * NORMED(j);
-    sum = kind == LAYER ? (sum + sum1) / n : 0;
-    dot = (dot + dot1) / n;
+    sum = CENTRED(kind) ? (sum + sum1) / n : 0;
+    dot = NAME(sloped)((dot + dot1) / n, kind, eps, rstd);
     SIMD
     for (int64_t j = 0; j < n; j++) {
         REAL normed = NORMED(j);
@@ -431,8 +446,8 @@ static inline __attribute__((always_inline)) void NAME(lstm_output_back)(NAME(Jo
         dot += dseen[j] * gc[j] * normed;
     }
     if (OVER_ROWS(2)) return;
-    sum = job->kind[2] == LAYER ? sum / n : 0;
-    dot = job->kind[2] ? dot / n : 0;
+    sum = CENTRED(job->kind[2]) ? sum / n : 0;
+    dot = job->kind[2] ? NAME(sloped)(dot / n, job->kind[2], job->eps[2], rc) : 0;
     SIMD
     for (int64_t j = 0; j < n; j++) dc[j] += rc * (dseen[j] * gc[j] - sum - (c[j] - mc) * rc * dot);
 }
@@ -460,8 +475,8 @@ static inline __attribute__((always_inline)) void NAME(lstm_cell_back)(NAME(Job)
     }
     SIMD
     for (int64_t j = 0; j < 4 * n; j++) dshift[j] += d[j];
-    NAME(unnorm)(d, z, job->dz + row * 4 * n, job->gain_x, job->dgain_x, 4 * n, job->kind[0], stats);
-    NAME(unnorm)(d, u, job->du + row * 4 * n, job->gain_h, job->dgain_h, 4 * n, job->kind[1], stats + 2);
+    NAME(unnorm)(d, z, job->dz + row * 4 * n, job->gain_x, job->dgain_x, 4 * n, job->kind[0], job->eps[0], stats);
+    NAME(unnorm)(d, u, job->du + row * 4 * n, job->gain_h, job->dgain_h, 4 * n, job->kind[1], job->eps[1], stats + 2);
 }
 
 /* dh: what reaches h_t from the products of step t + 1. Afterwards dz and du hold the gradients of z and u at t, dc that
@@ -559,10 +574,10 @@ void NAME(gru_backward)(NAME(Job) *job, int64_t t, REAL *dh_in) {
             dhc[j] = dcandidate * r;
             dshift[j] += d[j], dshift[j + n] += d[j + n], dshift[j + 2 * n] += dcandidate, dshift_h[j] += dhc[j];
         }
-        NAME(unnorm)(d, z, dz, gx, job->dgain_x, 2 * n, job->kind[0], stats);
-        NAME(unnorm)(d, u, du, gh, job->dgain_h, 2 * n, job->kind[1], stats + 2);
-        NAME(unnorm)(d + 2 * n, z + 2 * n, dz + 2 * n, gx + 2 * n, job->dgain_x + 2 * n, n, job->kind[2], stats + 4);
-        NAME(unnorm)(dhc, u + 2 * n, du + 2 * n, gh + 2 * n, job->dgain_h + 2 * n, n, job->kind[3], stats + 6);
+        NAME(unnorm)(d, z, dz, gx, job->dgain_x, 2 * n, job->kind[0], job->eps[0], stats);
+        NAME(unnorm)(d, u, du, gh, job->dgain_h, 2 * n, job->kind[1], job->eps[1], stats + 2);
+        NAME(unnorm)(d + 2 * n, z + 2 * n, dz + 2 * n, gx + 2 * n, job->dgain_x + 2 * n, n, job->kind[2], job->eps[2], stats + 4);
+        NAME(unnorm)(dhc, u + 2 * n, du + 2 * n, gh + 2 * n, job->dgain_h + 2 * n, n, job->kind[3], job->eps[3], stats + 6);
     }
     NAME(unstandardize_gates)(job, t, 3, 2);
 }
@@ -592,4 +607,6 @@ ALL(gru, 3)
 #undef PRE
 #undef INPUT
 #undef HIDDEN
+
+#include "attention.c"
 #endif

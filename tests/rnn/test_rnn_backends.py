@@ -21,6 +21,7 @@ NORMS = {
     "gru": ("input.gates", "input.candidate", "hidden.gates", "hidden.candidate"),
 }
 BIASES = ("one", "double", "inside", "both", "none")
+OUT = ("layer", {"eps_mode": "out", "eps": 0.1})
 
 
 def noted(run: object, real: Any, taken: list[object]) -> Any:
@@ -50,7 +51,7 @@ def rows(kind: str) -> list[dict[str, Any]]:
     """Each normalizer at each site alone and at all, each bias, each option."""
     sites = NORMS[kind]
     found: list[dict[str, Any]] = [{}]
-    for norm in ("layer", "rms"):
+    for norm in ("layer", "rms", OUT):
         found += [{"norms": {site: norm}} for site in sites] + [{"norms": dict.fromkeys(sites, norm)}]
     mixed = [("rms", {"bias": True, "eps": 0.1}), ("layer", {"eps": 1e-3}), ("layer", {"affine": False}), "rms"]
     found.append({"norms": dict(zip(sites, mixed, strict=False))})
@@ -205,7 +206,7 @@ def test_a_second_backward_pass_over_steps_is_refused(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("kind", NORMS)
-@pytest.mark.parametrize("norm", ["layer", PER_STEP])
+@pytest.mark.parametrize("norm", ["layer", OUT, PER_STEP])
 def test_gradcheck(backend: str, kind: str, norm: Any) -> None:
     layer = make(kind, 3, 2, dict.fromkeys(NORMS[kind], norm))
     parameters = [p.detach().requires_grad_() for p in layer.parameters()]
@@ -218,6 +219,21 @@ def test_gradcheck(backend: str, kind: str, norm: Any) -> None:
 
     with backends.using(backend):
         assert torch.autograd.gradcheck(run, (draw(2, 3, 3).requires_grad_(), *parameters))
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("hidden", [1, 4])
+def test_eps_outside_the_root_where_nothing_varies(backend: str, hidden: int) -> None:
+    """A cell of one unit never varies, one of zeros not at first: no division by a deviation of zero."""
+    layer = make("lstm", 3, hidden, {"cell": ("layer", {"eps_mode": "out"})})
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if "norms" not in name:
+                parameter.zero_()
+    near(*both(backend, layer, draw(2, 4, 3)), tolerance=1e-9)  # 1 / eps makes the rounding as much larger
+    with backends.using(backend):
+        ours = gradients(layer.float(), draw(2, 4, 3).float())
+    assert all(value.isfinite().all() for value in ours.values())
 
 
 @pytest.mark.parametrize("backend", FAST)
@@ -255,7 +271,7 @@ def test_parts_that_need_no_gradient_are_left_out(backend: str) -> None:
 @pytest.mark.parametrize("kind", NORMS)
 def test_what_the_backends_cannot_do_goes_the_plain_way(kind: str) -> None:
     unbiased, pooled = ("batch", PER_STEP[1] | {"unbiased_norm": True}), ("batch", {"stats": "sequence"})
-    others = ["group", ("layer", {"eps_mode": "out"}), ("rms", {"p": 0.5}), unbiased, pooled]
+    others = ["group", ("layer", {"scale": "inverse_root_d"}), ("rms", {"p": 0.5}), unbiased, pooled]
     for norms in ({"hidden": norm} for norm in others):
         assert plan(make(kind, 5, 4, norms).cells[0]) is None
     assert plan(make(kind, 5, 4).bfloat16().cells[0]) is None

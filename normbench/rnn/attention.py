@@ -1,0 +1,131 @@
+"""Selective attention: reading from an image and writing onto a canvas through Gaussian filters (Gregor et al. 2015)."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from normbench.rnn import backends, kernel
+
+GIVEN = 5  # numbers of a window
+BOUND = 10.0  # of its logarithms, beyond which nothing changes: early updates send some far off
+
+
+class Window(NamedTuple):
+    """N x N filters over an image: `rows` and `columns` (B, N, side), each filter of sum 1; `intensity` (B, 1, 1)."""
+
+    rows: Tensor
+    columns: Tensor
+    intensity: Tensor
+
+
+def window(given: Tensor, n: int, side: int) -> Window:
+    """Of (g_y, g_x, log δ, log σ², log γ), each (B,) of given (B, 5); Gregor et al. 2015, eq. 19-26.
+
+        centre = (g + 1) / 2 · side;  stride = (side - 1) / (N - 1) · δ;  mean_i = centre + (i - N/2 + 1/2) · stride
+        F_i[a] = exp(-(a - mean_i)² / 2σ²) / (sum over the pixels a of these + 1e-4),  i, a counted from 0
+
+    as code of jbornschein/draw, whose centre is g · side. The logarithms are kept within ± `BOUND`.
+    """
+    centres = (given[:, :2] + 1) / 2 * side
+    delta, variance, intensity = given[:, 2:].clamp(-BOUND, BOUND).exp().unbind(1)
+    offsets = torch.arange(n).to(given) - n / 2 + 0.5
+    stride = (side - 1) / max(n - 1, 1) * delta
+    means = centres[:, :, None] + offsets * stride[:, None, None]  # (B, 2, N)
+    distance = torch.arange(side).to(given) - means[..., None]
+    values = (-0.5 * distance.square() / variance[:, None, None, None]).exp()
+    rows, columns = (values / (values.sum(-1, keepdim=True) + 1e-4)).unbind(1)
+    return Window(rows, columns, intensity[:, None, None])
+
+
+def read(image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
+    """[γ F_y x F_xᵀ, γ F_y x̂ F_xᵀ], x̂ = x - σ(canvas) the error image, (B, 2 N²) (Gregor et al. 2015, eq. 3, 27).
+
+    Shapes: image, canvas (B, side²), given (B, 5), see `window`. The image has no gradient.
+    """
+    if _by_kernel(canvas):
+        found: Tensor = Read.apply(image, canvas, given, n)
+        return found
+    side = _side(canvas)
+    w = window(given, n, side)
+    both = torch.stack([image, image - canvas.sigmoid()], 1).view(len(image), 2, side, side)
+    seen = w.rows[:, None] @ both @ w.columns[:, None].mT
+    return (w.intensity[:, None] * seen).flatten(1)
+
+
+def write(canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
+    """canvas + F_yᵀ w F_x / γ (Gregor et al. 2015, eq. 8, 29).
+
+    Shapes: canvas (B, side²), patch w (B, N²), given (B, 5), see `window`.
+    """
+    if _by_kernel(canvas):
+        found: Tensor = Write.apply(canvas, patch, given, n)
+        return found
+    w = window(given, n, _side(canvas))
+    return canvas + (w.rows.mT @ (patch.view(-1, n, n) / w.intensity) @ w.columns).flatten(1)
+
+
+def _by_kernel(like: Tensor) -> bool:
+    return backends.current(like.device) is kernel.Run and like.dtype in kernel.REALS
+
+
+def _side(image: Tensor) -> int:
+    return round(image.shape[1] ** 0.5)
+
+
+def _call(name: str, n: int, *arrays: Tensor) -> None:
+    """The kernel's function of this name, for images like the first array; with as much scratch as any of them needs."""
+    like = arrays[0]
+    side = _side(like)
+    suffix, real = kernel.REALS[like.dtype]
+    scratch = like.new_empty(8 * n * side + side * side + 2 * n * n)
+    addresses = (ctypes.c_void_p(array.data_ptr()) for array in (*arrays, scratch))
+    getattr(kernel.load(), f"{name}_{suffix}")(len(like), side, n, real(BOUND), *addresses)
+
+
+class Read(torch.autograd.Function):
+    """`read` by the kernel."""
+
+    @staticmethod
+    def forward(ctx: Any, image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
+        kept = [tensor.contiguous() for tensor in (image, canvas, given)]
+        out = canvas.new_empty(len(canvas), 2 * n * n)
+        _call("read_forward", n, *kept, out)
+        ctx.n = n
+        ctx.save_for_backward(*kept, out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
+        image, canvas, given, out = ctx.saved_tensors
+        dcanvas, dgiven = torch.empty_like(canvas), torch.empty_like(given)
+        _call("read_backward", ctx.n, image, canvas, given, out, dout.contiguous(), dcanvas, dgiven)
+        return None, dcanvas, dgiven, None
+
+
+class Write(torch.autograd.Function):
+    """`write` by the kernel."""
+
+    @staticmethod
+    def forward(ctx: Any, canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
+        canvas, patch, given = canvas.contiguous(), patch.contiguous(), given.contiguous()
+        out = torch.empty_like(canvas)
+        _call("write_forward", n, canvas, patch, given, out)
+        ctx.n = n
+        ctx.save_for_backward(patch, given)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
+        patch, given = ctx.saved_tensors
+        dpatch, dgiven = torch.empty_like(patch), torch.empty_like(given)
+        dout = dout.contiguous()
+        # the first array tells the size of the images
+        _call("write_backward", ctx.n, dout, patch, given, dpatch, dgiven)
+        return dout, dpatch, dgiven, None
