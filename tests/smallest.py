@@ -28,6 +28,10 @@ SMALL = {
         *("data=made_cloze", "data.length=12", "model.hidden_size=8", "train.batch_size=50", "optim.lr=4e-3"),
         "model.init=independent",  # gates that begin alike leave some groups without a spread but rounding
     ),
+    "draw": (
+        *("data=binarized_digits", "model.glimpses=3", "model.hidden_size=8", "model.latent_size=4"),
+        *("model.write_size=3", "model.init=glorot_uniform", "train.batch_size=50"),
+    ),
 }
 # With which it learns a batch by heart in a moment.
 LEARNING = {
@@ -37,8 +41,10 @@ LEARNING = {
     "order_embeddings": ("model.word_size=16", "model.hidden_size=48", "optim.lr=0.01"),
     "imdb_rnn": ("model.hidden_size=16", "model.last_hidden_size=16", "model.dense_size=16", "optim.lr=0.02"),
     "attentive_reader": ("model.hidden_size=16", "model.dropout=0", "optim.lr=0.05"),
+    "draw": ("model.hidden_size=32", "optim.lr=0.02"),
 }
-RECURRENT = ("recall_lstm", "imdb_rnn", "order_embeddings", "attentive_reader")
+LEARNT = {"draw": 10.0}  # nats: less than this, where the least loss is not 0
+RECURRENT = ("recall_lstm", "imdb_rnn", "order_embeddings", "attentive_reader", "draw")
 NORMS = compose.choices("norm")
 MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]
 

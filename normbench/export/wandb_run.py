@@ -19,7 +19,11 @@ from normbench.runs.record import PLACE, RunRecord
 from normbench.variants import text
 
 INIT_SECONDS = 30.0  # with a key and no network, wandb itself would wait 90 s and more
-PLACES = {"train": " (training mode)", "running": " (running mean)"}  # of a record's mode; the plain name is evaluation
+PLACES = {
+    "train": " (training mode)",
+    "running": " (running mean)",
+    "whole": " (whole split)",
+}  # of a record's mode; the plain name is evaluation
 
 
 @dataclass

@@ -100,7 +100,7 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
         if "each" in spec:
             sizes = {f"{name}.{i}": size for i, size in enumerate(lookup(config, spec["each"]))}
         else:
-            sizes = {name: _given(config, spec["features"]) * spec.get("times", 1)}
+            sizes = {name: _given(config, spec["features"]) * _given(config, spec.get("times", 1))}
         for path, size in sizes.items():
             site = Site(
                 path=path,

@@ -183,8 +183,12 @@ class _Judge:
             fresh=not post_hoc,
             spread=self.examples(part, control, used),
         )
-        if part.kind == "size" and self.fidelity in rules.OTHER_DATA and not seen.gap:
-            reason = f"the paper's number is of its own data, which others stand in for at {self.fidelity} fidelity"
+        if part.kind == "size" and self.fidelity != "paper" and not seen.gap:
+            what = {
+                **dict.fromkeys(rules.OTHER_DATA, "of its own data, which others stand in for"),
+                **dict.fromkeys(rules.LESS, "of its own sizes and length of training, which are less"),
+            }
+            reason = f"the paper's number is {what[self.fidelity]} at {self.fidelity} fidelity"
             return replace(seen, gap=rules.NOT_DECIDABLE, reason=reason)
         return seen
 

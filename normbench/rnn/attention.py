@@ -1,4 +1,4 @@
-"""Selective attention: reading from an image and writing onto a canvas through Gaussian filters (Gregor et al. 2015)."""
+"""Selective attention: reading an image and writing onto a canvas through Gaussian filters (Gregor et al. 2015)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _side(image: Tensor) -> int:
 
 
 def _call(name: str, n: int, *arrays: Tensor) -> None:
-    """The kernel's function of this name, for images like the first array; with as much scratch as any of them needs."""
+    """The kernel's function of this name, for images like the first array; with the scratch that the largest needs."""
     like = arrays[0]
     side = _side(like)
     suffix, real = kernel.REALS[like.dtype]

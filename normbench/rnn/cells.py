@@ -279,7 +279,10 @@ class LSTMCell(Cell):
     LN 2016, eq. 17-19 without normalizers, eq. 20-22 with layer normalization at `input`, `hidden` and `cell`, eq.
     29-31 at `cell` alone; statistics at `input` and `hidden` are over all four gates. c is carried on as it is.
 
-    Gate rows: f, i, o, g. Args as `Cell`, and forget_bias: added to f (an initial value 1 of b_f is forget_bias=1).
+    Gate rows: f, i, o, g. Args as `Cell`, and
+        forget_bias: added to f (an initial value 1 of b_f is forget_bias=1).
+        scaled: σ(o) tanh(s c_t) with a fixed number s, the buffer `scale`, 1 until somebody sets it; in the place of a
+            normalizer at `cell`: its scale without it. Errors: both.
     Not the same as: `nn.LSTM`, whose rows are i, f, g, o; fastrnns' LN-LSTM, which carries the normalized c; an LSTM
     with peepholes.
     """
@@ -287,9 +290,15 @@ class LSTMCell(Cell):
     gates, blocks, states = 4, {"": 4}, 2
     torch_order = (1, 0, 3, 2)
 
-    def __init__(self, *sizes: int, forget_bias: float = 0.0, **options: object) -> None:
+    scale: Tensor
+
+    def __init__(self, *sizes: int, forget_bias: float = 0.0, scaled: bool = False, **options: object) -> None:
         super().__init__(*sizes, **options)  # type: ignore[arg-type]
-        self.forget_bias = forget_bias
+        self.forget_bias, self.scaled = forget_bias, scaled
+        if scaled and self.norm("cell") is not None:
+            raise NormbenchError(f"{self.path}: a fixed scale is a control without a normalizer at {self.path}.cell.")
+        if scaled:
+            self.register_buffer("scale", torch.ones(()))
 
     @classmethod
     def site_sizes(cls, hidden_size: int) -> dict[str, int]:
@@ -301,7 +310,7 @@ class LSTMCell(Cell):
         f = f + self.forget_bias
         c = keep(mask, f.sigmoid() * c + i.sigmoid() * g.tanh(), c)
         norm = self.norm("cell")
-        seen = c if norm is None else norm.step(c, t, mask)
+        seen = norm.step(c, t, mask) if norm is not None else c * self.scale if self.scaled else c
         return keep(mask, o.sigmoid() * seen.tanh(), h), c
 
 

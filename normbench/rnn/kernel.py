@@ -1,4 +1,4 @@
-"""`step.c` and what it includes: built with the system's C compiler at first use, kept in the user's cache, loaded by ctypes."""
+"""`step.c` and `attention.c`: built by the system's C compiler at first use, kept in the user's cache, for ctypes."""
 
 from __future__ import annotations
 

@@ -148,6 +148,8 @@ def vectors(cell: Cell) -> Vectors:
     if isinstance(cell, LSTMCell) and cell.forget_bias:
         shift = torch.cat([shift[:size] + cell.forget_bias, shift[size:]])
     gain_c, shift_c = _gain_and_shift(cell, "cell")
+    if isinstance(cell, LSTMCell) and cell.scaled:
+        gain_c = gain_c * cell.scale
     return Vectors(gain_x, gain_h, shift, empty, gain_c, _or_zeros(shift_c, cell, 1))
 
 

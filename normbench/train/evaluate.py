@@ -29,6 +29,7 @@ Chunks = dict[str, list[Metric]]  # per-example values of a metric, a tensor per
 @dataclass(frozen=True)
 class Pass:
     """One pass over a split, in evaluation mode unless `mode` is `train`; several variants at once where that can be.
+    `whole`: without the split's stride.
 
     `order` K: the examples in the K-th further order.
     """
@@ -100,6 +101,7 @@ class Evaluation:
         state = self.seen(records, state)  # further variants may be at their lowest
         records += self.run(self.waiting(state, others), state)
         if state.last:
+            records += self.run([Pass(name, mode="whole") for name in self.asked["whole"]], state)
             records += [{"mode": "stage", **record} for record in self.model.after(self.data, self.seed)]
         return records
 
@@ -181,7 +183,7 @@ class Evaluation:
         for variant, chunks in zip(one.variants, self._values(one, state), strict=True):
             whole = self._whole(one, variant)
             chunks |= {name: [metric] for name, metric in whole.items() if isinstance(metric, Tensor)}
-            if one.split in self.tests and self.asked["outcomes"] and not one.order:
+            if one.split in self.tests and self.asked["outcomes"] and not one.order and one.mode != "whole":
                 self.outcomes[one.split, text(variant)] = {
                     name: _example_values(parts) for name, parts in chunks.items()
                 }
@@ -198,7 +200,7 @@ class Evaluation:
             shuffled = stream(self.seed, "training-mode pass", state.moment).permutation(len(split))
             with torch.no_grad(), training_without_tracking(self.model):
                 return [self._collected(split, one.split, torch.from_numpy(shuffled).split(self.batch_size))]
-        split, order = self._prepared(one.split), None
+        split, order = self._prepared(one.split, one.mode == "whole"), None
         if one.order:
             draw = stream(self.seed, f"evaluation order {one.split}", one.order)
             order = torch.from_numpy(draw.permutation(len(split)))
@@ -262,7 +264,7 @@ class Evaluation:
         """Metrics of the whole split, for models that have such."""
         if type(self.model).whole is Model.whole or one.mode == "train" or one.order:
             return {}
-        split = self._prepared(one.split)
+        split = self._prepared(one.split, one.mode == "whole")
         collected: dict[str, list[Tensor]] = {}
         with torch.no_grad(), inference(self.model, variant):
             for index in _chunks(range(len(split)), self._chunk(variant)):
@@ -272,9 +274,9 @@ class Evaluation:
         return self.model.whole(one.split, {name: torch.cat(parts) for name, parts in collected.items()})
 
     @functools.cache  # noqa: B019  an evaluation empties it when it begins
-    def _prepared(self, name: str) -> Split:
+    def _prepared(self, name: str, whole: bool = False) -> Split:
         """With what the model makes of the inputs before its first normalizer: once for all passes of an evaluation."""
-        split = self.splits[name]
+        split = self.data[name] if whole else self.splits[name]
         made: dict[str, Tensor] = {}
         if type(self.model).prepare is Model.prepare:
             return split
@@ -303,9 +305,11 @@ class Evaluation:
 
     def _refuse(self, config: Mapping[str, Any]) -> None:
         asked, there = self.asked, ", ".join(self.splits)
-        for name in asked["strides"]:
+        for name, where in (
+            (n, f"{key}.{n}" if key == "strides" else key) for key in ("strides", "whole") for n in asked[key]
+        ):
             if name not in self.data:
-                raise NormbenchError(f"eval.strides.{name}: the data have no split {name}. ({', '.join(self.data)})")
+                raise NormbenchError(f"eval.{where}: the data have no split {name}. ({', '.join(self.data)})")
         needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["test"] == "lowest"
         if self.monitor["split"] not in self.splits and (needs_best or "best" in config["train"]["keep"]):
             raise NormbenchError(

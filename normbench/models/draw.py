@@ -1,0 +1,197 @@
+"""DRAW: pictures painted glimpse by glimpse (Gregor et al. 2015), as LN 2016 trains it (6.4, Fig. 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from normbench.data import Dataset
+from normbench.errors import NormbenchError
+from normbench.models import pictures
+from normbench.models.base import Model, Sites
+from normbench.norms.base import NormedLinear
+from normbench.rnn import attention
+from normbench.rnn.cells import LSTMCell, State
+from normbench.rnn.layers import LSTM
+from normbench.streams import stream
+
+SCALES = ("one", "first_glimpse")
+SCALED_BY = 1000  # pictures painted to find the scale of the cells at the first glimpse
+
+
+class Glimpse(NamedTuple):
+    """What a glimpse leaves: the canvas, and mean and log σ of q(z), (B, z) each; the window that it wrote through."""
+
+    canvas: Tensor
+    mean: Tensor
+    log_sigma: Tensor
+    given: Tensor
+
+
+class Draw(Model):
+    """A variational autoencoder whose encoder and decoder are LSTMs over T glimpses (Gregor et al. 2015, eq. 3-8).
+
+        r_t      = read(x, x̂_t; a^r_t),  a^r_t = W_r h^dec_{t-1} + b_r,  x̂_t = x - σ(c_{t-1})
+        h^enc_t  = LSTM([r_t, h^dec_{t-1}]);  (μ_t, log σ_t) = W_q h^enc_t + b_q;  z_t = μ_t + σ_t ε_t
+        h^dec_t  = LSTM(z_t);  c_t = c_{t-1} + write(w_t; a^w_t),  w_t = W_w h^dec_t + b_w,  a^w_t = W_a h^dec_t + b_a
+        bound    = Σ_pixels -log p(x | σ(c_T)) + Σ_t Σ_k [½ (σ_tk² + μ_tk²) - log σ_tk - ½]   in nats
+
+    `rnn/attention.py` has read and write. All states and c_0 begin at zero. The LSTMs have no peepholes (LN 2016, eq.
+    29-31; Gregor et al. do not say). log σ_t is kept within ± `attention.BOUND`, as the windows' logarithms.
+    Sites: `encoder.*` and `decoder.*` of input, hidden, cell (LN 2016 normalizes the cell alone); `window.read` (W_r),
+    `latent` (W_q), `window.write` (W_a), `patch` (W_w), on their summed inputs or weights.
+    `cell_scale`: `first_glimpse`, h = σ(o) tanh(s c) in both LSTMs, s the inverse of the deviation that c has at the
+    first glimpse of an empty picture: the scale at which LN of the cell would begin, without LN.
+    Metrics: `bound` and `kl`, its second sum. Of K samples of an example: -log mean exp(-bound), the bound of Burda et
+    al. 2016, which for K = 1 is the bound.
+    Shapes: inputs (B, side²), values in [0, 1].
+    Not the same as: ericjang/draw, which subtracts ½ once for all of z_t.
+    """
+
+    loss = "bound"
+
+    def __init__(
+        self,
+        side: int,
+        glimpses: int,
+        hidden_size: int,
+        latent_size: int,
+        read_size: int,
+        write_size: int,
+        cell_scale: str,
+        sites: Sites,
+    ) -> None:
+        super().__init__()
+        for name, size in (("read_size", read_size), ("write_size", write_size)):
+            if not 1 <= size <= side:
+                raise NormbenchError(f"model.{name}={size} must be from 1 to the picture's {side} pixels a side.")
+        self.side, self.glimpses, self.latent_size = side, glimpses, latent_size
+        self.read_size, self.write_size = read_size, write_size
+        self.scaled = cell_scale == "first_glimpse"
+        features = 2 * read_size**2 + hidden_size
+        self.encoder = LSTM(features, hidden_size, sites, "encoder", scaled=self.scaled)
+        self.decoder = LSTM(latent_size, hidden_size, sites, "decoder", scaled=self.scaled)
+
+        def linear(site: str) -> NormedLinear:
+            return NormedLinear(hidden_size, *sites(site), nn.Identity())
+
+        self.window = nn.ModuleDict({name: linear(f"window.{name}") for name in ("read", "write")})
+        self.latent, self.patch = linear("latent"), linear("patch")
+
+    def paint(self, image: Tensor, noise: Tensor) -> Iterator[Glimpse]:
+        """The glimpses of image (B, side²) with noise ε (B, T, z)."""
+        encoder, decoder = self.encoder.steps(len(image)), self.decoder.steps(len(image))
+        read, write = (_initial(layer, image) for layer in (self.encoder, self.decoder))
+        canvas = torch.zeros_like(image)
+        for drawn in noise.unbind(1):
+            seen = attention.read(image, canvas, self.window["read"](write[0]), self.read_size)
+            read = encoder(torch.cat([seen, write[0]], 1), read)
+            mean, log_sigma = self.latent(read[0]).chunk(2, 1)
+            log_sigma = log_sigma.clamp(-attention.BOUND, attention.BOUND)
+            write = decoder(mean + log_sigma.exp() * drawn, write)
+            canvas, given = self._written(canvas, write[0])
+            yield Glimpse(canvas, mean, log_sigma, given)
+
+    def _written(self, canvas: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        given = self.window["write"](h)
+        return attention.write(canvas, self.patch(h), given, self.write_size), given
+
+    def bound(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The bound and its KL part, (B,) each."""
+        noise = self.normal("latent", inputs.new_empty(len(inputs), self.glimpses, self.latent_size))
+        glimpses = list(self.paint(inputs, noise))
+        mean, log_sigma = (torch.stack([g[k] for g in glimpses], 1) for k in (1, 2))
+        kl = (0.5 * ((2 * log_sigma).exp() + mean.square()) - log_sigma - 0.5).sum((1, 2))
+        nll = F.binary_cross_entropy_with_logits(glimpses[-1].canvas, inputs, reduction="none").sum(1)
+        return nll + kl, kl
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        bound, kl = self.bound(inputs)
+        self.tally = {"kl": kl.detach().sum()}
+        return bound.mean()
+
+    def evaluate(self, inputs: Tensor) -> dict[str, Tensor]:
+        bound, kl = self.bound(inputs)
+        return {"bound": bound, "kl": kl}
+
+    def over_samples(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        bound = values["bound"]
+        return {**super().over_samples(values), "bound": math.log(len(bound)) - torch.logsumexp(-bound, 0)}
+
+    def rescale(self, inputs: Tensor) -> None:
+        """The fixed scales, from the weights alone: of an empty picture, with noise that is the same for all runs."""
+        if not self.scaled:
+            return
+        noise = stream(0, "first glimpse").standard_normal((SCALED_BY, 1, self.latent_size))
+        image = inputs.new_zeros(SCALED_BY, self.side**2)
+        for layer in (self.encoder, self.decoder):  # what the decoder sees follows from the encoder's scale
+            cell = layer.cells[0]
+            assert isinstance(cell, LSTMCell)
+            cell.scale.copy_(
+                1 / self._first_cells(image, torch.from_numpy(noise).to(image))[layer is self.decoder].std()
+            )
+
+    def _first_cells(self, image: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """c of both LSTMs after the first glimpse."""
+        begin = _initial(self.decoder, image)
+        seen = attention.read(image, torch.zeros_like(image), self.window["read"](begin[0]), self.read_size)
+        h, read = self.encoder.steps(len(image))(torch.cat([seen, begin[0]], 1), _initial(self.encoder, image))
+        mean, log_sigma = self.latent(h).chunk(2, 1)
+        _, write = self.decoder.steps(len(image))(mean + log_sigma.exp() * noise[:, 0], begin)
+        return read, write
+
+    @torch.no_grad()
+    def sample(self, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
+        """`drawn.png`, pictures painted from noise alone, and `painting.png`, the first of them glimpse by glimpse."""
+        like = self.latent.linear.weight
+        noise = torch.from_numpy(stream(seed, "samples").standard_normal((count, self.glimpses, self.latent_size)))
+        decoder, state = self.decoder.steps(count), _initial(self.decoder, like, count)
+        canvas, stages, frames = like.new_zeros(count, self.side**2), [], []
+        for drawn in noise.to(like).unbind(1):
+            state = decoder(drawn, state)
+            canvas, given = self._written(canvas, state[0])
+            stages.append(self._picture(canvas[0]))
+            frames.append(self._frame(given))
+        last = [self._picture(row) for row in canvas]
+        return {"drawn.png": pictures.png(last), "painting.png": pictures.png(stages, frames)}
+
+    def _picture(self, canvas: Tensor) -> np.ndarray:
+        return canvas.sigmoid().view(self.side, self.side).cpu().numpy()
+
+    def _frame(self, given: Tensor) -> pictures.Frame:
+        """The outer filters' centres of the first row."""
+        (row, column), log_stride = (given[0, :2].double() + 1) / 2 * self.side, float(given[0, 2])
+        bounded = max(-attention.BOUND, min(attention.BOUND, log_stride))
+        reach = (self.side - 1) / max(self.write_size - 1, 1) * math.exp(bounded) * (self.write_size - 1) / 2
+        return pictures.Frame(float(row) - reach, float(column) - reach, float(row) + reach, float(column) + reach)
+
+
+def _initial(layer: LSTM, like: Tensor, batch: int | None = None) -> State:
+    zeros = like.new_zeros(len(like) if batch is None else batch, layer.hidden_size)
+    return zeros, zeros
+
+
+def build(config: Mapping[str, Any], sites: Sites) -> Draw:
+    model, data = config["model"], config["data"]
+    features = data["declares"].get("features", 0)
+    side = math.isqrt(features)
+    if not side or side**2 != features:
+        raise NormbenchError(
+            f"model=draw paints square pictures: data={data['name']} has {features or 'no'} values a picture."
+        )
+    return Draw(
+        side,
+        model["glimpses"],
+        model["hidden_size"],
+        model["latent_size"],
+        model["read_size"],
+        model["write_size"],
+        model["cell_scale"],
+        sites,
+    )

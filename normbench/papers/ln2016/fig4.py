@@ -1,0 +1,64 @@
+"""LN Fig. 4: test bound of DRAW against epochs, with LN at the cells' outputs, weight normalization, and without."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from normbench.curves.series import level_on_the_way, series
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Look, Panel, Quantity
+from normbench.papers.panels import panels as all_panels
+from normbench.papers.style import COLOURS, EXTRA_COLOURS
+from normbench.papers.table import Entry, final_entry, time_entry
+from normbench.runs.record import RunRecord
+
+ARMS = {
+    "none": Look("Baseline", COLOURS["none"]),
+    "wn": Look("WN", COLOURS["weight"]),
+    "ln": Look("LN", COLOURS["layer"]),
+    "none-scaled": Look("Baseline at LN's scale (ours)", EXTRA_COLOURS[1], in_paper=False),
+    "none-x10": Look("Baseline, weights × 10 (ours)", EXTRA_COLOURS[0], in_paper=False),
+}
+BOUND = ("test", "eval", "bound")
+SCALED = "none-scaled"
+SHARES = (0.9, 0.95, 0.98)
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """The paper's panel, whose axis begins at 80 nats, and the part of the bound that the code costs."""
+    quantities = (Quantity("Test bound, nats", *BOUND), Quantity("of it KL, nats", "test", "eval", "kl"))
+    return all_panels(runs, ARMS, {"DRAW": {}}, quantities)
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Bound and KL of all test images at the end, epochs to levels of the baseline at LN's scale, updates clipped."""
+    at_paper = all(run.fidelity == "paper" for run in runs)
+    entries = []
+    for control in artifact.settings:
+        own = [run for run in runs if run.control == control]
+        if control and not own:
+            continue
+        group = f"control {control}" if control else "at the end of training"
+        levels = {share: _levels(own, share) for share in SHARES}
+        for arm in ARMS:
+            cell = [run for run in own if run.arm == arm]
+            known = artifact.reference["epoch_200"].get(arm)
+            paper = f"{known}" if known and at_paper and not control else ""
+            entries += [
+                final_entry(cell, group, arm, "test bound", ("test", "whole", "bound"), unit="nats", paper=paper),
+                final_entry(cell, group, arm, "of it KL", ("test", "whole", "kl"), unit="nats"),
+                *(
+                    time_entry(cell, group, arm, f"epochs to {share:.0%} of the way of {SCALED}", BOUND, of_seed)
+                    for share, of_seed in levels.items()
+                ),
+                final_entry(cell, group, arm, "updates clipped, last epoch", ("train", "running", "clipped"), 100, "%"),
+            ]
+    return entries
+
+
+def _levels(runs: Sequence[RunRecord], share: float) -> dict[int, float]:
+    """The level that each seed's baseline sets; none where there is no such run, or it diverged at once."""
+    curves = {run.seed: [series(run, *BOUND)] for run in runs if run.arm == SCALED}
+    found = {seed: level_on_the_way(curves.get(seed, []), share) for seed in {run.seed for run in runs}}
+    return {seed: math.nan if level is None else level for seed, level in found.items()}
