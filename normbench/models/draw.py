@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,7 @@ class Draw(Model):
     `rnn/attention.py` has read and write. All states and c_0 begin at zero. The LSTMs have no peepholes (LN 2016, eq.
     29-31; Gregor et al. do not say). log σ_t is kept within ± `attention.BOUND`, as the windows' logarithms.
     Sites: `encoder.*` and `decoder.*` of input, hidden, cell (LN 2016 normalizes the cell alone); `window.read` (W_r),
-    `latent` (W_q), `window.write` (W_a), `patch` (W_w), on their summed inputs or weights.
+    `latent` (W_q), `window.write` (W_a), `patch` (W_w), on their weights.
     `cell_scale`: `first_glimpse`, h = σ(o) tanh(s c) in both LSTMs, s the inverse of the deviation that c has at the
     first glimpse of an empty picture: the scale at which LN of the cell would begin, without LN.
     Metrics: `bound` and `kl`, its second sum. Of K samples of an example: -log mean exp(-bound), the bound of Burda et
@@ -87,20 +87,32 @@ class Draw(Model):
     def paint(self, image: Tensor, noise: Tensor) -> Iterator[Glimpse]:
         """The glimpses of image (B, side²) with noise ε (B, T, z)."""
         encoder, decoder = self.encoder.steps(len(image)), self.decoder.steps(len(image))
+        look, latent, written = self._window("read").once(), self.latent.once(), self._writing()
         read, write = (_initial(layer, image) for layer in (self.encoder, self.decoder))
         canvas = torch.zeros_like(image)
         for drawn in noise.unbind(1):
-            seen = attention.read(image, canvas, self.window["read"](write[0]), self.read_size)
+            seen = attention.read(image, canvas, look(write[0]), self.read_size)
             read = encoder(torch.cat([seen, write[0]], 1), read)
-            mean, log_sigma = self.latent(read[0]).chunk(2, 1)
+            mean, log_sigma = latent(read[0]).chunk(2, 1)
             log_sigma = log_sigma.clamp(-attention.BOUND, attention.BOUND)
             write = decoder(mean + log_sigma.exp() * drawn, write)
-            canvas, given = self._written(canvas, write[0])
+            canvas, given = written(canvas, write[0])
             yield Glimpse(canvas, mean, log_sigma, given)
 
-    def _written(self, canvas: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        given = self.window["write"](h)
-        return attention.write(canvas, self.patch(h), given, self.write_size), given
+    def _window(self, name: str) -> NormedLinear:
+        found = self.window[name]
+        assert isinstance(found, NormedLinear)
+        return found
+
+    def _writing(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """(canvas, h of the decoder) -> the next canvas, and the window."""
+        window, patch = self._window("write").once(), self.patch.once()
+
+        def write(canvas: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+            given = window(h)
+            return attention.write(canvas, patch(h), given, self.write_size), given
+
+        return write
 
     def bound(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The bound and its KL part, (B,) each."""
@@ -151,11 +163,11 @@ class Draw(Model):
         """`drawn.png`, pictures painted from noise alone, and `painting.png`, the first of them glimpse by glimpse."""
         like = self.latent.linear.weight
         noise = torch.from_numpy(stream(seed, "samples").standard_normal((count, self.glimpses, self.latent_size)))
-        decoder, state = self.decoder.steps(count), _initial(self.decoder, like, count)
+        decoder, written, state = self.decoder.steps(count), self._writing(), _initial(self.decoder, like, count)
         canvas, stages, frames = like.new_zeros(count, self.side**2), [], []
         for drawn in noise.to(like).unbind(1):
             state = decoder(drawn, state)
-            canvas, given = self._written(canvas, state[0])
+            canvas, given = written(canvas, state[0])
             stages.append(self._picture(canvas[0]))
             frames.append(self._frame(given))
         last = [self._picture(row) for row in canvas]

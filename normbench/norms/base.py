@@ -242,6 +242,13 @@ class NormedLinear(Weighted):
         if isinstance(self.norm, WeightNormalizer):
             self.norm.start(self.linear.weight)
 
+    def once(self) -> Callable[[Tensor], Tensor]:
+        """The layer for many inputs of one pass, its weight normalized once for all of them."""
+        if not isinstance(self.norm, WeightNormalizer) or self.norm.pending:
+            return self
+        norm, weight = self.norm, self.norm(self.linear.weight)
+        return lambda x: norm.finish(self.activation(self.product(x)(weight, self.linear.bias)))
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         weight, bias = self.linear.weight, self.linear.bias
         if isinstance(self.norm, WeightNormalizer):

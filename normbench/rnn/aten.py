@@ -180,6 +180,7 @@ class Run:
         if self.mask is not None:
             torch.where(self.mask[t, :, None], c, self.c[t], out=c)
         seen = self._norm(2, t, c, self.v.gain_c, self.v.shift_c)
+        seen = seen * self.v.gain_c if self.plan.scaled else seen
         torch.mul(o, torch.tanh(seen, out=self.squashed[t]), out=self.h[t + 1])
 
     def _candidate(self, t: int, u: Tensor) -> Tensor:
@@ -217,7 +218,8 @@ class Run:
         df, di, do, dg = d.chunk(4, -1)
         torch.mul(dh, squashed, out=do)
         dseen = aten.tanh_backward(dh * o, squashed)
-        dcell, dgain = self._unnorm(2, t, dseen, self.c[t + 1], self.v.gain_c)
+        behind = dseen * self.v.gain_c if self.plan.scaled else dseen
+        dcell, dgain = self._unnorm(2, t, behind, self.c[t + 1], self.v.gain_c)
         self.sums.gain_c.add_(dgain)
         self.sums.shift_c.add_(dseen.sum(0))
         dc = self.dc + dcell

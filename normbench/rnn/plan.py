@@ -22,6 +22,7 @@ class Plan(NamedTuple):
     """What stays the same for all sequences of a cell.
 
     kinds, eps: of an LSTM `input`, `hidden`, `cell`; of a GRU both for the gates, then both for the candidate.
+    scaled: an LSTM without a normalizer at the cell that has a gain there all the same.
     """
 
     gru: bool
@@ -29,6 +30,7 @@ class Plan(NamedTuple):
     kinds: tuple[int, int, int, int]
     eps: tuple[float, float, float, float]
     update_old: bool
+    scaled: bool
 
     @property
     def over_rows(self) -> bool:
@@ -80,7 +82,8 @@ def plan(cell: Cell) -> Plan | None:
     kinds = [kind for kind in found if kind is not None] + [(NONE, 0.0)] * (4 - len(found))
     old = isinstance(cell, GRUCell) and cell.update == "old"
     (a, ea), (b, eb), (c, ec), (d, ed) = kinds
-    return Plan(gru, cell.hidden_size, (a, b, c, d), (ea, eb, ec, ed), old)
+    scaled = isinstance(cell, LSTMCell) and cell.scaled
+    return Plan(gru, cell.hidden_size, (a, b, c, d), (ea, eb, ec, ed), old, scaled)
 
 
 def _norms(cell: Cell) -> list[Normalizer | None]:

@@ -60,6 +60,8 @@ def rows(kind: str) -> list[dict[str, Any]]:
         found.append({"bias": bias, "norms": dict.fromkeys(sites, "layer") if layered else {}})
     found.append({"learn_h0": True, **({"update": "old"} if kind == "gru" else {"forget_bias": 1.5})})
     found.append({"norms": dict.fromkeys(("input", "hidden"), "weight")})
+    if kind == "lstm":
+        found += [{"scaled": True}, {"scaled": True, "norms": {"input": "layer"}}]
     return found
 
 
@@ -70,6 +72,8 @@ def test_every_option_is_the_plain_loop(backend: str, kind: str, masked: bool) -
     mask = lengths(3, 6) if masked else None
     for options in rows(kind):
         layer = make(kind, 5, 7, **options)
+        for buffer in layer.buffers():  # of the options here a fixed scale alone has one
+            buffer.fill_(3.0)
         state = draw(2, 1, 3, 7, seed=4).unbind(0)[: layer.cell.states]
         given = {"mask": mask} if options.get("learn_h0") else {"mask": mask, "state": state}
         near(*both(backend, layer, draw(3, 6, 5), **given))
