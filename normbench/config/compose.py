@@ -44,6 +44,7 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
     "launcher": {"title": str},
     "logger": {"title": str},
 }
+DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
 # ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]`, `[document, question]` or
@@ -341,7 +342,9 @@ def _refuse_unfit(config: Config, extra: Path | None) -> None:
     if wanted != given:
         reads, has = (f"inputs of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
         facts = {other: declaration("data", other, extra) for other in choices("data", extra)}
-        fitting = [other for other, f in facts.items() if READ.keys() <= f.keys() and f.get("shape") == wanted]
+        sizes = [str(spec.get("features")) for spec in declaration("model", model, extra)["sites"].values()]
+        needed = {*READ, *(size.removeprefix(DECLARED) for size in sizes if size.startswith(DECLARED))}
+        fitting = [other for other, f in facts.items() if needed <= f.keys() and f.get("shape") == wanted]
         raise NormbenchError(f"model={model} reads {reads}, data={data} has {has}. (that fit: {', '.join(fitting)})")
 
 

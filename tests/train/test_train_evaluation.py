@@ -122,6 +122,20 @@ def test_what_is_asked_for_is_recorded_and_nothing_else_moves(tmp_path: Path) ->
     assert of[1, "test", "shuffle=1"] != of[1, "test", "shuffle=2"], "statistics of other batches"
 
 
+def test_the_last_evaluation_passes_over_whole_splits_as_well(tmp_path: Path) -> None:
+    asked = ("eval.strides={train: 0, test: 3}", "eval.whole=[test,valid]")
+    tiny.train(tmp_path / "plain")
+    tiny.train(tmp_path / "asked", *asked)
+    found, usual = curve(tmp_path / "asked"), curve(tmp_path / "plain")
+    assert [(r["epoch"], r["split"]) for r in found if r["mode"] == "whole"] == [(2, "test"), (2, "valid")]
+    of = {(r["split"], r["mode"]): r["nll"] for r in found if r["epoch"] == 2}
+    wanted = {r["split"]: r["nll"] for r in usual if r["epoch"] == 2 and r["mode"] == "eval"}
+    assert of["test", "whole"] == pytest.approx(wanted["test"], rel=1e-6) and of["test", "eval"] != wanted["test"]
+    assert of["valid", "whole"] == of["valid", "eval"], "one without a stride"
+    without, having = tiny.spec(asked[0]).config, tiny.spec(*asked).config
+    assert identity.satisfies(having, without) and not identity.satisfies(without, having)
+
+
 def test_batch_statistics_go_by_batches_of_the_training_size() -> None:
     spec = tiny.spec("norm=batch", "eval.variants=['eval_stats=batch']", "train.batch_size=7")
     model, data = models.build(spec.config, spec.sites()), datasets.load(spec.config["data"])
@@ -266,6 +280,7 @@ def test_a_repeated_run_keeps_the_longer_length() -> None:
         (("norm=layer", "eval.variants=[TTFF]"), "eval.variants: 'TTFF' is no way of evaluating norm=layer."),
         (("norm=batch", "eval.also_at_best=['populations=pooled']"), "no way of evaluating norm=batch."),
         ((*BLN, "eval.splits=[tset]"), "eval.splits=tset is not possible."),
+        (("eval.whole=[tset]",), "eval.whole=tset is not possible."),
         ((*BLN, "eval.reshuffles=-1"), "eval.reshuffles=-1 is too small"),
     ],
 )
