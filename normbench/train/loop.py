@@ -21,7 +21,7 @@ from normbench.train.evaluate import Evaluation
 from normbench.train.progress import resume, save
 from normbench.train.recorder import Event, Recorder, Stop, diverged
 
-DRAWN = 8  # samples that a finished run of a model that draws some leaves
+DRAWN = 8  # samples that a run of a model that draws some leaves, at its end and at updates whose weights it keeps
 
 
 def train(spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None], stopping: Callable[[], bool]) -> str:
@@ -74,6 +74,8 @@ def train(spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None
             progress.add(value, batch.counted, batch.size, {**model.tally, **acted})
             if progress.step in kept:
                 checkpoint.save_weights(run.path / "weights" / f"step-{progress.step}.safetensors", model)
+                run.write_samples(_samples(model, seed, data, f"step-{progress.step}-"))
+                model.train()
             if time.monotonic() - saved >= config["train"]["checkpoint_seconds"]:
                 save(run, progress, model, optimizer, time.monotonic() - started)
                 saved = time.monotonic()
@@ -93,11 +95,15 @@ def train(spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None
     if "last" in config["train"]["keep"]:
         checkpoint.save_weights(run.path / "weights" / "last.safetensors", model)
     if status == "done":
-        run.write_samples(model.eval().sample(seed, DRAWN, data))
+        run.write_samples(_samples(model, seed, data))
     run.finish(status, **fields)
     if not config["train"]["keep_checkpoint"]:
         checkpoint.clear(run.path / "checkpoint")
     return status
+
+
+def _samples(model: models.Model, seed: int, data: datasets.Dataset, when: str = "") -> dict[str, bytes]:
+    return {when + name: content for name, content in model.eval().sample(seed, DRAWN, data).items()}
 
 
 def _splits(data: datasets.Dataset, model: models.Model, name: str, device: torch.device) -> dict[str, Split]:
