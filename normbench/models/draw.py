@@ -86,7 +86,7 @@ class Draw(Model):
 
     def paint(self, image: Tensor, noise: Tensor) -> Iterator[Glimpse]:
         """The glimpses of image (B, side²) with noise ε (B, T, z)."""
-        encoder, decoder = self.encoder.steps(len(image)), self.decoder.steps(len(image))
+        encoder, decoder = (lstm.steps(len(image), count=self.glimpses) for lstm in (self.encoder, self.decoder))
         look, latent, written = self._window("read").once(), self.latent.once(), self._writing()
         read, write = (_initial(layer, image) for layer in (self.encoder, self.decoder))
         canvas = torch.zeros_like(image)

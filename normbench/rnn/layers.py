@@ -88,12 +88,15 @@ class Recurrent(nn.Module):
         ends = tuple(torch.stack(parts) for parts in zip(*last, strict=True))
         return y.transpose(0, 1), ends[0] if len(ends) == 1 else ends
 
-    def steps(self, batch: int, rng: np.random.Generator | None = None) -> Steps:
-        """The cell one step at a time, for one sequence of a model that feeds outputs back; of a single layer."""
+    def steps(self, batch: int, rng: np.random.Generator | None = None, count: int | None = None) -> Steps:
+        """The cell one step at a time, for one sequence of a model that feeds outputs back; of a single layer.
+
+        count: how many there will be, where that is known: memory is made for no more.
+        """
         if len(self.cells) != 1:
             raise NormbenchError(f"{self.path}: steps are taken by one layer in one direction, not {len(self.cells)}.")
         cell = self._cell(0, 0)
-        return Steps(cell, cell.sequence_weights(batch, rng))
+        return Steps(cell, cell.sequence_weights(batch, rng), count)
 
     def _cell(self, layer: int, direction: int) -> Cell:
         cell = self.cells[layer * self.directions + direction]

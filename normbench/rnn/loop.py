@@ -45,12 +45,12 @@ class Steps:
     counted.
     """
 
-    def __init__(self, cell: Cell, weights: SequenceWeights) -> None:
+    def __init__(self, cell: Cell, weights: SequenceWeights, count: int | None = None) -> None:
         self.cell, self.weights, self.t = cell, weights, 0
         backend, planned = backends.current(weights.weight_hh.device), plan(cell)
         self.fast = None
         if backend is not None and planned is not None and not planned.over_rows:  # those count steps from the first
-            self.fast = stepwise.Steps(cell, planned, backend, weights.folded())
+            self.fast = stepwise.Steps(cell, planned, backend, weights.folded(), count)
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None = None) -> State:
         """The state after x_t (B, I), its output first; rows where the mask (B,) is false keep theirs."""

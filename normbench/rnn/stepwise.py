@@ -19,7 +19,7 @@ from normbench.rnn.cells import Cell, SequenceWeights, State
 from normbench.rnn.matmul import Projection, empty
 from normbench.rnn.plan import Plan, Vectors, vectors
 
-CHUNK = 64  # steps that share their arrays: how many there will be is not known
+CHUNK = 64  # steps that share their arrays, of a sequence whose length may not be known
 
 
 class Chunk:
@@ -48,7 +48,10 @@ class Chunk:
 class Steps:
     """`loop.Steps` for a cell with a plan."""
 
-    def __init__(self, cell: Cell, plan: Plan, backend: type[Backend], weights: SequenceWeights) -> None:
+    def __init__(
+        self, cell: Cell, plan: Plan, backend: type[Backend], weights: SequenceWeights, count: int | None = None
+    ) -> None:
+        self.chunk = CHUNK if count is None else min(CHUNK, count)
         self.plan, self.backend, self.vectors = plan, backend, vectors(cell)
         self.weights = (weights.weight_ih.detach(), weights.weight_hh.detach())
         inside = cell.biases()[0]
@@ -63,7 +66,7 @@ class Steps:
         h = state[0]
         c = state[1] if len(state) > 1 else h.new_empty(len(h), 0)
         # without gradients nobody comes back: one place serves for all steps
-        capacity = CHUNK if torch.is_grad_enabled() else 1
+        capacity = self.chunk if torch.is_grad_enabled() else 1
         row = self.t % capacity
         if row == 0 and (capacity > 1 or not self.chunks or len(self.chunks[-1].mask) > 1):
             self.chunks.append(Chunk(self, x, h, c, capacity))
