@@ -36,6 +36,9 @@ from normbench.runs import yaml_text
 
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
+MODES = {
+    "eval": "evaluation mode", "train": "training mode", "running": "running mean", "stage": "after training",
+}  # fmt: skip
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
 Cell = Mapping[str, Any]
 BEST = "best"  # of the runs that are compared
@@ -72,7 +75,7 @@ class Endpoint:
         if self.kind == "value":
             return self.key
         metric = "NLL" if self.metric == "nll" else self.metric
-        mode = {"eval": "evaluation mode", "train": "training mode", "running": "running mean"}[self.mode]
+        mode = MODES[self.mode]
         where = f"{mode}, {self.variant}" if self.variant else mode
         if self.kind == "area":
             mean = "geometric mean" if self.metric in LOSSES else "mean"
@@ -360,7 +363,7 @@ def _endpoint(data: Any, part: str) -> Endpoint:
     return Endpoint(
         kind,
         split=_text(data, "split", where),
-        mode=_choice(data, "mode", ("eval", "train", "running"), where),
+        mode=_choice(data, "mode", tuple(MODES), where),
         metric=_text(data, "metric", where),
         variant=_text(data, "variant", where) if "variant" in data else None,
         **_level(data, where),
