@@ -65,7 +65,8 @@ class ConvNet(Model):
         A unit is at the border where its window overlaps the padding: the outermost ring. Per layer, over all test
         images, its channels and the positions of either place: the share of ReLU's outputs above 0, and mean and
         biased variance of ReLU's inputs. `on_difference` is the border's share less the interior's, `variance_ratio`
-        the border's variance over the interior's; then their mean and geometric mean over the layers.
+        the border's variance over the interior's (NaN or infinite where nothing varies). A last record has their mean
+        and geometric mean over the layers.
         """
         watched = [_Watched() for _ in self.units]
         with torch.no_grad(), inference(self), ExitStack() as hooks:
@@ -105,7 +106,9 @@ class _Watched:
     def moments(self, place: Tensor) -> dict[str, Tensor]:
         """Share of outputs above 0, mean and variance of inputs over the positions of a mask."""
         on, mean, square = self.sums[:, place].sum(1) / (self.values * place.sum())
-        return {"on": on, "mean": mean, "variance": square - mean.square()}
+        variance = square - mean.square()
+        variance = torch.where(variance > 1e-12 * square, variance, 0.0)  # of equal numbers rounding alone is left
+        return {"on": on, "mean": mean, "variance": variance}
 
 
 def ring(maps: Tensor) -> Tensor:
