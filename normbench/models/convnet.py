@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.data.examples import Split
-from normbench.models.base import Model, Sites
+from normbench.models.base import Classifier, Sites
 from normbench.norms.base import NormedConv, NormedLinear, inference
 
 FACTORS = (1, 1, 2, 2, 4, 4)  # of the width
@@ -19,7 +19,7 @@ SIDE, KERNEL, POOL = 32, 3, 2  # the images' side; a maximum of 2 x 2 after ever
 SEEN = "test"  # the split whose images are looked at once training is done
 
 
-class ConvNet(Model):
+class ConvNet(Classifier):
     """Softmax classifier: 3 x 3 convolutions of w, w, 2w, 2w, 4w, 4w channels, a dense layer of 4w, the classes.
 
     ReLU after each but the logits; a maximum over 2 x 2 positions after every second convolution. Padded with zeros
@@ -50,14 +50,6 @@ class ConvNet(Model):
             if i % 2:
                 h = F.max_pool2d(h.permute(0, 3, 1, 2), POOL).permute(0, 2, 3, 1)
         return self.logits(self.dense[0](h.flatten(1)))
-
-    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(self.predict(inputs), targets)
-
-    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        logits = self.predict(inputs)
-        nll = F.cross_entropy(logits, targets, reduction="none")
-        return {"nll": nll, "error": (logits.argmax(-1) != targets).float()}
 
     def after(self, splits: Mapping[str, Split], seed: int) -> Iterator[dict[str, Any]]:
         """How often units at the border of each convolution's output are on, and how their inputs are distributed.
