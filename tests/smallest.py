@@ -18,6 +18,7 @@ from normbench.norms import sites
 SMALL = {
     "mnist_mlp": ("data=digits", "model.hidden_sizes=[8,6]", "train.batch_size=100"),
     "lenet5": ("data=coloured_digits", "train.batch_size=20"),
+    "convnet": ("data=coloured_digits", "model.width=4", "train.batch_size=20"),
     "recall_lstm": ("data.length=6", "model.hidden_size=8", "train.batch_size=50"),
     "order_embeddings": (*("data=made_captions", "model.word_size=6", "model.hidden_size=8", "train.batch_size=20"),),
     "imdb_rnn": (
@@ -37,6 +38,7 @@ SMALL = {
 LEARNING = {
     "mnist_mlp": ("model.hidden_sizes=[32]", "optim.lr=0.02"),
     "lenet5": ("optim.lr=0.005",),
+    "convnet": ("model.width=4", "optim.lr=0.01"),
     "recall_lstm": ("model.hidden_size=32", "optim.lr=0.05"),
     "order_embeddings": ("model.word_size=16", "model.hidden_size=48", "optim.lr=0.01"),
     "imdb_rnn": ("model.hidden_size=16", "model.last_hidden_size=16", "model.dense_size=16", "optim.lr=0.02"),
@@ -44,7 +46,7 @@ LEARNING = {
     "draw": ("model.hidden_size=32", "optim.lr=0.01"),
 }
 LEARNT = {"draw": 27.0}  # less than this, where the least loss is not 0: nats, of 44 at first
-RECURRENT = ("recall_lstm", "imdb_rnn", "order_embeddings", "attentive_reader", "draw")
+HEAVY = ("recall_lstm", "imdb_rnn", "order_embeddings", "attentive_reader", "convnet", "draw")
 NORMS = compose.choices("norm")
 MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.data import Dataset
@@ -112,6 +113,21 @@ class Model(nn.Module):
         texts of a user's.
         """
         return []
+
+
+class Classifier(Model):
+    """A softmax classifier: `predict(inputs)` gives logits (B, classes); targets (B,) int64."""
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(self.predict(inputs), targets)
+
+    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        logits = self.predict(inputs)
+        nll = F.cross_entropy(logits, targets, reduction="none")
+        return {"nll": nll, "error": (logits.argmax(-1) != targets).float()}
 
 
 @dataclass(frozen=True)

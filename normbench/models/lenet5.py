@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
-from normbench.models.base import Model, Sites
+from normbench.models.base import Classifier, Sites
 from normbench.norms.base import NormedConv, NormedLinear, fixed_factor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu}
@@ -20,7 +20,7 @@ SITES = ("conv.0", "conv.1", "dense.0", "dense.1")
 FLAT = FILTERS[-1] * 6 * 6  # of images of 32 x 32: padded to 32, pooled to 16, 12, pooled to 6
 
 
-class LeNet5(Model):
+class LeNet5(Classifier):
     """Softmax classifier: convolution, tanh and 2 x 2 mean twice, then dense layers of 120, 84 and the classes.
 
     Sites: `conv.0`, `conv.1` (after non-linearity and pooling), `dense.0`, `dense.1` (after the non-linearity), as
@@ -84,11 +84,6 @@ class LeNet5(Model):
             "error": (logits.detach().argmax(-1) != targets).sum()
         }  # the paper's training accuracy is running
         return F.cross_entropy(logits, targets)
-
-    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        logits = self.predict(inputs)
-        nll = F.cross_entropy(logits, targets, reduction="none")
-        return {"nll": nll, "error": (logits.argmax(-1) != targets).float()}
 
 
 def build(config: Mapping[str, Any], sites: Sites) -> LeNet5:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.models.base import Model, Sites
+from normbench.models.base import Classifier, Sites
 from normbench.rnn.layers import LSTM
 
 
-class RecallLSTM(Model):
+class RecallLSTM(Classifier):
     """Softmax of a linear map of the last output h_T of one LSTM layer (LN 2016, eq. 20-22; bias b beside the terms).
 
     Sites: `lstm.input`, `lstm.hidden`, `lstm.cell`.
@@ -28,14 +27,6 @@ class RecallLSTM(Model):
         """Logits (B, classes)."""
         outputs, _ = self.lstm(inputs)
         return self.logits(outputs[:, -1])
-
-    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(self.predict(inputs), targets)
-
-    def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        logits = self.predict(inputs)
-        nll = F.cross_entropy(logits, targets, reduction="none")
-        return {"nll": nll, "error": (logits.argmax(-1) != targets).float()}
 
 
 def build(config: Mapping[str, Any], sites: Sites) -> RecallLSTM:

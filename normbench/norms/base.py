@@ -254,7 +254,7 @@ class NormedLinear(Weighted):
         if isinstance(self.norm, WeightNormalizer):
             z = self.norm.summed(self.product(x), weight, bias)
             return self.norm.finish(self.activation(z if self.before is None else self.before(z)))
-        z = self.linear(x)
+        z = self.product(x)(weight, bias)
         if self.before is not None:
             z = self.before(z)
         if self.norm is None:
@@ -266,7 +266,8 @@ class NormedConv(NormedLinear):
     """The same with a convolution of stride 1 for the linear map; `activation` may pool as well.
 
     `same`: padded with zeros so that height and width stay.
-    Shapes: (B, inputs, height, width) -> (B, features, height, width), less kernel - 1 where it is not padded.
+    Shapes: (B, inputs, height, width) -> (B, features, height, width), less kernel - 1 where it is not padded; with the
+    channels last, inputs and outputs, where the site's axes have them there.
     """
 
     def __init__(
@@ -281,13 +282,18 @@ class NormedConv(NormedLinear):
         same: bool = False,
     ) -> None:
         self.kernel, self.padding = kernel, (kernel - 1) // 2 if same else 0
+        self.channels_last = site.feature_axis == len(site.axes) - 1
         super().__init__(inputs, site, choice, activation, summed)
 
     def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Conv2d:
         return nn.Conv2d(inputs, outputs, self.kernel, padding=self.padding, bias=bias)
 
     def product(self, x: Tensor) -> Product:
-        return partial(F.conv2d, x, padding=self.padding)
+        if not self.channels_last:
+            return partial(F.conv2d, x, padding=self.padding)
+        # views: torch convolves channels that lie last in memory as they are
+        convolved = partial(F.conv2d, x.permute(0, 3, 1, 2), padding=self.padding)
+        return lambda weight, bias: convolved(weight, bias).permute(0, 2, 3, 1)
 
 
 def normalizers(model: nn.Module) -> Iterator[Normalizer]:

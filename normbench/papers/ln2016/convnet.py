@@ -1,0 +1,72 @@
+"""LN section 6.7: training of convolutional networks, and what units near the boundary of the image do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from normbench.curves.series import at_epoch
+from normbench.papers.claims import Artifact
+from normbench.papers.panels import Look, Panel, Quantity
+from normbench.papers.panels import panels as all_panels
+from normbench.papers.style import COLOURS
+from normbench.papers.table import Entry, estimate_entry, final_entry, percents, time_entry
+from normbench.runs.record import RunRecord
+
+ARMS = {
+    "none": Look("Baseline", COLOURS["none"]),
+    "bn": Look("BatchNorm", COLOURS["batch"]),
+    "ln": Look("LayerNorm", COLOURS["layer"]),
+    "ln-channels": Look("LayerNorm over channels (ours)", COLOURS["layer"], in_paper=False),
+    "group": Look("GroupNorm, one group (ours)", COLOURS["group"], in_paper=False),
+}
+QUANTITIES = (
+    Quantity("Train NLL, running mean", "train", "running", "nll", log=True),
+    Quantity("Validation error", "valid", "eval", "error"),
+)
+LAYERS = tuple(f"conv.{i}" for i in range(6))
+RUNNING, LEVELS = ("train", "running", "nll"), (1.0, 0.3, 0.1)
+PLACES = ("border", "interior")
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """Training loss and validation error against epochs; the paper has no such figure."""
+    return all_panels(runs, ARMS, {"convolutional network": {}}, QUANTITIES)
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Test errors and train NLL of each arm and control; then, by arm, the units of each layer at its border."""
+    entries = []
+    for control in artifact.settings:
+        group = f"control {control}" if control else "training"
+        for arm, look in ARMS.items():
+            cell = [run for run in runs if run.arm == arm and run.control == control]
+            if control and not cell:
+                continue
+            best = percents([at_epoch(run, "test", "error", "best") for run in cell])
+            entries += [
+                final_entry(cell, group, look.name, "final test error", ("test", "eval", "error"), 100, "%"),
+                estimate_entry(best, group, look.name, "at the best validation", "%"),
+                final_entry(cell, group, look.name, "final train NLL (geometric mean)", RUNNING, log=True),
+                *(
+                    time_entry(cell, group, look.name, f"epochs to train NLL {level:g}", RUNNING, level)
+                    for level in LEVELS
+                ),
+            ]
+    return entries + [entry for arm in ARMS for entry in _units(arm, runs)]
+
+
+def _units(arm: str, runs: Sequence[RunRecord]) -> list[Entry]:
+    """How many units of a layer are on, and how much their summed inputs vary, at its border and elsewhere."""
+    cell = [run for run in runs if run.arm == arm and not run.control]
+    group, entries = f"{ARMS[arm].name}: units at the border and in the interior of a layer", []
+    for layer in LAYERS:
+        of = f"test {layer}", "stage"
+        entries += [
+            *(final_entry(cell, group, layer, f"on, {place}", (*of, f"{place}_on"), 100, "%") for place in PLACES),
+            *(
+                final_entry(cell, group, layer, f"{name} of the summed inputs, {place}", (*of, f"{place}_{name}"))
+                for name in ("mean", "variance")
+                for place in PLACES
+            ),
+        ]
+    return entries
