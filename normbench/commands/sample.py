@@ -45,7 +45,7 @@ def run(
     if near is not None or count is not None:
         from normbench import data
 
-        model, kept = _trained(folder, config, weights, config_dir)
+        model, kept = trained(folder, config, weights, config_dir)
         examples = data.load(config["data"], seed=int(config["seed"]))
         if near is not None:
             lines = model.nearest(near, count or NEAREST, examples)
@@ -68,8 +68,11 @@ def run(
     return 0
 
 
-def _trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
-    """The run's model with weights that it kept, and which these are."""
+def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
+    """The run's model with weights that it kept, the last if it kept those, and which these are.
+
+    Errors: weights that it did not keep, or that do not fit.
+    """
     from safetensors.torch import load_file
 
     from normbench.models import base as models

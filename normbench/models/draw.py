@@ -159,26 +159,34 @@ class Draw(Model):
         return read, write
 
     @torch.no_grad()
-    def sample(self, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
-        """`drawn.png`, pictures painted from noise alone, and `painting.png`, the first of them glimpse by glimpse."""
+    def dream(self, seed: int, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Canvas (count, side²) and window after each glimpse of pictures that are painted from noise alone."""
         like = self.latent.linear.weight
         noise = torch.from_numpy(stream(seed, "samples").standard_normal((count, self.glimpses, self.latent_size)))
         decoder, written, state = self.decoder.steps(count), self._writing(), _initial(self.decoder, like, count)
-        canvas, stages, frames = like.new_zeros(count, self.side**2), [], []
+        canvas = like.new_zeros(count, self.side**2)
         for drawn in noise.to(like).unbind(1):
             state = decoder(drawn, state)
             canvas, given = written(canvas, state[0])
-            stages.append(self._picture(canvas[0]))
-            frames.append(self._frame(given))
-        last = [self._picture(row) for row in canvas]
-        return {"drawn.png": pictures.png(last), "painting.png": pictures.png(stages, frames)}
+            yield canvas, given
+
+    def sample(self, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
+        """`drawn.png`, pictures painted from noise alone, and `painting.png`, the first of them glimpse by glimpse."""
+        glimpses = list(self.dream(seed, count))
+        last, _ = glimpses[-1]
+        stages = [self._picture(canvas[0]) for canvas, _ in glimpses]
+        frames = [self._frame(given[0]) for _, given in glimpses]
+        return {
+            "drawn.png": pictures.png([self._picture(canvas) for canvas in last]),
+            "painting.png": pictures.png(stages, frames),
+        }
 
     def _picture(self, canvas: Tensor) -> np.ndarray:
         return canvas.sigmoid().view(self.side, self.side).cpu().numpy()
 
     def _frame(self, given: Tensor) -> pictures.Frame:
-        """The outer filters' centres of the first row."""
-        (row, column), log_stride = (given[0, :2].double() + 1) / 2 * self.side, float(given[0, 2])
+        """From the centre of the first filters to that of the last."""
+        (row, column), log_stride = (given[:2].double() + 1) / 2 * self.side, float(given[2])
         bounded = max(-attention.BOUND, min(attention.BOUND, log_stride))
         reach = (self.side - 1) / max(self.write_size - 1, 1) * math.exp(bounded) * (self.write_size - 1) / 2
         return pictures.Frame(float(row) - reach, float(column) - reach, float(row) + reach, float(column) + reach)

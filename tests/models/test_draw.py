@@ -191,8 +191,7 @@ def test_samples_are_pictures_of_the_seed() -> None:
 def test_a_frame_is_where_the_filters_are() -> None:
     network = made("none")
     given = torch.tensor([[0.2, -0.4, math.log(0.5), 0.0, 0.0]], dtype=torch.float64)
-    frame = network._frame(given)
-    rows, columns, _ = attention.window(given, 3, 8)
+    frame = network._frame(given[0])
     pixels = torch.arange(8, dtype=torch.float64)
     narrow = torch.tensor([[0.2, -0.4, math.log(0.5), math.log(0.01), 0.0]], dtype=torch.float64)
     rows, columns, _ = attention.window(narrow, 3, 8)
