@@ -36,13 +36,10 @@ from normbench.runs import yaml_text
 
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 MODES = {  # of the records that an endpoint reads
-    "eval": "evaluation mode", "train": "training mode", "running": "running mean",
+    "eval": "evaluation mode", "train": "training mode", "running": "running mean", "stage": "after training",
     "whole": "the whole split at the end",
 }  # fmt: skip
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
-MODES = {
-    "eval": "evaluation mode", "train": "training mode", "running": "running mean", "stage": "after training",
-}  # fmt: skip
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
 Cell = Mapping[str, Any]
 BEST = "best"  # of the runs that are compared
