@@ -25,7 +25,7 @@ from normbench.rnn.layers import LSTM
 from normbench.streams import stream
 from normbench.train import optim
 
-SEED, SIDE, BATCH = 1, 28, 128
+SEED, BATCH = 1, 128
 LN_GOAL, PORT_GOAL = 1.10, 1 / 1.4
 ARMS = ("none", "ln")
 
@@ -51,7 +51,8 @@ class Port(nn.Module):
 
     def __init__(self, of: Draw, normed: bool) -> None:
         super().__init__()
-        hidden, self.of = of.encoder.hidden_size, (of.glimpses, of.latent_size, of.read_size, of.write_size)
+        hidden, self.side = of.encoder.hidden_size, of.side
+        self.glimpses, self.windows = of.glimpses, (of.read_size, of.write_size)
         cell = PortedLN if normed else nn.LSTMCell
         self.encoder, self.decoder = cell(of.encoder.input_size, hidden), cell(of.latent_size, hidden)
         self.read, self.latent = nn.Linear(hidden, 5), nn.Linear(hidden, 2 * of.latent_size)
@@ -75,23 +76,23 @@ class Port(nn.Module):
         given = {"weight_ih": cell.weight_ih[rows], "weight_hh": cell.weight_hh[rows], "bias_ih": cell.bias[rows]}
         mine.load_state_dict({**given, "bias_hh": zero})
 
-    @staticmethod
-    def filters(given: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    def filters(self, given: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         gy, gx, log_stride, log_variance, log_intensity = given.chunk(5, 1)
-        stride = (SIDE - 1) / (n - 1) * log_stride.exp()
-        pixels, found = torch.arange(SIDE, dtype=given.dtype), []
+        stride = (self.side - 1) / (n - 1) * log_stride.exp()
+        pixels, found = torch.arange(self.side, dtype=given.dtype), []
         for place in (gy, gx):
-            means = (place + 1) / 2 * SIDE + (torch.arange(n) - n / 2 + 0.5) * stride
+            means = (place + 1) / 2 * self.side + (torch.arange(n) - n / 2 + 0.5) * stride
             values = (-((pixels - means[..., None]) ** 2) / (2 * log_variance.exp()[..., None])).exp()
             found.append(values / (values.sum(2, keepdim=True) + 1e-4))
         return found[0], found[1], log_intensity.exp()[..., None]
 
     def forward(self, inputs: Tensor, noise: Tensor) -> Tensor:
-        glimpses, _, n, m = self.of
-        image, canvas = inputs.view(-1, SIDE, SIDE), inputs.new_zeros(len(inputs), SIDE, SIDE)
+        n, m = self.windows
+        image = inputs.view(-1, self.side, self.side)
+        canvas = torch.zeros_like(image)
         zero = inputs.new_zeros(len(inputs), self.read.in_features)
         read, write, kl = (zero, zero), (zero, zero), torch.zeros(len(inputs))
-        for t in range(glimpses):
+        for t in range(self.glimpses):
             rows, columns, intensity = self.filters(self.read(write[0]), n)
             error = image - canvas.sigmoid()
             seen = [intensity * torch.einsum("biy,byx,bjx->bij", rows, what, columns) for what in (image, error)]
@@ -117,9 +118,9 @@ def stepping(loss: Callable[[], Tensor], model: nn.Module, spec: RunSpec) -> Cal
     return step
 
 
-def sides(arm: str, fidelity: str, further: list[str], inputs: Tensor) -> tuple[RunSpec, Draw, Callable[[], Tensor]]:
+def sides(arm: str, fidelity: str, inputs: Tensor) -> tuple[RunSpec, Draw, Callable[[], Tensor]]:
     """The arm's model and its loss in update 0."""
-    spec = experiment_spec("ln2016/fig4", arm, fidelity, [f"seed={SEED}", *further])
+    spec = experiment_spec("ln2016/fig4", arm, fidelity, [f"seed={SEED}"])
     model = base.build(spec.config, spec.sites()).train()
     assert isinstance(model, Draw)
 
@@ -131,11 +132,12 @@ def sides(arm: str, fidelity: str, further: list[str], inputs: Tensor) -> tuple[
     return spec, model, loss
 
 
-def compare(name: str, fidelity: str, rounds: int, *further: str) -> Iterator[harness.Row]:
-    inputs = torch.from_numpy(stream(SEED, "bench").random((BATCH, SIDE**2)) < 0.13).float()
+def compare(name: str, fidelity: str, rounds: int) -> Iterator[harness.Row]:
+    pixels = experiment_spec("ln2016/fig4", "none", fidelity, []).config["data"]["declares"]["features"]
+    inputs = torch.from_numpy(stream(SEED, "bench").random((BATCH, pixels)) < 0.13).float()
     work: dict[str, Callable[[], object]] = {}
     for arm in ARMS:
-        spec, model, loss = sides(arm, fidelity, list(further), inputs)
+        spec, model, loss = sides(arm, fidelity, inputs)
         port = Port(model, normed=arm == "ln")
         with base.update(model, SEED, 0):
             noise = model.normal("latent", inputs.new_empty(BATCH, model.glimpses, model.latent_size))
@@ -156,7 +158,7 @@ def compare(name: str, fidelity: str, rounds: int, *further: str) -> Iterator[ha
 
         work[arm] = stepping(loss, model, spec)
         work[f"{arm}, port"] = stepping(ported, port, spec)
-        again, other, its_loss = sides(arm, fidelity, list(further), inputs)
+        again, other, its_loss = sides(arm, fidelity, inputs)
         work[f"{arm}, ATen"] = by_aten(stepping(its_loss, other, again))
     took = interleave(work, rounds, warmup=1)
     yield harness.row(f"{name}: ln / none", took["ln"], took["none"], 1, LN_GOAL)

@@ -113,6 +113,17 @@ def test_recurrent_rows_compare_the_same_work(rnn):
     assert all(row.ratio > 0 for row in rnn.batch_normed("small", 5, 4, 3, 4, 1.3, 2))
 
 
+def test_draw_and_its_port_compute_the_same(bench):
+    import generative
+
+    found = [row.case for row in generative.compare("x", "smoke", 2)]
+    assert found == [
+        "x: ln / none",
+        *(f"x: {arm}{how} / port" for arm in ("none", "ln") for how in ("", " without kernel")),
+    ]
+    sys.modules.pop("generative")
+
+
 def test_language_rows_are_of_updates_of_one_batch(bench):
     import language
 
