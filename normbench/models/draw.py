@@ -26,12 +26,11 @@ SCALED_BY = 1000  # pictures painted to find the scale of the cells at the first
 
 
 class Glimpse(NamedTuple):
-    """What a glimpse leaves: the canvas, and mean and log σ of q(z), (B, z) each; the window that it wrote through."""
+    """What a glimpse leaves: the canvas (B, side²), and mean and log σ of q(z), (B, z) each."""
 
     canvas: Tensor
     mean: Tensor
     log_sigma: Tensor
-    given: Tensor
 
 
 class Draw(Model):
@@ -96,8 +95,8 @@ class Draw(Model):
             mean, log_sigma = latent(read[0]).chunk(2, 1)
             log_sigma = log_sigma.clamp(-attention.BOUND, attention.BOUND)
             write = decoder(mean + log_sigma.exp() * drawn, write)
-            canvas, given = written(canvas, write[0])
-            yield Glimpse(canvas, mean, log_sigma, given)
+            canvas, _ = written(canvas, write[0])
+            yield Glimpse(canvas, mean, log_sigma)
 
     def _window(self, name: str) -> NormedLinear:
         found = self.window[name]
@@ -117,10 +116,14 @@ class Draw(Model):
     def bound(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The bound and its KL part, (B,) each."""
         noise = self.normal("latent", inputs.new_empty(len(inputs), self.glimpses, self.latent_size))
-        glimpses = list(self.paint(inputs, noise))
-        mean, log_sigma = (torch.stack([g[k] for g in glimpses], 1) for k in (1, 2))
+        means, logs, canvas = [], [], inputs
+        for glimpse in self.paint(inputs, noise):
+            canvas = glimpse.canvas  # the last alone is held against the picture
+            means.append(glimpse.mean)
+            logs.append(glimpse.log_sigma)
+        mean, log_sigma = torch.stack(means, 1), torch.stack(logs, 1)
         kl = (0.5 * ((2 * log_sigma).exp() + mean.square()) - log_sigma - 0.5).sum((1, 2))
-        nll = F.binary_cross_entropy_with_logits(glimpses[-1].canvas, inputs, reduction="none").sum(1)
+        nll = F.binary_cross_entropy_with_logits(canvas, inputs, reduction="none").sum(1)
         return nll + kl, kl
 
     def forward(self, inputs: Tensor) -> Tensor:
