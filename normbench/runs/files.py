@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from normbench.errors import NormbenchError
 
@@ -30,6 +32,28 @@ def atomic_write(path: Path, content: bytes) -> None:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A regular file to be read. OSError for all else: a pipe would keep its reader waiting for ever."""
+    with open(path, "rb", opener=at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        yield file
+
+
+def at_once(path: str, flags: int) -> int:
+    """An opener that waits for nobody at the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def read(path: Path, most: int) -> bytes:
+    """What a regular file of at most so many bytes holds. OSError for all else."""
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
+        return file.read()
 
 
 def sync_folder(folder: Path) -> None:

@@ -13,6 +13,8 @@ BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of 
 # config.yaml of a run: labels, and a configuration that begins with its seed and goes to the end
 RUN = re.compile(r"((?:(?!config:).*\n)*)config:\n  seed: (0|[1-9]\d{0,8})\n((?:  (?!seed:).*\n)*)")
 SHARED = re.compile(r"(?:^|[\s\[{,:-])[&*!]", re.M)  # an anchor, an alias or a tag; `lstm.*.input` is none
+MOST = 100_000  # values of one document, where each alias counts as all that it stands for
+WIDEST = 1000  # bits of a whole number: a larger one is no float
 KEPT = 10_000  # configurations that are known at once
 
 
@@ -26,9 +28,26 @@ def load(text: str) -> Any:
         raise yaml.YAMLError("it may be nested too deeply")
     loader = FAST(text)  # safe by itself, with libyaml and without
     try:
-        return loader.get_single_data()
+        value = loader.get_single_data()
     finally:
         loader.dispose()
+    _check(value)
+    return value
+
+
+def _check(value: Any) -> None:
+    """YAMLError where a few lines stand for millions of values, for themselves, or for a number that is no float."""
+    waiting, count = [value], 0
+    while waiting:
+        one = waiting.pop()
+        if (count := count + 1) > MOST:
+            raise yaml.YAMLError(f"it stands for more than {MOST} values")
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, int) and one.bit_length() > WIDEST:
+            raise yaml.YAMLError("a number in it is too large")
 
 
 class Configurations:

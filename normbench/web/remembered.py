@@ -87,7 +87,7 @@ class Remembered:
         known = self.get("text", str(path), now) if now else None
         if known is not None:
             return known.decode()
-        text = path.read_text()
+        text = store.read_text(path)
         self.put("text", str(path), now, text.encode())
         return text
 

@@ -39,7 +39,7 @@ from normbench.errors import NormbenchError
 from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 from normbench.web.index import Index
-from normbench.web.plain import dumped, plain
+from normbench.web.plain import dumped
 
 HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 TYPES = {  # of the samples that are shown
@@ -361,11 +361,7 @@ def _query(request: Request) -> dict[str, str]:
 
 
 def _json(content: Any) -> Response:
-    try:
-        text = dumped(content)
-    except ValueError:  # a number that is none
-        text = dumped(plain(content))
-    return Response(text, headers={"Content-Type": "application/json"})
+    return Response(dumped(content), headers={"Content-Type": "application/json"})
 
 
 def _file(content: bytes, kind: str, name: str) -> Response:
