@@ -77,7 +77,7 @@ def show(answer: Answer, filters: Sequence[str], console: Console) -> None:
     say(console, answer.task.title)
     say(console, answer.heading)
     for group in answer.groups:
-        title = "each at its own best learning rate by validation" if group.tuned else ""
+        title = f"each at its own best learning rate {answer.by}" if group.tuned else ""
         if words := " · ".join(word for word in (group.place, title) if word):
             say(console, f"\n{words}")
         console.print(_table(group, answer))
@@ -95,9 +95,9 @@ def _table(group: Group, answer: Answer) -> object:
     arm = "/".join(key for key in question.by if key in configuration.GROUPS) or " ".join(question.by)
     against = any(row.difference for row in group.rows)
     base = next((row.arm for row in group.rows if row.arm == question.against or row.difference is None), "")
-    columns = [arm or "arm", "n", f"at the {question.at}", "best by validation"]
+    columns = [arm or "arm", "n", f"at the {question.at}", f"best {answer.by}"]
     if question.at != answers.END:
-        columns[2:] = ["at the best by validation"]
+        columns[2:] = [f"at the best {answer.by}"]
     if against:
         columns += [f"against {base}", "p", "Holm"]
     if question.level is not None:

@@ -71,6 +71,12 @@ class Task:
         return [run for cell in self.cells for run in cell.runs]
 
     @cached_property
+    def monitored(self) -> Mapping[str, str]:
+        """What the best of a run is chosen by: split, metric, goal; nothing where its runs monitor different ones."""
+        found = {tuple(run.monitor[key] for key in ("split", "metric", "goal")) for run in self.runs}
+        return dict(zip(("split", "metric", "goal"), found.pop(), strict=True)) if len(found) == 1 else {}
+
+    @cached_property
     def differing(self) -> dict[str, list[Any]]:
         """The keys of the configuration that differ between its cells."""
         return configuration.differing(cell.values for cell in self.cells)

@@ -97,7 +97,12 @@ class Question:
             found = level_on_the_way(curves, SHARE, better="higher" if self.metric.rising else "lower")
             if found is None:
                 return self
-            level = float(f"{found:.2g}")
+            best = level_on_the_way(curves, 1.0, better="higher" if self.metric.rising else "lower") or found
+            level = next(
+                rounded
+                for digits in (*range(2, 15), 17)  # as few as leave it where it is: some curve has to come there
+                if abs((rounded := float(f"{found:.{digits}g}")) - found) <= abs(best - found) / 2 or digits == 17
+            )
         return replace(self, level=level)
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from normbench.compare import configuration, metrics
-from normbench.compare.answer import Answer, answer, difference_curve
+from normbench.compare import beside, configuration, metrics
+from normbench.compare.answer import Answer, answer, chosen_by, difference_curve
 from normbench.compare.cells import Cell, Task, tasks
 from normbench.compare.metrics import Metric
 from normbench.compare.more import way_on
@@ -27,8 +27,8 @@ from normbench.papers.style import EXTRA_COLOURS, colour_of, on_dark
 from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
-from normbench.web import beside, grid
 from normbench.web import figures_compare as figures
+from normbench.web import grid
 from normbench.web.plain import plain
 
 T = TypeVar("T")
@@ -446,7 +446,7 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
     options: dict[str, list[tuple[str, str]]] = {
         "split": [(name, name) for name in logged],
         "metric": [(m.name, m.title) for m in logged[q.split]],
-        "at": [(END, "at the end"), (BEST, "at the best by validation")],
+        "at": [(END, "at the end"), (BEST, f"at the best by {chosen_by(task)}")],
         "against": [(arm, arm) for arm in arms],
         "x": [(name, CLOCKS[name].lower()) for name in _clocks(task)],
     }
@@ -469,11 +469,10 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
 
 def _told_in_words(told: Answer) -> dict[str, Any]:
     """The answer as plain data; of each group's sentences the first says who wins. Pairs stand in these."""
-    content = told.as_json()
+    content = told.as_json(pairs=False)
     for group in content["groups"]:
         first, stop, rest = group["sentence"].partition(". ")
         group |= {"sentence": f"{first}." if stop else first, "rest": rest, "size": len(group["rows"])}
-        del group["pairs"]
     return {**content, "commands": way_on(told)}
 
 

@@ -172,8 +172,8 @@ def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.Mon
     class Told:
         reference: Mapping[str, Any] = {"test": {"0.2": {"TTTT": 1.0, "TTTF": 3.0, "FFFF": 2.0}, "1.0": {"TTTT": 1.0}}}
 
-    monkeypatch.setattr("normbench.web.beside._artifacts_of", lambda experiment: (Told(),))
-    monkeypatch.setattr("normbench.web.beside.references", lambda task, question: [])
+    monkeypatch.setattr("normbench.compare.beside._artifacts_of", lambda experiment: (Told(),))
+    monkeypatch.setattr("normbench.compare.beside.references", lambda task, question: [])
     (heat,) = traces(seen(known), "heat", "heat")
     assert heat["x"][1] == "paper: test 0.2" and [row[1] for row in heat["text"]] == ["1", "3", "2"]
 
