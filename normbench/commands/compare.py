@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +14,7 @@ from rich.markup import escape
 from normbench.commands import places
 from normbench.commands.terminal import open_table, say
 from normbench.compare import answer as answers
-from normbench.compare import cells, configuration, more
+from normbench.compare import beside, cells, configuration, more
 from normbench.compare.answer import Answer, Difference, Group
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
@@ -22,6 +23,7 @@ from normbench.runs import find
 from normbench.runs.record import RunRecord
 
 SHOWN = 3  # tasks that are shown whole without being asked for
+BESIDE = 12  # curves of the papers
 ROWS = 40  # of what there is to compare
 
 
@@ -37,7 +39,7 @@ def run(filters: Sequence[str], asked: Mapping[str, str], results: Path, as_json
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
-        print(json.dumps([answered(task, asked).as_json() for task in found], indent=1, allow_nan=False))
+        print(json.dumps([plain(answered(task, asked)) for task in found], indent=1, allow_nan=False))
     elif len(found) > SHOWN and not asked:
         _overview(found, console)
     else:
@@ -63,6 +65,11 @@ def answered(task: cells.Task, asked: Mapping[str, str]) -> Answer:
     return answers.answer(task, Question.of(task, asked))
 
 
+def plain(answer: Answer) -> dict[str, Any]:
+    """All that `show` shows, as data."""
+    return {**answer.as_json(), "beside": beside.told(answer.task, answer.question)}
+
+
 def filters_of(task: cells.Task) -> list[str]:
     """Words that select the task, as far as words of a filter can."""
     keys = [key for key in ("model", "data") if all(key in cell.values for cell in task.cells)]
@@ -83,11 +90,24 @@ def show(answer: Answer, filters: Sequence[str], console: Console) -> None:
         console.print(_table(group, answer))
         if sentence := group.sentence(question):
             say(console, sentence)
+    beside_them(answer, console)
     for note in answer.notes:
         say(console, f"note      {note}")
     for line in more.way_on(answer):
         say(console, f"to decide {line}")
     say(console, f"curves    normbench dashboard {shlex.join(filters)}".rstrip())
+
+
+def beside_them(answer: Answer, console: Console) -> None:
+    """What the papers and their authors' logs have of the same number: one run each, so no interval and no word."""
+    question = answer.question
+    clock = CLOCKS[question.clock]
+    known = beside.told(answer.task, question)
+    for one in known[:BESIDE]:
+        to_level = f", {one['time']} {clock} to the level" if one["time"] else ""
+        say(console, f"beside    {one['name']}: {one['last']:.4g} after {one['x']:g} {clock}{to_level}")
+    if len(known) > BESIDE:
+        say(console, f"          … and {len(known) - BESIDE} more: on the page")
 
 
 def _table(group: Group, answer: Answer) -> object:
