@@ -41,7 +41,6 @@ STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what othe
     "reason": (str, ""),
     "curve_sha256": (str, ""),  # of a finished curve
 }
-Reader = Callable[[Path], str]  # a file's text; OSError, UnicodeDecodeError
 RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 SECTIONS = (*compose.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
 LARGEST_CURVE, LARGEST = 1 << 30, 8 << 20  # bytes of a curve, of any other file that is read
@@ -261,13 +260,13 @@ def read_text(path: Path) -> str:
     return files.read(path, LARGEST).decode()
 
 
-def read_status(path: Path, prefix: str = "", read: Reader | None = None) -> dict[str, Any]:
+def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     """A run's status file, checked. Raises Damaged with the reason."""
     name = f"{prefix}status.json"
     try:
         if not path.is_dir():
             raise Damaged("it is not a directory" if path.exists() else "it is a dangling link")
-        text = (read or read_text)(path / name)
+        text = read_text(path / name)
     except FileNotFoundError:
         if prefix == "" and not (path / "curve.jsonl").exists():
             return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
@@ -380,13 +379,12 @@ def curve_sha256(path: Path) -> str:
 def read_config(
     path: Path,
     prefix: str = "",
-    read: Reader | None = None,
     load: Callable[[str], Any] = yaml_text.load,
 ) -> dict[str, Any]:
     """A run's config.yaml: labels, and configuration in today's form. Raises Damaged with the reason."""
     name = f"{prefix}config.yaml"
     try:
-        content = load((read or read_text)(path / name))
+        content = load(read_text(path / name))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise Damaged(f"{name} cannot be read: {_why(error)}") from None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):

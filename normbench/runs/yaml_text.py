@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -10,8 +11,12 @@ import yaml
 FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEEPEST = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
 BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
-# config.yaml of a run: labels, and a configuration that begins with its seed and goes to the end
-RUN = re.compile(r"((?:(?!config:).*\n)*)config:\n  seed: (0|[1-9]\d{0,8})\n((?:  (?!seed:).*\n)*)")
+# config.yaml of a run: its id and further labels, and a configuration that begins with its seed and goes to the end
+ID = re.compile(r"id: (?:'([0-9a-f]{12})'|((?=[0-9b]*[acdef])[0-9a-f]{12}))\n")  # without quotes some are numbers
+LABELS = re.compile(r"(?:(?=[a-z])(?:(?!config:).*\n)*)?")  # nothing that belongs to the id before them
+CONFIG = "config:\n  seed: "
+SEED = re.compile(r"0|[1-9]\d{0,8}")
+REST = re.compile(r"(?:  (?!seed:).*\n)*")
 SHARED = re.compile(r"(?:^|[\s\[{,:-])[&*!]", re.M)  # an anchor, an alias or a tag; `lstm.*.input` is none
 MOST = 100_000  # values of one document, where each alias counts as all that it stands for
 WIDEST = 1000  # bits of a whole number: a larger one is no float
@@ -54,19 +59,32 @@ class Configurations:
     """Reads the files of many runs; what equal configurations hold is one object, not to be changed."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
+        self._labels: dict[str, Any] = {}  # by their text, without the id
+        self._known: dict[str, Any] = {}  # configurations without their seed
 
     def load(self, text: str) -> Any:
         """The same value as `load`, of a configuration that was read before with the labels and the seed of this."""
-        parts = RUN.fullmatch(text)
-        if not parts or SHARED.search(text):
+        head, _, tail = text.partition(CONFIG)
+        seed, _, rest = tail.partition("\n")
+        if not tail or not SEED.fullmatch(seed) or not (head == "" or head.endswith("\n")):
             return load(text)
-        labels, seed, rest = parts.groups()
+        found = ID.match(head)
+        labels = head[found.end() :] if found else head
         try:
+            if labels not in self._labels:
+                _keep(self._labels, labels, LABELS, lambda: load(labels) or {})
             if rest not in self._known:
-                if len(self._known) >= KEPT:
-                    self._known.clear()
-                self._known[rest] = load(f"config:\n  seed: 0\n{rest}")["config"]
-            return {**load(labels), "config": {**self._known[rest], "seed": int(seed)}}
+                _keep(self._known, rest, REST, lambda: load(f"{CONFIG}0\n{rest}")["config"])
+            own = {"id": found[1] or found[2]} if found else {}
+            return {**own, **self._labels[labels], "config": {**self._known[rest], "seed": int(seed)}}
         except (yaml.YAMLError, TypeError):
-            return load(text)  # a value goes on from one of them into the other
+            return load(text)  # a value goes on from one of them into the other, or it has another form
+
+
+def _keep(known: dict[str, Any], text: str, form: re.Pattern[str], make: Callable[[], Any]) -> None:
+    """Remember the value of a part. TypeError where the part is of another form, or tells what stands elsewhere."""
+    if not form.fullmatch(text) or SHARED.search(text):
+        raise TypeError("it is not to be read by itself")
+    if len(known) >= KEPT:
+        known.clear()
+    known[text] = make()
