@@ -255,7 +255,7 @@ def _why(error: Exception) -> str:
     return getattr(error, "strerror", "") or str(error)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: str | Path) -> str:
     """What a small file of a run says. Errors: OSError, UnicodeDecodeError."""
     return files.read(path, LARGEST).decode()
 
@@ -264,15 +264,18 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     """A run's status file, checked. Raises Damaged with the reason."""
     name = f"{prefix}status.json"
     try:
-        if not path.is_dir():
-            raise Damaged("it is not a directory" if path.exists() else "it is a dangling link")
-        text = read_text(path / name)
-    except FileNotFoundError:
+        text = read_text(f"{path}/{name}")
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            if not path.is_dir():
+                raise Damaged("it is not a directory" if path.exists() else "it is a dangling link") from None
+        if not isinstance(error, FileNotFoundError):
+            raise Damaged(f"{name} cannot be read: {_why(error)}") from None
         if prefix == "" and not (path / "curve.jsonl").exists():
             return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
         raise Damaged(f"{name} is missing") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Damaged(f"{name} cannot be read: {_why(error)}") from None
+    except UnicodeDecodeError as error:
+        raise Damaged(f"{name} cannot be read: {error}") from None
     try:
         status = json.loads(text)
     except (ValueError, RecursionError):
@@ -384,7 +387,7 @@ def read_config(
     """A run's config.yaml: labels, and configuration in today's form. Raises Damaged with the reason."""
     name = f"{prefix}config.yaml"
     try:
-        content = load(read_text(path / name))
+        content = load(read_text(f"{path}/{name}"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise Damaged(f"{name} cannot be read: {_why(error)}") from None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):

@@ -16,7 +16,7 @@ ID = re.compile(r"id: (?:'([0-9a-f]{12})'|((?=[0-9b]*[acdef])[0-9a-f]{12}))\n") 
 LABELS = re.compile(r"(?:(?=[a-z])(?:(?!config:).*\n)*)?")  # nothing that belongs to the id before them
 CONFIG = "config:\n  seed: "
 SEED = re.compile(r"0|[1-9]\d{0,8}")
-REST = re.compile(r"(?:  (?!seed:).*\n)*")
+SECTION = re.compile(r"  (?!seed:)[a-z].*\n(?:(?!  [a-z])  .*\n)*")  # of a configuration: all that one key says
 SHARED = re.compile(r"(?:^|[\s\[{,:-])[&*!]", re.M)  # an anchor, an alias or a tag; `lstm.*.input` is none
 MOST = 100_000  # values of one document, where each alias counts as all that it stands for
 WIDEST = 1000  # bits of a whole number: a larger one is no float
@@ -60,6 +60,7 @@ class Configurations:
 
     def __init__(self) -> None:
         self._labels: dict[str, Any] = {}  # by their text, without the id
+        self._sections: dict[str, Any] = {}
         self._known: dict[str, Any] = {}  # configurations without their seed
 
     def load(self, text: str) -> Any:
@@ -72,19 +73,32 @@ class Configurations:
         labels = head[found.end() :] if found else head
         try:
             if labels not in self._labels:
-                _keep(self._labels, labels, LABELS, lambda: load(labels) or {})
+                _keep(self._labels, labels, LABELS, lambda text: load(text) or {})
             if rest not in self._known:
-                _keep(self._known, rest, REST, lambda: load(f"{CONFIG}0\n{rest}")["config"])
+                self._keep_config(rest)
             own = {"id": found[1] or found[2]} if found else {}
             return {**own, **self._labels[labels], "config": {**self._known[rest], "seed": int(seed)}}
         except (yaml.YAMLError, TypeError):
             return load(text)  # a value goes on from one of them into the other, or it has another form
 
+    def _keep_config(self, rest: str) -> None:
+        found: dict[str, Any] = {}
+        sections = SECTION.findall(rest)
+        if "".join(sections) != rest:
+            raise TypeError("it has another form")
+        for section in sections:
+            if section not in self._sections:
+                _keep(self._sections, section, SECTION, lambda text: load(f"config:\n{text}")["config"])
+            found |= self._sections[section]
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known[rest] = found
 
-def _keep(known: dict[str, Any], text: str, form: re.Pattern[str], make: Callable[[], Any]) -> None:
+
+def _keep(known: dict[str, Any], text: str, form: re.Pattern[str], make: Callable[[str], Any]) -> None:
     """Remember the value of a part. TypeError where the part is of another form, or tells what stands elsewhere."""
     if not form.fullmatch(text) or SHARED.search(text):
         raise TypeError("it is not to be read by itself")
     if len(known) >= KEPT:
         known.clear()
-    known[text] = make()
+    known[text] = make(text)

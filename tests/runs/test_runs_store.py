@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import dataclasses
 import json
@@ -62,21 +61,17 @@ def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path
     assert (found.state, found.status["reason"]) == ("interrupted", "killed before it began")
 
 
-@pytest.mark.parametrize("call", ["is_dir", "open"])
-def test_what_may_not_be_read_is_damaged(
-    call: str, trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated: the test may run as a user who may read anything."""
     paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
-    where = {"is_dir": Path, "open": builtins}[call]
-    real = getattr(where, call)
+    real = files.at_once
 
-    def forbidden(path: Any, *arguments: Any, **keywords: Any) -> Any:
-        if paths[1] in (path, getattr(path, "parent", None)):
+    def forbidden(path: str | Path, flags: int) -> int:
+        if Path(path).parent == paths[1]:
             raise PermissionError(13, "Permission denied", str(path))
-        return real(path, *arguments, **keywords)
+        return real(path, flags)
 
-    monkeypatch.setattr(where, call, forbidden)
+    monkeypatch.setattr(files, "at_once", forbidden)
     found = store.scan(tmp_path / "runs")
     assert [s.state for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
 
