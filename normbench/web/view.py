@@ -252,7 +252,7 @@ class _Drawn:
         q = self.question
         n = sorted({row.at.n for row in self.rows.values()})
         count = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
-        level = "" if q.level is None else f" Dotted: level {_number(q.level * q.metric.factor)}{_unit(q)}."
+        level = "" if q.level is None else f" Dotted: level {configuration.short(q.level * q.metric.factor)}{_unit(q)}."
         return f"Means over all seeds of a cell ({count}) with 95 % intervals.{level}"
 
     def curves(self) -> figures.Figure:
@@ -458,7 +458,7 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
         },
         "logged": {split: [m.name for m in known] for split, known in logged.items()},
         "level": {
-            "now": "" if q.level is None else _number(q.level * q.metric.factor),
+            "now": "" if q.level is None else configuration.short(q.level * q.metric.factor),
             "unit": q.metric.unit,
             "clock": claims.CLOCKS[q.clock],
         },
@@ -483,7 +483,7 @@ def _seeds(cell: Cell, values: Mapping[int, float | None]) -> list[dict[str, Any
             "seed": run.seed,
             "state": run.status,
             "value": values.get(run.seed),
-            "text": "" if (v := values.get(run.seed)) is None else _number(v),
+            "text": "" if (v := values.get(run.seed)) is None else configuration.short(v),
             "step": int(run.records[-1]["step"]) if run.records else 0,
             "steps": run.steps,
             "reason": run.reason,
@@ -522,10 +522,6 @@ def _rank(value: Any) -> tuple[bool, float, str]:
 def _key(text: str) -> str:
     """A name for the address; where it has the mark that parts names there, its hash."""
     return text if "|" not in text else hashlib.sha256(text.encode(errors="replace")).hexdigest()[:10]
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"
 
 
 def _unit(question: Question, before: str = " ") -> str:
