@@ -118,10 +118,15 @@ class Group:
     winner: str = ""
 
     @property
+    def against(self) -> list[Difference]:
+        """Each arm against the baseline."""
+        return [row.difference for row in self.rows if row.difference]
+
+    @property
     def front(self) -> list[str]:
-        """The arms that no other is ahead of."""
-        behind = {pair.second for pair in self.pairs if pair.word == AHEAD}
-        behind |= {pair.first for pair in self.pairs if pair.word == BEHIND}
+        """The arms that no other is ahead of, among all pairs or where they are held against the baseline."""
+        told = [*self.pairs, *self.against]
+        behind = {d.second for d in told if d.word == AHEAD} | {d.first for d in told if d.word == BEHIND}
         behind |= {row.arm for row in self.rows if row.lost}
         return [row.arm for row in self.rows if row.arm not in behind]
 
@@ -129,12 +134,8 @@ class Group:
     def open(self) -> list[Difference]:
         """What is undecided: each arm against the baseline, and the best one against the others in front."""
         lost = {row.arm for row in self.rows if row.lost}  # more seeds of these decide nothing
-        told = [
-            row.difference
-            for row in self.rows
-            if row.difference and row.difference.word == UNDECIDED and not lost & {row.arm, row.difference.second}
-        ]
-        known = {frozenset((d.first, d.second)) for d in told}
+        told = [d for d in self.against if d.word == UNDECIDED and not lost & {d.first, d.second}]
+        known = {frozenset((d.first, d.second)) for d in self.against}
         front = self.front
         lead = [
             pair
@@ -273,7 +274,7 @@ def _worded(d: Difference, adjusted: float | None, lost: Mapping[str, int], risi
         return replace(d, why=f"n = {d.n}: no verdict")
     if d.mean is None or adjusted is None or adjusted > ALPHA:
         alone = d.p is not None and adjusted is not None and d.p <= ALPHA
-        return replace(d, why="its own interval excludes 0, adjusted for all arms it does not" if alone else "")
+        return replace(d, why="an interval of its own excludes 0, adjusted for all arms it does not" if alone else "")
     ahead = (d.mean > 0) == rising
     front = d.first if ahead else d.second
     if lost.get(front):
@@ -453,16 +454,33 @@ def _sentences(group: Group, question: Question) -> list[str]:
         told = [f"{d.second if d.first == group.winner else d.first} ({d.text()}{unit})" for d in own]
         first = f"Winner{how}: {group.winner}, ahead of {_listed(told)}."
     else:
-        first = f"No winner{how}: undecided between {_listed(group.front)}."
+        front = group.front
+        first = f"No winner{how}: undecided between {_listed(front)}."
+        if len(front) == 1:
+            first = f"No winner{how}: {front[0]} is in front, but adjusted for all pairs not ahead of every arm."
     decided = [d for row in group.rows if row.arm != group.winner and (d := row.difference) and d.word != UNDECIDED]
-    rest = [_against(d, unit) for d in (*decided, *group.open)]
+    rest = [*(_against(d, unit) for d in decided), *_open(group.open)]
     lost = [f"Every run of {_listed(gone)} diverged."] if gone else []
     return [first, *lost, *([f"{'; '.join(rest)}."] if rest else [])]
 
 
+def _open(differences: Sequence[Difference]) -> list[str]:
+    """What is undecided, and why; for the same reason against the same arm, or of the same arm, together."""
+    alike: dict[tuple[str, str], list[Difference]] = {}
+    for d in differences:
+        alike.setdefault((d.second, d.because), []).append(d)
+    told: dict[tuple[str, str], list[Difference]] = {}
+    for (second, why), group in alike.items():
+        told.setdefault((group[0].first if len(group) == 1 else f"against {second}", why), []).extend(group)
+    found = []
+    for (_, why), group in told.items():
+        ours, theirs = (list(dict.fromkeys(names)) for names in zip(*((d.first, d.second) for d in group), strict=True))
+        words = f"{_listed(ours)} against {_listed(theirs)} {'is' if len(ours) == 1 else 'are'} undecided"
+        found.append(f"{words} ({why})" if why else words)
+    return found
+
+
 def _against(d: Difference, unit: str) -> str:
-    if d.word == UNDECIDED:
-        return f"{d.first} against {d.second} is undecided{f' ({d.because})' if d.because else ''}"
     return f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({d.text()}{unit})"
 
 

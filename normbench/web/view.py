@@ -310,17 +310,22 @@ class _Drawn:
             for row in group.rows:
                 if (d := row.difference) is None or d.mean is None:
                     continue
-                look = self.looks[row.cell.key][0]
+                name, place = q.arm(row.cell), self._spoken(row.cell, TUNED if group.tuned else "")
                 if group.tuned:
-                    rate = configuration.short(row.cell.values.get(TUNED))
-                    look = replace(look, name=f"{q.arm(row.cell)} · best lr={rate}")
-                effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text()))
+                    name += f" · lr={configuration.short(row.cell.values.get(TUNED))}"
+                    place = " · ".join(word for word in (place, "best rate of each") if word)
+                look = replace(self.looks[row.cell.key][0], name=name)
+                effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text(), place))
         if not effects:
             return None
         better = "right" if q.metric.rising else "left"
         unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
         title = f"less that of {figures.cut(q.against, 24)}{unit} · {better} is better"
         return figures.forest(effects[:MOST_ROWS], title)
+
+    def _spoken(self, cell: Cell, but: str = "") -> str:
+        """The facets of a cell that differ between cells, but for this one."""
+        return _where(cell, self.question, [key for key in self.question.facets if key != but])
 
     def sensitivity(self) -> figures.Figure | None:
         """The number against the learning rate, where there are several."""

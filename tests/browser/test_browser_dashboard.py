@@ -222,6 +222,13 @@ def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, addres
         assert alone.page.locator(part).inner_text() == it.page.locator(part).inner_text()
     alone.page.select_option("#choice-against", "layer")
     until(alone.page, "() => document.getElementById('plot-forest').layout.xaxis.title.text.includes('layer')")
+    alone.page.select_option("#choice-at", "best")
+    until(alone.page, "() => document.getElementById('heading').textContent.includes('at the best by valid NLL')")
+    alone.page.select_option("#choice-x", "step")
+    until(alone.page, "() => document.getElementById('plot-curves').layout.xaxis.title.text === 'Updates'")
+    assert (
+        alone.page.locator("#choice-level").is_hidden() and alone.page.get_by_text("one task at one level").is_visible()
+    )
     rows = alone.page.locator("#table .row.cell .mark")
     rows.nth(0).click()
     rows.nth(1).click()

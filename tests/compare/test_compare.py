@@ -253,6 +253,23 @@ def test_an_arm_that_lost_every_run_stands_in_nobodys_way() -> None:
     )
 
 
+def test_one_pair_has_one_word_whichever_family_it_is_told_in() -> None:
+    """Against the baseline alone it is decided, among all pairs not: it is told once, and the baseline is behind."""
+    seeds, noise = range(1, 7), (0.01, -0.02, 0.03, -0.03, 0.0, 0.01)
+    runs = [run(0.3 + 0.001 * seed, "none", seed) for seed in seeds]
+    runs += [run(0.262 + 0.001 * seed + noise[seed - 1], "layer", seed) for seed in seeds]
+    others = ("batch", "rms", "group")
+    runs += [run(0.27 + 0.001 * seed + noise[-seed], norm, seed) for norm in others for seed in seeds]
+    (group,) = asked(runs).groups
+    told = {d.first: d for d in group.against}["layer"]
+    pair = next(d for d in group.pairs if {d.first, d.second} == {"layer", "none"})
+    assert told.word == AHEAD and pair.word == UNDECIDED and group.front and "none" not in group.front
+    assert asked(runs).sentence.count("layer is ahead of none") == 1
+    assert "batch, rms and group against none are undecided" in asked(runs).sentence
+    assert "layer against batch, rms and group is undecided" in asked(runs).sentence
+    assert not [d for d in group.open if {d.first, d.second} == {"layer", "none"}]
+
+
 def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
     found = asked([*sweep({"none": 0.2}, seeds=9), *sweep({"layer": 0.1})])
     layer = next(row.difference for row in found.groups[0].rows if row.difference)

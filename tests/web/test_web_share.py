@@ -34,7 +34,8 @@ def test_a_shared_file_has_the_view_every_baseline_and_every_metric():
     known = compared.runs()
     _, content = shared(known, {"log": "1", "off": "batch"})
     found = [view["chosen"] for view in content["views"]]
-    assert found[0] == {"split": "test", "metric": "error", "against": "none"}
+    assert found[0] == {"split": "test", "metric": "error", "against": "none", "at": "end", "x": "epoch"}
+    assert {view["at"] for view in found} == {"end", "best"} and {view["x"] for view in found} >= {"step", "seconds"}
     assert {view["against"] for view in found if view["metric"] == "error"} == {"none", "batch", "layer"}
     assert {(view["split"], view["metric"]) for view in found} >= {("test", "nll"), ("valid", "error")}
     assert content["query"] == {"log": "1", "off": "batch"} and len(content["pairs"]) == 3

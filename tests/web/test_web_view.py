@@ -207,6 +207,15 @@ def test_a_long_curve_is_sent_thinned_with_its_spike():
     assert mean["x"][mean["y"].index(500)] == 3333
 
 
+def test_rows_of_the_forest_stand_below_the_name_of_their_setting():
+    known = [run for lr in (1e-3, 1e-2) for size in (4, 32) for run in compared.runs(lr=lr, batch_size=size)]
+    layout = seen(known)["figures"]["forest"]["layout"]
+    heads = [note["text"] for note in layout["annotations"] if "=" in note["text"] and "·" not in note["text"][:12]]
+    assert "batch_size=4 · best rate of each" in heads and "lr=0.001 batch_size=4" in heads
+    places = [note["y"] for note in layout["annotations"]]
+    assert places == sorted(places, reverse=True) and layout["yaxis"]["range"][0] < min(places)
+
+
 def test_what_lies_far_off_does_not_flatten_the_forest():
     look = figures_compare.Look("a", "#000000")
     effects = [figures_compare.Effect(f"c{i}", look, 1.0, (0.5, 1.5), "1.0 [0.5, 1.5]") for i in range(3)]

@@ -93,7 +93,9 @@
     const floor = ranges.log ? 10 ** (ranges.log[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
     const above = (values) => (how.log ? values.map((v) => (typeof v === "number" && v <= 0 ? floor : v)) : values);
     const faint = figure.data.filter((trace) => trace.meta.role === "band" && how.on(trace.meta.arm)).length > 6;
+    const many = figure.data.filter((trace) => trace.meta.role === "time" && how.on(trace.meta.arm)).length > 8; // marks alone
     const data = figure.data.filter((trace) => shown(trace.meta)).flatMap((trace) => {
+      if (trace.meta.role === "time" && many) return [{ ...trace, error_x: undefined, visible: true }];
       const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}) };
       if (trace.meta.role !== "mean" || !how.smooth) return [whole];
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },

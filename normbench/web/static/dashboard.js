@@ -85,20 +85,28 @@
     select.value = now;
   }
 
+  const chosen = () => Object.fromEntries(CHOICES.filter(([key]) => view.choices[key] && key !== "level").map(([key]) => [key, view.choices[key].now]));
+
+  // Another split has other metrics, another metric other levels.
+  function choose(key, value) {
+    if (nb.source.shared) return change(nb.source.choose(key, value, chosen()), { ask: true, push: true });
+    return change({ [key]: value, ...(key === "split" ? { metric: "", level: "" } : key === "metric" ? { level: "" } : {}) }, { ask: true, push: true });
+  }
+
   function choices() {
-    const chosen = Object.fromEntries(["split", "metric", "against"].filter((key) => view.choices[key]).map((key) => [key, view.choices[key].now]));
     for (const [key, label] of CHOICES) {
       const choice = view.choices[key];
       let field = at(`choice-${key}`);
       if (!field) {
         field = key === "level" ? nb.el("input", { id: `choice-${key}`, type: "text", inputmode: "decimal", size: "6" }) : nb.el("select", { id: `choice-${key}` });
-        field.addEventListener("change", () => change({ [key]: field.value, ...(key === "split" ? { metric: "", level: "" } : key === "metric" ? { level: "" } : {}) }, { ask: true, push: true }));
+        field.addEventListener("change", () => choose(key, field.value));
         const unit = nb.el("span", { class: "unit" });
         at("choices").append(nb.el("label", { id: `label-${key}` }, nb.el("span", {}, label), field, ...(key === "level" ? [unit] : [])));
       }
-      at(`label-${key}`).hidden = !choice || (nb.source.shared && !["split", "metric", "against"].includes(key)) || (choice.options && choice.options.length < 2);
+      const known = choice && choice.options && choice.options.filter((one) => nb.source.choose(key, one.key, chosen()));
+      at(`label-${key}`).hidden = !choice || (nb.source.shared && key === "level") || (known && known.length < 2);
       if (!choice) continue;
-      if (key !== "level") options(field, nb.source.shared ? choice.options.filter((one) => nb.source.has(key, one.key, chosen)) : choice.options, choice.now);
+      if (known) options(field, known, choice.now);
       else {
         if (document.activeElement !== field) field.value = choice.now;
         nb.say(field.nextSibling, choice.unit || "");
@@ -242,7 +250,7 @@
     const first = groups[0] || { place: "", sentence: view.answer ? view.answer.heading : "", rest: "" };
     if (at("sentence").dataset.told !== told(first)) {
       at("sentence").dataset.told = told(first);
-      at("sentence").replaceChildren(...(first.place ? [nb.el("small", {}, first.place)] : []), first.sentence, ...(first.rest ? [nb.el("span", {}, first.rest)] : []));
+      at("sentence").replaceChildren(...(first.place ? [nb.el("small", {}, first.place)] : []), first.sentence, ...(first.rest ? [rest(first.rest)] : []));
     }
     const others = groups.slice(1).map((group) => nb.el("li", {}, told(group)));
     at("reported").hidden = !others.length;
@@ -261,6 +269,12 @@
     nb.draw(at("plot-heat"), heat);
     speed();
     decide();
+  }
+
+  // A few clauses stand there; many are folded: the plot below has the same.
+  function rest(text) {
+    if (text.length < 420) return nb.el("span", {}, text);
+    return nb.el("details", {}, nb.el("summary", {}, "Each arm in words"), nb.el("span", {}, text));
   }
 
   // When each cell is at the level, and what an update costs.
