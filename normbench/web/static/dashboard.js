@@ -4,7 +4,7 @@
 (function (nb) {
   const at = (id) => document.getElementById(id);
   const CHOICES = [["split", "Split"], ["metric", "Metric"], ["at", "When"], ["against", "Baseline"], ["x", "x axis"], ["level", "Level"]];
-  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run"]; // another task has others
+  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run", "beside"]; // another task has others
   const SMOOTH = [0, 0.5, 0.7, 0.8, 0.9, 0.95];
   let query = nb.address.read();
   let view = null;
@@ -216,7 +216,21 @@
       at("switches").append(nb.el("label", {}, "smoothing ", smooth));
     }
     smooth.value = query.smooth || "0";
+    let small = at("switch-beside");
+    if (!small) {
+      small = nb.el("select", { id: "switch-beside" });
+      small.addEventListener("change", () => change({ beside: small.value }));
+      at("switches").append(nb.el("label", {}, "a plot per ", small));
+    }
+    const known = view.facets.filter((facet) => facet.values.length <= MOST_BESIDE);
+    small.parentNode.hidden = !known.length;
+    options(small, [{ key: "", label: "–" }, ...known.map((facet) => ({ key: facet.key, label: facet.key }))], split() ? query.beside : "");
   }
+
+  const MOST_BESIDE = 9;
+
+  // The facet of which each value has a plot of its own.
+  const split = () => view.facets.find((facet) => facet.key === query.beside && facet.values.length <= MOST_BESIDE);
 
   function curves() {
     const figure = view.figures.curves;
@@ -224,12 +238,17 @@
     if (!figure || !figure.data.length) return nb.draw(at("plot-curves"), null);
     const hidden = off();
     const on = new Set(view.cells.filter((cell) => seen(cell, hidden)).map((cell) => cell.key));
-    nb.draw(at("plot-curves"), nb.seen(figure, {
+    const whole = nb.seen(figure, {
       on: (cell) => on.has(cell), band: query.band !== "0", seeds: faint(), references: query.paper !== "0",
       log: logarithmic(), smooth: Number(query.smooth || 0),
       key: JSON.stringify([view.query.task, figure.layout.yaxis.title, figure.layout.xaxis.title]),
-    }));
-    return undefined;
+    });
+    const facet = split();
+    if (!facet) return nb.draw(at("plot-curves"), whole);
+    const values = facet.values.filter((value) => !hidden.has(value.key)).map((value) => ({ ...value, label: `${facet.key}=${value.label}` }));
+    if (!values.length) return nb.draw(at("plot-curves"), whole);
+    const of = new Map(view.cells.map((cell) => [cell.key, cell.place[view.facets.indexOf(facet)]]));
+    return nb.draw(at("plot-curves"), nb.beside(whole, values, (cell) => of.get(cell), at("plot-curves").clientWidth));
   }
 
   function pair() {
