@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from normbench.commands import places
-from normbench.commands.terminal import open_table, say
+from normbench.commands.terminal import cell, open_table, say
 from normbench.compare import answer as answers
 from normbench.compare import beside, cells, configuration, more
 from normbench.compare.answer import Answer, Difference, Group
@@ -124,7 +123,7 @@ def _table(group: Group, answer: Answer) -> object:
         level = question.level * question.metric.factor
         columns.append(f"{CLOCKS[question.clock]} to {level:g}{question.metric.unit and f' {question.metric.unit}'}")
     columns.append("ms/update")
-    table = open_table(*(escape(name) for name in columns))
+    table = open_table(*(cell(name) for name in columns))
     for row in group.rows:
         cells_ = [row.arm, str(row.at.n), row.at.text(count=False), row.best.text(count=False)]
         if question.at != answers.END:
@@ -135,7 +134,7 @@ def _table(group: Group, answer: Answer) -> object:
             cells_.append(row.time.text(count=False) if row.time else "")
         pace = row.seconds_per_step
         cells_.append("" if pace is None else f"{1000 * pace:.3g}")
-        table.add_row(*map(escape, cells_))
+        table.add_row(*map(cell, cells_))
     return table
 
 
@@ -149,7 +148,7 @@ def _overview(found: Sequence[cells.Task], console: Console) -> None:
     table = open_table("what can be compared", "arms", "runs", "command")
     for task in found[:ROWS]:
         command = shlex.join(["normbench", "compare", *filters_of(task)[:2], *task.said.split()])
-        table.add_row(*map(escape, (task.title, str(len(task.cells)), str(len(task.runs)), command)))
+        table.add_row(*map(cell, (task.title, str(len(task.cells)), str(len(task.runs)), command)))
     console.print(table)
     if len(found) > ROWS:
         say(console, f"… and {places.plural(len(found) - ROWS, 'task')} more: choose by a filter, such as model=NAME")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import compared
 import fake
 import pytest
 import tiny
@@ -14,6 +16,7 @@ import yaml
 from normbench.compare import beside
 from normbench.papers.bln2022 import configurations
 from normbench.papers.panels import Quantity, Reference
+from normbench.runs import pack
 
 Command = Callable[..., str]
 
@@ -53,6 +56,18 @@ def test_json_has_the_same_numbers(results: Path, said: Command) -> None:
     rows = {row["arm"]: row for row in content["groups"][0]["rows"]}
     assert rows["none"]["at"]["mean"] == pytest.approx(0.5 / 3) and rows["none"]["at"]["n"] == 2
     assert [seed["seed"] for seed in rows["layer"]["seeds"]] == [1, 2]
+
+
+def test_nothing_in_a_name_steers_the_terminal(tmp_path: Path, said: Command) -> None:
+    steering = "\x1b]0;title\x07\x1b[31m\x9b2J\u202e"
+    known = [replace(one, arm=one.arm + steering) for one in compared.runs(("none", f"layer{steering}"), 5)]
+    folder = tmp_path / "made" / "up" / "paper"
+    folder.mkdir(parents=True)
+    pack.write(folder / pack.NAME, [replace(one, id=f"{i:012x}") for i, one in enumerate(known)])
+    shown = said("compare", "--results", str(tmp_path))
+    for words in (("norm=laye",), ("--against", "zz")):
+        shown += said("compare", *words, "--results", str(tmp_path), code=2)
+    assert "layer\ufffd" in shown and not set(steering) & set(shown) - set("]0;title[31m2J")
 
 
 def test_what_the_papers_and_their_authors_have_stands_beside(

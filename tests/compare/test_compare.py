@@ -387,6 +387,8 @@ def test_as_json_is_plain_and_has_no_nan() -> None:
         ({"by": "optim.lr"}, "does not differ"),
         ({"at": "middle"}, "no point of a run"),
         ({"level": "low"}, "is no number"),
+        ({"level": "nan"}, "is no number"),
+        ({"level": "1e400"}, "is no number"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_one_line(words: dict[str, str], says: str) -> None:
