@@ -107,7 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except NormbenchError as error:
-        print(f"normbench: {error}", file=sys.stderr)
+        from normbench.papers.text import visible_lines
+
+        print(f"normbench: {visible_lines(str(error))}", file=sys.stderr)
         code = error.code
     except KeyboardInterrupt:
         print("normbench: interrupted; the same command goes on.", file=sys.stderr)

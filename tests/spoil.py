@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,17 @@ def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "scandir", scandir)
 
 
+def become_pipe(path: Path) -> None:
+    """Whoever opens it waits for a writer that never comes."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def become_large(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+
+
 # What is seen from the status file alone, so already when listing.
 LISTED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no status": (lambda p: (p / "status.json").unlink(), "status.json is missing"),
@@ -61,6 +73,11 @@ LISTED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no hash": (lambda p: status(p, curve_sha256=None), "says curve_sha256=None"),
     "no epochs": (lambda p: status(p, epochs=None), "says epochs=None"),
     "folder as status": (lambda p: become_folder(p / "status.json"), "cannot be read"),
+    "pipe as status": (lambda p: become_pipe(p / "status.json"), "cannot be read: it is no regular file"),
+    "endless status": (lambda p: become_large(p / "status.json"), "cannot be read: it is larger than 8 MiB"),
+    "seconds beyond all": (lambda p: status(p, seconds=10**400), "says seconds=1000"),
+    "steps beyond all": (lambda p: status(p, steps=10**400), "says steps=1000"),
+    "seconds that are no number": (lambda p: status(p, seconds=math.nan), "says seconds=nan"),
     "dangling status": (lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("x")), "is missing"),
     "looping status": (
         lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("status.json")),
@@ -98,6 +115,22 @@ READ: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "binary curve": (lambda p: (p / "curve.jsonl").write_bytes(b"\xff\xfe\n"), "curve.jsonl line 1 of 1 is not JSON"),
     "folder as curve": (lambda p: become_folder(p / "curve.jsonl"), "cannot be read: Is a directory"),
+    "pipe as curve": (lambda p: become_pipe(p / "curve.jsonl"), "cannot be read: it is no regular file"),
+    "endless curve": (lambda p: become_large(p / "curve.jsonl"), "cannot be read: it is larger than 1024 MiB"),
+    "a number beyond all": (
+        lambda p: (p / "curve.jsonl").write_text((p / "curve.jsonl").read_text().replace("0.5", "1" + 400 * "0")),
+        "curve.jsonl line 1 of 5 is not a record: int too large",
+    ),
+    "a step beyond all": (
+        lambda p: (p / "curve.jsonl").write_text(
+            (p / "curve.jsonl").read_text().replace('"step": 0', '"step": 1' + 400 * "0")
+        ),
+        "curve.jsonl line 1 of 5 is not a record",
+    ),
+    "pipe as environment": (
+        lambda p: become_pipe(p / "environment.json"),
+        "environment.json cannot be read: it is no regular file",
+    ),
     "no environment": (lambda p: (p / "environment.json").unlink(), "environment.json cannot be read"),
     "binary environment": (
         lambda p: (p / "environment.json").write_bytes(b"\xff\xfe"),

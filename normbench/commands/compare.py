@@ -6,14 +6,14 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from normbench.commands import places
-from normbench.commands.terminal import open_table, say
+from normbench.commands.terminal import cell, open_table, say
 from normbench.compare import answer as answers
-from normbench.compare import cells, configuration, more
+from normbench.compare import beside, cells, configuration, more
 from normbench.compare.answer import Answer, Difference, Group
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
@@ -22,6 +22,7 @@ from normbench.runs import find
 from normbench.runs.record import RunRecord
 
 SHOWN = 3  # tasks that are shown whole without being asked for
+BESIDE = 12  # curves of the papers
 ROWS = 40  # of what there is to compare
 
 
@@ -37,7 +38,7 @@ def run(filters: Sequence[str], asked: Mapping[str, str], results: Path, as_json
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
-        print(json.dumps([answered(task, asked).as_json() for task in found], indent=1, allow_nan=False))
+        print(json.dumps([plain(answered(task, asked)) for task in found], indent=1, allow_nan=False))
     elif len(found) > SHOWN and not asked:
         _overview(found, console)
     else:
@@ -63,6 +64,11 @@ def answered(task: cells.Task, asked: Mapping[str, str]) -> Answer:
     return answers.answer(task, Question.of(task, asked))
 
 
+def plain(answer: Answer) -> dict[str, Any]:
+    """All that `show` shows, as data."""
+    return {**answer.as_json(), "beside": beside.told(answer.task, answer.question)}
+
+
 def filters_of(task: cells.Task) -> list[str]:
     """Words that select the task, as far as words of a filter can."""
     keys = [key for key in ("model", "data") if all(key in cell.values for cell in task.cells)]
@@ -77,12 +83,13 @@ def show(answer: Answer, filters: Sequence[str], console: Console) -> None:
     say(console, answer.task.title)
     say(console, answer.heading)
     for group in answer.groups:
-        title = "each at its own best learning rate by validation" if group.tuned else ""
+        title = f"each at its own best learning rate {answer.by}" if group.tuned else ""
         if words := " · ".join(word for word in (group.place, title) if word):
             say(console, f"\n{words}")
         console.print(_table(group, answer))
         if sentence := group.sentence(question):
             say(console, sentence)
+    beside_them(answer, console)
     for note in answer.notes:
         say(console, f"note      {note}")
     for line in more.way_on(answer):
@@ -90,21 +97,33 @@ def show(answer: Answer, filters: Sequence[str], console: Console) -> None:
     say(console, f"curves    normbench dashboard {shlex.join(filters)}".rstrip())
 
 
+def beside_them(answer: Answer, console: Console) -> None:
+    """What the papers and their authors' logs have of the same number: one run each, so no interval and no word."""
+    question = answer.question
+    clock = CLOCKS[question.clock]
+    known = beside.told(answer.task, question)
+    for one in known[:BESIDE]:
+        to_level = f", {one['time']} {clock} to the level" if one["time"] else ""
+        say(console, f"beside    {one['name']}: {one['last']:.4g} after {one['x']:g} {clock}{to_level}")
+    if len(known) > BESIDE:
+        say(console, f"          … and {len(known) - BESIDE} more: on the page")
+
+
 def _table(group: Group, answer: Answer) -> object:
     question = answer.question
     arm = "/".join(key for key in question.by if key in configuration.GROUPS) or " ".join(question.by)
     against = any(row.difference for row in group.rows)
     base = next((row.arm for row in group.rows if row.arm == question.against or row.difference is None), "")
-    columns = [arm or "arm", "n", f"at the {question.at}", "best by validation"]
+    columns = [arm or "arm", "n", f"at the {question.at}", f"best {answer.by}"]
     if question.at != answers.END:
-        columns[2:] = ["at the best by validation"]
+        columns[2:] = [f"at the best {answer.by}"]
     if against:
         columns += [f"against {base}", "p", "Holm"]
     if question.level is not None:
         level = question.level * question.metric.factor
         columns.append(f"{CLOCKS[question.clock]} to {level:g}{question.metric.unit and f' {question.metric.unit}'}")
     columns.append("ms/update")
-    table = open_table(*(escape(name) for name in columns))
+    table = open_table(*(cell(name) for name in columns))
     for row in group.rows:
         cells_ = [row.arm, str(row.at.n), row.at.text(count=False), row.best.text(count=False)]
         if question.at != answers.END:
@@ -115,7 +134,7 @@ def _table(group: Group, answer: Answer) -> object:
             cells_.append(row.time.text(count=False) if row.time else "")
         pace = row.seconds_per_step
         cells_.append("" if pace is None else f"{1000 * pace:.3g}")
-        table.add_row(*map(escape, cells_))
+        table.add_row(*map(cell, cells_))
     return table
 
 
@@ -129,7 +148,7 @@ def _overview(found: Sequence[cells.Task], console: Console) -> None:
     table = open_table("what can be compared", "arms", "runs", "command")
     for task in found[:ROWS]:
         command = shlex.join(["normbench", "compare", *filters_of(task)[:2], *task.said.split()])
-        table.add_row(*map(escape, (task.title, str(len(task.cells)), str(len(task.runs)), command)))
+        table.add_row(*map(cell, (task.title, str(len(task.cells)), str(len(task.runs)), command)))
     console.print(table)
     if len(found) > ROWS:
         say(console, f"… and {places.plural(len(found) - ROWS, 'task')} more: choose by a filter, such as model=NAME")

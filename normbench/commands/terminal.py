@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+
+from normbench.papers.text import visible, visible_lines
 
 
 def console() -> Console:
@@ -22,6 +25,11 @@ def open_table(*columns: str, whole: Sequence[str] = ()) -> Table:
     return made
 
 
+def cell(text: str) -> str:
+    """A cell of a table: text, no markup, and nothing that steers a terminal."""
+    return escape(visible(text))
+
+
 def say(console: Console, text: str) -> None:
     """Text as it is: no markup, no colours, no lines but its own."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible_lines(text), markup=False, highlight=False, soft_wrap=True)

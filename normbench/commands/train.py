@@ -7,10 +7,9 @@ from pathlib import Path
 
 import yaml
 from rich.console import Console
-from rich.markup import escape
 
 from normbench.commands import compare, places
-from normbench.commands.terminal import open_table, say
+from normbench.commands.terminal import cell, open_table, say
 from normbench.commands.training import watching
 from normbench.compare import configuration, metrics
 from normbench.config import compose, plan
@@ -98,7 +97,7 @@ def _table(specs: Sequence[RunSpec], found: Found, console: Console) -> None:
     known = [configuration.flat(spec.config) for spec in specs]
     keys = list(configuration.differing(known)) or ["model", configuration.ARM_GROUP]
     names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in shown]
-    grid = open_table("run", *map(escape, keys), "seed", "status", *names, whole=["run"])
+    grid = open_table("run", *map(cell, keys), "seed", "status", *names, whole=["run"])
     for spec, values in zip(specs, known, strict=True):
         run = found.records.get(spec.id)
         ends = [final(run, split, "eval", metric.name) if run else None for split, metric in shown]
@@ -106,6 +105,6 @@ def _table(specs: Sequence[RunSpec], found: Found, console: Console) -> None:
             "" if end is None else number(metric.factor * end, metric.factor * abs(end) / 100)
             for (_, metric), end in zip(shown, ends, strict=True)
         ]
-        settings = [escape(configuration.text(values[key])) if key in values else "" for key in keys]
+        settings = [cell(configuration.text(values[key])) if key in values else "" for key in keys]
         grid.add_row(spec.id, *settings, str(spec.seed), found.state(spec), *texts)
     console.print(grid)

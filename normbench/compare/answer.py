@@ -7,6 +7,7 @@ held against the baseline; a winner needs it against every other arm, adjusted f
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import statistics
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from normbench.compare import configuration
+from normbench.compare import configuration, metrics
 from normbench.compare.cells import Cell, Task
 from normbench.compare.question import BEST, END, TUNED, Question
 from normbench.curves.series import Censored, Point, Reached, at_epoch, best_step, series, time_to_level
@@ -40,8 +41,8 @@ Numbers = Mapping[int, float]  # by seed, finite ones alone
 class Difference:
     """First minus second, in the shown unit; p of no difference, and adjusted by Holm for those told with it.
 
-    `word`: of the first against the second; `why` where a word is withheld. `detectable`: what so many seeds show with
-    80 % power; `needed`: seeds that would show the difference seen.
+    `word`: of the first against the second; `why` where a word is withheld for another reason than power. `sd`: of one
+    pair; two groups have no single spread. `most`: seeds of the larger side.
     """
 
     first: str
@@ -54,17 +55,33 @@ class Difference:
     holm: float | None = None
     word: str = UNDECIDED
     why: str = ""
-    detectable: float | None = None
-    needed: int | None = None
+    sd: float | None = None
+    most: int = 0
+
+    @functools.cached_property
+    def detectable(self) -> float | None:
+        """What so many seeds show with 80 % power."""
+        return detectable_effect(self.sd, self.n, 1 - ALPHA, POWER) if self.sd else None
+
+    @functools.cached_property
+    def needed(self) -> int | None:
+        """Seeds that would show the difference seen."""
+        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA, POWER) if self.sd else None
+
+    @property
+    def because(self) -> str:
+        """Why there is no word; "" where there is one, or nothing to say."""
+        return "" if self.word != UNDECIDED else self.why or _power(self)
 
     def text(self) -> str:
-        """`-0.62 [-1.01, -0.23]`, and that seeds are not paired."""
+        """`-0.62 [-1.01, -0.23]`, and that seeds are not paired, or that one side has more of them."""
         if self.mean is None:
             return ""
         if self.interval is None:
             return f"{number(self.mean, abs(self.mean) / 50)} (n = {self.n})"
         mean, low, high = alike(self.mean, *self.interval)
-        return f"{mean} [{low}, {high}]{'' if self.paired else ' unpaired'}"
+        seeds = " unpaired" if not self.paired else f" {self.n} pairs" if self.n < self.most else ""
+        return f"{mean} [{low}, {high}]{seeds}"
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,11 @@ class Row:
     def diverged(self) -> int:
         return len(self.cell.diverged)
 
+    @property
+    def lost(self) -> bool:
+        """Whether all its runs diverged, and they are enough for a word."""
+        return self.diverged == len(self.cell.runs) >= FEWEST
+
 
 @dataclass(frozen=True)
 class Group:
@@ -96,17 +118,24 @@ class Group:
     winner: str = ""
 
     @property
+    def against(self) -> list[Difference]:
+        """Each arm against the baseline."""
+        return [row.difference for row in self.rows if row.difference]
+
+    @property
     def front(self) -> list[str]:
-        """The arms that no other is ahead of."""
-        behind = {pair.second for pair in self.pairs if pair.word == AHEAD}
-        behind |= {pair.first for pair in self.pairs if pair.word == BEHIND}
+        """The arms that no other is ahead of, among all pairs or where they are held against the baseline."""
+        told = [*self.pairs, *self.against]
+        behind = {d.second for d in told if d.word == AHEAD} | {d.first for d in told if d.word == BEHIND}
+        behind |= {row.arm for row in self.rows if row.lost}
         return [row.arm for row in self.rows if row.arm not in behind]
 
     @property
     def open(self) -> list[Difference]:
         """What is undecided: each arm against the baseline, and the best one against the others in front."""
-        told = [row.difference for row in self.rows if row.difference and row.difference.word == UNDECIDED]
-        known = {frozenset((d.first, d.second)) for d in told}
+        lost = {row.arm for row in self.rows if row.lost}  # more seeds of these decide nothing
+        told = [d for d in self.against if d.word == UNDECIDED and not lost & {d.first, d.second}]
+        known = {frozenset((d.first, d.second)) for d in self.against}
         front = self.front
         lead = [
             pair
@@ -139,16 +168,21 @@ class Answer:
         return " ".join(told)
 
     @property
+    def by(self) -> str:
+        """What the best of a run is chosen by: `by valid NLL`."""
+        return f"by {chosen_by(self.task)}"
+
+    @property
     def heading(self) -> str:
         """What the numbers are: `test error at the end, % · mean and 95 % interval over seeds · lower is better`."""
         q = self.question
-        when = "at the end" if q.at == END else "at the best by validation"
+        when = "at the end" if q.at == END else f"at the best {self.by}"
         unit = f", {q.metric.unit}" if q.metric.unit else ""
         better = "higher" if q.metric.rising else "lower"
         return f"{q.split} {q.metric.title} {when}{unit} · mean and 95 % interval over seeds · {better} is better"
 
-    def as_json(self) -> dict[str, Any]:
-        """All of it as plain data, NaN as null."""
+    def as_json(self, pairs: bool = True) -> dict[str, Any]:
+        """All of it as plain data, NaN as null. pairs: also each arm against each other, of which there may be many."""
         q = self.question
         return {
             "task": {"key": self.task.key, "title": self.task.title},
@@ -166,7 +200,7 @@ class Answer:
                     "winner": group.winner,
                     "sentence": group.sentence(q),
                     "rows": [_row_json(row) for row in group.rows],
-                    "pairs": [_difference_json(pair) for pair in group.pairs],
+                    **({"pairs": [_difference_json(pair) for pair in group.pairs]} if pairs else {}),
                 }
                 for group in self.groups
             ],
@@ -180,9 +214,14 @@ def answer(task: Task, question: Question) -> Answer:
     for cell in task.cells:
         places.setdefault(question.place(cell), []).append(cell)
     groups = [_group(cells, place, question) for place, cells in places.items()]
-    if TUNED in question.facets:
-        groups += _tuned(task, question)
-    return Answer(task, question, groups, _notes(task, question))
+    tuned, of_rates = _tuned(task, question) if TUNED in question.facets else ([], [])
+    return Answer(task, question, [*groups, *tuned], [*_notes(task, question, groups), *of_rates])
+
+
+def chosen_by(task: Task) -> str:
+    """What says when a run is at its best: `valid NLL`."""
+    monitor = task.monitored
+    return metrics.spoken(monitor["split"], monitor["metric"]) if monitor else "what each run monitors"
 
 
 def value(run: RunRecord, question: Question, at: str = "", variant: str | None = None) -> float | None:
@@ -213,13 +252,9 @@ def held_against(
         estimate = paired([a[seed] for seed in shared], [b[seed] for seed in shared], 1 - ALPHA)
     else:
         estimate = welch(list(a.values()), list(b.values()), 1 - ALPHA)
-    detectable = needed = None
-    if estimate.sd:  # of pairs alone: two groups have no single spread
-        detectable = detectable_effect(estimate.sd, estimate.n, 1 - ALPHA, POWER)
-        needed = seeds_needed(estimate.mean or 0.0, estimate.sd, 1 - ALPHA, POWER)
     return Difference(
-        *names, pairs, estimate.n, estimate.mean, estimate.interval, p_value(estimate), None, UNDECIDED, "", detectable,
-        needed,
+        *names, pairs, estimate.n, estimate.mean, estimate.interval, p_value(estimate), sd=estimate.sd,
+        most=max(len(a), len(b)),
     )  # fmt: skip
 
 
@@ -239,7 +274,7 @@ def _worded(d: Difference, adjusted: float | None, lost: Mapping[str, int], risi
         return replace(d, why=f"n = {d.n}: no verdict")
     if d.mean is None or adjusted is None or adjusted > ALPHA:
         alone = d.p is not None and adjusted is not None and d.p <= ALPHA
-        return replace(d, why="its own interval excludes 0, adjusted for all arms it does not" if alone else _power(d))
+        return replace(d, why="an interval of its own excludes 0, adjusted for all arms it does not" if alone else "")
     ahead = (d.mean > 0) == rising
     front = d.first if ahead else d.second
     if lost.get(front):
@@ -285,8 +320,10 @@ def _group(cells: Sequence[Cell], place: str, question: Question, tuned: bool = 
     winner = ""
     if len(rows) > 1:
         first = rows[0].arm
-        own = [pair for pair in pairs if first in (pair.first, pair.second)]
-        winner = first if all(pair.word == (AHEAD if pair.first == first else BEHIND) for pair in own) else ""
+        gone = {row.arm for row in rows if row.lost}
+        own = [pair for pair in pairs if first in (pair.first, pair.second) and not gone & {pair.first, pair.second}]
+        ahead = all(pair.word == (AHEAD if pair.first == first else BEHIND) for pair in own)
+        winner = first if own and ahead else ""
     return Group(place, rows, pairs, tuned, winner)
 
 
@@ -321,14 +358,14 @@ def _reached(run: RunRecord, question: Question) -> Reached | Censored | None:
     return time_to_level(points, sign * question.level, question.metric.loss and sign > 0) if points else None
 
 
-def _tuned(task: Task, question: Question) -> list[Group]:
-    """Each arm that had several learning rates at the one that was best on what its runs monitor."""
+def _tuned(task: Task, question: Question) -> tuple[list[Group], list[str]]:
+    """Each arm with several learning rates at the one that is best on what its runs monitor, and what is unfair."""
     facets = tuple(key for key in question.facets if key != TUNED)
     plain = replace(question, facets=facets, against="")
     places: dict[str, dict[str, list[Cell]]] = {}
     for cell in task.cells:
         places.setdefault(plain.place(cell), {}).setdefault(question.arm(cell), []).append(cell)
-    groups = []
+    groups, notes = [], []
     for place, arms in places.items():
         chosen = {arm: min(cells, key=_monitored) for arm, cells in arms.items() if len(cells) > 1}
         if len(chosen) < 2:
@@ -338,7 +375,22 @@ def _tuned(task: Task, question: Question) -> list[Group]:
         base = chosen.get(question.against)
         asked = replace(plain, arms={**question.arms, **names}, against=names[base.key] if base else "")
         groups.append(_group(list(chosen.values()), place, asked, tuned=True))
-    return groups
+        where = f"{place}: " if place else ""
+        counts = {arm: len(cells) for arm, cells in arms.items()}
+        if len(set(counts.values())) > 1:
+            told = ", ".join(f"{count} of {arm}" for arm, count in counts.items())
+            notes.append(f"{where}Learning rates tried: {told}. Whoever may choose among more looks better.")
+        if edge := [arm for arm, cell in chosen.items() if _at_edge(cell, arms[arm])]:
+            notes.append(f"{where}The best learning rate of {_listed(edge)} is the first or last of those tried.")
+    if groups and task.monitored and task.monitored["split"] == question.split:
+        notes.append(f"Learning rates are chosen by {chosen_by(task)}, the split that is shown: optimistic.")
+    return groups, notes
+
+
+def _at_edge(chosen: Cell, cells: Sequence[Cell]) -> bool:
+    """Whether the best learning rate is the lowest or highest of those tried: a better one may lie beyond."""
+    rates = [rate for cell in cells if isinstance(rate := cell.values.get(TUNED), int | float)]
+    return chosen.values.get(TUNED) in (min(rates, default=None), max(rates, default=None))
 
 
 def _monitored(cell: Cell) -> tuple[int, float]:
@@ -353,7 +405,7 @@ def _monitored(cell: Cell) -> tuple[int, float]:
     return lost, statistics.fmean(values) if values else math.inf
 
 
-def _notes(task: Task, question: Question) -> list[str]:
+def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]:
     """What has to be known before the numbers are believed."""
     notes = []
     if unfinished := [run for cell in task.cells for run in cell.unfinished]:
@@ -362,6 +414,11 @@ def _notes(task: Task, question: Question) -> list[str]:
         notes.append(f"Not counted: {told}.")
     if diverged := sum(len(cell.diverged) for cell in task.cells):
         notes.append(f"{diverged} diverged: means are of the others, and an arm that lost runs is never ahead.")
+    compared = sum(len(group.rows) > 1 for group in groups)
+    if compared > 1:
+        notes.append(f"Holm's adjustment is for the arms of one setting, not for all {compared} settings.")
+    if question.at == BEST and task.monitored and task.monitored["split"] == question.split:
+        notes.append(f"The best is chosen by {chosen_by(task)}, the split that is shown: optimistic.")
     devices = {str(run.environment.get("device", "")) for run in task.runs if run.environment}
     if len(devices) > 1:
         notes.append(f"Trained on different devices ({', '.join(sorted(devices))}): seconds do not compare.")
@@ -381,26 +438,49 @@ def _sentences(group: Group, question: Question) -> list[str]:
     unit = f" {question.metric.step_unit}" if question.metric.step_unit else ""
     counts = [row.at.n for row in group.rows]
     if max(counts, default=0) == 0:
-        return ["No run is done yet."]
+        return ["Every run diverged." if all(row.lost for row in group.rows) else "No run is done yet."]
     how = " (each at its own best learning rate)" if group.tuned else ""
     if len(group.rows) < 2:
         return []
     if max(counts) < FEWEST:
         return [f"No verdict{how}: n = {max(counts)}, and a verdict needs {FEWEST} seeds."]
+    gone = [row.arm for row in group.rows if row.lost]
     if group.winner:
-        own = [pair for pair in group.pairs if group.winner in (pair.first, pair.second)]
+        own = [
+            pair
+            for pair in group.pairs
+            if group.winner in (pair.first, pair.second) and not {pair.first, pair.second} & {*gone}
+        ]
         told = [f"{d.second if d.first == group.winner else d.first} ({d.text()}{unit})" for d in own]
         first = f"Winner{how}: {group.winner}, ahead of {_listed(told)}."
     else:
-        first = f"No winner{how}: undecided between {_listed(group.front)}."
+        front = group.front
+        first = f"No winner{how}: undecided between {_listed(front)}."
+        if len(front) == 1:
+            first = f"No winner{how}: {front[0]} is in front, but adjusted for all pairs not ahead of every arm."
     decided = [d for row in group.rows if row.arm != group.winner and (d := row.difference) and d.word != UNDECIDED]
-    rest = [_against(d, unit) for d in (*decided, *group.open)]
-    return [first, *([f"{'; '.join(rest)}."] if rest else [])]
+    rest = [*(_against(d, unit) for d in decided), *_open(group.open)]
+    lost = [f"Every run of {_listed(gone)} diverged."] if gone else []
+    return [first, *lost, *([f"{'; '.join(rest)}."] if rest else [])]
+
+
+def _open(differences: Sequence[Difference]) -> list[str]:
+    """What is undecided, and why; for the same reason against the same arm, or of the same arm, together."""
+    alike: dict[tuple[str, str], list[Difference]] = {}
+    for d in differences:
+        alike.setdefault((d.second, d.because), []).append(d)
+    told: dict[tuple[str, str], list[Difference]] = {}
+    for (second, why), group in alike.items():
+        told.setdefault((group[0].first if len(group) == 1 else f"against {second}", why), []).extend(group)
+    found = []
+    for (_, why), group in told.items():
+        ours, theirs = (list(dict.fromkeys(names)) for names in zip(*((d.first, d.second) for d in group), strict=True))
+        words = f"{_listed(ours)} against {_listed(theirs)} {'is' if len(ours) == 1 else 'are'} undecided"
+        found.append(f"{words} ({why})" if why else words)
+    return found
 
 
 def _against(d: Difference, unit: str) -> str:
-    if d.word == UNDECIDED:
-        return f"{d.first} against {d.second} is undecided{f' ({d.why})' if d.why else ''}"
     return f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({d.text()}{unit})"
 
 
@@ -420,7 +500,7 @@ def _entry_json(entry: Entry | None) -> dict[str, Any] | None:
 def _difference_json(d: Difference) -> dict[str, Any]:
     return {
         "first": d.first, "second": d.second, "paired": d.paired, "n": d.n, "mean": d.mean, "interval": d.interval,
-        "p": d.p, "holm": d.holm, "word": d.word, "why": d.why, "detectable": d.detectable, "needed": d.needed,
+        "p": d.p, "holm": d.holm, "word": d.word, "why": d.because, "detectable": d.detectable, "needed": d.needed,
         "text": d.text(),
     }  # fmt: skip
 

@@ -71,6 +71,12 @@ class Task:
         return [run for cell in self.cells for run in cell.runs]
 
     @cached_property
+    def monitored(self) -> Mapping[str, str]:
+        """What the best of a run is chosen by: split, metric, goal; nothing where its runs monitor different ones."""
+        found = {tuple(run.monitor[key] for key in ("split", "metric", "goal")) for run in self.runs}
+        return dict(zip(("split", "metric", "goal"), found.pop(), strict=True)) if len(found) == 1 else {}
+
+    @cached_property
     def differing(self) -> dict[str, list[Any]]:
         """The keys of the configuration that differ between its cells."""
         return configuration.differing(cell.values for cell in self.cells)
@@ -130,18 +136,19 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
     groups: dict[tuple[str, ...], dict[str, list[RunRecord]]] = {}
     values: dict[str, Mapping[str, Any]] = {}
     data: dict[tuple[str, ...], Mapping[str, Any]] = {}
-    known: dict[tuple[int, ...], dict[str, Any]] = {}  # what was read once has the same parts
-    for run in runs:
-        parts = tuple(id(part) for key, part in run.config.items() if key != "seed")
-        if parts not in known:
-            known[parts] = configuration.flat(run.config)
-        flat = {**known[parts], FIDELITY: run.fidelity}
-        own = {key: value for key, value in flat.items() if key.partition(".")[0] == "data"}
+    known: dict[tuple[int, str, Budget], list[RunRecord]] = {}  # runs that are told apart by their seeds alone
+    flats = configuration.flats(runs)
+    for run, plain in zip(runs, flats, strict=True):
         budget = (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
-        place = (str(flat.get("model", "")), configuration.fingerprint(own), *map(str, budget))
-        cell = configuration.fingerprint([place, flat])
-        values[cell], data[place] = flat, own
-        groups.setdefault(place, {}).setdefault(cell, []).append(run)
+        what = id(plain), run.fidelity, budget
+        if what not in known:
+            flat = {**plain, FIDELITY: run.fidelity}
+            own = {key: value for key, value in flat.items() if key.partition(".")[0] == "data"}
+            place = (str(flat.get("model", "")), configuration.fingerprint(own), *map(str, budget))
+            cell = configuration.fingerprint([place, flat])
+            values[cell], data[place] = flat, own
+            known[what] = groups.setdefault(place, {}).setdefault(cell, [])
+        known[what].append(run)
     found = []
     for place, members in groups.items():
         model, _, count, unit = place

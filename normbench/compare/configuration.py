@@ -57,6 +57,18 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def flats(runs: Sequence[Configured]) -> list[Values]:
+    """Of each its `flat` configuration, computed once for those that have the same parts but for their seed."""
+    known: dict[tuple[int, ...], Values] = {}
+    found = []
+    for run in runs:
+        parts = tuple(id(part) for key, part in run.config.items() if key != "seed")
+        if parts not in known:
+            known[parts] = flat(run.config)
+        found.append(known[parts])
+    return found
+
+
 def differing(configurations: Iterable[Values]) -> dict[str, list[Any]]:
     """The keys that differ, groups first, with their values in the order in which they appear.
 
@@ -175,9 +187,9 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
 
     Errors: a key or value that no run has; a word by itself that is none of these.
     """
-    if not runs:
-        return []
-    known = [{**labels_of(run), **flat(run.config)} for run in runs]
+    if not runs or not words:
+        return list(runs)
+    known = [{**labels_of(run), **values} for run, values in zip(runs, flats(runs), strict=True)]
     keep = [True] * len(runs)
     bare = [word for word in words if "=" not in word]
     for word in bare:

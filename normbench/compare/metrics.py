@@ -66,6 +66,11 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
     return {split: list(metrics.values()) for split, metrics in found.items()}
 
 
+def spoken(split: str, name: str) -> str:
+    """`valid NLL`."""
+    return f"{split} {NAMES.get(name, name)}"
+
+
 def chief(metrics: list[Metric]) -> Metric:
     """The one to begin with: the first that is a share, which needs no unit to be understood, else the first."""
     return next((metric for metric in metrics if metric.share), metrics[0])

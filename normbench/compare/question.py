@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,7 +73,7 @@ class Question:
         at = asked.get("at") or END
         if at not in (END, BEST):
             raise unknown(f"at={at} is no point of a run.", at, (END, BEST))
-        by = tuple(key for key in asked.get("by", "").split(",") if key)
+        by = tuple(key for key in dict.fromkeys(asked.get("by", "").split(",")) if key)
         for key in by:
             if key not in task.differing:
                 raise unknown(f"by={key}: it does not differ between the runs of {task.title}.", key, task.differing)
@@ -91,13 +92,20 @@ class Question:
             try:
                 level = float(asked.rstrip(" %")) / self.metric.factor
             except ValueError:
-                raise NormbenchError(f"level={asked} is no number.") from None
+                level = math.nan
+            if not math.isfinite(level):
+                raise NormbenchError(f"level={asked} is no number.")
         else:
             curves = [self.curve(run) for run in task.runs if run.records and run.status == "done"]
             found = level_on_the_way(curves, SHARE, better="higher" if self.metric.rising else "lower")
             if found is None:
                 return self
-            level = float(f"{found:.2g}")
+            best = level_on_the_way(curves, 1.0, better="higher" if self.metric.rising else "lower") or found
+            level = next(
+                rounded
+                for digits in (*range(2, 15), 17)  # as few as leave it where it is: some curve has to come there
+                if abs((rounded := float(f"{found:.{digits}g}")) - found) <= abs(best - found) / 2 or digits == 17
+            )
         return replace(self, level=level)
 
 

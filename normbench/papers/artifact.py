@@ -59,10 +59,16 @@ def select(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
+def contents() -> dict[str, list[dict[str, str]]]:
+    """By paper every figure and table it has, and what becomes of each."""
+    listed: dict[str, list[dict[str, str]]] = yaml.safe_load((HERE / "contents.yaml").read_text(encoding="utf-8"))
+    return listed
+
+
 def _refuse_unbuilt(name: str) -> None:
     """Say of a figure or table of a paper that has no artifact why: not built, or nothing to run."""
     paper, _, asked = name.partition("/")
-    for entry in yaml.safe_load((HERE / "contents.yaml").read_text(encoding="utf-8")).get(paper, ()):
+    for entry in contents().get(paper, ()):
         if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != asked:
             continue
         if "model" in entry:

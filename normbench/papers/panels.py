@@ -10,6 +10,8 @@ from normbench.curves.series import FLOOR, Point, Series, aggregate, series
 from normbench.papers.style import EXTRA_COLOURS
 from normbench.runs.record import RunRecord
 
+CLOCKS = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # what an axis over each is called
+
 
 @dataclass(frozen=True)
 class Look:
@@ -37,6 +39,11 @@ class Quantity:
     x: str = "Epoch"
     floor: float = FLOOR
     clock: str = "epoch"  # or step, examples: what of a record `x` is
+
+    @property
+    def over_time(self) -> bool:
+        """Whether `x` counts how long was trained; of a probe, or of places in a table, it counts something else."""
+        return self.x == CLOCKS.get(self.clock)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,11 @@ def visible(value: Any) -> Any:
     return "".join("\ufffd" if unicodedata.category(c) in HIDDEN else c for c in plain)
 
 
+def visible_lines(text: str) -> str:
+    """Text of several lines without hidden characters, and none that steer a terminal."""
+    return "\n".join(visible(line) for line in text.split("\n"))
+
+
 def signed(value: float | None) -> str:
     """Three digits with a true minus sign; an en dash for nothing."""
     return "–" if value is None else f"{value:.3g}".replace("-", "\N{MINUS SIGN}")

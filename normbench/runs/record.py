@@ -38,7 +38,7 @@ def check_record(record: Any) -> None:
     if not isinstance(record, dict):
         raise TypeError(f"{record!r:.40} is not a record")
     step, epoch = record.get("step"), record.get("epoch")
-    if type(step) is not int or not isinstance(epoch, int | float) or not math.isfinite(epoch):
+    if type(step) is not int or not 0 <= step < 2**53 or not isinstance(epoch, int | float) or not math.isfinite(epoch):
         raise TypeError(f"{record!r:.40} has no step and epoch")
     if not all(isinstance(record.get(key), str) for key in ("split", "mode")):
         raise TypeError(f"{record!r:.40} has no split or mode")

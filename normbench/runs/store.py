@@ -23,6 +23,7 @@ from typing import IO, Any
 
 import yaml
 
+from normbench.config import compose
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
 from normbench.runs import files, upgrade, yaml_text
@@ -40,8 +41,10 @@ STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what othe
     "reason": (str, ""),
     "curve_sha256": (str, ""),  # of a finished curve
 }
-Reader = Callable[[Path], str]  # a file's text; OSError, UnicodeDecodeError
-RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+SECTIONS = (*compose.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
+LARGEST_CURVE, LARGEST = 1 << 30, 8 << 20  # bytes of a curve, of any other file that is read
+HIGHEST = 2**53  # of a count: every whole number below it is a float
 
 
 class Damaged(Exception):
@@ -193,7 +196,7 @@ def _lock(handle: IO[str]) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether a live process writes this run."""
     try:
-        with open(path / "lock") as handle:
+        with open(path / "lock", opener=files.at_once) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -247,18 +250,31 @@ def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
     return runs, folders
 
 
-def read_status(path: Path, prefix: str = "", read: Reader | None = None) -> dict[str, Any]:
+def _why(error: Exception) -> str:
+    """What is wrong, without the number that the system has for it."""
+    return getattr(error, "strerror", "") or str(error)
+
+
+def read_text(path: str | Path) -> str:
+    """What a small file of a run says. Errors: OSError, UnicodeDecodeError."""
+    return files.read(path, LARGEST).decode()
+
+
+def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     """A run's status file, checked. Raises Damaged with the reason."""
     name = f"{prefix}status.json"
     try:
-        if not path.is_dir():
-            raise Damaged("it is not a directory" if path.exists() else "it is a dangling link")
-        text = (read or Path.read_text)(path / name)
-    except FileNotFoundError:
+        text = read_text(f"{path}/{name}")
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            if not path.is_dir():
+                raise Damaged("it is not a directory" if path.exists() else "it is a dangling link") from None
+        if not isinstance(error, FileNotFoundError):
+            raise Damaged(f"{name} cannot be read: {_why(error)}") from None
         if prefix == "" and not (path / "curve.jsonl").exists():
             return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
         raise Damaged(f"{name} is missing") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise Damaged(f"{name} cannot be read: {error}") from None
     try:
         status = json.loads(text)
@@ -275,8 +291,9 @@ def read_status(path: Path, prefix: str = "", read: Reader | None = None) -> dic
     needed = ("epochs", "steps", "curve_sha256") if status["status"] in FINISHED else ()
     for key, (kind, default) in STATUS_FIELDS.items():
         value = status.get(key, default if key not in needed else None)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise Damaged(f"{name} says {key}={value!r}")
+        counts = isinstance(value, int | float)
+        if not isinstance(value, kind) or isinstance(value, bool) or (counts and not 0 <= value < HIGHEST):
+            raise Damaged(f"{name} says {key}={value!r:.40}")
     return status
 
 
@@ -290,7 +307,7 @@ def read_curve(path: Path, schema: int = SCHEMA) -> list[dict[str, Any]]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return files.read(path, LARGEST_CURVE)
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
 
@@ -365,18 +382,21 @@ def curve_sha256(path: Path) -> str:
 def read_config(
     path: Path,
     prefix: str = "",
-    read: Reader | None = None,
     load: Callable[[str], Any] = yaml_text.load,
 ) -> dict[str, Any]:
     """A run's config.yaml: labels, and configuration in today's form. Raises Damaged with the reason."""
     name = f"{prefix}config.yaml"
     try:
-        content = load((read or Path.read_text)(path / name))
+        content = load(read_text(f"{path}/{name}"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise Damaged(f"{name} cannot be read: {error}") from None
+        raise Damaged(f"{name} cannot be read: {_why(error)}") from None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         raise Damaged(f"{name} has no configuration")
-    return {**content, "config": upgrade.config(content["config"])}
+    config = content["config"]
+    for key in SECTIONS:
+        if not isinstance(config.get(key, {}), dict):
+            raise Damaged(f"{name} says {key}={config[key]!r:.40}")
+    return {**content, "config": upgrade.config(config)}
 
 
 def labels_of(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -389,9 +409,9 @@ def labels_of(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_environment(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads((path / "environment.json").read_text())
-    except (OSError, ValueError) as error:
-        raise Damaged(f"environment.json cannot be read: {error}") from None
+        content = json.loads(read_text(path / "environment.json"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise Damaged(f"environment.json cannot be read: {_why(error)}") from None
     if not isinstance(content, dict):
         raise Damaged("environment.json is not a JSON object")
     return content

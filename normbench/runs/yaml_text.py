@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -10,9 +11,15 @@ import yaml
 FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEEPEST = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
 BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
-# config.yaml of a run: labels, and a configuration that begins with its seed and goes to the end
-RUN = re.compile(r"((?:(?!config:).*\n)*)config:\n  seed: (0|[1-9]\d{0,8})\n((?:  (?!seed:).*\n)*)")
+# config.yaml of a run: its id and further labels, and a configuration that begins with its seed and goes to the end
+ID = re.compile(r"id: (?:'([0-9a-f]{12})'|((?=[0-9b]*[acdef])[0-9a-f]{12}))\n")  # without quotes some are numbers
+LABELS = re.compile(r"(?:(?=[a-z])(?:(?!config:).*\n)*)?")  # nothing that belongs to the id before them
+CONFIG = "config:\n  seed: "
+SEED = re.compile(r"0|[1-9]\d{0,8}")
+SECTION = re.compile(r"  (?!seed:)[a-z].*\n(?:(?!  [a-z])  .*\n)*")  # of a configuration: all that one key says
 SHARED = re.compile(r"(?:^|[\s\[{,:-])[&*!]", re.M)  # an anchor, an alias or a tag; `lstm.*.input` is none
+MOST = 100_000  # values of one document, where each alias counts as all that it stands for
+WIDEST = 1000  # bits of a whole number: a larger one is no float
 KEPT = 10_000  # configurations that are known at once
 
 
@@ -26,28 +33,72 @@ def load(text: str) -> Any:
         raise yaml.YAMLError("it may be nested too deeply")
     loader = FAST(text)  # safe by itself, with libyaml and without
     try:
-        return loader.get_single_data()
+        value = loader.get_single_data()
     finally:
         loader.dispose()
+    _check(value)
+    return value
+
+
+def _check(value: Any) -> None:
+    """YAMLError where a few lines stand for millions of values, for themselves, or for a number that is no float."""
+    waiting, count = [value], 0
+    while waiting:
+        one = waiting.pop()
+        if (count := count + 1) > MOST:
+            raise yaml.YAMLError(f"it stands for more than {MOST} values")
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, int) and one.bit_length() > WIDEST:
+            raise yaml.YAMLError("a number in it is too large")
 
 
 class Configurations:
     """Reads the files of many runs; what equal configurations hold is one object, not to be changed."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
+        self._labels: dict[str, Any] = {}  # by their text, without the id
+        self._sections: dict[str, Any] = {}
+        self._known: dict[str, Any] = {}  # configurations without their seed
 
     def load(self, text: str) -> Any:
         """The same value as `load`, of a configuration that was read before with the labels and the seed of this."""
-        parts = RUN.fullmatch(text)
-        if not parts or SHARED.search(text):
+        head, _, tail = text.partition(CONFIG)
+        seed, _, rest = tail.partition("\n")
+        if not tail or not SEED.fullmatch(seed) or not (head == "" or head.endswith("\n")):
             return load(text)
-        labels, seed, rest = parts.groups()
+        found = ID.match(head)
+        labels = head[found.end() :] if found else head
         try:
+            if labels not in self._labels:
+                _keep(self._labels, labels, LABELS, lambda text: load(text) or {})
             if rest not in self._known:
-                if len(self._known) >= KEPT:
-                    self._known.clear()
-                self._known[rest] = load(f"config:\n  seed: 0\n{rest}")["config"]
-            return {**load(labels), "config": {**self._known[rest], "seed": int(seed)}}
+                self._keep_config(rest)
+            own = {"id": found[1] or found[2]} if found else {}
+            return {**own, **self._labels[labels], "config": {**self._known[rest], "seed": int(seed)}}
         except (yaml.YAMLError, TypeError):
-            return load(text)  # a value goes on from one of them into the other
+            return load(text)  # a value goes on from one of them into the other, or it has another form
+
+    def _keep_config(self, rest: str) -> None:
+        found: dict[str, Any] = {}
+        sections = SECTION.findall(rest)
+        if "".join(sections) != rest:
+            raise TypeError("it has another form")
+        for section in sections:
+            if section not in self._sections:
+                _keep(self._sections, section, SECTION, lambda text: load(f"config:\n{text}")["config"])
+            found |= self._sections[section]
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known[rest] = found
+
+
+def _keep(known: dict[str, Any], text: str, form: re.Pattern[str], make: Callable[[str], Any]) -> None:
+    """Remember the value of a part. TypeError where the part is of another form, or tells what stands elsewhere."""
+    if not form.fullmatch(text) or SHARED.search(text):
+        raise TypeError("it is not to be read by itself")
+    if len(known) >= KEPT:
+        known.clear()
+    known[text] = make(text)

@@ -22,6 +22,7 @@ COLUMNS = 400  # of points: a screen's plot is about twice as wide
 OF_SEEDS = 160  # the same of a seed's faint curve, fewer where there are many: all share ALL_SEEDS
 ALL_SEEDS = 8_000
 ROW = 46  # pixels of a forest plot's row: a line of text, and the interval below it
+HEADING = 0.5  # of a row: the name of a place above its rows
 LONGEST = 44  # characters of a label within a plot
 
 
@@ -34,6 +35,7 @@ class Effect:
     mean: float | None
     interval: tuple[float, float] | None
     text: str
+    place: str = ""  # where it was seen: rows of one place stand below its name
 
 
 @dataclass(frozen=True)
@@ -273,8 +275,14 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
         return None
     limit = _limit(rows)
     data, notes = [], []
-    for number, effect in enumerate(rows):
+    number, place = -1.0, ""
+    for effect in rows:
         assert effect.mean is not None
+        number += 1
+        if effect.place != place:
+            place = effect.place
+            notes.append(_note(-limit, -number, "left", cut(place, LONGEST), "--muted"))
+            number += HEADING
         ends = effect.interval and (_within(effect.interval[0], limit), _within(effect.interval[1], limit))
         symbol = _mark(effect.mean, limit)
         data.append(
@@ -299,13 +307,13 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
     return {
         "data": data,
         "layout": {
-            "height": ROW * len(rows) + 62,
+            "height": round(ROW * (number + 1)) + 62,
             "xaxis": {
                 "title": {"text": label(title)}, "range": [-limit, limit], "zeroline": True, "nticks": 5,
                 "fixedrange": True,
             },
             "yaxis": {
-                "range": [0.75 - len(rows), 0.72], "showticklabels": False, "showgrid": False, "zeroline": False,
+                "range": [-0.25 - number, 0.72], "showticklabels": False, "showgrid": False, "zeroline": False,
                 "ticks": "", "fixedrange": True,
             },
             "annotations": notes,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from normbench.compare import configuration
+from normbench.compare import beside, configuration
 from normbench.compare.answer import value
 from normbench.compare.cells import Cell, Task
 from normbench.compare.question import Question
 from normbench.curves.series import variants
 from normbench.papers.table import mean_of_all
 from normbench.runs.record import RunRecord
-from normbench.web import beside
 from normbench.web import figures_compare as figures
 
 Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]

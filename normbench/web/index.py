@@ -10,6 +10,8 @@ Only what changed is read again, and a curve that grows from where it ended. Not
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import threading
 from collections import OrderedDict
@@ -19,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
-from normbench.runs import pack, store
+from normbench.runs import files, pack, store
 from normbench.runs.columns import Columns
 from normbench.runs.find import is_longer
 from normbench.runs.record import RunRecord
 from normbench.runs.yaml_text import Configurations
-from normbench.web.remembered import Remembered, Stamp, settled, stamp
+from normbench.web.remembered import ALWAYS, Remembered, Stamp, settled, stamp
 
 KEPT = 500_000  # records of curves in memory, of about 70 bytes each
 HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config")]
@@ -48,6 +50,7 @@ class _Own:
     folder: Stamp | None = None
     stamps: tuple[Stamp | None, ...] = ()  # of FILES
     sure: bool = False  # any later change shows in the stamps
+    content: dict[str, Any] | store.Damaged = field(default_factory=lambda: store.Damaged("it was not read"))
     head: RunRecord | None = None
     damage: tuple[Stamp | None, str] | None = None  # what showed when the curve of this stamp was read
 
@@ -85,6 +88,14 @@ class _Curve:
     last: bytes = b""  # the last of these lines
 
 
+def _exact(value: Any) -> bytes:
+    """As JSON; ValueError or TypeError where that does not give it back."""
+    text = json.dumps(value)
+    if json.loads(text) != value:
+        raise ValueError("JSON does not give it back")
+    return text.encode()
+
+
 def _still(damaged: Stamp | None, now: Stamp | None, finished: bool) -> bool:
     """Whether what was damaged then is so now: the same file; one on its way may have grown."""
     if finished or damaged is None or now is None:
@@ -99,6 +110,9 @@ class Index:
         self.results, self.root = results, results / "runs"
         self._remembered = Remembered(results)
         self._configurations = Configurations()
+        self._told: dict[str, tuple[str, bytes]] | None = None  # of runs, until they were looked at for the first time
+        self._shared: dict[str, Any] = {}  # configurations without their seed, by what they are remembered by
+        self._names: dict[tuple[int, ...], tuple[str, Any]] = {}  # the other way, by the identities of their parts
         self._parts: dict[str, Any] = {}  # equal parts of published configurations are one object
         self._lock = threading.RLock()
         self._folders: dict[Path, _Folder] = {}
@@ -137,6 +151,8 @@ class Index:
         What is added or replaced shows in that; what was overwritten in place does not.
         """
         with self._lock:
+            if first := self._told is None:
+                self._recall()
             changed = self._look_for_packs()
             found = self._look_for_directories()
             for key in self._own.keys() - found.keys():
@@ -145,6 +161,8 @@ class Index:
                 own = self._own.get(key) or self._own.setdefault(key, _Own(stored))
                 if self._look_at(own, quick):
                     changed.add(own.id)
+            if first:
+                self._told = {}
             self._tell(changed)
             return bool(changed)
 
@@ -191,10 +209,7 @@ class Index:
             own.sure = all(found is None or settled(found) for found in (folder, *now))
             own.folder, own.stamps = folder, now
             if own.stored.id:  # else a folder that cannot be listed
-                try:
-                    own.stored = replace(own.stored, status=self._status(path), reason="")
-                except store.Damaged as damage:
-                    own.stored = replace(own.stored, status={}, reason=str(damage))
+                own.stored, own.content = self._recalled(own) or self._read(own)
             if own.damage and not _still(own.damage[0], now[-1], own.stored.status.get("status") in store.FINISHED):
                 own.damage = None
             own.head = self._head(own)
@@ -202,16 +217,64 @@ class Index:
             own.head = self._head(own)
         return own.head != was or now[-1] != before[-1]
 
-    def _status(self, path: Path) -> dict[str, Any]:
-        return store.read_status(path, read=self._remembered.text)
+    # Of a run whose two files are as they were, what they say is remembered, in one row: to read and parse both takes
+    # ten times as long. Its configuration is a row that all runs have which differ from it in their seed alone.
+
+    def _recall(self) -> None:
+        self._told = self._remembered.of_kind("run")
+        for name, (_, content) in self._remembered.of_kind("config").items():
+            self._shared[name] = json.loads(content)
+
+    def _recalled(self, own: _Own) -> tuple[store.Stored, dict[str, Any]] | None:
+        """What is remembered of a run in this state; None where that is nothing."""
+        status_now, config_now, _ = own.stamps
+        at, content = (self._told or {}).get(str(own.stored.path), ("", b""))
+        if status_now is None or config_now is None or at != repr((status_now, config_now)):
+            return None
+        status, labels, seed, name = json.loads(content)
+        if name not in self._shared:
+            return None
+        stored = replace(own.stored, status=status, reason="")
+        return stored, {**labels, "config": {**self._shared[name], "seed": seed}}
+
+    def _read(self, own: _Own) -> tuple[store.Stored, dict[str, Any] | store.Damaged]:
+        """What the two files of a run say, or what is wrong with them."""
+        path = own.stored.path
+        try:
+            stored = replace(own.stored, status=store.read_status(path), reason="")
+        except store.Damaged as damage:
+            stored = replace(own.stored, status={}, reason=str(damage))
+        try:
+            content = store.read_config(path, load=self._configurations.load)
+            labels = store.labels_of(content)
+        except store.Damaged as damage:
+            return stored, damage
+        status_now, config_now, _ = own.stamps
+        if not stored.reason:
+            config = dict(content["config"])
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # what JSON does not give back
+                told = [dict(stored.status), labels, config.pop("seed"), self._named(config)]
+                self._remembered.put("run", str(path), status_now, _exact(told), config_now)
+        return stored, content
+
+    def _named(self, config: dict[str, Any]) -> str:
+        """By what this configuration is remembered; ValueError where JSON does not give it back."""
+        parts = tuple(map(id, config.values()))
+        if parts not in self._names:
+            text = _exact(config)
+            name = hashlib.sha256(text).hexdigest()[:16]
+            self._remembered.put("config", name, ALWAYS, text)
+            self._names[parts] = name, config  # which keeps the parts, and so what they are identified by
+        return self._names[parts][0]
 
     def _head(self, own: _Own) -> RunRecord:
         """A run as its status and configuration tell; under the labels of its status, or its name, where these fail."""
         stored, state = own.stored, own.stored.state
         named: dict[str, Any] = {"experiment": stored.experiment, "arm": stored.arm}
         try:
-            content = store.read_config(stored.path, read=self._remembered.text, load=self._configurations.load)
-            labels, config = store.labels_of(content), content["config"]
+            if isinstance(own.content, store.Damaged):
+                raise own.content
+            labels, config = store.labels_of(own.content), own.content["config"]
         except store.Damaged as damage:
             if state in store.FINISHED:
                 stored, state = replace(stored, reason=str(damage)), "damaged"
@@ -360,7 +423,7 @@ class Index:
         curve = self._curves.get(key)
         content, fits = b"", False
         try:
-            with open(path / "curve.jsonl", "rb") as file:
+            with files.opened(path / "curve.jsonl") as file:
                 if curve is not None and curve.end and curve.stamp and now and curve.stamp[0] == now[0]:
                     file.seek(curve.end - len(curve.last))
                     fits = file.read(len(curve.last)) == curve.last

@@ -22,6 +22,9 @@ def plain(value: Any) -> Any:
 
 
 def dumped(value: Any) -> str:
-    """Compact JSON that ends no script, whatever its texts are."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    """Compact JSON that ends no script, whatever its texts are; numbers that are none are null."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # rare: to look for them takes longer than the JSON
+        text = json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -19,14 +19,16 @@ import normbench
 from normbench.data.files import cache
 from normbench.runs import pack, store
 
-SCHEMA = 1
+SCHEMA = 2
 SETTLED = 2.0  # s: a file younger than that could change once more within the same time stamp
 FORGOTTEN = 90 * 86400  # s since a results folder's file was written
+SHORT = 1000  # bytes that are kept as they are
 WAIT = 0.5  # s for another dashboard that is writing
 
 DAMAGE = (sqlite3.Error, ValueError, TypeError, OverflowError)  # what sqlite3 raises on a file that is none
 
 Stamp = tuple[int, int, int]  # inode, time of change in ns, size
+ALWAYS = (0, 0, 0)  # the stamp of what is of no file
 
 
 def stamp(path: str | Path) -> Stamp | None:
@@ -62,13 +64,16 @@ class Remembered:
             at, content, told = row.fetchone() or ("", b"", "")
             if isinstance(content, bytes) and at == wanted and told == _sum(kind, key, at, content):
                 with contextlib.suppress(zlib.error):
-                    return zlib.decompress(content)
+                    return _unpacked(content)
         return None
 
-    def put(self, kind: str, key: str, of: Stamp | None, content: bytes) -> None:
-        """Kept for good by the next `save`, unless the file may change once more within this stamp."""
-        if settled(of):
-            self._fresh[kind, key] = (repr(of), content)
+    def put(self, kind: str, key: str, of: Stamp | None, content: bytes, and_of: Stamp | None = ALWAYS) -> None:
+        """Kept for good by the next `save`, unless the file may change once more within this stamp.
+
+        and_of: the stamp of a second file that it was taken from.
+        """
+        if settled(of) and settled(and_of):
+            self._fresh[kind, key] = (repr(of if and_of == ALWAYS else (of, and_of)), content)
 
     def save(self) -> None:
         """Write what is fresh; where that cannot be, it stays in memory."""
@@ -81,15 +86,17 @@ class Remembered:
             self._base.commit()
             self._fresh.clear()
 
-    def text(self, path: Path) -> str:
-        """What a file says; read where it is not known. Errors: OSError, UnicodeDecodeError."""
-        now = stamp(path)
-        known = self.get("text", str(path), now) if now else None
-        if known is not None:
-            return known.decode()
-        text = path.read_text()
-        self.put("text", str(path), now, text.encode())
-        return text
+    def of_kind(self, kind: str) -> dict[str, tuple[str, bytes]]:
+        """All of one kind by key: the stamp, as `repr` has it, and the content; one by one takes much longer."""
+        found: dict[str, tuple[str, bytes]] = {}
+        with self._safe():
+            for key, at, content, told in self._base.execute(
+                "SELECT key, stamp, content, sum FROM rows WHERE kind=?", (kind,)
+            ):
+                if isinstance(content, bytes) and told == _sum(kind, key, at, content):
+                    with contextlib.suppress(zlib.error):
+                        found[key] = at, _unpacked(content)
+        return found
 
     def close(self) -> None:
         self._base.close()
@@ -99,7 +106,7 @@ class Remembered:
         fresh: Iterable[tuple[tuple[str, str], tuple[str, bytes]]],
     ) -> Iterator[Sequence[object]]:
         for (kind, key), (at, content) in fresh:
-            packed = zlib.compress(content, 1)
+            packed = b"z" + zlib.compress(content, 1) if len(content) > SHORT else b"-" + content
             yield kind, key, at, packed, _sum(kind, key, at, packed)
 
     @contextlib.contextmanager
@@ -160,6 +167,10 @@ class Remembered:
             base.close()
             raise
         return base
+
+
+def _unpacked(content: bytes) -> bytes:
+    return zlib.decompress(content[1:]) if content[:1] == b"z" else content[1:]
 
 
 def _sum(kind: str, key: str, at: str, content: bytes) -> str:

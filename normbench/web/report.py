@@ -13,8 +13,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import normbench
 from normbench.config import compose
 from normbench.errors import NormbenchError
@@ -141,7 +139,7 @@ def _write(folder: Path, results: Path, found: Sequence[_Shown], damaged: Sequen
         own = folder / Path(name).stem
         downloads = _downloads(shown.entry, own)
         render("artifact.html", name, **_page(shown, found, pages), downloads=downloads,
-               samples=samples.put(samples.find(drawn, shown.entry.runs), own),
+               samples=samples.put(samples.find(results, drawn, shown.entry.runs), own),
                checks=[check for check in checks if check.get("page") == name])  # fmt: skip
 
 
@@ -252,7 +250,6 @@ def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[An
 
 def _contents(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[str, Any]]:
     """Every figure and table of the papers, and what becomes of it."""
-    listed = yaml.safe_load((artifacts.HERE / "contents.yaml").read_text(encoding="utf-8"))
 
     def entry(listed: Mapping[str, str]) -> dict[str, Any]:
         name = listed.get("artifact", "")
@@ -262,7 +259,7 @@ def _contents(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[st
 
     return [
         {"paper": artifacts.PAPERS[paper], "entries": [entry(one) for one in entries]}
-        for paper, entries in listed.items()
+        for paper, entries in artifacts.contents().items()
     ]
 
 

@@ -1,17 +1,30 @@
-"""What trained models drew, from the raw runs: pictures as files, pages for a frame that can do nothing."""
+"""What trained models drew, from the raw runs: pictures as files, pages for a frame that can do nothing.
+
+A run's folder is opened from the results folder down, and nothing in it through a link.
+"""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from normbench.runs import store
 from normbench.runs.record import RunRecord
 
-PICTURES = (".png", ".svg")
-LARGEST = 1 << 19  # bytes of one file; larger ones are left out
+PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
+PAGE = ".html"
+TYPES = {  # of the files that are shown
+    PAGE: "text/html; charset=utf-8",
+    **PICTURES,
+    ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
+}
+LARGEST = 8 << 20  # bytes of one that is asked for by itself
+WITHIN = 1 << 19  # the same of one that stands in a page of the report
 # Before what a page brings along: whatever it asks for, nothing is loaded.
 LOCK = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
@@ -19,33 +32,83 @@ LOCK = (
 )
 
 
+@contextmanager
+def below(results: Path, path: Path) -> Iterator[int]:
+    """A folder, opened from the results folder down without following a link. OSError where that cannot be."""
+    handle = os.open(results, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in path.relative_to(results).parts:
+            inside = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = inside
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _samples(folder: int) -> Iterator[int]:
+    handle = os.open("samples", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def names(folder: int, most: int = LARGEST) -> list[str]:
+    """The samples of an open run folder that can be shown: regular files of known types, of at most so many bytes."""
+    try:
+        with _samples(folder) as inside:
+            known = sorted(
+                name for name in os.listdir(inside) if Path(name).suffix in TYPES and not name.startswith(".")
+            )
+            told = {name: os.stat(name, dir_fd=inside, follow_symlinks=False) for name in known}
+    except OSError:
+        return []
+    return [name for name, found in told.items() if stat.S_ISREG(found.st_mode) and found.st_size <= most]
+
+
+def read(folder: int, name: str) -> bytes:
+    """One of these. OSError where it has become something else."""
+    with _samples(folder) as inside:
+        return tail(inside, name, LARGEST)
+
+
+def tail(folder: int, name: str, most: int) -> bytes:
+    """The end of a regular file in an open folder, at most so many bytes. OSError where it is none, or a link."""
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    with open(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is no regular file")
+        file.seek(max(0, found.st_size - most))
+        return file.read(most)
+
+
 def finished(results: Path) -> dict[str, Path]:
     """The raw runs that came to their end, by id."""
     return {s.id: s.path for s in store.scan(results / "runs") if s.state == "done"}
 
 
-def find(stored: Mapping[str, Path], runs: Iterable[RunRecord]) -> list[tuple[RunRecord, list[Path]]]:
-    """Of every arm at its own setting the run with the lowest seed that has samples, with their files."""
-    chosen: dict[tuple[str, str], tuple[RunRecord, list[Path]]] = {}
+def find(
+    results: Path, stored: Mapping[str, Path], runs: Iterable[RunRecord]
+) -> list[tuple[RunRecord, list[tuple[str, bytes]]]]:
+    """Of every arm at its own setting the run with the lowest seed that has samples, with their names and contents."""
+    chosen: dict[tuple[str, str], tuple[RunRecord, list[tuple[str, bytes]]]] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         place = run.arm, repr(sorted(run.axes.items()))
-        if run.id in stored and not run.control and place not in chosen and (files := _files(stored[run.id])):
+        if run.id in stored and not run.control and place not in chosen and (files := _files(results, stored[run.id])):
             chosen[place] = run, files
     return list(chosen.values())
 
 
-def _files(run: Path) -> list[Path]:
-    folder = run / "samples"
-    if folder.is_symlink() or not folder.is_dir():
+def _files(results: Path, run: Path) -> list[tuple[str, bytes]]:
+    try:
+        with below(results, run) as folder:
+            known = [name for name in names(folder, WITHIN) if Path(name).suffix in (*PICTURES, PAGE)]
+            return [(name, read(folder, name)) for name in known]
+    except OSError:
         return []
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix in (*PICTURES, ".html")
-        and not path.is_symlink()
-        and path.is_file()
-        and path.stat().st_size <= LARGEST
-    )
 
 
 @dataclass(frozen=True)
@@ -57,13 +120,16 @@ class Sample:
     page: str = ""
 
 
-def put(found: Iterable[tuple[RunRecord, Sequence[Path]]], folder: Path) -> list[tuple[RunRecord, list[Sample]]]:
-    """Pictures are copied into `folder`, under names of ours; pages become text."""
-    return [(run, [_sample(file, folder, f"{run.id}-{i}") for i, file in enumerate(files)]) for run, files in found]
+def put(
+    found: Iterable[tuple[RunRecord, Sequence[tuple[str, bytes]]]], folder: Path
+) -> list[tuple[RunRecord, list[Sample]]]:
+    """Pictures are written into `folder`, under names of ours; pages become text."""
+    return [(run, [_sample(*file, folder, f"{run.id}-{i}") for i, file in enumerate(files)]) for run, files in found]
 
 
-def _sample(file: Path, folder: Path, name: str) -> Sample:
-    if file.suffix not in PICTURES:
-        return Sample(file.stem, page=LOCK + file.read_text(encoding="utf-8", errors="replace"))
-    shutil.copyfile(file, folder / f"{name}{file.suffix}")
-    return Sample(file.stem, src=f"{folder.name}/{name}{file.suffix}")
+def _sample(name: str, content: bytes, folder: Path, own: str) -> Sample:
+    called, suffix = Path(name).stem, Path(name).suffix
+    if suffix not in PICTURES:
+        return Sample(called, page=LOCK + content.decode("utf-8", "replace"))
+    (folder / f"{own}{suffix}").write_bytes(content)
+    return Sample(called, src=f"{folder.name}/{own}{suffix}")

@@ -13,13 +13,10 @@ import hashlib
 import hmac
 import io
 import math
-import os
 import re
-import stat
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -38,24 +35,17 @@ from normbench.compare import cells, configuration
 from normbench.errors import NormbenchError
 from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
+from normbench.web import samples
 from normbench.web.index import Index
-from normbench.web.plain import dumped, plain
+from normbench.web.plain import dumped
 
 HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-TYPES = {  # of the samples that are shown
-    ".html": "text/html; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".json": "application/json",
-    ".txt": "text/plain; charset=utf-8",
-}
 SCRIPT_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 SAMPLE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
-LARGEST = 8 << 20  # bytes of a sample
 TAIL, LINES = 16 << 10, 40  # bytes and lines at the end of output.log
 LIVE = 16  # connections that wait for news
 PAUSE = 0.5  # s between two looks at the runs
@@ -234,17 +224,17 @@ class _Service:
             raise HTTPException(404, "There is no such run.")
         labels = ("id", "experiment", "arm", "seed", "control", "fidelity", "axes", "epochs", "steps", "seconds")
         try:
-            with _folder(self.index.results, path) as folder:
-                output, samples = _tail(folder), _samples(folder)
+            with samples.below(self.index.results, path) as folder:
+                output, names = _tail(folder), samples.names(folder)
         except OSError:  # published, damaged, or behind a link
-            output, samples = [], []
+            output, names = [], []
         return {
             "labels": {label: getattr(head, label) for label in labels},
             "config": head.config,
             "state": head.status,
             "reason": head.reason,
             "output": output,
-            "samples": samples,
+            "samples": names,
             "source": str(path),
         }
 
@@ -274,14 +264,11 @@ class _Service:
         path = self.index.source(run_id)
         try:
             if path is not None:
-                with _folder(self.index.results, path) as folder:
-                    if name in _samples(folder):
-                        with _folder_in(folder, "samples") as samples:
-                            return _read(samples, name, LARGEST), TYPES[Path(name).suffix]
+                with samples.below(self.index.results, path) as folder:
+                    if name in samples.names(folder):
+                        return samples.read(folder, name), samples.TYPES[Path(name).suffix]
         except OSError:
             pass
-        except ValueError:
-            raise HTTPException(413, f"It is larger than {LARGEST >> 20} MiB.") from None
         raise HTTPException(404, "There is no such sample.")
 
     async def share(self, request: Request) -> Response:
@@ -361,11 +348,7 @@ def _query(request: Request) -> dict[str, str]:
 
 
 def _json(content: Any) -> Response:
-    try:
-        text = dumped(content)
-    except ValueError:  # a number that is none
-        text = dumped(plain(content))
-    return Response(text, headers={"Content-Type": "application/json"})
+    return Response(dumped(content), headers={"Content-Type": "application/json"})
 
 
 def _file(content: bytes, kind: str, name: str) -> Response:
@@ -408,56 +391,9 @@ def _cell(value: Any) -> Any:
 # --- files of a run --------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _folder(results: Path, path: Path) -> Iterator[int]:
-    """A run's directory, opened from the results folder down without following a link. OSError where that cannot be."""
-    handle = os.open(results, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in path.relative_to(results).parts:
-            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
-            os.close(handle)
-            handle = below
-        yield handle
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _folder_in(folder: int, name: str) -> Iterator[int]:
-    handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _samples(folder: int) -> list[str]:
-    """The names of a run's samples that can be shown."""
-    try:
-        with _folder_in(folder, "samples") as samples:
-            names = [name for name in os.listdir(samples) if Path(name).suffix in TYPES and not name.startswith(".")]
-            found = {name: os.stat(name, dir_fd=samples, follow_symlinks=False) for name in sorted(names)}
-            return [name for name, told in found.items() if stat.S_ISREG(told.st_mode)]
-    except OSError:
-        return []
-
-
-def _read(folder: int, name: str, most: int, tail: bool = False) -> bytes:
-    """A regular file, at most so many bytes; ValueError for a larger one, of which `tail` takes the end."""
-    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    with open(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no regular file")
-        if found.st_size > most and not tail:
-            raise ValueError("it is too large")
-        file.seek(max(0, found.st_size - most))
-        return file.read(most)
-
-
 def _tail(folder: int) -> list[str]:
     try:
-        lines = _read(folder, "output.log", TAIL, tail=True).decode("utf-8", "replace").splitlines()
+        lines = samples.tail(folder, "output.log", TAIL).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     return [visible(line) for line in lines[-LINES:]]

@@ -23,6 +23,7 @@ SCRIPTS = (
 )  # fmt: skip
 LARGE = 1500  # characters of JSON: what is as large stands in the file once
 MOST = 2_500_000  # characters of the views of a shared file, beside the scripts; the view on the screen is always there
+CHOSEN = ("split", "metric", "against", "at", "x")  # what may be chosen in a shared file; its level and task are fixed
 FEW_CELLS = 8  # so many have every pair of theirs in the file
 
 
@@ -102,17 +103,22 @@ def _pairs(first: View) -> Iterator[tuple[str, str]]:
 
 
 def _others(first: View) -> Iterator[dict[str, str]]:
-    """Every other baseline, then every other metric of each split."""
+    """Every other baseline, the other point of a run, every other metric of each split, then every other clock."""
     choices = first["choices"]
     if not choices:
         return
-    for arm in choices["against"]["options"]:
-        if arm["key"] != choices["against"]["now"]:
-            yield {"against": arm["key"]}
+
+    def others(key: str) -> Iterator[dict[str, str]]:
+        now = choices[key]["now"]
+        yield from ({key: option["key"]} for option in choices[key]["options"] if option["key"] != now)
+
+    yield from others("against")
+    yield from others("at")
     for split, names in choices["logged"].items():
         for name in names:
             if (split, name) != (choices["split"]["now"], choices["metric"]["now"]):
                 yield {"split": split, "metric": name, "level": ""}
+    yield from others("x")
 
 
 class _File:
@@ -169,4 +175,4 @@ def _without_rows(answer: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def _chosen(one: View) -> dict[str, str]:
-    return {key: one["choices"][key]["now"] for key in ("split", "metric", "against") if key in one["choices"]}
+    return {key: one["choices"][key]["now"] for key in CHOSEN if key in one["choices"]}

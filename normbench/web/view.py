@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from normbench.compare import configuration, metrics
-from normbench.compare.answer import Answer, answer, difference_curve
+from normbench.compare import beside, configuration, metrics
+from normbench.compare.answer import Answer, answer, chosen_by, difference_curve
 from normbench.compare.cells import Cell, Task, tasks
 from normbench.compare.metrics import Metric
 from normbench.compare.more import way_on
@@ -27,8 +27,8 @@ from normbench.papers.style import EXTRA_COLOURS, colour_of, on_dark
 from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
-from normbench.web import beside, grid
 from normbench.web import figures_compare as figures
+from normbench.web import grid
 from normbench.web.plain import plain
 
 T = TypeVar("T")
@@ -252,7 +252,7 @@ class _Drawn:
         q = self.question
         n = sorted({row.at.n for row in self.rows.values()})
         count = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
-        level = "" if q.level is None else f" Dotted: level {_number(q.level * q.metric.factor)}{_unit(q)}."
+        level = "" if q.level is None else f" Dotted: level {configuration.short(q.level * q.metric.factor)}{_unit(q)}."
         return f"Means over all seeds of a cell ({count}) with 95 % intervals.{level}"
 
     def curves(self) -> figures.Figure:
@@ -310,17 +310,22 @@ class _Drawn:
             for row in group.rows:
                 if (d := row.difference) is None or d.mean is None:
                     continue
-                look = self.looks[row.cell.key][0]
+                name, place = q.arm(row.cell), self._spoken(row.cell, TUNED if group.tuned else "")
                 if group.tuned:
-                    rate = configuration.short(row.cell.values.get(TUNED))
-                    look = replace(look, name=f"{q.arm(row.cell)} · best lr={rate}")
-                effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text()))
+                    name += f" · lr={configuration.short(row.cell.values.get(TUNED))}"
+                    place = " · ".join(word for word in (place, "best rate of each") if word)
+                look = replace(self.looks[row.cell.key][0], name=name)
+                effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text(), place))
         if not effects:
             return None
         better = "right" if q.metric.rising else "left"
         unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
         title = f"less that of {figures.cut(q.against, 24)}{unit} · {better} is better"
         return figures.forest(effects[:MOST_ROWS], title)
+
+    def _spoken(self, cell: Cell, but: str = "") -> str:
+        """The facets of a cell that differ between cells, but for this one."""
+        return _where(cell, self.question, [key for key in self.question.facets if key != but])
 
     def sensitivity(self) -> figures.Figure | None:
         """The number against the learning rate, where there are several."""
@@ -446,7 +451,7 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
     options: dict[str, list[tuple[str, str]]] = {
         "split": [(name, name) for name in logged],
         "metric": [(m.name, m.title) for m in logged[q.split]],
-        "at": [(END, "at the end"), (BEST, "at the best by validation")],
+        "at": [(END, "at the end"), (BEST, f"at the best by {chosen_by(task)}")],
         "against": [(arm, arm) for arm in arms],
         "x": [(name, CLOCKS[name].lower()) for name in _clocks(task)],
     }
@@ -458,7 +463,7 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
         },
         "logged": {split: [m.name for m in known] for split, known in logged.items()},
         "level": {
-            "now": "" if q.level is None else _number(q.level * q.metric.factor),
+            "now": "" if q.level is None else configuration.short(q.level * q.metric.factor),
             "unit": q.metric.unit,
             "clock": claims.CLOCKS[q.clock],
         },
@@ -469,11 +474,10 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
 
 def _told_in_words(told: Answer) -> dict[str, Any]:
     """The answer as plain data; of each group's sentences the first says who wins. Pairs stand in these."""
-    content = told.as_json()
+    content = told.as_json(pairs=False)
     for group in content["groups"]:
         first, stop, rest = group["sentence"].partition(". ")
         group |= {"sentence": f"{first}." if stop else first, "rest": rest, "size": len(group["rows"])}
-        del group["pairs"]
     return {**content, "commands": way_on(told)}
 
 
@@ -484,7 +488,7 @@ def _seeds(cell: Cell, values: Mapping[int, float | None]) -> list[dict[str, Any
             "seed": run.seed,
             "state": run.status,
             "value": values.get(run.seed),
-            "text": "" if (v := values.get(run.seed)) is None else _number(v),
+            "text": "" if (v := values.get(run.seed)) is None else configuration.short(v),
             "step": int(run.records[-1]["step"]) if run.records else 0,
             "steps": run.steps,
             "reason": run.reason,
@@ -523,10 +527,6 @@ def _rank(value: Any) -> tuple[bool, float, str]:
 def _key(text: str) -> str:
     """A name for the address; where it has the mark that parts names there, its hash."""
     return text if "|" not in text else hashlib.sha256(text.encode(errors="replace")).hexdigest()[:10]
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"
 
 
 def _unit(question: Question, before: str = " ") -> str:

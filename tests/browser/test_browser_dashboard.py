@@ -222,6 +222,13 @@ def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, addres
         assert alone.page.locator(part).inner_text() == it.page.locator(part).inner_text()
     alone.page.select_option("#choice-against", "layer")
     until(alone.page, "() => document.getElementById('plot-forest').layout.xaxis.title.text.includes('layer')")
+    alone.page.select_option("#choice-at", "best")
+    until(alone.page, "() => document.getElementById('heading').textContent.includes('at the best by valid NLL')")
+    alone.page.select_option("#choice-x", "step")
+    until(alone.page, "() => document.getElementById('plot-curves').layout.xaxis.title.text === 'Updates'")
+    assert (
+        alone.page.locator("#choice-level").is_hidden() and alone.page.get_by_text("one task at one level").is_visible()
+    )
     rows = alone.page.locator("#table .row.cell .mark")
     rows.nth(0).click()
     rows.nth(1).click()
@@ -257,6 +264,37 @@ def test_of_hundreds_of_rows_those_in_sight_are_in_the_page(chromium: Any, tmp_p
     assert rows.count() < 60 and watched.said == []
 
 
+@pytest.mark.parametrize("width", [1400, 400])
+def test_a_small_plot_per_value_of_a_facet_on_common_axes(width: int, chromium: Any, address: str):
+    it = opened(chromium, address, width=width)
+    whole = it.page.evaluate("() => document.getElementById('plot-curves').layout.yaxis.range")
+    it.page.select_option("#switch-beside", "optim.lr")
+    figure = """() => {
+      const plot = document.getElementById('plot-curves');
+      const axes = Object.keys(plot._fullLayout).filter(k => /^yaxis/.test(k));
+      const means = plot.data.filter(t => t.meta.role === 'mean');
+      return {axes, titles: plot.layout.annotations.map(a => a.text), where: means.map(t => [t.meta.arm, t.yaxis]),
+              ranges: axes.map(a => plot._fullLayout[a].range),
+              levels: plot.data.filter(t => t.meta.role === 'level').length,
+              domains: [0, 1].map(i => plot._fullLayout[`xaxis${i ? 2 : ''}`].domain)};
+    }"""
+    until(it.page, "() => document.getElementById('plot-curves')._fullLayout.yaxis2")
+    found = it.page.evaluate(figure)
+    assert found["titles"] == ["optim.lr=0.001", "optim.lr=0.01"] and found["levels"] == 2
+    assert sorted(axis for _, axis in found["where"]) == ["y"] * 3 + ["y2"] * 3
+    assert found["ranges"] == [whole, whole]  # the same scale, and the one that was there before
+    side_by_side = found["domains"][0][1] < found["domains"][1][0]
+    assert side_by_side == (width > 1000)
+    assert asked_now(it.page)["beside"] == "optim.lr"
+    assert it.page.evaluate("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    it.page.locator("#facets").get_by_role("button", name="0.01", exact=True).click()
+    until(it.page, "() => !document.getElementById('plot-curves')._fullLayout.yaxis2")
+    it.page.select_option("#switch-beside", "")
+    until(it.page, "() => !document.getElementById('plot-curves').layout.annotations")
+    assert it.said == []
+    it.page.context.close()
+
+
 def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):
     known = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
     known = [replace(r, status="diverged", reason=compared.HOSTILE) if r.seed == 3 else r for r in known]
@@ -275,6 +313,12 @@ def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):
         0,
     ]
     assert watched.page.get_by_text("</script><img src=x").count() > 0 and watched.said == []
+    titled = watched.page.evaluate(
+        """name => normbench.beside({data: [], layout: {xaxis: {}, yaxis: {}, margin: {}}}, [{key: "a", label: name}],
+                                    () => "a", 400).layout.annotations[0].text""",
+        compared.HOSTILE,
+    )
+    assert "&lt;img" in titled and "<" not in titled
     drawn = watched.page.locator("#plot-forest").inner_text()
     assert "</script>" in drawn and "\u202e" not in drawn
 
@@ -284,7 +328,9 @@ def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):
 def test_nothing_is_cut_or_pale_or_wider_than_the_page(chromium: Any, address: str, width: int, scheme: str):
     it = opened(chromium, address, width=width, scheme=scheme)
     cells = it.page.evaluate("() => [...document.querySelectorAll('#table .row.cell')].map(e => e.dataset.row)")
-    it = opened(chromium, address, f"a={cells[0]}&b={cells[4]}&open={cells[1]}", width=width, scheme=scheme)
+    it.page.context.close()  # a server has few live pages
+    asked = f"a={cells[0]}&b={cells[4]}&open={cells[1]}&beside=optim.lr"
+    it = opened(chromium, address, asked, width=width, scheme=scheme)
     until(it.page, "() => document.querySelectorAll('#plot-difference .main-svg').length")
     assert it.page.evaluate("document.documentElement.scrollWidth") <= width
     it.page.evaluate((Path(__file__).parent / "looks.js").read_text())

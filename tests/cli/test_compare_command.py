@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import compared
 import fake
 import pytest
 import tiny
 import yaml
+
+from normbench.compare import beside
+from normbench.papers.bln2022 import configurations
+from normbench.papers.panels import Quantity, Reference
+from normbench.runs import pack
 
 Command = Callable[..., str]
 
@@ -49,6 +56,36 @@ def test_json_has_the_same_numbers(results: Path, said: Command) -> None:
     rows = {row["arm"]: row for row in content["groups"][0]["rows"]}
     assert rows["none"]["at"]["mean"] == pytest.approx(0.5 / 3) and rows["none"]["at"]["n"] == 2
     assert [seed["seed"] for seed in rows["layer"]["seeds"]] == [1, 2]
+
+
+def test_nothing_in_a_name_steers_the_terminal(tmp_path: Path, said: Command) -> None:
+    steering = "\x1b]0;title\x07\x1b[31m\x9b2J\u202e"
+    known = [replace(one, arm=one.arm + steering) for one in compared.runs(("none", f"layer{steering}"), 5)]
+    folder = tmp_path / "made" / "up" / "paper"
+    folder.mkdir(parents=True)
+    pack.write(folder / pack.NAME, [replace(one, id=f"{i:012x}") for i, one in enumerate(known)])
+    shown = said("compare", "--results", str(tmp_path))
+    for words in (("norm=laye",), ("--against", "zz")):
+        shown += said("compare", *words, "--results", str(tmp_path), code=2)
+    assert "layer\ufffd" in shown and not set(steering) & set(shown) - set("]0;title[31m2J")
+
+
+def test_what_the_papers_and_their_authors_have_stands_beside(
+    results: Path, said: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [Reference("authors' log, LN", [(0.0, 2.3), (1.0, 0.25), (2.0, 0.05)]), Reference("far", [(1.0, 2.0)])]
+    monkeypatch.setattr(beside, "references", lambda task, question: known)
+    words = ("--results", str(results), "--level", "0.05")
+    shown = said("compare", *words)
+    assert "beside    authors' log, LN: 0.05 after 2 epochs, 2 epochs to the level" in shown
+    assert "beside    far: 2 after 1 epochs, ≥ 1 epochs to the level" in shown
+    (content,) = json.loads(said("compare", "--json", *words))
+    assert content["beside"][0] == {"name": "authors' log, LN", "x": 2.0, "last": 0.05, "time": "2"}
+
+
+def test_places_in_a_papers_table_are_no_epochs() -> None:
+    assert configurations.LOSS.clock == "epoch" and not configurations.LOSS.over_time
+    assert Quantity("", "", "", "").over_time and Quantity("", "", "", "", x="Update", clock="step").over_time
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Runs beside each other: what differs, what may be averaged, what is compared, and in which words."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -202,7 +203,7 @@ def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
     (group,) = found.groups
     assert group.winner == "" and found.sentence.startswith("No winner: undecided between ")
     difference = next(row.difference for row in group.rows if row.difference)
-    assert difference.word == UNDECIDED and "80 % power" in difference.why
+    assert difference.word == UNDECIDED and "80 % power" in difference.because
     assert difference.detectable == pytest.approx(
         stats.detectable_effect(stats.paired(*(list(row.values.values()) for row in group.rows)).sd, 6)  # type: ignore[arg-type]  # all have a number
     )
@@ -235,6 +236,47 @@ def test_diverged_runs_are_counted_and_their_arm_is_never_ahead() -> None:
     assert other.groups[0].winner == "layer"  # ahead even of the survivors
 
 
+def test_an_arm_that_lost_every_run_stands_in_nobodys_way() -> None:
+    lost = [run(0.05, "batch", seed, status="diverged") for seed in range(1, 7)]
+    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost])
+    (group,) = found.groups
+    assert group.winner == "layer" and "Every run of batch diverged." in found.sentence
+    assert "batch" not in [d.first for d in group.open] and more.way_on(found) == []
+    as_baseline = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost], against="batch")
+    assert as_baseline.groups[0].winner == "layer" and "Every run of batch diverged." in as_baseline.sentence
+    few = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost[:3]])
+    assert few.groups[0].winner == ""  # three lost runs are no more a verdict than three good ones
+    assert (
+        asked(lost).groups[0].rows[0].lost
+        and "Every run diverged."
+        in asked([*lost, *(run(0.1, "layer", seed, status="diverged") for seed in range(1, 7))]).sentence
+    )
+
+
+def test_one_pair_has_one_word_whichever_family_it_is_told_in() -> None:
+    """Against the baseline alone it is decided, among all pairs not: it is told once, and the baseline is behind."""
+    seeds, noise = range(1, 7), (0.01, -0.02, 0.03, -0.03, 0.0, 0.01)
+    runs = [run(0.3 + 0.001 * seed, "none", seed) for seed in seeds]
+    runs += [run(0.262 + 0.001 * seed + noise[seed - 1], "layer", seed) for seed in seeds]
+    others = ("batch", "rms", "group")
+    runs += [run(0.27 + 0.001 * seed + noise[-seed], norm, seed) for norm in others for seed in seeds]
+    (group,) = asked(runs).groups
+    told = {d.first: d for d in group.against}["layer"]
+    pair = next(d for d in group.pairs if {d.first, d.second} == {"layer", "none"})
+    assert told.word == AHEAD and pair.word == UNDECIDED and group.front and "none" not in group.front
+    assert asked(runs).sentence.count("layer is ahead of none") == 1
+    assert "batch, rms and group against none are undecided" in asked(runs).sentence
+    assert "layer against batch, rms and group is undecided" in asked(runs).sentence
+    assert not [d for d in group.open if {d.first, d.second} == {"layer", "none"}]
+
+
+def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
+    found = asked([*sweep({"none": 0.2}, seeds=9), *sweep({"layer": 0.1})])
+    layer = next(row.difference for row in found.groups[0].rows if row.difference)
+    assert layer.paired and layer.n == 6 and layer.text().endswith(" 6 pairs")
+    assert "pairs" not in str(asked(sweep({"none": 0.2, "layer": 0.1})).sentence)
+
+
 def test_unfinished_runs_are_told_and_not_counted() -> None:
     found = asked([*sweep({"none": 0.2, "layer": 0.1}), run(0.9, "layer", 7, status="running")])
     layer = next(row for row in found.groups[0].rows if row.arm == "layer")
@@ -251,6 +293,36 @@ def test_batch_sizes_are_facets_and_learning_rates_are_chosen_on_validation() ->
     assert best.rows[0].difference is not None and best.rows[0].difference.second == "none optim.lr=0.003"
     sizes = asked([*sweep({"none": 0.2, "layer": 0.1}), *sweep({"none": 0.2, "layer": 0.1}, batch_size=4)])
     assert [group.place for group in sizes.groups] == ["train.batch_size=128", "train.batch_size=4"]
+
+
+def test_what_makes_learning_rates_unfair_is_told() -> None:
+    runs = sweep({"none": 0.2, "layer": 0.1}) + sweep({"none": 0.12, "layer": 0.2}, lr=3e-3)
+    runs += sweep({"layer": 0.15}, lr=1e-2, valid=-0.1)
+    notes = " ".join(asked(runs).notes)
+    assert "Learning rates tried: 2 of none, 3 of layer." in notes
+    assert "The best learning rate of none and layer is the first or last of those tried." in notes
+    assert "not for all 2 settings" in notes and "optimistic" not in notes
+    assert "optimistic" in " ".join(asked(runs, split="valid").notes)
+    inside = sweep({"none": 0.2, "layer": 0.2}) + sweep({"none": 0.2, "layer": 0.2}, lr=3e-3, valid=-0.1)
+    inside += sweep({"none": 0.2, "layer": 0.2}, lr=1e-2)
+    assert not [note for note in asked(inside).notes if "first or last" in note or "tried" in note]
+
+
+def test_the_best_is_named_by_what_is_monitored() -> None:
+    runs = sweep({"none": 0.2, "layer": 0.1})
+    assert "at the best by valid nll" in asked(runs, at="best").heading.lower()
+    other = [
+        dataclasses.replace(one, config={**one.config, "monitor": {"split": "test", "metric": "error"}}) for one in runs
+    ]
+    found = asked(other, at="best")
+    assert "at the best by test error" in found.heading and any("optimistic" in note for note in found.notes)
+    assert "at the best by what each run monitors" in asked([*runs[:6], *other[6:]], at="best").heading
+
+
+def test_a_level_on_a_narrow_way_is_one_that_is_reached() -> None:
+    found = asked([run(0.89437 + seed / 1e6, norm, seed) for norm in ("none", "layer") for seed in range(1, 7)])
+    assert found.question.level is not None and 0.89437 < found.question.level < 0.895
+    assert [row.time.censored for row in found.groups[0].rows if row.time] == [0, 0]
 
 
 def test_the_time_to_a_level_is_interpolated_and_a_bound_where_some_never_come_there() -> None:
@@ -315,6 +387,8 @@ def test_as_json_is_plain_and_has_no_nan() -> None:
         ({"by": "optim.lr"}, "does not differ"),
         ({"at": "middle"}, "no point of a run"),
         ({"level": "low"}, "is no number"),
+        ({"level": "nan"}, "is no number"),
+        ({"level": "1e400"}, "is no number"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_one_line(words: dict[str, str], says: str) -> None:

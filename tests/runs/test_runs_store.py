@@ -61,20 +61,17 @@ def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path
     assert (found.state, found.status["reason"]) == ("interrupted", "killed before it began")
 
 
-@pytest.mark.parametrize("call", ["is_dir", "read_text"])
-def test_what_may_not_be_read_is_damaged(
-    call: str, trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated: the test may run as a user who may read anything."""
     paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
-    real = getattr(Path, call)
+    real = files.at_once
 
-    def forbidden(self: Path, *arguments: Any, **keywords: Any) -> Any:
-        if self == paths[1] or self.parent == paths[1]:
-            raise PermissionError(13, "Permission denied", str(self))
-        return real(self, *arguments, **keywords)
+    def forbidden(path: str | Path, flags: int) -> int:
+        if Path(path).parent == paths[1]:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, flags)
 
-    monkeypatch.setattr(Path, call, forbidden)
+    monkeypatch.setattr(files, "at_once", forbidden)
     found = store.scan(tmp_path / "runs")
     assert [s.state for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
 
@@ -141,13 +138,8 @@ def test_listing_two_thousand_runs_opens_each_status_once(tmp_path: Path, monkey
         (path / "status.json").write_text('{"schema": 2, "status": "done", "epochs": 2, "curve_sha256": ""}')
         (path / "curve.jsonl").write_text("{}\n")
     opened: list[str] = []
-    real = Path.open
-
-    def counted(self: Path, *arguments: Any, **keywords: Any) -> Any:
-        opened.append(self.name)
-        return real(self, *arguments, **keywords)
-
-    monkeypatch.setattr(Path, "open", counted)
+    real = files.at_once
+    monkeypatch.setattr(files, "at_once", lambda path, flags: opened.append(Path(path).name) or real(path, flags))
     assert len(store.scan(root)) == 2000
     assert opened == ["status.json"] * 2000
 

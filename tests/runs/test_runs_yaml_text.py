@@ -58,3 +58,18 @@ def test_deep_yaml_is_an_error_and_no_crash(form: str) -> None:
     for load in (yaml_text.load, yaml_text.Configurations().load):
         with pytest.raises(yaml.YAMLError):
             load(DEEP[form])
+
+
+LARGE = {
+    "aliases": "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+    + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcde", "bcdef", strict=True)),
+    "itself": "config: &me\n  norm: *me\n",
+    "number": f"config:\n  norm:\n    eps: 1{'0' * 400}\n",
+}
+
+
+@pytest.mark.parametrize("form", LARGE)
+def test_what_a_few_lines_blow_up_is_an_error(form: str) -> None:
+    for load in (yaml_text.load, yaml_text.Configurations().load):
+        with pytest.raises(yaml.YAMLError, match=r"more than 100000 values|a number in it is too large"):
+            load(LARGE[form])

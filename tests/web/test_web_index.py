@@ -14,7 +14,7 @@ from typing import Any
 
 import fake
 import pytest
-from spoil import LISTED, READ, forbid
+from spoil import LISTED, READ, become_pipe, forbid
 
 from normbench.runs import files, find, pack, store
 from normbench.runs.columns import Columns
@@ -109,6 +109,24 @@ def test_what_is_damaged_is_listed_with_its_reason(damage: str, trio: list, resu
         (found,) = (head for head in shown.heads() if head.status == "damaged")
         assert reason in found.reason and (found.arm, found.id) == ("mnist_mlp-none", trio[1].id)
         assert shown.load([found.id])[found.id].records == ()
+
+
+CONFIGURATIONS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe": (become_pipe, "config.yaml cannot be read: it is no regular file"),
+    "a choice that is a list": (
+        lambda p: p.write_text("config:\n  norm: [1, 2]\n"),
+        "config.yaml says norm=[1, 2]",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", CONFIGURATIONS)
+def test_a_damaged_configuration_is_told(damage: str, trio: list, results: Path) -> None:
+    spoil, reason = CONFIGURATIONS[damage]
+    spoil(store.directory(results / "runs", trio[1]).path / "config.yaml")
+    found = next(head for head in opened(results).heads() if head.status == "damaged")
+    assert (found.id, found.reason) == (trio[1].id, reason)
+    assert [note for note in find.everything(results)[1] if reason in note]
 
 
 @pytest.mark.parametrize("damage", READ)
@@ -420,8 +438,8 @@ def test_busy_elsewhere(results: Path, cache: Path, monkeypatch: pytest.MonkeyPa
 def test_what_is_known_is_not_read_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole(opened(results))
     read: list[str] = []
-    real = Path.open
-    monkeypatch.setattr(Path, "open", lambda self, *a, **k: read.append(self.name) or real(self, *a, **k))
+    real = files.at_once
+    monkeypatch.setattr(files, "at_once", lambda path, flags: read.append(Path(path).name) or real(path, flags))
     index = opened(results)
     assert read == [] and len(index.heads()) == 3
     checked: list[str] = []

@@ -21,7 +21,7 @@ from normbench.compare import cells
 from normbench.errors import NormbenchError
 from normbench.runs import store
 from normbench.runs.record import RunRecord
-from normbench.web import remembered, server
+from normbench.web import remembered, samples, server
 from normbench.web.index import Index
 
 TOKEN = "the-token"
@@ -83,6 +83,8 @@ def results(pair: list, tmp_path: Path) -> Path:
     (path / "samples" / "folder.txt").mkdir()
     (path / "samples" / "out.txt").symlink_to(tmp_path / "secret.txt")
     os.mkfifo(path / "samples" / "pipe.txt")
+    with open(path / "samples" / "large.txt", "wb") as large:
+        large.truncate(samples.LARGEST + 1)
     (tmp_path / "secret.txt").write_text("secret")
     (results / "secret.txt").write_text("secret")
     return results
@@ -244,7 +246,7 @@ def _jar() -> dict[str, str]:
     return {server.Guard(lambda *_: None, TOKEN).cookie: TOKEN}  # type: ignore[arg-type]
 
 
-def test_a_sample_is_shown_in_a_sandbox(client: TestClient, pair: list, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_shown_in_a_sandbox(client: TestClient, pair: list) -> None:
     asked = f"/api/sample?id={pair[0].id}&name="
     page = client.get(asked + "page.html")
     assert (page.text, page.headers["content-type"]) == (SAMPLE, "text/html; charset=utf-8")
@@ -252,8 +254,7 @@ def test_a_sample_is_shown_in_a_sandbox(client: TestClient, pair: list, monkeypa
     assert "allow" not in page.headers["content-security-policy"]
     assert client.get(asked + "drawn.svg").headers["content-security-policy"].startswith("sandbox")
     assert client.get(asked + "note.txt").headers["x-content-type-options"] == "nosniff"
-    monkeypatch.setattr(server, "LARGEST", 3)
-    assert client.get(asked + "page.html").status_code == 413 and client.get(asked + "note.txt").status_code == 200
+    assert client.get(asked + "large.txt").status_code == 404 and client.get(asked + "note.txt").status_code == 200
     assert client.get(f"/api/sample?id={pair[1].id}&name=page.html").status_code == 404, "of another run"
 
 

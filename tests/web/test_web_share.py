@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import compared
@@ -33,7 +34,8 @@ def test_a_shared_file_has_the_view_every_baseline_and_every_metric():
     known = compared.runs()
     _, content = shared(known, {"log": "1", "off": "batch"})
     found = [view["chosen"] for view in content["views"]]
-    assert found[0] == {"split": "test", "metric": "error", "against": "none"}
+    assert found[0] == {"split": "test", "metric": "error", "against": "none", "at": "end", "x": "epoch"}
+    assert {view["at"] for view in found} == {"end", "best"} and {view["x"] for view in found} >= {"step", "seconds"}
     assert {view["against"] for view in found if view["metric"] == "error"} == {"none", "batch", "layer"}
     assert {(view["split"], view["metric"]) for view in found} >= {("test", "nll"), ("valid", "error")}
     assert content["query"] == {"log": "1", "off": "batch"} and len(content["pairs"]) == 3
@@ -94,3 +96,10 @@ def test_own_scripts_make_no_html_of_text():
     own = [share.static(name).decode() for name in share.SCRIPTS if name != share.PLOTLY]
     ways = ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "document.write", "new Function", "scattergl")
     assert [way for way in ways for text in own if way in text] == []
+
+
+def test_numbers_at_the_end_of_what_there_is_can_be_shared():
+    known = compared.runs(("none", "batch"))
+    low = [replace(run, records=[{**record, "error": -1.7e308} for record in run.records]) for run in known[5:]]
+    text, content = shared([*known[:5], *low])
+    assert len(content["views"]) > 1 and "Infinity" not in text[text.index('id="shared"') :].split("</script>")[0]

@@ -172,8 +172,8 @@ def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.Mon
     class Told:
         reference: Mapping[str, Any] = {"test": {"0.2": {"TTTT": 1.0, "TTTF": 3.0, "FFFF": 2.0}, "1.0": {"TTTT": 1.0}}}
 
-    monkeypatch.setattr("normbench.web.beside._artifacts_of", lambda experiment: (Told(),))
-    monkeypatch.setattr("normbench.web.beside.references", lambda task, question: [])
+    monkeypatch.setattr("normbench.compare.beside._artifacts_of", lambda experiment: (Told(),))
+    monkeypatch.setattr("normbench.compare.beside.references", lambda task, question: [])
     (heat,) = traces(seen(known), "heat", "heat")
     assert heat["x"][1] == "paper: test 0.2" and [row[1] for row in heat["text"]] == ["1", "3", "2"]
 
@@ -205,6 +205,15 @@ def test_a_long_curve_is_sent_thinned_with_its_spike():
     (mean,) = traces(seen([replace(run, records=records)]), "mean")
     assert len(mean["x"]) <= 2 * figures_compare.COLUMNS + 2 and max(mean["y"]) == 500
     assert mean["x"][mean["y"].index(500)] == 3333
+
+
+def test_rows_of_the_forest_stand_below_the_name_of_their_setting():
+    known = [run for lr in (1e-3, 1e-2) for size in (4, 32) for run in compared.runs(lr=lr, batch_size=size)]
+    layout = seen(known)["figures"]["forest"]["layout"]
+    heads = [note["text"] for note in layout["annotations"] if "=" in note["text"] and "·" not in note["text"][:12]]
+    assert "batch_size=4 · best rate of each" in heads and "lr=0.001 batch_size=4" in heads
+    places = [note["y"] for note in layout["annotations"]]
+    assert places == sorted(places, reverse=True) and layout["yaxis"]["range"][0] < min(places)
 
 
 def test_what_lies_far_off_does_not_flatten_the_forest():

@@ -25,7 +25,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("filters", nargs="*", metavar="key=value")
     parser.add_argument("--metric", help="the number that is compared (default: the first share the model logs)")
     parser.add_argument("--split", help="of which split (default: test)")
-    parser.add_argument("--at", choices=["end", "best"], help="at the end (default), or at the best by validation")
+    parser.add_argument(
+        "--at", choices=["end", "best"], help="at the end (default), or where runs are best by what they monitor"
+    )
     parser.add_argument("--against", metavar="ARM", help="the baseline (default: no normalization)")
     parser.add_argument("--by", metavar="KEYS", help="what tells arms apart, with commas (default: the normalizer)")
     parser.add_argument("--level", metavar="VALUE", help="to which time is taken (default: 95 %% of the way)")

@@ -37,8 +37,7 @@
       font: { family: getComputedStyle(document.documentElement).fontFamily, size: 12, color: colour("--text") },
       hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") }, namelength: -1, align: "left" },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
-      xaxis: axis(layout.xaxis),
-      yaxis: axis(layout.yaxis),
+      ...Object.fromEntries(Object.entries(layout).filter(([key]) => /^[xy]axis\d*$/.test(key)).map(([key, given]) => [key, axis(given)])),
       ...(layout.annotations ? { annotations: layout.annotations.map((note) => ({ ...note, font: { ...note.font, color: colour(note.name) } })) } : {}),
     };
   }
@@ -93,7 +92,9 @@
     const floor = ranges.log ? 10 ** (ranges.log[0] - 2) : 1e-12; // a band may end below zero, which no logarithm shows
     const above = (values) => (how.log ? values.map((v) => (typeof v === "number" && v <= 0 ? floor : v)) : values);
     const faint = figure.data.filter((trace) => trace.meta.role === "band" && how.on(trace.meta.arm)).length > 6;
+    const many = figure.data.filter((trace) => trace.meta.role === "time" && how.on(trace.meta.arm)).length > 8; // marks alone
     const data = figure.data.filter((trace) => shown(trace.meta)).flatMap((trace) => {
+      if (trace.meta.role === "time" && many) return [{ ...trace, error_x: undefined, visible: true }];
       const whole = { ...trace, visible: true, ...(trace.meta.role === "band" ? { y: above(trace.y), opacity: faint ? 0.06 : trace.opacity } : {}) };
       if (trace.meta.role !== "mean" || !how.smooth) return [whole];
       return [{ ...whole, opacity: 0.3, hoverinfo: "skip", hovertemplate: undefined, line: { ...trace.line, width: 1 }, meta: { ...trace.meta, role: "raw" } },
@@ -113,7 +114,37 @@
     };
   }
 
+  // Plotly reads markup in texts: what a name has of it is shown as it is.
+  const text = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  const SMALLEST = 210; // pixels that a small plot is wide
+
+  // One small plot per value beside each other, all with the same axes. values: key and label; of(cell): its value's key.
+  function beside(figure, values, of, width) {
+    const columns = Math.max(1, Math.min(values.length, Math.floor(width / SMALLEST)));
+    const rows = Math.ceil(values.length / columns);
+    const name = (place) => (place ? String(place + 1) : "");
+    const part = (place, count, gap) => [(place * (1 + gap)) / (count + (count - 1) * gap), (place * (1 + gap) + 1) / (count + (count - 1) * gap)];
+    const layout = { ...figure.layout, annotations: [] };
+    values.forEach((value, place) => {
+      const [row, column] = [Math.floor(place / columns), place % columns];
+      const last = place + columns >= values.length; // of its column
+      const [y0, y1] = part(row, rows, 0.22).map((at) => 1 - at).reverse();
+      const x = part(column, columns, 0.1);
+      const title = (given, on) => (on ? given.title : { text: "" });
+      layout[`xaxis${name(place)}`] = { ...figure.layout.xaxis, title: title(figure.layout.xaxis, last), showticklabels: last, domain: x, anchor: `y${name(place)}`, ...(place ? { matches: "x" } : {}) };
+      layout[`yaxis${name(place)}`] = { ...figure.layout.yaxis, title: title(figure.layout.yaxis, !column && row === Math.floor((rows - 1) / 2)), showticklabels: !column, domain: [y0, y1], anchor: `x${name(place)}`, ...(place ? { matches: "y" } : {}) };
+      layout.annotations.push({ text: text(value.label), showarrow: false, xref: "paper", yref: "paper", x: x[0], y: y1, xanchor: "left", yanchor: "bottom", font: { size: 12 }, name: "--text" });
+    });
+    const put = (trace, place) => ({ ...trace, xaxis: `x${name(place)}`, yaxis: `y${name(place)}` });
+    const data = figure.data.flatMap((trace) => values.map((value, place) => [value, place])
+      .filter(([value]) => !trace.meta.arm || of(trace.meta.arm) === value.key) // the level and the papers' curves stand in all
+      .map(([, place]) => put(trace, place)));
+    return { data, layout: { ...layout, margin: { ...layout.margin, t: 26 }, uirevision: `${layout.uirevision} ${values.length} ${columns}` } };
+  }
+
   nb.seen = seen;
+  nb.beside = beside;
 
   // The one place that draws. Nothing to draw empties the element.
   nb.draw = function draw(element, figure) {

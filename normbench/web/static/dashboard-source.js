@@ -24,9 +24,16 @@ window.normbench = window.normbench || {};
     return found;
   }
 
+  // What may be chosen in a file, with what is kept first where it has not all of a choice together.
+  const WORTH = { split: 16, metric: 8, against: 4, at: 2, x: 1 };
+
+  function nearest(query, views) {
+    const worth = ({ chosen }) => Object.keys(WORTH).reduce((sum, key) => sum + (!query[key] || chosen[key] === query[key] ? WORTH[key] : 0), 0);
+    return views.reduce((best, one) => (worth(one) > worth(best) ? one : best));
+  }
+
   function fromFile(query) {
-    const choice = (one) => ["metric", "split", "against"].every((key) => !query[key] || one.chosen[key] === query[key]);
-    const found = shared.views.find(choice) || shared.views[0];
+    const found = nearest(query, shared.views);
     const view = unpacked(found.view);
     const same = (p) => p.chosen.split === found.chosen.split && p.chosen.metric === found.chosen.metric;
     const pair = shared.pairs.find((p) => same(p) && [[p.a, p.b], [p.b, p.a]].some(([a, b]) => a === query.a && b === query.b));
@@ -57,11 +64,12 @@ window.normbench = window.normbench || {};
       return answer.ok ? answer.json() : null;
     },
 
-    // Whether the file has a view with this choice and else what is chosen now.
-    has(key, value, now) {
-      if (!shared) return true;
-      const wanted = { ...now, [key]: value };
-      return shared.views.some(({ chosen }) => Object.keys(wanted).every((one) => key !== "against" && one === "against" ? true : chosen[one] === wanted[one]));
+    // What is chosen after this choice: in a file what it has that is next to the rest of it, or null.
+    choose(key, value, now) {
+      if (!shared) return { [key]: value };
+      const fits = ({ chosen }) => chosen[key] === value && (key === "split" || chosen.split === now.split);
+      const views = shared.views.filter(fits);
+      return views.length ? { ...nearest({ ...now, [key]: value }, views).chosen } : null;
     },
 
     sample: (id, name) => `api/sample?${new URLSearchParams({ id, name })}`,

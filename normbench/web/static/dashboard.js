@@ -4,7 +4,7 @@
 (function (nb) {
   const at = (id) => document.getElementById(id);
   const CHOICES = [["split", "Split"], ["metric", "Metric"], ["at", "When"], ["against", "Baseline"], ["x", "x axis"], ["level", "Level"]];
-  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run"]; // another task has others
+  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run", "beside"]; // another task has others
   const SMOOTH = [0, 0.5, 0.7, 0.8, 0.9, 0.95];
   let query = nb.address.read();
   let view = null;
@@ -85,20 +85,28 @@
     select.value = now;
   }
 
+  const chosen = () => Object.fromEntries(CHOICES.filter(([key]) => view.choices[key] && key !== "level").map(([key]) => [key, view.choices[key].now]));
+
+  // Another split has other metrics, another metric other levels.
+  function choose(key, value) {
+    if (nb.source.shared) return change(nb.source.choose(key, value, chosen()), { ask: true, push: true });
+    return change({ [key]: value, ...(key === "split" ? { metric: "", level: "" } : key === "metric" ? { level: "" } : {}) }, { ask: true, push: true });
+  }
+
   function choices() {
-    const chosen = Object.fromEntries(["split", "metric", "against"].filter((key) => view.choices[key]).map((key) => [key, view.choices[key].now]));
     for (const [key, label] of CHOICES) {
       const choice = view.choices[key];
       let field = at(`choice-${key}`);
       if (!field) {
         field = key === "level" ? nb.el("input", { id: `choice-${key}`, type: "text", inputmode: "decimal", size: "6" }) : nb.el("select", { id: `choice-${key}` });
-        field.addEventListener("change", () => change({ [key]: field.value, ...(key === "split" ? { metric: "", level: "" } : key === "metric" ? { level: "" } : {}) }, { ask: true, push: true }));
+        field.addEventListener("change", () => choose(key, field.value));
         const unit = nb.el("span", { class: "unit" });
         at("choices").append(nb.el("label", { id: `label-${key}` }, nb.el("span", {}, label), field, ...(key === "level" ? [unit] : [])));
       }
-      at(`label-${key}`).hidden = !choice || (nb.source.shared && !["split", "metric", "against"].includes(key)) || (choice.options && choice.options.length < 2);
+      const known = choice && choice.options && choice.options.filter((one) => nb.source.choose(key, one.key, chosen()));
+      at(`label-${key}`).hidden = !choice || (nb.source.shared && key === "level") || (known && known.length < 2);
       if (!choice) continue;
-      if (key !== "level") options(field, nb.source.shared ? choice.options.filter((one) => nb.source.has(key, one.key, chosen)) : choice.options, choice.now);
+      if (known) options(field, known, choice.now);
       else {
         if (document.activeElement !== field) field.value = choice.now;
         nb.say(field.nextSibling, choice.unit || "");
@@ -208,7 +216,21 @@
       at("switches").append(nb.el("label", {}, "smoothing ", smooth));
     }
     smooth.value = query.smooth || "0";
+    let small = at("switch-beside");
+    if (!small) {
+      small = nb.el("select", { id: "switch-beside" });
+      small.addEventListener("change", () => change({ beside: small.value }));
+      at("switches").append(nb.el("label", {}, "a plot per ", small));
+    }
+    const known = view.facets.filter((facet) => facet.values.length <= MOST_BESIDE);
+    small.parentNode.hidden = !known.length;
+    options(small, [{ key: "", label: "–" }, ...known.map((facet) => ({ key: facet.key, label: facet.key }))], split() ? query.beside : "");
   }
+
+  const MOST_BESIDE = 9;
+
+  // The facet of which each value has a plot of its own.
+  const split = () => view.facets.find((facet) => facet.key === query.beside && facet.values.length <= MOST_BESIDE);
 
   function curves() {
     const figure = view.figures.curves;
@@ -216,12 +238,17 @@
     if (!figure || !figure.data.length) return nb.draw(at("plot-curves"), null);
     const hidden = off();
     const on = new Set(view.cells.filter((cell) => seen(cell, hidden)).map((cell) => cell.key));
-    nb.draw(at("plot-curves"), nb.seen(figure, {
+    const whole = nb.seen(figure, {
       on: (cell) => on.has(cell), band: query.band !== "0", seeds: faint(), references: query.paper !== "0",
       log: logarithmic(), smooth: Number(query.smooth || 0),
       key: JSON.stringify([view.query.task, figure.layout.yaxis.title, figure.layout.xaxis.title]),
-    }));
-    return undefined;
+    });
+    const facet = split();
+    if (!facet) return nb.draw(at("plot-curves"), whole);
+    const values = facet.values.filter((value) => !hidden.has(value.key)).map((value) => ({ ...value, label: `${facet.key}=${value.label}` }));
+    if (!values.length) return nb.draw(at("plot-curves"), whole);
+    const of = new Map(view.cells.map((cell) => [cell.key, cell.place[view.facets.indexOf(facet)]]));
+    return nb.draw(at("plot-curves"), nb.beside(whole, values, (cell) => of.get(cell), at("plot-curves").clientWidth));
   }
 
   function pair() {
@@ -242,7 +269,7 @@
     const first = groups[0] || { place: "", sentence: view.answer ? view.answer.heading : "", rest: "" };
     if (at("sentence").dataset.told !== told(first)) {
       at("sentence").dataset.told = told(first);
-      at("sentence").replaceChildren(...(first.place ? [nb.el("small", {}, first.place)] : []), first.sentence, ...(first.rest ? [nb.el("span", {}, first.rest)] : []));
+      at("sentence").replaceChildren(...(first.place ? [nb.el("small", {}, first.place)] : []), first.sentence, ...(first.rest ? [rest(first.rest)] : []));
     }
     const others = groups.slice(1).map((group) => nb.el("li", {}, told(group)));
     at("reported").hidden = !others.length;
@@ -261,6 +288,12 @@
     nb.draw(at("plot-heat"), heat);
     speed();
     decide();
+  }
+
+  // A few clauses stand there; many are folded: the plot below has the same.
+  function rest(text) {
+    if (text.length < 420) return nb.el("span", {}, text);
+    return nb.el("details", {}, nb.el("summary", {}, "Each arm in words"), nb.el("span", {}, text));
   }
 
   // When each cell is at the level, and what an update costs.

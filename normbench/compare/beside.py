@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from normbench.compare.cells import Cell, Task
 from normbench.compare.question import Question
+from normbench.curves.series import Reached, time_to_level
 from normbench.papers import artifact as artifacts
 from normbench.papers import claims
 from normbench.papers.panels import Reference
@@ -42,7 +44,7 @@ def references(task: Task, question: Question) -> list[Reference]:
         panels = artifacts.drawing(artifact.id).panels(artifact, own) if own else []
         for panel in panels:
             q = panel.quantity
-            if (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
+            if not q.over_time or (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
                 continue
             if any(run in shown for line in panel.lines for _, run, _ in line.seeds):
                 for reference in panel.references:
@@ -50,6 +52,24 @@ def references(task: Task, question: Question) -> list[Reference]:
                     factor = question.metric.factor
                     found[name] = replace(reference, name=name, points=[(x, factor * y) for x, y in reference.points])
     return list(found.values())
+
+
+def told(task: Task, question: Question) -> list[dict[str, Any]]:
+    """The same in numbers: `name`, `last` with its place `x`, and `time` to the level, as text where it is a bound."""
+    found = []
+    sign = -1 if question.metric.rising else 1
+    factor = question.metric.factor
+    for reference in references(task, question):
+        finite = [(x, y) for x, y in reference.points if math.isfinite(y)]
+        if not finite:
+            continue
+        time = ""
+        if question.level is not None:
+            points = [(x, sign * y / factor) for x, y in finite]
+            reached = time_to_level(points, sign * question.level, question.metric.loss and sign > 0)
+            time = f"{reached.x:.3g}" if isinstance(reached, Reached) else f"≥ {reached.at:g}"
+        found.append({"name": reference.name, "x": finite[-1][0], "last": finite[-1][1], "time": time})
+    return found
 
 
 def numbers(cell: Cell, ways: Sequence[str]) -> Iterator[tuple[str, Mapping[str, float]]]:
