@@ -86,7 +86,7 @@ def _presentable(
             shown = _Shown(entry, _content(entry))
             pages = _names([shown])
             common = {"version": "", "page": "", "menu": _menu([shown], pages), "checked": False}
-            page = _page(shown, [shown], pages) | {"downloads": [], "samples": [], "checks": []}
+            page = _page(shown, [shown], pages) | {"downloads": [], "samples": [], "pictures": {}, "checks": []}
             templates.get_template("artifact.html").render(**common, **page)
             templates.get_template("index.html").render(**common, **_index([shown], pages), damaged=[], contents=[])
             good.append(shown)
@@ -138,8 +138,9 @@ def _write(folder: Path, results: Path, found: Sequence[_Shown], damaged: Sequen
         name = pages[id(shown.entry)]
         own = folder / Path(name).stem
         downloads = _downloads(shown.entry, own)
+        made = samples.put(samples.find(results, drawn, shown.entry.runs), own)
         render("artifact.html", name, **_page(shown, found, pages), downloads=downloads,
-               samples=samples.put(samples.find(results, drawn, shown.entry.runs), own),
+               samples=made, pictures=samples.pictures(made),
                checks=[check for check in checks if check.get("page") == name])  # fmt: skip
 
 

@@ -6,6 +6,7 @@ A run's folder is opened from the results folder down, and nothing in it through
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -125,6 +126,20 @@ def put(
 ) -> list[tuple[RunRecord, list[Sample]]]:
     """Pictures are written into `folder`, under names of ours; pages become text."""
     return [(run, [_sample(*file, folder, f"{run.id}-{i}") for i, file in enumerate(files)]) for run, files in found]
+
+
+def pictures(found: Iterable[tuple[RunRecord, Sequence[Sample]]]) -> dict[str, list[tuple[RunRecord, Sample]]]:
+    """The pictures by name, those of all runs beside each other; numbers in a name count as such."""
+    by_name: dict[str, list[tuple[RunRecord, Sample]]] = {}
+    for run, files in found:
+        for file in files:
+            if file.src:
+                by_name.setdefault(file.name, []).append((run, file))
+    return {name: by_name[name] for name in sorted(by_name, key=_in_order)}
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _sample(name: str, content: bytes, folder: Path, own: str) -> Sample:

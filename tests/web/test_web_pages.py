@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -81,15 +82,15 @@ def row(**changes: Any) -> dict[str, Any]:
 
 def test_the_papers_claims_come_before_our_own_and_lower_fidelities():
     rows = [
-        row(ours=True), row(fidelity="proxy"), *[row(exact=i < 3) for i in range(6)],
+        row(ours=True), row(fidelity="proxy"), *[row(exact=i < 4) for i in range(6)],
         row(claim={"setting": "opposite"}), row(claim={"setting": "not run"}),
     ]  # fmt: skip
     blocks = report._blocks(rows)
     assert [(b["ours"], b["fidelity"]) for b in blocks] == [(False, "paper"), (False, "proxy"), (True, "paper")]
     assert blocks[0]["tally"] == "Of 8 quoted claims, 6 hold; 1 is the other way round; 1 is not run."
-    assert [r["claim"]["setting"] for r in blocks[0]["told"]] == ["holds"] * 4 + ["opposite"]
-    assert [r["exact"] for r in blocks[0]["told"][:4]] == [False, False, False, True]  # measured ones first
-    assert [title for title, _ in blocks[0]["folded"]] == ["2 more hold", "1 is not run"]
+    assert [r["claim"]["setting"] for r in blocks[0]["told"]] == ["holds"] * report.OPEN + ["opposite"]
+    assert [r["exact"] for r in blocks[0]["told"][:3]] == [False, False, True]  # measured ones first
+    assert [title for title, _ in blocks[0]["folded"]] == ["3 more hold", "1 is not run"]
     assert sum(len(rest) for _, rest in blocks[0]["folded"]) + len(blocks[0]["told"]) == 8
     assert blocks[2]["tally"] == "Of 1 hypothesis of our own, 1 holds."
 
@@ -124,6 +125,16 @@ def test_samples_are_shown_where_they_can_do_nothing(built: Path):
     assert len(pictures) == 1 and (built / pictures[0]).is_file()  # neither the link nor the large one
     assert sorted(p.suffix for p in (built / "ln2016-fig6-paper").iterdir() if "figure" not in p.name) == [
         ".csv", ".gz", ".json", ".svg"
+    ]  # fmt: skip
+
+
+def test_pictures_of_one_name_stand_beside_each_other_in_the_order_of_their_numbers():
+    runs = [replace(madeup.runs(1)[0], arm=arm) for arm in ("ln", "none")]
+    drawn = [samples.Sample(name, src=f"{name}.png") for name in ("step-1000-a", "b", "step-90-a")]
+    page = samples.Sample("c", page="<p>")
+    found = samples.pictures([(runs[0], [*drawn, page]), (runs[1], drawn[:2])])
+    assert [(name, [run.arm for run, _ in row]) for name, row in found.items()] == [
+        ("b", ["ln", "none"]), ("step-90-a", ["ln"]), ("step-1000-a", ["ln", "none"]),
     ]  # fmt: skip
 
 
