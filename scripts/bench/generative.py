@@ -173,4 +173,4 @@ def rows(rounds: int) -> Iterator[harness.Row]:
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, "generative", "An update of DRAW: with LN / without, and against a plain port", 7, rows)
+    harness.main(__doc__, "generative", "An update of DRAW: with LN / without, and against a plain port", 15, rows)
