@@ -1,4 +1,4 @@
-"""Modules on another device: the meta device, which everybody has, and CUDA, for those who have it."""
+"""Where modules compute: the meta device, which everybody has, CUDA and the C kernel, for those who have them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import pytest
 import torch
 from torch import nn
 
+from normbench.rnn import kernel
+
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+
+
+def has_kernel() -> bool:
+    try:
+        kernel.load()
+    except kernel.Unavailable:
+        return False
+    return True
 
 
 def to_meta(module: nn.Module) -> nn.Module:

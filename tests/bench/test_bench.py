@@ -9,9 +9,9 @@ from pathlib import Path
 import madeup
 import pytest
 import torch
+from devices import has_kernel
 
 from normbench.battery.cost import interleave
-from normbench.rnn import kernel
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "bench"
 
@@ -92,9 +92,7 @@ def rnn(bench):
 
 def test_recurrent_rows_compare_the_same_work(rnn):
     """The scripted cell and ours with the same weights; rows for all sides of a small shape of both cells."""
-    try:
-        kernel.load()
-    except kernel.Unavailable:
+    if not has_kernel():
         pytest.skip("there is no C compiler here")
     ours, scripted = rnn.normed(rnn.LSTM, 3, 4), rnn.ScriptedLSTM(3, 4)
     (cell,) = ours.cells

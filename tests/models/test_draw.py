@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from devices import has_kernel
 from PIL import Image
 from reference import draw as reference
 from smallest import batches, built, small
@@ -19,7 +20,7 @@ from normbench.models import base as models
 from normbench.models import pictures
 from normbench.models.base import Noise
 from normbench.models.draw import Draw
-from normbench.rnn import attention, backends, kernel
+from normbench.rnn import attention, backends
 from normbench.rnn.cells import LSTMCell
 
 ARMS = {
@@ -27,14 +28,6 @@ ARMS = {
     "none-scaled": ("norm=none", "model.cell_scale=first_glimpse"),
     "ln": ("norm=layer", "norm.eps_mode=out", "norm.eps=0.01"),
 }
-
-
-def has_kernel() -> bool:
-    try:
-        kernel.load()
-    except kernel.Unavailable:
-        return False
-    return True
 
 
 def made(arm: str, *words: str) -> Draw:

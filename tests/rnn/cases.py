@@ -7,21 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from devices import has_kernel
 
 from normbench.config import compose
 from normbench.norms.sites import Choice, Site
-from normbench.rnn import backends, kernel
+from normbench.rnn import backends
 from normbench.rnn.cells import Cell, Sites
 from normbench.rnn.layers import GRU, LSTM, RNN, Recurrent
-
-
-def has_kernel() -> bool:
-    try:
-        kernel.load()
-    except kernel.Unavailable:
-        return False
-    return True
-
 
 FAST = [
     pytest.param(name, marks=pytest.mark.skipif(name == "c" and not has_kernel(), reason="there is no C compiler here"))

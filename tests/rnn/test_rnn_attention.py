@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from cases import FAST, draw, has_kernel
+from cases import FAST, draw
+from devices import has_kernel
 from reference import draw as reference
 
 from normbench.rnn import attention, backends

@@ -6,7 +6,8 @@ import math
 
 import pytest
 import torch
-from cases import FAST, draw, gradients, has_kernel, lengths, make, near
+from cases import FAST, draw, gradients, lengths, make, near
+from devices import has_kernel
 from torch import nn
 
 from normbench.rnn import backends
@@ -180,11 +181,12 @@ def test_what_a_forward_pass_keeps_is_free_after_the_backward_pass() -> None:
     kept = []
     layer(x)[0].sum().backward()
     before = resident()
-    for _ in range(10):
+    for _ in range(30):
         loss = layer(x)[0].sum()
         loss.backward()
         kept.append(loss)
-    assert resident() - before < 20e6, "one pass keeps 7 MB and more"
+    # the heap itself grows by up to 60 MB before it stays as it is
+    assert resident() - before < 100e6, "one pass keeps 7 MB and more, all of them 210"
 
 
 def test_later_steps_than_those_trained_use_the_last_statistics() -> None:
