@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from normbench.data import Dataset, content
-from normbench.data.digits import embedded
+from normbench.data.digits import BOUNDS, embedded
 from normbench.data.examples import Split
 from normbench.streams import stream
 
@@ -29,7 +29,5 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     found = hashlib.sha256(bits.tobytes()).hexdigest()
     source = "scikit-learn's digits or numpy's random numbers"
     content.check_made("the binarized digits", found, facts["sha256"], source, "scikit-learn and numpy")
-    inputs, sizes = torch.from_numpy(bits.astype(np.float32)), facts["sizes"]
-    ends = np.cumsum([sizes["valid"], sizes["train"], sizes["test"]])
-    parts = zip(("valid", "train", "test"), np.split(np.arange(len(inputs)), ends[:-1]), strict=True)
-    return Dataset(str(config["name"]), {part: Split(inputs=inputs[rows]) for part, rows in parts})
+    inputs = torch.from_numpy(bits.astype(np.float32))
+    return Dataset(str(config["name"]), {part: Split(inputs=inputs[rows]) for part, rows in BOUNDS.items()})

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from normbench.data import Dataset, content, images
-from normbench.data.digits import embedded
+from normbench.data.digits import BOUNDS, embedded
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
 SIDE, ENLARGED = 32, 3
 PICTURES = 4  # of each digit
 INK, PAPER, NOISE = (96, 256), (0, 160), 40
-BOUNDS = {"valid": slice(0, 197), "train": slice(197, 1397), "test": slice(1397, 1797)}  # as data=digits
 
 
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:

@@ -17,7 +17,7 @@ from normbench.models import pictures
 from normbench.models.base import Model, Sites
 from normbench.norms.base import NormedLinear
 from normbench.rnn import attention
-from normbench.rnn.cells import LSTMCell, State
+from normbench.rnn.cells import LSTMCell
 from normbench.rnn.layers import LSTM
 from normbench.streams import stream
 
@@ -26,11 +26,12 @@ SCALED_BY = 1000  # pictures painted to find the scale of the cells at the first
 
 
 class Glimpse(NamedTuple):
-    """What a glimpse leaves: the canvas (B, side²), and mean and log σ of q(z), (B, z) each."""
+    """What a glimpse leaves: the canvas (B, side²), mean and log σ of q(z), (B, z) each, c of encoder and decoder."""
 
     canvas: Tensor
     mean: Tensor
     log_sigma: Tensor
+    cells: tuple[Tensor, Tensor]
 
 
 class Draw(Model):
@@ -87,7 +88,7 @@ class Draw(Model):
         """The glimpses of image (B, side²) with noise ε (B, T, z)."""
         encoder, decoder = (lstm.steps(len(image), count=self.glimpses) for lstm in (self.encoder, self.decoder))
         look, latent, written = self._window("read").once(), self.latent.once(), self._writing()
-        read, write = (_initial(layer, image) for layer in (self.encoder, self.decoder))
+        read, write = (steps.cell.initial(len(image)) for steps in (encoder, decoder))
         canvas = torch.zeros_like(image)
         for drawn in noise.unbind(1):
             seen = attention.read(image, canvas, look(write[0]), self.read_size)
@@ -96,7 +97,7 @@ class Draw(Model):
             log_sigma = log_sigma.clamp(-attention.BOUND, attention.BOUND)
             write = decoder(mean + log_sigma.exp() * drawn, write)
             canvas, _ = written(canvas, write[0])
-            yield Glimpse(canvas, mean, log_sigma)
+            yield Glimpse(canvas, mean, log_sigma, (read[1], write[1]))
 
     def _window(self, name: str) -> NormedLinear:
         found = self.window[name]
@@ -143,30 +144,21 @@ class Draw(Model):
         """The fixed scales, from the weights alone: of an empty picture, with noise that is the same for all runs."""
         if not self.scaled:
             return
-        noise = stream(0, "first glimpse").standard_normal((SCALED_BY, 1, self.latent_size))
         image = inputs.new_zeros(SCALED_BY, self.side**2)
-        for layer in (self.encoder, self.decoder):  # what the decoder sees follows from the encoder's scale
+        noise = stream(0, "first glimpse").standard_normal((SCALED_BY, 1, self.latent_size))
+        for place, layer in enumerate((self.encoder, self.decoder)):  # the decoder's follows from the encoder's
             cell = layer.cells[0]
             assert isinstance(cell, LSTMCell)
-            cell.scale.copy_(
-                1 / self._first_cells(image, torch.from_numpy(noise).to(image))[layer is self.decoder].std()
-            )
-
-    def _first_cells(self, image: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """c of both LSTMs after the first glimpse."""
-        begin = _initial(self.decoder, image)
-        seen = attention.read(image, torch.zeros_like(image), self.window["read"](begin[0]), self.read_size)
-        h, read = self.encoder.steps(len(image))(torch.cat([seen, begin[0]], 1), _initial(self.encoder, image))
-        mean, log_sigma = self.latent(h).chunk(2, 1)
-        _, write = self.decoder.steps(len(image))(mean + log_sigma.exp() * noise[:, 0], begin)
-        return read, write
+            first = next(self.paint(image, torch.from_numpy(noise).to(image)))
+            cell.scale.copy_(1 / first.cells[place].std())
 
     @torch.no_grad()
     def dream(self, seed: int, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Canvas (count, side²) and window after each glimpse of pictures that are painted from noise alone."""
         like = self.latent.linear.weight
         noise = torch.from_numpy(stream(seed, "samples").standard_normal((count, self.glimpses, self.latent_size)))
-        decoder, written, state = self.decoder.steps(count), self._writing(), _initial(self.decoder, like, count)
+        decoder, written = self.decoder.steps(count, count=self.glimpses), self._writing()
+        state = decoder.cell.initial(count)
         canvas = like.new_zeros(count, self.side**2)
         for drawn in noise.to(like).unbind(1):
             state = decoder(drawn, state)
@@ -189,15 +181,8 @@ class Draw(Model):
 
     def _frame(self, given: Tensor) -> pictures.Frame:
         """From the centre of the first filters to that of the last."""
-        (row, column), log_stride = (given[:2].double() + 1) / 2 * self.side, float(given[2])
-        bounded = max(-attention.BOUND, min(attention.BOUND, log_stride))
-        reach = (self.side - 1) / max(self.write_size - 1, 1) * math.exp(bounded) * (self.write_size - 1) / 2
-        return pictures.Frame(float(row) - reach, float(column) - reach, float(row) + reach, float(column) + reach)
-
-
-def _initial(layer: LSTM, like: Tensor, batch: int | None = None) -> State:
-    zeros = like.new_zeros(len(like) if batch is None else batch, layer.hidden_size)
-    return zeros, zeros
+        means = attention.means(given[None], self.write_size, self.side)[0]
+        return pictures.Frame(*means[:, 0].tolist(), *means[:, -1].tolist())
 
 
 def build(config: Mapping[str, Any], sites: Sites) -> Draw:

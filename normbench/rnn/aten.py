@@ -23,14 +23,13 @@ def norm(x: Tensor, kind: int, eps: float, gain: Tensor, shift: Tensor | None) -
         return y, (mean, rstd)
     if kind == NONE:
         return x if shift is None else x + shift, (gain, gain)
-    mean = x.mean(-1, keepdim=True) if kind == LAYER_OUT else x.new_zeros(())
-    centred = x - mean
-    square = centred.square().mean(-1, keepdim=True)
     if kind == LAYER_OUT:
-        rstd = 1 / (square.clamp(min=torch.finfo(x.dtype).tiny).sqrt() + eps)
+        mean = x.mean(-1, keepdim=True)
+        x = x - mean
+        rstd = 1 / (x.square().mean(-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny).sqrt() + eps)
     else:
-        rstd = (square + eps).rsqrt()
-    y = centred * rstd * gain
+        rstd = mean = (x.square().mean(-1, keepdim=True) + eps).rsqrt()  # a mean that RMS has no use for
+    y = x * rstd * gain
     return y if shift is None else y + shift, (mean, rstd)
 
 
@@ -42,7 +41,7 @@ def unnorm(dy: Tensor, x: Tensor, kind: int, eps: float, moments: Moments, gain:
     if kind == NONE:
         return dy, torch.zeros_like(gain)
     mean, rstd = moments
-    normed, d = (x - mean) * rstd, dy * gain
+    normed, d = (x - mean if kind == LAYER_OUT else x) * rstd, dy * gain
     dot = (d * normed).mean(-1, keepdim=True)
     if kind == LAYER_OUT:  # r = 1 / (s + eps), dr / ds = -r^2: the factor (s + eps) / s
         share = 1 - eps * rstd

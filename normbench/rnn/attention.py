@@ -31,15 +31,19 @@ def window(given: Tensor, n: int, side: int) -> Window:
 
     as code of jbornschein/draw, whose centre is g · side. The logarithms are kept within ± `BOUND`.
     """
-    centres = (given[:, :2] + 1) / 2 * side
-    delta, variance, intensity = given[:, 2:].clamp(-BOUND, BOUND).exp().unbind(1)
-    offsets = torch.arange(n).to(given) - n / 2 + 0.5
-    stride = (side - 1) / max(n - 1, 1) * delta
-    means = centres[:, :, None] + offsets * stride[:, None, None]  # (B, 2, N)
-    distance = torch.arange(side).to(given) - means[..., None]
+    variance, intensity = given[:, 3:].clamp(-BOUND, BOUND).exp().unbind(1)
+    distance = torch.arange(side).to(given) - means(given, n, side)[..., None]
     values = (-0.5 * distance.square() / variance[:, None, None, None]).exp()
     rows, columns = (values / (values.sum(-1, keepdim=True) + 1e-4)).unbind(1)
     return Window(rows, columns, intensity[:, None, None])
+
+
+def means(given: Tensor, n: int, side: int) -> Tensor:
+    """Where the filters of `window` lie, in pixels: (B, 2, N), rows, then columns."""
+    centres = (given[:, :2] + 1) / 2 * side
+    offsets = torch.arange(n).to(given) - n / 2 + 0.5
+    stride = (side - 1) / max(n - 1, 1) * given[:, 2].clamp(-BOUND, BOUND).exp()
+    return centres[:, :, None] + offsets * stride[:, None, None]
 
 
 def read(image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:

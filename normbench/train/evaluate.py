@@ -305,11 +305,10 @@ class Evaluation:
 
     def _refuse(self, config: Mapping[str, Any]) -> None:
         asked, there = self.asked, ", ".join(self.splits)
-        for name, where in (
-            (n, f"{key}.{n}" if key == "strides" else key) for key in ("strides", "whole") for n in asked[key]
-        ):
-            if name not in self.data:
-                raise NormbenchError(f"eval.{where}: the data have no split {name}. ({', '.join(self.data)})")
+        for key in ("strides", "whole"):
+            for name in asked[key]:
+                if name not in self.data:
+                    raise NormbenchError(f"eval.{key}.{name}: the data have no split {name}. ({', '.join(self.data)})")
         needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["test"] == "lowest"
         if self.monitor["split"] not in self.splits and (needs_best or "best" in config["train"]["keep"]):
             raise NormbenchError(

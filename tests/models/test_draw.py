@@ -157,9 +157,8 @@ def test_the_scale_is_that_of_layer_normalization_at_the_first_glimpse() -> None
     for name, parameter in plain.named_parameters():
         assert torch.equal(parameter, begin[name]), "the weights are the same"
     noise = torch.from_numpy(np.random.default_rng(0).standard_normal((500, 1, 4))).float()
-    for layer, c in zip(
-        (scaled.encoder, scaled.decoder), scaled._first_cells(torch.zeros(500, 64), noise), strict=True
-    ):
+    first = next(scaled.paint(torch.zeros(500, 64), noise))
+    for layer, c in zip((scaled.encoder, scaled.decoder), first.cells, strict=True):
         cell = layer.cells[0]
         assert isinstance(cell, LSTMCell) and cell.scale > 3
         assert (cell.scale * c.std()).item() == pytest.approx(1, abs=0.1)

@@ -157,11 +157,11 @@ def test_every_parameter_gets_a_gradient(model: str, norm: str, policy: str) -> 
 def test_metrics_are_one_per_example_and_agree_with_the_loss(model: str, norm: str) -> None:
     spec = small(model, *usual(model, norm))
     batch = batches(spec, 1)[0]
-    network, examples = built(spec), len(next(iter(batch.values())))
-    metrics = network.evaluate(**batch)
+    network, other, examples = built(spec), built(spec), len(next(iter(batch.values())))
+    metrics = network.evaluate(**batch)  # of one alike: a pass may leave something for the next
     assert all(values.shape == (examples,) for values in metrics.values())
     if network.loss in metrics:
-        torch.testing.assert_close(metrics[network.loss].mean(), network(**batch), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(metrics[network.loss].mean(), other(**batch))
     if "error" in metrics:
         assert set(metrics["error"].unique().tolist()) <= {0.0, 1.0}
 
