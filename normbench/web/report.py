@@ -34,7 +34,7 @@ FIDELITY_MEANING = {
     "proxy": "other data standing in: never beside the paper's numbers",
     "smoke": "embedded data, seconds: shows that the machinery works, decides nothing about the paper",
 }
-OPEN = 3  # claims of each word that the index tells unfolded
+OPEN = 2  # claims of each word that the index tells unfolded
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def test_the_index_of_everything_published_is_short(chromium: Any, tmp_path: Pat
     index = report.build(Path(__file__).parents[2] / "results", tmp_path / "site").index
     watched = Watched(chromium, width=1400)
     page = watched.open(index)
-    assert page.evaluate("document.documentElement.scrollHeight") <= 6000
+    assert page.evaluate("document.documentElement.scrollHeight") <= 5000
     page.set_viewport_size({"width": 400, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 400 and page.evaluate(WIDE) == []
     assert watched.said == []
