@@ -14,7 +14,8 @@ from normbench.commands import places
 from normbench.commands.terminal import cell, open_table, say
 from normbench.compare import answer as answers
 from normbench.compare import beside, cells, configuration, more
-from normbench.compare.answer import Answer, Difference, Group
+from normbench.compare.answer import Answer, Group
+from normbench.compare.difference import Difference
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
 from normbench.papers.claims import CLOCKS

@@ -1,13 +1,11 @@
 """What runs say of a question: per cell a mean with its interval, against the baseline a difference, and one sentence.
 
-Cells are compared where their facets are equal. Differences are of pairs with the same seed, else by Welch of all
-seeds, which is said. A word needs 5 seeds a side and an interval that excludes 0, after Holm's adjustment for all arms
-held against the baseline; a winner needs it against every other arm, adjusted for all pairs.
+Cells are compared where their facets are equal, arms as `difference` does. Against the baseline Holm's adjustment is
+for all arms that are held against it; a winner is ahead of every other arm, adjusted for all pairs.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import statistics
@@ -17,71 +15,14 @@ from typing import Any
 
 from normbench.compare import configuration, metrics
 from normbench.compare.cells import Cell, Task
+from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, as_json, held_against, spoken, worded
 from normbench.compare.question import BEST, END, TUNED, Question
 from normbench.curves.series import Censored, Point, Reached, at_epoch, best_step, series, time_to_level
-from normbench.curves.statistics import (
-    detectable_effect,
-    holm,
-    p_value,
-    paired,
-    seeds_needed,
-    t_interval,
-    welch,
-)
+from normbench.curves.statistics import t_interval
 from normbench.papers.claims import CLOCKS
-from normbench.papers.rules import ALPHA, FEWEST, POWER
-from normbench.papers.table import Entry, alike, estimate_entry, number, times_entry
+from normbench.papers.rules import FEWEST
+from normbench.papers.table import Entry, estimate_entry, times_entry
 from normbench.runs.record import RunRecord
-
-AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
-Numbers = Mapping[int, float]  # by seed, finite ones alone
-
-
-@dataclass(frozen=True)
-class Difference:
-    """First minus second, in the shown unit; p of no difference, and adjusted by Holm for those told with it.
-
-    `word`: of the first against the second; `why` where a word is withheld for another reason than power. `sd`: of one
-    pair; two groups have no single spread. `most`: seeds of the larger side.
-    """
-
-    first: str
-    second: str
-    paired: bool
-    n: int
-    mean: float | None
-    interval: tuple[float, float] | None
-    p: float | None
-    holm: float | None = None
-    word: str = UNDECIDED
-    why: str = ""
-    sd: float | None = None
-    most: int = 0
-
-    @functools.cached_property
-    def detectable(self) -> float | None:
-        """What so many seeds show with 80 % power."""
-        return detectable_effect(self.sd, self.n, 1 - ALPHA, POWER) if self.sd else None
-
-    @functools.cached_property
-    def needed(self) -> int | None:
-        """Seeds that would show the difference seen."""
-        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA, POWER) if self.sd else None
-
-    @property
-    def because(self) -> str:
-        """Why there is no word; "" where there is one, or nothing to say."""
-        return "" if self.word != UNDECIDED else self.why or _power(self)
-
-    def text(self) -> str:
-        """`-0.62 [-1.01, -0.23]`, and that seeds are not paired, or that one side has more of them."""
-        if self.mean is None:
-            return ""
-        if self.interval is None:
-            return f"{number(self.mean, abs(self.mean) / 50)} (n = {self.n})"
-        mean, low, high = alike(self.mean, *self.interval)
-        seeds = " unpaired" if not self.paired else f" {self.n} pairs" if self.n < self.most else ""
-        return f"{mean} [{low}, {high}]{seeds}"
 
 
 @dataclass(frozen=True)
@@ -200,7 +141,7 @@ class Answer:
                     "winner": group.winner,
                     "sentence": group.sentence(q),
                     "rows": [_row_json(row) for row in group.rows],
-                    **({"pairs": [_difference_json(pair) for pair in group.pairs]} if pairs else {}),
+                    **({"pairs": [as_json(pair) for pair in group.pairs]} if pairs else {}),
                 }
                 for group in self.groups
             ],
@@ -235,51 +176,6 @@ def value(run: RunRecord, question: Question, at: str = "", variant: str | None 
     when = "last" if (at or question.at) == END else "best"
     found = at_epoch(run, split, metric, when, variant, mode)
     return None if found is None or not math.isfinite(found) else found * question.metric.factor
-
-
-def held_against(
-    first: Mapping[int, float | None], second: Mapping[int, float | None], names: tuple[str, str] = ("", "")
-) -> Difference:
-    """first − second over pairs of equal seeds; by Welch over all where they share fewer than the smaller side has.
-
-    No word yet: see `worded`.
-    """
-    a = {seed: v for seed, v in first.items() if v is not None}
-    b = {seed: v for seed, v in second.items() if v is not None}
-    shared = sorted(a.keys() & b.keys())
-    pairs = bool(shared) and len(shared) == min(len(a), len(b))
-    if pairs:
-        estimate = paired([a[seed] for seed in shared], [b[seed] for seed in shared], 1 - ALPHA)
-    else:
-        estimate = welch(list(a.values()), list(b.values()), 1 - ALPHA)
-    return Difference(
-        *names, pairs, estimate.n, estimate.mean, estimate.interval, p_value(estimate), sd=estimate.sd,
-        most=max(len(a), len(b)),
-    )  # fmt: skip
-
-
-def worded(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool) -> list[Difference]:
-    """The same with Holm's p over all of them, and a word each.
-
-    `lost`: diverged runs by arm; an arm that lost some is never ahead, as its mean is one of survivors.
-    """
-    known = [place for place, d in enumerate(differences) if d.p is not None]
-    adjusted = dict(zip(known, holm([differences[place].p or 0.0 for place in known]), strict=True))
-    return [_worded(d, adjusted.get(place), lost, rising) for place, d in enumerate(differences)]
-
-
-def _worded(d: Difference, adjusted: float | None, lost: Mapping[str, int], rising: bool) -> Difference:
-    d = replace(d, holm=adjusted)
-    if d.n < FEWEST:
-        return replace(d, why=f"n = {d.n}: no verdict")
-    if d.mean is None or adjusted is None or adjusted > ALPHA:
-        alone = d.p is not None and adjusted is not None and d.p <= ALPHA
-        return replace(d, why="an interval of its own excludes 0, adjusted for all arms it does not" if alone else "")
-    ahead = (d.mean > 0) == rising
-    front = d.first if ahead else d.second
-    if lost.get(front):
-        return replace(d, why=f"{lost[front]} diverged of {front}: its mean is one of survivors")
-    return replace(d, word=AHEAD if ahead else BEHIND)
 
 
 def difference_curve(first: Cell, second: Cell, question: Question, clock: str) -> list[Point]:
@@ -425,15 +321,6 @@ def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]
     return notes
 
 
-def _power(d: Difference) -> str:
-    if d.detectable is None:
-        return ""
-    told = f"n = {d.n} shows {number(d.detectable, d.detectable / 5)} with {100 * POWER:.0f} % power"
-    if d.needed is not None and d.needed > d.n:
-        told += f"; about {d.needed} seeds would show the difference seen"
-    return told
-
-
 def _sentences(group: Group, question: Question) -> list[str]:
     unit = f" {question.metric.step_unit}" if question.metric.step_unit else ""
     counts = [row.at.n for row in group.rows]
@@ -459,7 +346,7 @@ def _sentences(group: Group, question: Question) -> list[str]:
         if len(front) == 1:
             first = f"No winner{how}: {front[0]} is in front, but adjusted for all pairs not ahead of every arm."
     decided = [d for row in group.rows if row.arm != group.winner and (d := row.difference) and d.word != UNDECIDED]
-    rest = [*(_against(d, unit) for d in decided), *_open(group.open)]
+    rest = [*(spoken(d, unit) for d in decided), *_open(group.open)]
     lost = [f"Every run of {_listed(gone)} diverged."] if gone else []
     return [first, *lost, *([f"{'; '.join(rest)}."] if rest else [])]
 
@@ -480,10 +367,6 @@ def _open(differences: Sequence[Difference]) -> list[str]:
     return found
 
 
-def _against(d: Difference, unit: str) -> str:
-    return f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({d.text()}{unit})"
-
-
 def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
@@ -494,14 +377,6 @@ def _entry_json(entry: Entry | None) -> dict[str, Any] | None:
     return {
         "n": entry.n, "mean": entry.mean, "interval": entry.interval, "unit": entry.unit, "diverged": entry.diverged,
         "censored": entry.censored, "at_least": entry.at_least, "text": entry.text(),
-    }  # fmt: skip
-
-
-def _difference_json(d: Difference) -> dict[str, Any]:
-    return {
-        "first": d.first, "second": d.second, "paired": d.paired, "n": d.n, "mean": d.mean, "interval": d.interval,
-        "p": d.p, "holm": d.holm, "word": d.word, "why": d.because, "detectable": d.detectable, "needed": d.needed,
-        "text": d.text(),
     }  # fmt: skip
 
 
@@ -520,5 +395,5 @@ def _row_json(row: Row) -> dict[str, Any]:
         "diverged": row.diverged,
         "unfinished": len(row.cell.unfinished),
         "seconds_per_step": row.seconds_per_step,
-        "difference": _difference_json(row.difference) if row.difference else None,
+        "difference": as_json(row.difference) if row.difference else None,
     }

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normbench.compare import configuration, metrics, more
-from normbench.compare.answer import AHEAD, BEHIND, UNDECIDED, Answer, answer, difference_curve, held_against, worded
+from normbench.compare.answer import Answer, answer, difference_curve
 from normbench.compare.cells import Task, tasks
+from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, held_against, worded
 from normbench.compare.question import Question
 from normbench.curves import statistics as stats
 from normbench.errors import NormbenchError
