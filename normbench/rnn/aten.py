@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -230,6 +231,8 @@ class Run:
         torch.mul(dc, i, out=dg)
         aten.sigmoid_backward.grad_input(d[:, : 3 * n], gates[:, : 3 * n], grad_input=d[:, : 3 * n])
         aten.tanh_backward.grad_input(dg, g, grad_input=dg)
+        if math.isfinite(self.plan.clip):
+            d.clamp_(-(bound := self.plan.clip / len(d)), bound)
         self.dc = dc * f if valid is None else dc * f + passed
         self.du[t], dgain = self._unnorm(1, t, d, self.u[t], self.v.gain_h)
         self.sums.gain_h.add_(dgain)

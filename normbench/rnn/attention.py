@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, NamedTuple
 
 import torch
@@ -85,10 +84,8 @@ def _call(name: str, n: int, *arrays: Tensor) -> None:
     """The kernel's function of this name, for images like the first array; with the scratch that the largest needs."""
     like = arrays[0]
     side = _side(like)
-    suffix, real = kernel.REALS[like.dtype]
     scratch = like.new_empty(8 * n * side + side * side + 2 * n * n)
-    addresses = (ctypes.c_void_p(array.data_ptr()) for array in (*arrays, scratch))
-    getattr(kernel.load(), f"{name}_{suffix}")(len(like), side, n, real(BOUND), *addresses)
+    kernel.call(name, len(like), side, n, BOUND, *arrays, scratch)
 
 
 class Read(torch.autograd.Function):

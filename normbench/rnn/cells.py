@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from normbench.errors import NormbenchError, unknown
 from normbench.norms.base import Normalizer, Weighted, WeightNormalizer, build
 from normbench.norms.sites import Choice, Site
+from normbench.rnn.derivatives import clipped
 
 Sites = Callable[[str], tuple[Site, Choice | None]]  # path -> the site and its normalizer, as a model has them
 State = tuple[Tensor, ...]  # (h, c) of an LSTM, (h,) of the others; each (B, H)
@@ -283,6 +284,9 @@ class LSTMCell(Cell):
         forget_bias: added to f (an initial value 1 of b_f is forget_bias=1).
         scaled: σ(o) tanh(s c_t) with a fixed number s, the buffer `scale`, 1 until somebody sets it; in the place of a
             normalizer at `cell`: its scale without it. Errors: both.
+        clip: derivatives of each row's own loss by f, i, o, g, before the sigmoids and tanh, are kept within ± clip as
+            they go back (Graves 2013, 3.1); 0 keeps none. The loss is taken to be the mean over the B rows of a batch,
+            so what goes back is held to ± clip / B. It is no clipping of the weights' gradients.
     Not the same as: `nn.LSTM`, whose rows are i, f, g, o; fastrnns' LN-LSTM, which carries the normalized c; an LSTM
     with peepholes.
     """
@@ -292,9 +296,13 @@ class LSTMCell(Cell):
 
     scale: Tensor
 
-    def __init__(self, *sizes: int, forget_bias: float = 0.0, scaled: bool = False, **options: object) -> None:
+    def __init__(
+        self, *sizes: int, forget_bias: float = 0.0, scaled: bool = False, clip: float = 0.0, **options: object
+    ) -> None:
         super().__init__(*sizes, **options)  # type: ignore[arg-type]
-        self.forget_bias, self.scaled = forget_bias, scaled
+        if not clip >= 0:
+            raise NormbenchError(f"{self.path}: clip={clip} must be at least 0, which clips nothing.")
+        self.forget_bias, self.scaled, self.clip = forget_bias, scaled, clip
         if scaled and self.norm("cell") is not None:
             raise NormbenchError(f"{self.path}: a fixed scale is a control without a normalizer at {self.path}.cell.")
         if scaled:
@@ -306,7 +314,8 @@ class LSTMCell(Cell):
 
     def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
         h, c = state
-        f, i, o, g = (self.hidden_step(h, weights, t, mask) + x).chunk(4, -1)
+        gates = self.hidden_step(h, weights, t, mask) + x
+        f, i, o, g = (clipped(gates, self.clip / len(gates)) if self.clip else gates).chunk(4, -1)
         f = f + self.forget_bias
         c = keep(mask, f.sigmoid() * c + i.sigmoid() * g.tanh(), c)
         norm = self.norm("cell")

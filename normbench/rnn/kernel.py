@@ -1,4 +1,4 @@
-"""`step.c` and `attention.c`: built by the system's C compiler at first use, kept in the user's cache, for ctypes."""
+"""`step.c` with what it includes: built by the system's C compiler at first use, kept in the user's cache, for ctypes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from torch import Tensor
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
 from normbench.rnn.plan import BATCH, Gradients, Plan, Vectors
 
-SOURCE, INCLUDED = (Path(__file__).with_name(name) for name in ("step.c", "attention.c"))
+SOURCE = Path(__file__).with_name("step.c")
+INCLUDED = tuple(Path(__file__).with_name(name) for name in ("attention.c", "window.c"))
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
 # the first that the compiler takes; this processor's instructions, in whole registers
 FLAGS = (
@@ -34,7 +35,10 @@ ARRAYS = ("z", "u", "h", "c", "stats", "mask")
 VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c")
 REALS = {torch.float32: ("float", ctypes.c_float), torch.float64: ("double", ctypes.c_double)}
 FUNCTIONS = ("forward", "backward", "forward_all", "backward_all")
-ATTENTION = {"read_forward": 5, "read_backward": 8, "write_forward": 5, "write_backward": 6}  # with so many arrays
+PIECES = {  # beside the recurrences: how many sizes, numbers and arrays each takes
+    **{"read_forward": (3, 1, 5), "read_backward": (3, 1, 8), "write_forward": (3, 1, 5), "write_backward": (3, 1, 6)},
+    **{"window_forward": (4, 2, 7), "window_backward": (4, 2, 9)},
+}
 PRODUCT = ("weight", "transposed", "dh")
 GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
 
@@ -53,6 +57,7 @@ class Job(ctypes.Structure):
         *[(name, ctypes.c_int64) for name in ("batch", "hidden", "update_old")],
         ("kind", ctypes.c_int64 * 4),
         ("eps", ctypes.c_double * 4),
+        ("clip", ctypes.c_double),
         *[(name, ctypes.c_void_p) for name in (*ARRAYS, *VECTORS, "dout", *GRADIENTS, "scratch", *PRODUCT)],
         ("moments", ctypes.c_void_p * 4),
         *[(name, ctypes.c_void_p) for name in ("seen", "sums")],
@@ -79,6 +84,7 @@ class Run:
         self.plan, self.z, self.vectors, self.moments = plan, z, vectors, moments
         steps, batch, width = z.shape
         self.job = Job(batch=batch, hidden=plan.hidden, update_old=plan.update_old, kind=plan.kinds, eps=plan.eps)
+        self.job.clip = plan.clip / max(batch, 1)
         if keep:
             self.u, self.stats = saved or (empty(z, *z.shape), z.new_empty(steps, batch, 8 if plan.gru else 6))
             self._point(u=self.u)
@@ -167,6 +173,13 @@ class Run:
         return Gradients(self.z, self.u, self.sums)
 
 
+def call(name: str, *arguments: int | float | Tensor) -> None:
+    """One of `PIECES`, for reals as the first array's: sizes, numbers, then arrays, scratch among them."""
+    first = next(given for given in arguments if isinstance(given, Tensor))
+    suffix, _ = REALS[first.dtype]
+    getattr(load(), f"{name}_{suffix}")(*(a.data_ptr() if isinstance(a, Tensor) else a for a in arguments))
+
+
 def load() -> ctypes.CDLL:
     """The library. Errors: Unavailable, with the reason in one line.
 
@@ -231,7 +244,8 @@ def _key() -> str:
     except OSError:
         processor = [platform.processor()]
     text = repr((FLAGS, words(), platform.machine(), processor))
-    return hashlib.sha256(SOURCE.read_bytes() + INCLUDED.read_bytes() + text.encode()).hexdigest()[:16]
+    sources = b"".join(path.read_bytes() for path in (SOURCE, *INCLUDED))
+    return hashlib.sha256(sources + text.encode()).hexdigest()[:16]
 
 
 def words() -> list[str]:
@@ -270,9 +284,9 @@ def _open(path: Path) -> ctypes.CDLL:
             for cell, name in itertools.product(("lstm", "gru"), FUNCTIONS):
                 function = getattr(library, f"{cell}_{name}_{suffix}")
                 function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], None
-            for name, arrays in ATTENTION.items():
+            for name, (sizes, numbers, arrays) in PIECES.items():
                 function = getattr(library, f"{name}_{suffix}")
-                function.argtypes = [*[ctypes.c_int64] * 3, real, *[ctypes.c_void_p] * arrays]
+                function.argtypes = [ctypes.c_int64] * sizes + [real] * numbers + [ctypes.c_void_p] * arrays
                 function.restype = None
     except (OSError, AttributeError) as error:
         raise Unavailable(f"{path} cannot be loaded: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ class Plan(NamedTuple):
 
     kinds, eps: of an LSTM `input`, `hidden`, `cell`; of a GRU both for the gates, then both for the candidate.
     scaled: an LSTM without a normalizer at the cell that has a gain there all the same.
+    clip: of an LSTM, bound of the gates' derivatives of one row's loss; inf where there is none.
     """
 
     gru: bool
@@ -31,6 +33,7 @@ class Plan(NamedTuple):
     eps: tuple[float, float, float, float]
     update_old: bool
     scaled: bool
+    clip: float
 
     @property
     def over_rows(self) -> bool:
@@ -83,7 +86,8 @@ def plan(cell: Cell) -> Plan | None:
     old = isinstance(cell, GRUCell) and cell.update == "old"
     (a, ea), (b, eb), (c, ec), (d, ed) = kinds
     scaled = isinstance(cell, LSTMCell) and cell.scaled
-    return Plan(gru, cell.hidden_size, (a, b, c, d), (ea, eb, ec, ed), old, scaled)
+    clip = cell.clip if isinstance(cell, LSTMCell) and cell.clip else math.inf
+    return Plan(gru, cell.hidden_size, (a, b, c, d), (ea, eb, ec, ed), old, scaled, clip)
 
 
 def _norms(cell: Cell) -> list[Normalizer | None]:

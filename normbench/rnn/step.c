@@ -89,7 +89,7 @@ const char *step_compiler(void) {
 /* One sequence: see `Backend` in rnn/backends.py for what each array holds. */
 typedef struct {
     int64_t batch, hidden, update_old, kind[4];
-    double eps[4];
+    double eps[4], clip; /* derivatives of an LSTM's gates are kept within +- clip */
     REAL *z, *u, *h, *c, *stats;
     const uint8_t *mask;
     const REAL *gain_x, *gain_h, *shift, *shift_h, *gain_c, *shift_c, *dout;
@@ -473,8 +473,12 @@ static inline __attribute__((always_inline)) void NAME(lstm_cell_back)(NAME(Job)
         d[j + 3 * n] = dcell * i[j] * (1 - g[j] * g[j]);
         dc[j] = dcell * f[j];
     }
+    const REAL bound = job->clip;
     SIMD
-    for (int64_t j = 0; j < 4 * n; j++) dshift[j] += d[j];
+    for (int64_t j = 0; j < 4 * n; j++) {
+        d[j] = d[j] > bound ? bound : d[j] < -bound ? -bound : d[j]; /* NaN stays */
+        dshift[j] += d[j];
+    }
     NAME(unnorm)(d, z, job->dz + row * 4 * n, job->gain_x, job->dgain_x, 4 * n, job->kind[0], job->eps[0], stats);
     NAME(unnorm)(d, u, job->du + row * 4 * n, job->gain_h, job->dgain_h, 4 * n, job->kind[1], job->eps[1], stats + 2);
 }
@@ -609,4 +613,5 @@ ALL(gru, 3)
 #undef HIDDEN
 
 #include "attention.c"
+#include "window.c"
 #endif

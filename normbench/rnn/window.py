@@ -1,0 +1,79 @@
+"""A window of Gaussians that moves along a text as its writer goes on (Graves 2013, 5.2)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from normbench.rnn import backends, kernel
+
+BOUND = 10.0  # of the logarithms, beyond which nothing changes: early updates send some far off
+
+
+class Text(NamedTuple):
+    """Numbers of symbols, padded: `letters` (B, U) int64; `lengths` (B,) int64; how many symbols there are."""
+
+    letters: Tensor
+    lengths: Tensor
+    symbols: int
+
+
+def weights(given: Tensor, places: Tensor, count: int) -> Tensor:
+    """φ_u = Σ_k α_k exp(-β_k (κ_k - u)²), u = 0 .. count - 1: (B, count) (Graves 2013, eq. 46).
+
+    given (B, 3 K): logarithms of α and β, and those of the steps to these places κ (B, K). Graves counts u from 1.
+    """
+    height, narrowness, _ = given.clamp(-BOUND, BOUND).exp().chunk(3, 1)
+    away = places[:, :, None] - torch.arange(count).to(places)
+    return (height[:, :, None] * (-narrowness[:, :, None] * away.square()).exp()).sum(1)
+
+
+def step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tensor, Tensor]:
+    """w = Σ_u φ_u c_u, c_u one-hot, (B, symbols), and the next places κ = κ_before + exp(κ̂ + shift), (B, K).
+
+    Graves 2013, eq. 46-51: given (B, 3 K) holds α̂, β̂, κ̂; α = exp(α̂), β = exp(β̂). The logarithms, κ̂ + shift among them,
+    are kept within ± `BOUND`. Not the same as: shift 0 alone is Graves'.
+    """
+    if backends.current(given.device) is kernel.Run and given.dtype in kernel.REALS:
+        found: tuple[Tensor, Tensor] = Step.apply(given, places, text, shift)
+        return found
+    count = text.letters.shape[1]
+    places = places + (given[:, 2 * places.shape[1] :] + shift).clamp(-BOUND, BOUND).exp()
+    phi = weights(given, places, count) * (torch.arange(count).to(text.lengths) < text.lengths[:, None])
+    return phi.new_zeros(len(phi), text.symbols).scatter_add(1, text.letters, phi), places
+
+
+class Step(torch.autograd.Function):
+    """`step` by the kernel."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tensor, Tensor]:
+        given, places, text = given.contiguous(), places.contiguous(), _contiguous(text)
+        seen, after = given.new_empty(len(given), text.symbols), torch.empty_like(places)
+        _call("window_forward", text, shift, given, places, text.letters, text.lengths, seen, after)
+        ctx.text, ctx.shift = text, shift
+        ctx.save_for_backward(given, after)
+        return seen, after
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dseen: Tensor, dafter: Tensor) -> tuple[Tensor | None, ...]:
+        given, after = ctx.saved_tensors
+        dgiven, dbefore, text = torch.empty_like(given), torch.empty_like(after), ctx.text
+        arrays = (dseen.contiguous(), dafter.contiguous(), dgiven, dbefore)
+        _call("window_backward", text, ctx.shift, given, after, text.letters, text.lengths, *arrays)
+        return dgiven, dbefore, None, None
+
+
+def _contiguous(text: Text) -> Text:
+    return Text(text.letters.contiguous(), text.lengths.contiguous(), text.symbols)
+
+
+def _call(name: str, text: Text, shift: float, *arrays: Tensor) -> None:
+    like, places = arrays[0], arrays[1]
+    scratch = like.new_empty(text.letters.shape[1])
+    sizes = (len(like), places.shape[1], text.letters.shape[1], text.symbols)
+    kernel.call(name, *sizes, BOUND, shift, *arrays, scratch)
