@@ -108,6 +108,12 @@ class Model(nn.Module):
         """Files that show what the trained model draws, or what it makes of some examples of its data, by name."""
         return {}
 
+    def write(self, text: str, bias: float, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
+        """Files that show a text of a user's, drawn so many times; `bias` 0 draws as the model has it, more draws what
+        it holds for likely. None where it writes no texts. Errors: a text that it cannot write.
+        """
+        return {}
+
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
         """Which test examples of its data the model takes for nearest to a text, a line each; none where it reads no
         texts of a user's.
