@@ -151,9 +151,7 @@ def value_entry(
     )
 
 
-def levels_by_seed(
-    runs: Sequence[RunRecord], arm: str, where: tuple[str, str, str], share: float
-) -> dict[int, float]:
+def levels_by_seed(runs: Sequence[RunRecord], arm: str, where: tuple[str, str, str], share: float) -> dict[int, float]:
     """The level at this share of the way of each seed's run of an arm; NaN, which nothing reaches, where there is no
     such run, or it diverged at once.
     """

@@ -1,4 +1,4 @@
-"""Handwriting of LN 2016, section 6.5: its formulas, gradients, bounded derivatives, lines that it writes, bad input."""
+"""Handwriting of LN 2016, section 6.5: its formulas, gradients, bounds of derivatives, what it writes, bad input."""
 
 from __future__ import annotations
 
@@ -101,7 +101,13 @@ def test_the_windows_speed_is_what_its_places_move_by() -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_gradients(arm: str) -> None:
-    words = ("model.hidden_size=3", "model.gaussians=2", "model.mixtures=2", "model.clip_gates=0", "model.clip_outputs=0")
+    words = (
+        "model.hidden_size=3",
+        "model.gaussians=2",
+        "model.mixtures=2",
+        "model.clip_gates=0",
+        "model.clip_outputs=0",
+    )
     network, given = made(arm, *words), {name: tensor[:2, :5] for name, tensor in lines().items()}
     names, values = zip(*((n, p.detach().requires_grad_()) for n, p in network.named_parameters()), strict=True)
 
@@ -222,7 +228,7 @@ def test_writing_ends_where_the_text_does() -> None:
 
 def test_a_line_whose_window_stands_still_is_given_up() -> None:
     network = made("none", "model.window_shift=-9")
-    (points, weights), = network.written([[1, 2]], 0.0, seed=1)
+    ((points, weights),) = network.written([[1, 2]], 0.0, seed=1)
     assert len(points) == len(weights) == 200 + 60 * 2
 
 

@@ -16,7 +16,7 @@ import normbench.papers
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers.claims import cell_text, hash_claims, load
+from normbench.papers.claims import FIDELITIES, cell_text, hash_claims, load
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 TIME = {"kind": "time_to_level", "split": "train", "mode": "eval", "metric": "nll", "level": 0.01}

@@ -19,7 +19,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--near", metavar="TEXT", help="test examples that the model takes for nearest to a text")
     parser.add_argument("--text", metavar="TEXT", help="write a text, with --count N in so many hands")
     parser.add_argument(
-        "--bias", type=float, default=0.0, metavar="B", help="of --text: 0 as the model has it, more draws what is likely"
+        "--bias",
+        type=float,
+        default=0.0,
+        metavar="B",
+        help="of --text: 0 as the model has it, more draws what is likely",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="by which they are drawn (default: 1)")
     parser.add_argument("--weights", metavar="NAME", help="last, best or step-N (default: last if it was kept)")

@@ -41,7 +41,9 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 final_entry(cell, group, arm, "test NLL per line", NLL, unit="nats"),
                 final_entry(cell, group, arm, "train NLL per line", ("train", "eval", "line_nll"), unit="nats"),
                 *(
-                    time_entry(cell, group, arm, f"updates to {share:.0%} of the baseline's way", NLL, of_seed, clock="step")
+                    time_entry(
+                        cell, group, arm, f"updates to {share:.0%} of the baseline's way", NLL, of_seed, clock="step"
+                    )
                     for share, of_seed in levels.items()
                 ),
                 final_entry(cell, group, arm, "window's speed", ("test", "eval", "speed"), unit="characters a point"),
