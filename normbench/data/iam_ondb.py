@@ -97,7 +97,9 @@ def _said(parts: Mapping[str, np.ndarray], count: int, listed: bool) -> str:
     if not listed:
         return f"IAM-OnDB: {sizes}, by forms drawn here, as the owners' lists are not at hand; a writer may be in both"
     others = count - sum(map(len, parts.values()))
-    return f"IAM-OnDB: {sizes}, by the owners' lists of forms" + (f", which leave {others} lines out" if others else "")
+    return f"IAM-OnDB: {sizes}, by the owners' lists of forms" + (
+        f", which leave out {others} of those here" if others else ""
+    )
 
 
 def _texts(config: Mapping[str, Any], path: Path) -> tuple[list[str], list[str]]:
@@ -135,7 +137,9 @@ def _strokes(config: Mapping[str, Any], path: Path, ids: list[str], texts: list[
     if len(length) != len(ids):
         raise _wrong(config, path, f"has {len(length)} lines, but there are {len(ids)} texts")
     if (least := int(length.min())) < 2:
-        raise _wrong(config, path, f"has {least} points of {ids[int(length.argmin())]}: a line has at least 2")
+        raise _wrong(
+            config, path, f"has too few points of {ids[int(length.argmin())]} ({least}): a line has at least 2"
+        )
     if dxy.shape != (length.sum(dtype=np.int64), 2) or len(found["eos"]) != -(-len(dxy) // 8):
         raise _wrong(config, path, "has other numbers of points in length, dxy and eos")
     return strokes.Lines(dxy, np.unpackbits(found["eos"], count=len(dxy)), length, texts)
