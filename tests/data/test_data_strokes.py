@@ -172,10 +172,12 @@ def test_parts_are_of_whole_forms_and_in_every_run_the_same(config: dict[str, An
         assert torch.equal(split["strokes"].values, again.splits[part]["strokes"].values)
     assert first.copy["sha256"] == data_checksum(config["declares"])
     said = (
-        "IAM-OnDB: 5 lines train, 4 test, by forms drawn here, as the owners' lists are not at hand; a writer may be "
-        "in both"
+        "IAM-OnDB: 5 lines train, 4 test, of forms drawn here, and a writer may be in both: the owners' lists are not "
+        "at hand"
     )
-    assert first.notes == (said,) and first.copy["deviations"] == [said]
+    assert first.copy["deviations"] == [said]
+    places = ", ".join(f"iam_ondb/{name}.txt" for name in LISTS)
+    assert first.notes == (f"{said} (below {root}: {places})",)
 
 
 def test_forms_are_drawn_whatever_others_there_are() -> None:
@@ -204,13 +206,13 @@ def test_the_owners_lists_are_used_where_they_are(config: dict[str, Any], root: 
     assert forms_of(loaded.splits["test"]) == {"b02-010z"}
     assert forms_of(loaded.splits["train"]) == {"a01-001", "c03-007a", "d04-111"}
     assert loaded.copy["deviations"] == [
-        "IAM-OnDB: 5 lines train, 3 test, by the owners' lists of forms, which leave out 1 of those here"
+        "IAM-OnDB: 5 lines train, 3 test, of the forms in the owners' lists, which leave out 1 of those here"
     ]
     assert loaded.notes == tuple(loaded.copy["deviations"]) and loaded.copy["sha256"] != drawn
     # Of the lists alone.
     listed(root, "a01-001", "d04-111", "c03-007a a01-000u", "b02-010z")
     other = data.load(config, root)
-    assert other.copy["deviations"] == ["IAM-OnDB: 6 lines train, 3 test, by the owners' lists of forms"]
+    assert other.copy["deviations"] == ["IAM-OnDB: 6 lines train, 3 test, of the forms in the owners' lists"]
     assert other.copy["sha256"] not in (drawn, loaded.copy["sha256"])
 
 
