@@ -34,7 +34,8 @@ SMALL = {
         *("model.write_size=3", "model.init=glorot_uniform", "train.batch_size=50"),
     ),
     "handwriting": (
-        *("data=made_strokes", "data.points=20", "model.hidden_size=8", "model.gaussians=3", "model.mixtures=2", "train.batch_size=20"),
+        *("data=made_strokes", "data.points=20", "model.hidden_size=8", "model.gaussians=3", "model.mixtures=2"),
+        "train.batch_size=20",
     ),
 }
 # With which it learns a batch by heart in a moment.

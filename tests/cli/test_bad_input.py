@@ -22,7 +22,6 @@ BAD = [
     (("reproduce", "ln2016/fig6", "--max-time", "soon"), "--max-time soon is not a duration"),
     (("reproduce", "ln2016/fig6", "--fidelity", "proxy"), "--fidelity proxy"),
     (("reproduce",), "artifact"),
-    (("reproduce", "ln2016/fig5"), "ln2016/fig5 (Handwriting sequence generation) is not built. It also needs IAM"),
     (("reproduce", "ln2016/table3"), "is not built. It also needs BookCorpus."),
     (("reproduce", "bln2022/fig1"), "bln2022/fig1 (Trend in using normalization methods): no experiment"),
     (("reproduce", "bln2022/fig3"), "bln2022/fig3 draws a network: model=lenet5."),
