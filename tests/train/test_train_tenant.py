@@ -203,11 +203,8 @@ def test_evaluations_after_named_updates(spec: Any, tmp_path: Path) -> None:
         r for r in usual if r["step"] and r["mode"] == "eval"
     ]
     stored = given.config
-    assert (
-        given.id == spec().id
-        and satisfies(stored, spec().config)
-        and satisfies(stored, spec("eval.also_after=[7]").config)
-    )
+    assert given.id == spec().id
+    assert all(satisfies(stored, asked.config) for asked in (spec(), spec("eval.also_after=[7]")))
     assert not satisfies(stored, spec("eval.also_after=[7,8]").config)
     assert merged(spec("eval.also_after=[8]"), stored).config["eval"]["also_after"] == [8, 1, 7, 500]
 
