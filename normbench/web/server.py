@@ -34,6 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from normbench.compare import cells, configuration
 from normbench.errors import NormbenchError
 from normbench.papers.text import visible
+from normbench.runs import files
 from normbench.runs.record import RunRecord
 from normbench.web import samples
 from normbench.web.index import Index
@@ -393,7 +394,7 @@ def _cell(value: Any) -> Any:
 
 def _tail(folder: int) -> list[str]:
     try:
-        lines = samples.tail(folder, "output.log", TAIL).decode("utf-8", "replace").splitlines()
+        lines = files.tail("output.log", TAIL, folder).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     return [visible(line) for line in lines[-LINES:]]
