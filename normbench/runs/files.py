@@ -135,7 +135,7 @@ _FAST = json.JSONDecoder(parse_constant=_refuse)
 _CAREFUL = json.JSONDecoder(parse_constant=_refuse, parse_int=_number(int), parse_float=_number(float))
 
 
-def check_plain(value: Any) -> None:
+def check_plain(value: Any, finite: bool = True) -> None:
     """ValueError where a value is no JSON (YAML has more), too deep or too large, or a number in it is no float."""
     waiting, count = [(value, 0)], 0
     while waiting:
@@ -156,7 +156,7 @@ def check_plain(value: Any) -> None:
             if not -HIGHEST <= one < HIGHEST:
                 raise ValueError("a number in it is too large")
         elif isinstance(one, float):
-            if not math.isfinite(one):  # 1e999 is read as infinity
+            if finite and not math.isfinite(one):  # 1e999 is read as infinity
                 raise ValueError(f"it has the number {one}")
         elif one is not None:
             raise ValueError(f"it has a {type(one).__name__}")

@@ -97,7 +97,7 @@ class RunDirectory:
         """Hold the run's lock; it goes with the process, however that ends. Busy elsewhere: NormbenchError, code 5."""
         files.make_folder(self.path)
         try:
-            handle = open(self.path / "lock", "a+")  # noqa: SIM115  held for as long as the run is written
+            handle = open(self.path / "lock", "a+", opener=files.at_once)  # noqa: SIM115  held for as long as the run is written
         except OSError as error:
             raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
         if not _lock(handle):
@@ -138,12 +138,12 @@ class RunDirectory:
 
     def append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
         """Lines at the end of curve.jsonl or timing.jsonl, at once: others read along."""
-        with open(self.path / name, "ab") as file:
+        with open(self.path / name, "ab", opener=files.at_once) as file:
             file.write(b"".join(files.line(record) for record in records))
 
     def sync_curve(self) -> int:
         """The size of the curve in bytes, all of them on the disk."""
-        with open(self.curve, "ab") as curve:
+        with open(self.curve, "ab", opener=files.at_once) as curve:
             os.fsync(curve.fileno())
             return curve.tell()
 

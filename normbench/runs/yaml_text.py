@@ -24,8 +24,11 @@ LONGEST = 1 << 18  # characters of one document: a second or two
 KEPT = 10_000  # configurations that are known at once
 
 
-def load(text: str) -> Any:
-    """The value of one document, as `yaml.safe_load`. Raises yaml.YAMLError, ValueError, RecursionError."""
+def load(text: str, finite: bool = True) -> Any:
+    """The value of one document, as `yaml.safe_load`, where it is no more than JSON has and not too much of it.
+
+    finite: without NaN and infinity. Raises yaml.YAMLError, ValueError, RecursionError.
+    """
     if len(text) > LONGEST:
         raise yaml.YAMLError(f"it has more than {LONGEST} characters")
     if (
@@ -40,7 +43,7 @@ def load(text: str) -> Any:
     finally:
         loader.dispose()
     try:
-        files.check_plain(value)
+        files.check_plain(value, finite)
     except ValueError as error:
         raise yaml.YAMLError(str(error)) from None
     return value
