@@ -132,6 +132,9 @@ def _compiler(results: Path) -> Iterator[Finding]:
     except kernel.Unavailable as reason:
         yield Finding("compiler", "note", f"no C kernel, recurrent layers run up to four times slower: {reason}")
         return
+    if why := kernel.refused():
+        yield Finding("compiler", "note", f"{why}, so every process builds its own kernel. Delete it or its folder")
+        return
     yield Finding("compiler", "good", f"kernel for recurrent layers built by {kernel.compiler()}, in {kernel.cache()}")
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from normbench import reading
 from normbench.commands import places
 from normbench.commands.terminal import open_table, say, say_json
 from normbench.compare import configuration
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.runs import files, pack, store
+from normbench.runs import pack, store
 
 TAIL = 4096  # bytes: more than the records of one evaluation
 SHOWN = 40
@@ -117,7 +118,7 @@ def last_step(curve: Path) -> int:
 
 def _tail(path: Path) -> list[bytes]:
     try:
-        return files.tail(path, TAIL).splitlines()
+        return reading.tail(path, TAIL).splitlines()
     except OSError:
         return []
 

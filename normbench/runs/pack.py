@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files, upgrade
 from normbench.runs.record import RunRecord, check_config, check_record, curve_sha256
@@ -107,7 +108,7 @@ def load(path: Path, keep: bool = True) -> Pack:
     if not path.exists():
         return Pack()
     try:
-        content = files.read(path.resolve(), LARGEST)  # behind a link as well
+        content = reading.read(path.resolve(), LARGEST)  # behind a link as well
         return (_parse if keep else _parse.__wrapped__)(content)
     except _Newer as newer:
         raise NormbenchError(
@@ -127,7 +128,7 @@ def _parse(content: bytes) -> Pack:
     if len(text) > LARGEST:
         raise ValueError(f"unpacked it is larger than {LARGEST >> 20} MiB")
     first, _, body = text.partition(b"\n")
-    head = files.parse(first)
+    head = reading.parse(first)
     schema = head["schema"]
     if schema == 1:
         runs = _runs(text, 1, _old_run)
@@ -149,7 +150,7 @@ def _runs(text: bytes, first: int, parse: Callable[[dict[str, Any]], RunRecord])
     runs = []
     for number, line in enumerate(text.splitlines(), first):
         try:
-            runs.append(parse(files.decode(line)))
+            runs.append(parse(reading.decode(line)))
         except DAMAGE as error:
             raise ValueError(f"line {number}: {error}") from None
     return tuple(runs)
@@ -175,7 +176,7 @@ def _checked(run: RunRecord) -> RunRecord:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.40}")
         if name != "records":
-            files.check_plain(value)
+            reading.check_plain(value)
     check_config(run.config)
     for record in run.records:
         check_record(record)

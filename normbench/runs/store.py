@@ -23,6 +23,7 @@ from typing import IO, Any
 
 import yaml
 
+from normbench import reading
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
 from normbench.runs import files, upgrade, yaml_text
@@ -97,7 +98,7 @@ class RunDirectory:
         """Hold the run's lock; it goes with the process, however that ends. Busy elsewhere: NormbenchError, code 5."""
         files.make_folder(self.path)
         try:
-            handle = open(self.path / "lock", "a+", opener=files.at_once)  # noqa: SIM115  held for as long as the run is written
+            handle = open(self.path / "lock", "a+", opener=reading.at_once)  # noqa: SIM115  held for as long as the run is written
         except OSError as error:
             raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
         if not _lock(handle):
@@ -138,12 +139,12 @@ class RunDirectory:
 
     def append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
         """Lines at the end of curve.jsonl or timing.jsonl, at once: others read along."""
-        with open(self.path / name, "ab", opener=files.at_once) as file:
+        with open(self.path / name, "ab", opener=reading.at_once) as file:
             file.write(b"".join(files.line(record) for record in records))
 
     def sync_curve(self) -> int:
         """The size of the curve in bytes, all of them on the disk."""
-        with open(self.curve, "ab", opener=files.at_once) as curve:
+        with open(self.curve, "ab", opener=reading.at_once) as curve:
             os.fsync(curve.fileno())
             return curve.tell()
 
@@ -197,7 +198,7 @@ def _lock(handle: IO[str]) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether a live process writes this run."""
     try:
-        with open(path / "lock", opener=files.at_once) as handle:
+        with open(path / "lock", opener=reading.at_once) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -277,7 +278,7 @@ def _found(error: ValueError) -> str:
 
 def read_text(path: str | Path) -> str:
     """What a small file of a run says. Errors: OSError, UnicodeDecodeError."""
-    return files.read(path, LARGEST).decode()
+    return reading.read(path, LARGEST).decode()
 
 
 def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
@@ -297,7 +298,7 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise Damaged(f"{name} cannot be read: {error}") from None
     try:
-        status = files.parse(text)
+        status = reading.parse(text)
     except ValueError as error:
         raise Damaged(f"{name} is not JSON{_found(error)}") from None
     if not isinstance(status, dict):
@@ -327,7 +328,7 @@ def read_curve(path: Path, schema: int = SCHEMA) -> list[dict[str, Any]]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return files.read(path, LARGEST_CURVE)
+        return reading.read(path, LARGEST_CURVE)
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
 
@@ -343,7 +344,7 @@ def parse_curve(content: bytes, name: str, schema: int = SCHEMA, before: int = 0
     for number, text in enumerate(lines, before + 1):
         place = f"{name} line {number} of {before + len(lines)}"
         try:
-            record = files.decode(text)
+            record = reading.decode(text)
         except ValueError as error:
             raise Damaged(f"{place} is not JSON{_found(error)}") from None
         try:
@@ -362,7 +363,7 @@ def _at_once(content: bytes) -> list[Any]:
     lines = whole.count(b"\n")
     if whole[:1] + b"{" * whole.count(b"\n{") != b"{" * lines:
         raise ValueError("a line is no object")
-    values = files.decode(b"[" + whole[:-1].replace(b"\n", b",\n") + b"]")
+    values = reading.decode(b"[" + whole[:-1].replace(b"\n", b",\n") + b"]")
     if len(values) != lines:
         raise ValueError("a line is not one value")
     return list(values)
@@ -396,7 +397,7 @@ def checked_curve(
 
 def curve_sha256(path: Path) -> str:
     """The fingerprint of a curve: equal for equal torch version, instruction set and threads."""
-    return hashlib.sha256(files.read(path, LARGEST_CURVE)).hexdigest()
+    return hashlib.sha256(reading.read(path, LARGEST_CURVE)).hexdigest()
 
 
 def read_config(
@@ -431,7 +432,7 @@ def labels_of(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_environment(path: Path) -> dict[str, Any]:
     try:
-        content = files.parse(read_text(path / "environment.json"))
+        content = reading.parse(read_text(path / "environment.json"))
     except (OSError, ValueError) as error:
         raise Damaged(f"environment.json cannot be read: {_why(error)}") from None
     if not isinstance(content, dict):

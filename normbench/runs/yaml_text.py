@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from normbench.runs import files
+from normbench import reading
 
 FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEEPEST = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
@@ -43,7 +43,7 @@ def load(text: str, finite: bool = True) -> Any:
     finally:
         loader.dispose()
     try:
-        files.check_plain(value, finite)
+        reading.check_plain(value, finite)
     except ValueError as error:
         raise yaml.YAMLError(str(error)) from None
     return value

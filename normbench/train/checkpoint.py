@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files
 from normbench.runs.record import HIGHEST
@@ -55,7 +56,7 @@ def newest(
             continue
         try:
             head = _head(path)
-            content = files.read(folder / f"{slot}.safetensors", LARGEST)
+            content = reading.read(folder / f"{slot}.safetensors", LARGEST)
             if hashlib.sha256(content).hexdigest() != head["sha256"]:
                 raise ValueError("its hash differs")
             if _sha256(head["progress"]) != head["progress_sha256"]:
@@ -76,7 +77,7 @@ def newest(
 def _head(path: Path) -> dict[str, Any]:
     """What the JSON of a slot says. Its floats need not be finite: a lowest value may be infinity."""
     try:
-        head = json.loads(files.read(path, LARGEST_HEAD))
+        head = json.loads(reading.read(path, LARGEST_HEAD))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(head, dict) or head.keys() != HEAD.keys():

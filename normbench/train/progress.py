@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import files
 from normbench.runs.record import HIGHEST
 from normbench.runs.store import FINISHED, SCHEMA, RunDirectory
 from normbench.train import checkpoint, environment, optim
@@ -116,7 +116,7 @@ def resume(
         )
     # the status first: a curve without one counts as damaged
     run.write_status("running", step=progress.step, reason="")
-    with open(run.curve, "ab", opener=files.at_once) as curve:
+    with open(run.curve, "ab", opener=reading.at_once) as curve:
         curve.truncate(progress.curve_bytes)
     return progress
 

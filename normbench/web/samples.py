@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from normbench.reading import tail
 from normbench.runs import store
-from normbench.runs.files import tail
 from normbench.runs.record import RunRecord
 
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}

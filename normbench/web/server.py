@@ -31,10 +31,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from normbench import reading
 from normbench.compare import cells, configuration
 from normbench.errors import NormbenchError
 from normbench.papers.text import visible
-from normbench.runs import files
 from normbench.runs.record import RunRecord
 from normbench.web import samples
 from normbench.web.index import Index
@@ -394,7 +394,7 @@ def _cell(value: Any) -> Any:
 
 def _tail(folder: int) -> list[str]:
     try:
-        lines = files.tail("output.log", TAIL, folder).decode("utf-8", "replace").splitlines()
+        lines = reading.tail("output.log", TAIL, folder).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     return [visible(line) for line in lines[-LINES:]]
