@@ -214,3 +214,14 @@ def test_a_compiler_that_hangs_ends_with_its_children(tmp_path: Path, monkeypatc
             return
         time.sleep(0.05)
     raise AssertionError("it goes on")
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_the_kernel_is_clean_under_the_sanitizers() -> None:
+    script = Path(__file__).resolve().parents[2] / "scripts" / "check" / "kernel_sanitized.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=1200)
+    if done.stdout.startswith("skipped"):
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("calls, clean") == 2
