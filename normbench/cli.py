@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +25,7 @@ EPILOG = """examples:
 exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed; 5 busy elsewhere; 130 interrupted, resumable
 """
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 ARGUMENTS = "normbench.commands.arguments"
 COMMANDS = {
     "list": "what there is: artifacts, models, norms, data",
@@ -103,12 +106,15 @@ def parser(chosen: str | None) -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The console script."""
+    from normbench.papers.text import visible_lines
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name may have what a terminal's encoding lacks
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except NormbenchError as error:
-        from normbench.papers.text import visible_lines
-
         print(f"normbench: {visible_lines(str(error))}", file=sys.stderr)
         code = error.code
     except KeyboardInterrupt:
@@ -118,8 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:  # a path that is too long, unreadable or gone
-        print(f"normbench: {error.filename or 'a file'}: {error.strerror}.", file=sys.stderr)
-        code = 2
+        line = f"{error.filename or 'a file'}: {error.strerror or error}."
+        print(f"normbench: {visible_lines(line)}", file=sys.stderr)
+        code = 4 if error.errno in FULL else 2
     sys.exit(code)
 
 

@@ -75,10 +75,13 @@ LISTED: dict[str, tuple[Callable[[Path], object], str]] = {
     "folder as status": (lambda p: become_folder(p / "status.json"), "cannot be read"),
     "pipe as status": (lambda p: become_pipe(p / "status.json"), "cannot be read: it is no regular file"),
     "endless status": (lambda p: become_large(p / "status.json"), "cannot be read: it is larger than 8 MiB"),
-    "seconds beyond all": (lambda p: status(p, seconds=10**400), "says seconds=1000"),
-    "steps beyond all": (lambda p: status(p, steps=10**400), "says steps=1000"),
-    "seconds that are no number": (lambda p: status(p, seconds=math.nan), "says seconds=nan"),
-    "dangling status": (lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("x")), "is missing"),
+    "seconds beyond all": (lambda p: status(p, seconds=10**400), "a number in it is too large"),
+    "steps beyond all": (lambda p: status(p, steps=10**400), "a number in it is too large"),
+    "seconds that are no number": (
+        lambda p: status(p, seconds=math.nan),
+        "status.json is not JSON: it has the number NaN",
+    ),
+    "dangling status": (lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("x")), "it is a link"),
     "looping status": (
         lambda p: ((p / "status.json").unlink(), (p / "status.json").symlink_to("status.json")),
         "cannot be read",
@@ -119,7 +122,7 @@ READ: dict[str, tuple[Callable[[Path], object], str]] = {
     "endless curve": (lambda p: become_large(p / "curve.jsonl"), "cannot be read: it is larger than 1024 MiB"),
     "a number beyond all": (
         lambda p: (p / "curve.jsonl").write_text((p / "curve.jsonl").read_text().replace("0.5", "1" + 400 * "0")),
-        "curve.jsonl line 1 of 5 is not a record: int too large",
+        "curve.jsonl line 1 of 5 is not a record",
     ),
     "a step beyond all": (
         lambda p: (p / "curve.jsonl").write_text(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.table import Table as Grid
 
 from normbench import data
-from normbench.commands.terminal import say
+from normbench.commands.terminal import say, say_json
 from normbench.config import compose
 from normbench.data import files
 from normbench.errors import NormbenchError
@@ -29,7 +28,7 @@ def listing(kind: str | None, as_json: bool, config_dir: Path | None, console: C
     kinds = [kind] if kind else list(KINDS)
     content = {name: _entries(name, config_dir) for name in kinds}
     if as_json:
-        print(json.dumps(content, indent=1, ensure_ascii=False))
+        say_json(content)
         return 0
     for name, entries in content.items():
         grid = Grid(box=None, pad_edge=False, padding=(0, 2), title=name, title_justify="left")

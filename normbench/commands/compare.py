@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from normbench.commands import places
-from normbench.commands.terminal import cell, open_table, say
+from normbench.commands.terminal import cell, open_table, say, say_json
 from normbench.compare import answer as answers
 from normbench.compare import beside, cells, configuration, more
 from normbench.compare.answer import Answer, Group
@@ -39,7 +38,7 @@ def run(filters: Sequence[str], asked: Mapping[str, str], results: Path, as_json
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
-        print(json.dumps([plain(answered(task, asked)) for task in found], indent=1, allow_nan=False))
+        say_json([plain(answered(task, asked)) for task in found])
     elif len(found) > SHOWN and not asked:
         _overview(found, console)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import netrc
 import os
 import platform
@@ -19,7 +18,7 @@ from rich.console import Console
 
 import normbench
 from normbench.commands import catalogue, places
-from normbench.commands.terminal import say
+from normbench.commands.terminal import say, say_json
 from normbench.config import compose
 from normbench.data import root as data_root
 from normbench.errors import NormbenchError
@@ -43,7 +42,7 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     """Exit code 0, or 4 when something that every run needs is broken."""
     findings = [finding for check in CHECKS for finding in _guarded(check, results)]
     if as_json:
-        print(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=1, ensure_ascii=False))
+        say_json({"findings": [asdict(finding) for finding in findings]})
     else:
         topic = ""
         for finding in findings:
@@ -132,6 +131,9 @@ def _compiler(results: Path) -> Iterator[Finding]:
         kernel.load()
     except kernel.Unavailable as reason:
         yield Finding("compiler", "note", f"no C kernel, recurrent layers run up to four times slower: {reason}")
+        return
+    if why := kernel.refused():
+        yield Finding("compiler", "note", f"{why}, so every process builds its own kernel. Delete it or its folder")
         return
     yield Finding("compiler", "good", f"kernel for recurrent layers built by {kernel.compiler()}, in {kernel.cache()}")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from normbench.commands.terminal import open_table, say
+from normbench.commands.terminal import open_table, say, say_json
 from normbench.errors import unknown
 from normbench.papers import artifact as artifacts
 from normbench.papers import history
@@ -23,7 +22,7 @@ def show(claim: str | None, results: Path, as_json: bool, console: Console) -> i
             raise unknown(f"{claim} is not a claim.", claim, sorted(known))
         found = [entry for entry in found if entry["claim"] == claim]
     if as_json:
-        print(json.dumps(found, indent=1, ensure_ascii=False))
+        say_json(found)
         return 0
     if not found:
         say(console, f"no verdict {f'of {claim} ' if claim else ''}is recorded below {results}")

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from normbench.commands.terminal import say
+from normbench.commands.terminal import cell, say
 from normbench.compare import configuration
 from normbench.config.identity import RunSpec
 from normbench.config.plan import ADHOC
@@ -71,7 +71,7 @@ class Bars:
         run = spec.id
         if event["event"] == "start":
             self.started[run] = time.monotonic()
-            self.tasks[run] = self.progress.add_task(label(spec), total=spec.steps, note="starting")
+            self.tasks[run] = self.progress.add_task(cell(label(spec)), total=spec.steps, note="starting")
         elif event["event"] == "progress":
             self.progress.update(self.tasks[run], completed=event["step"], note=f"train loss {event['loss']:.3g}")
             if "epoch" in event and not self.console.is_terminal:

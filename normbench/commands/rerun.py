@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import tempfile
@@ -14,9 +13,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from normbench.commands import terminal
 from normbench.commands.progress import Bars
 from normbench.commands.show import Known, known
-from normbench.commands.terminal import open_table, say
+from normbench.commands.terminal import open_table, say, say_json
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.curves import distance
@@ -64,7 +64,7 @@ def run(
             f"run {run.id} was made by other maths: this version of normbench gives its configuration the id {spec.id}."
         )
     aside = Path(tempfile.mkdtemp(prefix="normbench-rerun-"))
-    progress = Console(stderr=True) if as_json else console
+    progress = terminal.console(stderr=True) if as_json else console
     try:
         launcher = base.load(plan.command_options("launcher", (), config_dir))
         ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, progress))
@@ -78,7 +78,7 @@ def run(
     then = replace(again, status=run.state, steps=run.steps, records=run.records, environment=run.environment)
     found = distance.compare(then, again, _of_other_seeds(run, results, config_dir))
     if as_json:
-        print(json.dumps(_content(run, found), indent=1, ensure_ascii=False))
+        say_json(_content(run, found))
     else:
         show(again, found, console)
     return 0 if found.deterministic and found.word != distance.DIFFERENT else 4

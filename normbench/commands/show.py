@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from normbench.commands.terminal import say
+from normbench.commands.terminal import say, say_json
 from normbench.errors import NormbenchError, unknown
 from normbench.runs import pack, store
-from normbench.runs.record import curve_sha256
+from normbench.runs.record import RunRecord, curve_sha256
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
         "last": [r for r in run.records if r["epoch"] == run.records[-1]["epoch"]],
     }
     if as_json:
-        print(json.dumps(content, indent=1))
+        say_json(content)
         return 0
     say(console, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120))
     return 0
@@ -61,9 +60,17 @@ def known(name: str, results: Path) -> Known:
     name = Path(name).name[-12:] if "/" in name else name
     # a damaged copy hides no whole one, a shorter one no longer one
     raw = {s.id: s for s in sorted(store.scan(results / "runs"), key=lambda s: not s.reason) if s.id}
-    packed = [(run, path) for path in pack.paths(results) for run in pack.read(path)]
+    packed: list[tuple[RunRecord, Path]] = []
+    damaged: list[NormbenchError] = []
+    for path in pack.paths(results):
+        try:
+            packed += [(run, path) for run in pack.read(path)]
+        except NormbenchError as error:
+            damaged.append(error)
     published = {run.id: (run, path) for run, path in sorted(packed, key=lambda pair: pair[0].steps)}
     hits = sorted(i for i in {*raw, *published} if i.startswith(name)) if name else []
+    if not hits and damaged:
+        raise damaged[0]  # it may be in there
     if not hits:
         raise unknown(f"no run {name} below {results}.", name, {*raw, *published}, "normbench status")
     if len(hits) > 1:

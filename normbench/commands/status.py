@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from normbench import reading
 from normbench.commands import places
-from normbench.commands.terminal import open_table, say
+from normbench.commands.terminal import open_table, say, say_json
 from normbench.compare import configuration
 from normbench.config import plan
 from normbench.errors import NormbenchError
@@ -29,7 +29,7 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     found = store.scan(results / "runs")
     runs = [{**entry(stored), "label": told} for stored, told in zip(found, labels(found), strict=True)]
     if as_json:
-        print(json.dumps({"runs": runs}, indent=1))
+        say_json({"runs": runs})
         return 0
     if not runs:
         say(console, f"no runs below {results / 'runs'} yet. Try: normbench reproduce ln2016/fig6 --fidelity smoke")
@@ -118,9 +118,7 @@ def last_step(curve: Path) -> int:
 
 def _tail(path: Path) -> list[bytes]:
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-            return file.read().splitlines()
+        return reading.tail(path, TAIL).splitlines()
     except OSError:
         return []
 

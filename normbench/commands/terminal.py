@@ -1,20 +1,33 @@
-"""What a command prints to."""
+"""What a command prints to: nothing that steers a terminal gets there, whoever wrote it into a name or a reason."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from normbench.papers.text import visible, visible_lines
+from normbench.papers.text import hidden, visible, visible_lines
+
+UNUSUAL = re.compile(r"[^\n -~]")  # characters that may be hidden
 
 
-def console() -> Console:
+class Terminal(Console):
+    """A console of texts without hidden characters: cells of tables and lines, with markup and without."""
+
+    def render_str(self, text: str, **keywords: Any) -> Text:
+        return super().render_str(visible_lines(text), **keywords)
+
+
+def console(stderr: bool = False) -> Console:
     """The terminal; a file or a pipe is wide enough for the tables."""
-    found = Console()
-    return found if found.is_terminal else Console(width=140)
+    found = Terminal(stderr=stderr)
+    return found if found.is_terminal else Terminal(stderr=stderr, width=140)
 
 
 def open_table(*columns: str, whole: Sequence[str] = ()) -> Table:
@@ -33,3 +46,9 @@ def cell(text: str) -> str:
 def say(console: Console, text: str) -> None:
     """Text as it is: no markup, no colours, no lines but its own."""
     console.print(visible_lines(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def say_json(value: Any) -> None:
+    """Data as JSON, to be read by a program or by eye: the hidden characters in it are escaped, all others are not."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    print(UNUSUAL.sub(lambda found: json.dumps(found[0])[1:-1] if hidden(found[0]) else found[0], text))

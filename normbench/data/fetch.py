@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import http
-import http.client
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from normbench.data import files, folder, module, prepare
+from normbench.data import download, files, folder, module, prepare
 from normbench.errors import NormbenchError
 
 # Called with the file's name, the bytes that are here, and the bytes in all where the server says so.
@@ -22,6 +22,8 @@ Progress = Callable[[str, int, int | None], None]
 
 # How often one mirror is asked for a file whose download breaks off.
 _ATTEMPTS = 5
+# Seconds for a file: to begin with, and at this many bytes per second for the largest that it can be.
+_BEGINNING, _PACE = 300.0, 20_000
 
 
 class _MirrorFailed(Exception):
@@ -137,7 +139,7 @@ def _bring(target: Path, wanted: str, mirrors: _Mirrors) -> None:
         except _MirrorFailed as error:
             tried.append(f"{mirror}: {error}")
             continue
-        os.replace(part, target)
+        files.replace(part, target)
         mirrors.order.remove(mirror)
         mirrors.order.insert(0, mirror)
         return
@@ -174,9 +176,26 @@ def _download(
 ) -> None:
     """Write what the server sends from byte `start` on to the end of `part`, or all anew if it ignores the range."""
     headers = {"User-Agent": "normbench"} | ({"Range": f"bytes={start}-"} if start else {})
+    first = done = 0
     try:
         request = urllib.request.Request(url, headers=headers)
-        response = urllib.request.urlopen(request, timeout=timeout)
+        with download.Answer(request, timeout, _BEGINNING + limit / _PACE) as answer:
+            ranged = answer.status == http.HTTPStatus.PARTIAL_CONTENT
+            if ranged and not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                raise _MirrorFailed("it sent another range than the one asked for")
+            first = done = start if ranged else 0
+            length = answer.headers.get("Content-Length", "")
+            total = done + int(length) if re.fullmatch(r"[0-9]{1,15}", length) else None
+            with part.open("ab" if ranged else "wb") as out:
+                for block in answer:
+                    out.write(block)
+                    done += len(block)
+                    if done > limit:
+                        out.truncate(0)
+                        raise _MirrorFailed(f"it sent more than {limit} bytes")
+                    progress(done, total)
+                out.flush()
+                os.fsync(out.fileno())
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and start:
@@ -184,42 +203,8 @@ def _download(
             part.unlink()
             raise _MirrorFailed("it refused the range", again=True) from error
         raise _MirrorFailed(f"HTTP {error.code} {error.reason}") from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise _MirrorFailed(_reason(error, timeout)) from error
-    with response:
-        ranged = response.status == http.HTTPStatus.PARTIAL_CONTENT
-        if ranged and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-            raise _MirrorFailed("it sent another range than the one asked for")
-        first = done = start if ranged else 0
-        length = response.headers.get("Content-Length", "")
-        total = done + int(length) if length.isdigit() else None
-        with part.open("ab" if ranged else "wb") as out:
-            while block := _block(response, timeout, again=done > first):
-                out.write(block)
-                done += len(block)
-                if done > limit:
-                    out.truncate(0)
-                    raise _MirrorFailed(f"it sent more than {limit} bytes")
-                progress(done, total)
-            out.flush()
-            os.fsync(out.fileno())
+    except (download.Failed, ValueError) as error:  # ValueError: no address
+        raise _MirrorFailed(str(error), again=done > first) from error
     # http.client reports a short body only when the server sends it in chunks.
     if total is not None and done < total:
         raise _MirrorFailed(f"it broke off after {done} of {total} bytes", again=done > first)
-
-
-def _block(response: http.client.HTTPResponse, timeout: float, again: bool) -> bytes:
-    # Apart from the writing, so that an OSError of the network is not taken for one of the disk.
-    try:
-        return response.read1(files.CHUNK)
-    except (OSError, http.client.HTTPException) as error:
-        raise _MirrorFailed(_reason(error, timeout), again) from error
-
-
-def _reason(error: Exception, timeout: float) -> str:
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(cause, TimeoutError):
-        return f"no answer for {timeout:g} s"
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
-    return str(cause) or type(cause).__name__

@@ -196,6 +196,16 @@ def sums(config: Mapping[str, Any], root: Path) -> dict[str, str]:
     return found
 
 
+def replace(source: Path, target: Path) -> None:
+    """Rename a file that is on the disk, so that the name is there as well."""
+    os.replace(source, target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def looks_like(path: Path) -> str:
     """A hint why a file's checksum is wrong, such as '; it is an HTML page', or '' when nothing can be said."""
     with path.open("rb") as file:

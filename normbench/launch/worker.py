@@ -19,6 +19,7 @@ import traceback
 from pathlib import Path
 from typing import IO, Any
 
+from normbench import reading
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.runs import store
@@ -93,7 +94,7 @@ def _record_failure(run: store.RunDirectory, reason: str) -> None:
     """The traceback into the run's log, and the status; a finished run keeps its own."""
     # the failure may be that nothing can be written here; the parent hears of it all the same
     with contextlib.suppress(Exception), run.writing():
-        with open(run.path / "output.log", "a") as log:
+        with open(run.path / "output.log", "a", opener=reading.at_once) as log:
             traceback.print_exc(file=log)
         if store.finished(run.path, 1) is None:
             run.write_status("failed", reason=reason)
@@ -109,7 +110,7 @@ class _output_to:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         sys.stdout.flush()
         self.kept = os.dup(1), os.dup(2)
-        log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        log = reading.at_once(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)

@@ -14,12 +14,17 @@ HIDDEN = {
 }  # control, format (bidirectional overrides among them), private, lone surrogates
 
 
+def hidden(character: str) -> bool:
+    """Whether a character is not seen, or changes how others are."""
+    return unicodedata.category(character) in HIDDEN
+
+
 def visible(value: Any) -> Any:
     """`value`, a string without hidden characters; line breaks and tabs become spaces. Others as they are."""
     if not isinstance(value, str):
         return value
     plain = " ".join(value.split()) if any(c in value for c in "\n\t\r") else value
-    return "".join("\ufffd" if unicodedata.category(c) in HIDDEN else c for c in plain)
+    return "".join("\ufffd" if hidden(c) else c for c in plain)
 
 
 def visible_lines(text: str) -> str:

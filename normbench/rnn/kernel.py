@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import functools
 import hashlib
 import itertools
 import os
 import platform
 import shlex
+import signal
+import stat
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from normbench import reading
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
 from normbench.rnn.plan import BATCH, Gradients, Plan, Vectors
 
@@ -43,6 +48,8 @@ PRODUCT = ("weight", "transposed", "dh")
 GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
 
 SCRATCH = 8  # of step.c
+PATIENCE = 120  # s for the compiler
+LARGEST = 1 << 26  # bytes of a library
 CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are the fastest: it lies in the cache
 
 
@@ -184,7 +191,7 @@ def load() -> ctypes.CDLL:
     """The library. Errors: Unavailable, with the reason in one line.
 
     Two processes may build at once: each writes a file of its own and puts it in place whole. A damaged file is built
-    anew, a cache that cannot be written is done without.
+    anew; a cache that cannot be written, or that others can write to, is done without.
     """
     found = _load(os.environ.get("CC", ""), os.environ.get("XDG_CACHE_HOME", ""))
     if isinstance(found, str):
@@ -202,31 +209,80 @@ def _load(compiler: str, cache: str) -> ctypes.CDLL | str:
 
 
 def _kept_or_built() -> ctypes.CDLL:
-    kept = cache() / f"step-{_key()}.so"
-    if _whole(kept):
-        try:
-            return _open(kept)
-        except Unavailable:
-            pass  # whole, but not loadable here: build it again
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
-            built = _build(Path(scratch))
-            digest = built.with_suffix(".sha256")
-            digest.write_text(hashlib.sha256(built.read_bytes()).hexdigest())
-            os.replace(digest, kept.with_suffix(".sha256"))
-            os.replace(built, kept)
-        return _open(kept)
+        cache().parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            cache().mkdir(mode=0o700)
+        with _own_folder() as folder:
+            kept = folder / f"step-{_key()}.so"
+            if _whole(kept):
+                try:
+                    return _open(kept)
+                except Unavailable:
+                    pass  # whole, but not loadable here: build it again
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                built = _build(Path(scratch))
+                built.with_suffix(".sha256").write_text(hashlib.sha256(built.read_bytes()).hexdigest())
+                for suffix in (".sha256", ".so"):
+                    os.chmod(built.with_suffix(suffix), 0o600)
+                    os.replace(built.with_suffix(suffix), kept.with_suffix(suffix))
+            return _open(kept)
     except OSError:
         try:
-            with tempfile.TemporaryDirectory() as scratch:
+            with tempfile.TemporaryDirectory() as scratch:  # of mode 0700
                 return _open(_build(Path(scratch)))  # once mapped, its file may go
         except OSError as error:
             raise Unavailable(f"no place to build it: {error}") from None
 
 
+@contextlib.contextmanager
+def _own_folder() -> Iterator[Path]:
+    """The cache's folder as it was opened, whatever comes in its place. OSError where others could write to it."""
+    handle = os.open(cache(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _refuse_foreign(handle, cache())
+        place = Path(f"/proc/{os.getpid()}/fd/{handle}")
+        yield place if place.exists() else cache()
+    finally:
+        os.close(handle)
+
+
+def _refuse_foreign(handle: int, path: Path) -> None:
+    """A library is code: what another user put there, or could change, is not loaded."""
+    found = os.fstat(handle)
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(errno.EPERM, "another user can write to it", str(path))
+
+
+def _whole(path: Path) -> bool:
+    """Whether the file is there as it was built: opening a torn one may kill the process. OSError for a foreign one."""
+    content = []
+    for part in (path.with_suffix(".sha256"), path):
+        try:
+            with reading.opened(part, LARGEST) as file:
+                _refuse_foreign(file.fileno(), part)
+                content.append(file.read())
+        except FileNotFoundError:
+            return False
+    told, library = content
+    return hashlib.sha256(library).hexdigest().encode() == told.strip()
+
+
+def refused() -> str:
+    """Why what the cache holds is not loaded, "" where it is: every process then builds a library of its own."""
+    try:
+        with _own_folder() as folder:
+            _whole(folder / f"step-{_key()}.so")
+    except PermissionError as error:
+        return f"{error.filename}: {error.strerror}"
+    except OSError:
+        pass  # it cannot be made, or is not there yet
+    return ""
+
+
 def cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "normbench"
+    """Apart from other caches: a folder of mode 0700 that nobody but this user can write to."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "normbench" / "kernel"
 
 
 def compiler() -> str:
@@ -237,13 +293,13 @@ def compiler() -> str:
 
 
 def _key() -> str:
-    """Source, flags, compiler and processor: a library serves where all are the same."""
+    """Source, flags, compiler, C library and processor: a library serves where all are the same."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         processor = [line for line in lines if line.startswith(("model name", "flags", "Features"))][:2]
     except OSError:
         processor = [platform.processor()]
-    text = repr((FLAGS, words(), platform.machine(), processor))
+    text = repr((FLAGS, words(), platform.machine(), platform.libc_ver(), processor))
     sources = b"".join(path.read_bytes() for path in (SOURCE, *INCLUDED))
     return hashlib.sha256(sources + text.encode()).hexdigest()[:16]
 
@@ -253,28 +309,36 @@ def words() -> list[str]:
     return shlex.split(os.environ.get("CC") or "cc") or ["cc"]
 
 
-def _whole(path: Path) -> bool:
-    """Whether the file is as it was built; opening a torn one may kill the process."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == path.with_suffix(".sha256").read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
 def _build(folder: Path) -> Path:
     made = folder / "step.so"
     for flags in FLAGS:
-        try:
-            done = subprocess.run(
-                [*words(), *flags, str(SOURCE), "-o", str(made)], capture_output=True, text=True, timeout=120
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unavailable(f"{' '.join(words())} cannot be run: {error}") from None
-        if done.returncode == 0 and made.exists():
+        code, said = _run([*words(), *flags, str(SOURCE), "-o", str(made)])
+        if code == 0 and made.exists():
             return made
-    lines = done.stderr.strip().splitlines() or [f"it ends with code {done.returncode}"]
+    lines = said.strip().splitlines() or [f"it ends with code {code}"]
     reason = next((line for line in lines if "error" in line), lines[0])
+    reason = "".join(character if character.isprintable() else "?" for character in reason)
     raise Unavailable(f"{' '.join(words())} cannot build {SOURCE.name}: {reason}")
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Exit code and errors of a compiler; one that takes too long ends with all that it started."""
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+    except OSError as error:
+        raise Unavailable(f"{' '.join(words())} cannot be run: {error}") from None
+    try:
+        _, said = process.communicate(timeout=PATIENCE)
+    except BaseException as error:  # an interrupt as well: in a session of its own it does not get that
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise Unavailable(f"{' '.join(words())} takes more than {PATIENCE} s") from None
+        raise
+    return process.returncode, said.decode("utf-8", "replace")
 
 
 def _open(path: Path) -> ctypes.CDLL:

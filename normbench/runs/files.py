@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
 import math
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from normbench.errors import NormbenchError
 
-NO_FILE = "it is no regular file"
 _encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
 
 
@@ -33,38 +30,6 @@ def atomic_write(path: Path, content: bytes) -> None:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """A regular file to be read. OSError for all else: a pipe would keep its reader waiting for ever."""
-    with open(path, "rb", opener=at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, NO_FILE)
-        yield file
-
-
-def at_once(path: str | Path, flags: int) -> int:
-    """An opener that waits for nobody at the other end of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def read(path: str | Path, most: int) -> bytes:
-    """What a regular file of at most so many bytes holds. OSError for all else."""
-    handle = at_once(path, os.O_RDONLY)  # not `opened`: thousands of small files are read at once
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
-            raise OSError(number, "Is a directory" if number == errno.EISDIR else NO_FILE)
-        if found.st_size > most:
-            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
-        parts = []
-        while part := os.read(handle, max(found.st_size, 1 << 16)):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

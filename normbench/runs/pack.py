@@ -18,12 +18,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files, upgrade
-from normbench.runs.record import RunRecord, check_record, curve_sha256
+from normbench.runs.record import RunRecord, check_config, check_record, curve_sha256
 
 SCHEMA = 2  # 1 had no header and no hash; it is read, by `upgrade`
 NAME = "runs.jsonl.gz"
+LARGEST = 1 << 30  # bytes of a pack, and unpacked
 FIELDS = {field.name for field in fields(RunRecord)}
 KINDS: dict[str, Any] = {  # what everything else relies on
     **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status"), str),
@@ -106,7 +108,8 @@ def load(path: Path, keep: bool = True) -> Pack:
     if not path.exists():
         return Pack()
     try:
-        return (_parse if keep else _parse.__wrapped__)(path.read_bytes())
+        content = reading.read(path.resolve(), LARGEST)  # behind a link as well
+        return (_parse if keep else _parse.__wrapped__)(content)
     except _Newer as newer:
         raise NormbenchError(
             f"{path} has schema {newer}, this version reads 1 to {SCHEMA}: update normbench."
@@ -118,11 +121,14 @@ def load(path: Path, keep: bool = True) -> Pack:
 @lru_cache(maxsize=32)  # a command over several artifacts looks into every pack for each of them
 def _parse(content: bytes) -> Pack:
     """Raises one of DAMAGE, or _Newer."""
-    text = gzip.decompress(content) if content else b""  # gzip takes no bytes at all for an empty file
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+        text = packed.read(LARGEST + 1)  # gzip takes no bytes at all for an empty file
     if not text:
         raise ValueError("it is empty")
+    if len(text) > LARGEST:
+        raise ValueError(f"unpacked it is larger than {LARGEST >> 20} MiB")
     first, _, body = text.partition(b"\n")
-    head = json.loads(first)
+    head = reading.parse(first)
     schema = head["schema"]
     if schema == 1:
         runs = _runs(text, 1, _old_run)
@@ -144,7 +150,7 @@ def _runs(text: bytes, first: int, parse: Callable[[dict[str, Any]], RunRecord])
     runs = []
     for number, line in enumerate(text.splitlines(), first):
         try:
-            runs.append(parse(json.loads(line)))
+            runs.append(parse(reading.decode(line)))
         except DAMAGE as error:
             raise ValueError(f"line {number}: {error}") from None
     return tuple(runs)
@@ -167,10 +173,11 @@ def _checked(run: RunRecord) -> RunRecord:
     """The run, once its parts have the types that everything else relies on; else TypeError."""
     for name, kind in KINDS.items():
         value = getattr(run, name)
-        if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and abs(value) >= 2**63):
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.40}")
-        if isinstance(value, str):
-            value.encode()  # a lone surrogate is no text
+        if name != "records":
+            reading.check_plain(value)
+    check_config(run.config)
     for record in run.records:
         check_record(record)
     if not run.records:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
+from normbench.config import compose
 from normbench.config.identity import MONITOR
 from normbench.runs import files
+
+SECTIONS = (*compose.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
+HIGHEST = 2**53  # of a count: every whole number below it is a float
+LARGEST = 1e60  # of a metric: beyond what is trained in float32, and its fourth power is a float
+UNLIKE_NUMBERS = ("NaN", "Infinity", "-Infinity")  # as a log has them
 
 
 def evaluation_complete(records: Sequence[Mapping[str, Any]], step: int) -> bool:
@@ -38,22 +43,44 @@ def check_record(record: Any) -> None:
     if not isinstance(record, dict):
         raise TypeError(f"{record!r:.40} is not a record")
     step, epoch = record.get("step"), record.get("epoch")
-    if type(step) is not int or not 0 <= step < 2**53 or not isinstance(epoch, int | float) or not math.isfinite(epoch):
+    if type(step) is not int or not 0 <= step < HIGHEST or not _is_finite(epoch) or not 0 <= epoch < HIGHEST:
         raise TypeError(f"{record!r:.40} has no step and epoch")
-    if not all(isinstance(record.get(key), str) for key in ("split", "mode")):
+    if not isinstance(record.get("split"), str) or not isinstance(record.get("mode"), str):
         raise TypeError(f"{record!r:.40} has no split or mode")
-    variant = record.get("variant", {})
-    if not isinstance(variant, dict) or not all(isinstance(v, str | int | float) for v in variant.values()):
-        raise TypeError(f"{record!r:.40} has a variant that is none")
     for key, value in record.items():
-        if key in ("examples", "order", "block") and type(value) is not int:
-            raise TypeError(f"{record!r:.40} has {key}={value!r:.20}")
         if key not in PLACE:
-            float(value)  # a number, or the log's "NaN", "Infinity", "-Infinity"
+            if type(value) is float and -LARGEST <= value <= LARGEST:
+                continue  # nearly all of them: said here, for each call of a function takes as long as the rest
+            if not _is_finite(value) and value not in UNLIKE_NUMBERS:
+                raise TypeError(f"{record!r:.40} has {key}={value!r:.20}")
+        elif key in COUNTS:
+            if type(value) is not int or not 0 <= value < HIGHEST:
+                raise TypeError(f"{record!r:.40} has {key}={value!r:.20}")
+        elif key == "variant" and not (
+            isinstance(value, dict) and all(isinstance(v, str) or _is_finite(v) for v in value.values())
+        ):
+            raise TypeError(f"{record!r:.40} has a variant that is none")
+
+
+def _is_finite(value: Any) -> TypeGuard[float]:
+    return type(value) in (float, int) and -LARGEST <= value <= LARGEST
+
+
+def check_config(config: Any) -> None:
+    """TypeError where a stored configuration lacks the form that everything else relies on, whatever it says."""
+    if not isinstance(config, dict):
+        raise TypeError("is no configuration")
+    for key in SECTIONS:
+        if not isinstance(config.get(key, {}), dict):
+            raise TypeError(f"says {key}={config[key]!r:.40}")
+    for key, value in config.get("monitor", {}).items():
+        if not isinstance(value, str):
+            raise TypeError(f"says monitor.{key}={value!r:.40}")
 
 
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
+COUNTS = ("examples", "order", "block")
 
 
 @dataclass(frozen=True)

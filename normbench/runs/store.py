@@ -23,14 +23,14 @@ from typing import IO, Any
 
 import yaml
 
-from normbench.config import compose
+from normbench import reading
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
 from normbench.runs import files, upgrade, yaml_text
-from normbench.runs.record import RunRecord, check_record, evaluation_complete
+from normbench.runs.record import HIGHEST, RunRecord, check_config, check_record, evaluation_complete
 
 SCHEMA = 2  # the form of a curve's records, as its status.json tells; 1 is read, by `upgrade`
-NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>\d+)\.(?P<id>[0-9a-f]{12})")
+NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,18})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
 STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what others rely on
@@ -42,9 +42,9 @@ STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what othe
     "curve_sha256": (str, ""),  # of a finished curve
 }
 RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
-SECTIONS = (*compose.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
 LARGEST_CURVE, LARGEST = 1 << 30, 8 << 20  # bytes of a curve, of any other file that is read
-HIGHEST = 2**53  # of a count: every whole number below it is a float
+DEEPEST = 20  # folders between the root and a run
+LONGEST = 10_000  # characters of a reason that is written
 
 
 class Damaged(Exception):
@@ -98,7 +98,7 @@ class RunDirectory:
         """Hold the run's lock; it goes with the process, however that ends. Busy elsewhere: NormbenchError, code 5."""
         files.make_folder(self.path)
         try:
-            handle = open(self.path / "lock", "a+")  # noqa: SIM115  held for as long as the run is written
+            handle = open(self.path / "lock", "a+", opener=reading.at_once)  # noqa: SIM115  held for as long as the run is written
         except OSError as error:
             raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
         if not _lock(handle):
@@ -126,6 +126,8 @@ class RunDirectory:
         schema = SCHEMA
         with contextlib.suppress(Damaged):
             schema = read_status(self.path)["schema"]
+        if "reason" in fields:
+            fields["reason"] = fields["reason"][:LONGEST]
         files.write_json(self.path / "status.json", {"schema": schema, "status": status, **self.heading, **fields})
 
     def old_status(self) -> dict[str, Any] | None:
@@ -137,12 +139,12 @@ class RunDirectory:
 
     def append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
         """Lines at the end of curve.jsonl or timing.jsonl, at once: others read along."""
-        with open(self.path / name, "ab") as file:
+        with open(self.path / name, "ab", opener=reading.at_once) as file:
             file.write(b"".join(files.line(record) for record in records))
 
     def sync_curve(self) -> int:
         """The size of the curve in bytes, all of them on the disk."""
-        with open(self.curve, "ab") as curve:
+        with open(self.curve, "ab", opener=reading.at_once) as curve:
             os.fsync(curve.fileno())
             return curve.tell()
 
@@ -196,7 +198,7 @@ def _lock(handle: IO[str]) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether a live process writes this run."""
     try:
-        with open(path / "lock", opener=files.at_once) as handle:
+        with open(path / "lock", opener=reading.at_once) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -208,43 +210,57 @@ def is_locked(path: Path) -> bool:
 def directory(root: Path, spec: RunSpec) -> RunDirectory:
     """Where a run is, or will be, written: an existing directory with its id anywhere below `root`, else a new one."""
     run_id = spec.id
-    for found in root.glob(f"**/*.s{spec.seed}.{run_id}"):
-        if found.is_dir():
-            return RunDirectory(found)
+    for found in _walk(root):
+        if (found.id, found.seed) == (run_id, spec.seed) and found.path.is_dir():
+            return RunDirectory(found.path)
     return RunDirectory(root / spec.experiment / f"{spec.arm}.s{spec.seed}.{run_id}")
 
 
 def scan(root: Path) -> list[Stored]:
     """Every run directory below `root`, damaged ones included, sorted by path. Reads only the status files."""
-    return sorted(_walk(root, root), key=lambda s: str(s.path)) if root.is_dir() else []
+    return sorted(map(_with_status, _walk(root)), key=lambda s: str(s.path))
 
 
-def _walk(folder: Path, root: Path) -> Iterator[Stored]:
+def _with_status(run: Stored) -> Stored:
+    if run.reason:
+        return run
     try:
-        runs, folders = listing(folder, root)
+        return replace(run, status=read_status(run.path))
     except Damaged as damage:
-        yield Stored(folder, "", folder.name, 0, "", {}, str(damage))
-        return
-    for run in runs:
+        return replace(run, reason=str(damage))
+
+
+def _walk(root: Path) -> Iterator[Stored]:
+    """Every run directory by its name alone, and what should hold some and cannot be listed."""
+    waiting = [root] if os.path.lexists(root) else []
+    while waiting:
+        folder = waiting.pop()
         try:
-            yield replace(run, status=read_status(run.path))
+            runs, folders = listing(folder, root)
         except Damaged as damage:
-            yield replace(run, reason=str(damage))
-    for below in folders:
-        yield from _walk(below, root)
+            runs, folders = [unlisted(folder, damage)], []
+        yield from runs
+        waiting += folders
+
+
+def unlisted(folder: Path, damage: Damaged) -> Stored:
+    """A folder that is no run, among them to be seen."""
+    return Stored(folder, "", folder.name, 0, "", {}, str(damage))
 
 
 def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
     """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged."""
+    place = folder.relative_to(root)
+    if len(place.parts) > DEEPEST:
+        raise Damaged(f"it lies deeper than {DEEPEST} folders below {root.name}")
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
         raise Damaged(f"cannot be read: {error.strerror}") from None
-    experiment = str(folder.relative_to(root))
     runs, folders = [], []
     for entry in entries:
         if match := NAME.fullmatch(entry.name):
-            runs.append(Stored(Path(entry.path), experiment, match["arm"], int(match["seed"]), match["id"], {}))
+            runs.append(Stored(Path(entry.path), str(place), match["arm"], int(match["seed"]), match["id"], {}))
         elif entry.is_dir(follow_symlinks=False):
             folders.append(Path(entry.path))
     return runs, folders
@@ -255,9 +271,14 @@ def _why(error: Exception) -> str:
     return getattr(error, "strerror", "") or str(error)
 
 
+def _found(error: ValueError) -> str:
+    """What is wrong with a JSON file that is none, where that is more than that."""
+    return "" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else f": {error}"
+
+
 def read_text(path: str | Path) -> str:
     """What a small file of a run says. Errors: OSError, UnicodeDecodeError."""
-    return files.read(path, LARGEST).decode()
+    return reading.read(path, LARGEST).decode()
 
 
 def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
@@ -277,9 +298,9 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise Damaged(f"{name} cannot be read: {error}") from None
     try:
-        status = json.loads(text)
-    except (ValueError, RecursionError):
-        raise Damaged(f"{name} is not JSON") from None
+        status = reading.parse(text)
+    except ValueError as error:
+        raise Damaged(f"{name} is not JSON{_found(error)}") from None
     if not isinstance(status, dict):
         raise Damaged(f"{name} is not a JSON object")
     schema = status.get("schema")
@@ -307,7 +328,7 @@ def read_curve(path: Path, schema: int = SCHEMA) -> list[dict[str, Any]]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return files.read(path, LARGEST_CURVE)
+        return reading.read(path, LARGEST_CURVE)
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
 
@@ -323,9 +344,9 @@ def parse_curve(content: bytes, name: str, schema: int = SCHEMA, before: int = 0
     for number, text in enumerate(lines, before + 1):
         place = f"{name} line {number} of {before + len(lines)}"
         try:
-            record = json.loads(text)
-        except (ValueError, RecursionError):
-            raise Damaged(f"{place} is not JSON") from None
+            record = reading.decode(text)
+        except ValueError as error:
+            raise Damaged(f"{place} is not JSON{_found(error)}") from None
         try:
             records += _checked([record], schema)
         except RECORD_DAMAGE as error:
@@ -342,7 +363,7 @@ def _at_once(content: bytes) -> list[Any]:
     lines = whole.count(b"\n")
     if whole[:1] + b"{" * whole.count(b"\n{") != b"{" * lines:
         raise ValueError("a line is no object")
-    values = json.loads(b"[" + whole[:-1].replace(b"\n", b",\n") + b"]")
+    values = reading.decode(b"[" + whole[:-1].replace(b"\n", b",\n") + b"]")
     if len(values) != lines:
         raise ValueError("a line is not one value")
     return list(values)
@@ -376,7 +397,7 @@ def checked_curve(
 
 def curve_sha256(path: Path) -> str:
     """The fingerprint of a curve: equal for equal torch version, instruction set and threads."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(reading.read(path, LARGEST_CURVE)).hexdigest()
 
 
 def read_config(
@@ -392,25 +413,27 @@ def read_config(
         raise Damaged(f"{name} cannot be read: {_why(error)}") from None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         raise Damaged(f"{name} has no configuration")
-    config = content["config"]
-    for key in SECTIONS:
-        if not isinstance(config.get(key, {}), dict):
-            raise Damaged(f"{name} says {key}={config[key]!r:.40}")
-    return {**content, "config": upgrade.config(config)}
+    try:
+        check_config(content["config"])
+    except TypeError as error:
+        raise Damaged(f"{name} {error}") from None
+    return {**content, "config": upgrade.config(content["config"])}
 
 
 def labels_of(content: Mapping[str, Any]) -> dict[str, Any]:
     """How a run is filed, as its config.yaml tells. Raises Damaged."""
     labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
-    if not isinstance(labels["axes"], dict) or not all(isinstance(v, str) for k, v in labels.items() if k != "axes"):
+    axes = labels["axes"]
+    words = [*axes, *(value for key, value in labels.items() if key != "axes")] if isinstance(axes, dict) else [None]
+    if not all(isinstance(word, str) for word in words):
         raise Damaged("config.yaml has no labels")
     return labels
 
 
 def read_environment(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(read_text(path / "environment.json"))
-    except (OSError, ValueError, RecursionError) as error:
+        content = reading.parse(read_text(path / "environment.json"))
+    except (OSError, ValueError) as error:
         raise Damaged(f"environment.json cannot be read: {_why(error)}") from None
     if not isinstance(content, dict):
         raise Damaged("environment.json is not a JSON object")

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from normbench import reading
+
 FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEEPEST = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
 BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
@@ -18,13 +20,17 @@ CONFIG = "config:\n  seed: "
 SEED = re.compile(r"0|[1-9]\d{0,8}")
 SECTION = re.compile(r"  (?!seed:)[a-z].*\n(?:(?!  [a-z])  .*\n)*")  # of a configuration: all that one key says
 SHARED = re.compile(r"(?:^|[\s\[{,:-])[&*!]", re.M)  # an anchor, an alias or a tag; `lstm.*.input` is none
-MOST = 100_000  # values of one document, where each alias counts as all that it stands for
-WIDEST = 1000  # bits of a whole number: a larger one is no float
+LONGEST = 1 << 18  # characters of one document: a second or two
 KEPT = 10_000  # configurations that are known at once
 
 
-def load(text: str) -> Any:
-    """The value of one document, as `yaml.safe_load`. Raises yaml.YAMLError, ValueError, RecursionError."""
+def load(text: str, finite: bool = True) -> Any:
+    """The value of one document, as `yaml.safe_load`, where it is no more than JSON has and not too much of it.
+
+    finite: without NaN and infinity. Raises yaml.YAMLError, ValueError, RecursionError.
+    """
+    if len(text) > LONGEST:
+        raise yaml.YAMLError(f"it has more than {LONGEST} characters")
     if (
         max((len(line) - len(line.lstrip(" ")) + len(BLOCK.findall(line)) for line in text.splitlines()), default=0)
         + (text.count("[") + text.count("{"))
@@ -36,23 +42,11 @@ def load(text: str) -> Any:
         value = loader.get_single_data()
     finally:
         loader.dispose()
-    _check(value)
+    try:
+        reading.check_plain(value, finite)
+    except ValueError as error:
+        raise yaml.YAMLError(str(error)) from None
     return value
-
-
-def _check(value: Any) -> None:
-    """YAMLError where a few lines stand for millions of values, for themselves, or for a number that is no float."""
-    waiting, count = [value], 0
-    while waiting:
-        one = waiting.pop()
-        if (count := count + 1) > MOST:
-            raise yaml.YAMLError(f"it stands for more than {MOST} values")
-        if isinstance(one, dict):
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
-        elif isinstance(one, int) and one.bit_length() > WIDEST:
-            raise yaml.YAMLError("a number in it is too large")
 
 
 class Configurations:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files
+from normbench.runs.record import HIGHEST
 
 SLOTS = ("a", "b")
+HEAD = {"serial": int, "sha256": str, "progress": dict, "progress_sha256": str}
+LARGEST, LARGEST_HEAD = 1 << 37, 1 << 20  # bytes of tensors, of the JSON beside them
 
 
 def save_slot(folder: Path, progress: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -34,26 +40,31 @@ def save_slot(folder: Path, progress: Mapping[str, Any], tensors: Mapping[str, T
     files.write_json(folder / f"{slot}.json", head)
 
 
-def newest(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] | None:
+def newest(
+    folder: Path, take: Callable[[dict[str, Any], dict[str, Tensor]], object] = lambda progress, tensors: None
+) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] | None:
     """Progress and tensors of the newest whole slot, with a note for each slot that was passed over.
 
+    `take`: what is done with them; ValueError there, of what fits nothing here, is damage as well.
     None where there is no slot at all. All slots damaged: NormbenchError; nothing is overwritten.
     """
     notes: list[str] = []
     # a head that cannot be read comes first, to be noted: it may have been the newest
     for slot in sorted(SLOTS, key=lambda name: -(_serial(folder / f"{name}.json") or math.inf)):
         path = folder / f"{slot}.json"
-        if not path.exists():
+        if not os.path.lexists(path):
             continue
         try:
-            head = json.loads(path.read_text())
-            content = (folder / f"{slot}.safetensors").read_bytes()
+            head = _head(path)
+            content = reading.read(folder / f"{slot}.safetensors", LARGEST)
             if hashlib.sha256(content).hexdigest() != head["sha256"]:
                 raise ValueError("its hash differs")
-            if _sha256(head["progress"]) != head.get("progress_sha256", _sha256(head["progress"])):
+            if _sha256(head["progress"]) != head["progress_sha256"]:
                 raise ValueError("the hash of its progress differs")
-            return head["progress"], load(content), notes
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            progress, tensors = head["progress"], _tensors(content)
+            take(progress, tensors)
+            return progress, tensors, notes
+        except (OSError, ValueError) as error:
             notes.append(f"checkpoint {slot} is damaged ({error})")
     if notes:
         raise NormbenchError(
@@ -63,14 +74,34 @@ def newest(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] 
     return None
 
 
+def _head(path: Path) -> dict[str, Any]:
+    """What the JSON of a slot says. Its floats need not be finite: a lowest value may be infinity."""
+    try:
+        head = json.loads(reading.read(path, LARGEST_HEAD))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(head, dict) or head.keys() != HEAD.keys():
+        raise ValueError(f"it does not have {', '.join(HEAD)}")
+    if any(type(head[key]) is not kind for key, kind in HEAD.items()):
+        raise ValueError("a field of it has another type")
+    return head
+
+
+def _tensors(content: bytes) -> dict[str, Tensor]:
+    try:
+        return dict(load(content))
+    except SafetensorError as error:
+        raise ValueError(f"it holds no tensors: {error}") from None
+
+
 def _sha256(progress: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(dict(progress), sort_keys=True).encode()).hexdigest()
 
 
 def _serial(path: Path) -> int:
     try:
-        return int(json.loads(path.read_text())["serial"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return max(0, min(_head(path)["serial"], HIGHEST))
+    except (OSError, ValueError):
         return 0
 
 

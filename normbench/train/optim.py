@@ -116,6 +116,7 @@ def state_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[st
 def load_state(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """The inverse of `state_tensors`."""
     parameters = dict(model.named_parameters())
+    optimizer.state.clear()
     for full, value in tensors.items():
         name, key = full.rsplit(":", 1)
         optimizer.state[parameters[name]][key] = value

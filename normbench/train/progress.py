@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from normbench import reading
 from normbench.errors import NormbenchError
+from normbench.runs.record import HIGHEST
 from normbench.runs.store import FINISHED, SCHEMA, RunDirectory
 from normbench.train import checkpoint, environment, optim
 
@@ -30,6 +33,21 @@ class Progress:
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
     seconds: float = 0.0
     schema: int = SCHEMA  # the form of the curve's records
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Progress:
+        """What a checkpoint says; one of before has fewer fields. ValueError where it says anything else."""
+        kinds = {f.name: dict if f.default is MISSING else type(f.default) for f in fields(cls)}
+        for name, value in saved.items():
+            kind = kinds.get(name)
+            good = (
+                (kind is int and type(value) is int and -1 <= value < HIGHEST)
+                or (kind is float and type(value) in (int, float) and math.isfinite(value))
+                or (kind is dict and isinstance(value, dict) and all(type(v) in (int, float) for v in value.values()))
+            )
+            if not good:
+                raise ValueError(f"its progress has {name}={value!r:.40}")
+        return cls(**saved)
 
     def add(self, loss: float, count: int, examples: int, sums: Mapping[str, Tensor | float]) -> None:
         """Take an update in."""
@@ -67,27 +85,27 @@ def resume(
     """
     old = run.old_status()
     finished = old is not None and old["status"] in FINISHED
-    saved, tensors, notes = checkpoint.newest(run.path / "checkpoint") or ({}, {}, [])
-    if finished and saved and saved["step"] % every:
+    progress = Progress()
+
+    def take(saved: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        nonlocal progress
+        progress = Progress.of(saved)
+        if finished and progress.step % every:
+            return
+        _refuse_other(run, progress, saved, steps)
+        try:
+            model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
+            optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
+        except (RuntimeError, KeyError) as error:
+            raise ValueError(f"it is of another model: {' '.join(str(error).split())[:200]}") from None
+
+    found = checkpoint.newest(run.path / "checkpoint", take)
+    notes = found[2] if found else []
+    if finished and progress.step % every:
         checkpoint.clear(run.path / "checkpoint")
-        saved, tensors, notes = {}, {}, []
-    if saved and saved["step"] > steps:
-        raise NormbenchError(
-            f"run {run.heading['id']} is already at step {saved['step']} of a longer one, beyond the {steps} asked "
-            "for. Finish that one first (the same length as before), or delete its directory.",
-        )
-    if saved and saved.get("schema", 1) != SCHEMA:  # else its older form had been left
-        raise NormbenchError(
-            f"{run.path} is damaged: its checkpoint goes on with a curve of another form than status.json says. Delete "
-            "the run's directory to start it anew.",
-            code=4,
-        )
-    progress = Progress(**saved)
-    if saved:
-        model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
-        optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
+        found, notes, progress = None, [], Progress()
     if finished:
-        run.set_aside_finished(goes_on=bool(saved))
+        run.set_aside_finished(goes_on=found is not None)
     environment.record(run, progress.step, notes, here)
     run.write_config()
     if run.curve.exists() and run.curve.stat().st_size < progress.curve_bytes:
@@ -98,6 +116,21 @@ def resume(
         )
     # the status first: a curve without one counts as damaged
     run.write_status("running", step=progress.step, reason="")
-    with open(run.curve, "ab") as curve:
+    with open(run.curve, "ab", opener=reading.at_once) as curve:
         curve.truncate(progress.curve_bytes)
     return progress
+
+
+def _refuse_other(run: RunDirectory, progress: Progress, saved: Mapping[str, Any], steps: int) -> None:
+    """NormbenchError for a checkpoint that is whole, and not to be gone on with."""
+    if progress.step > steps:
+        raise NormbenchError(
+            f"run {run.heading['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "
+            "for. Finish that one first (the same length as before), or delete its directory.",
+        )
+    if saved.get("schema", 1) != SCHEMA:  # else its older form had been left
+        raise NormbenchError(
+            f"{run.path} is damaged: its checkpoint goes on with a curve of another form than status.json says. Delete "
+            "the run's directory to start it anew.",
+            code=4,
+        )

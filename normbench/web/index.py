@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import files, pack, store
+from normbench.runs import pack, store
 from normbench.runs.columns import Columns
 from normbench.runs.find import is_longer
 from normbench.runs.record import RunRecord
@@ -189,7 +190,7 @@ class Index:
                 try:
                     runs, folder.folders = store.listing(path, self.root)
                 except store.Damaged as damage:
-                    runs = [store.Stored(path, "", path.name, 0, "", {}, str(damage))]
+                    runs = [store.unlisted(path, damage)]
                     folder.stamp = (0, 0, 0)
                 folder.runs = {str(run.path): run for run in runs}
             self._folders[path] = folder
@@ -423,7 +424,7 @@ class Index:
         curve = self._curves.get(key)
         content, fits = b"", False
         try:
-            with files.opened(path / "curve.jsonl") as file:
+            with reading.opened(path / "curve.jsonl", store.LARGEST_CURVE) as file:
                 if curve is not None and curve.end and curve.stamp and now and curve.stamp[0] == now[0]:
                     file.seek(curve.end - len(curve.last))
                     fits = file.read(len(curve.last)) == curve.last

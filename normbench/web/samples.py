@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from normbench.reading import tail
 from normbench.runs import store
 from normbench.runs.record import RunRecord
 
@@ -72,18 +73,7 @@ def names(folder: int, most: int = LARGEST) -> list[str]:
 def read(folder: int, name: str) -> bytes:
     """One of these. OSError where it has become something else."""
     with _samples(folder) as inside:
-        return tail(inside, name, LARGEST)
-
-
-def tail(folder: int, name: str, most: int) -> bytes:
-    """The end of a regular file in an open folder, at most so many bytes. OSError where it is none, or a link."""
-    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    with open(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no regular file")
-        file.seek(max(0, found.st_size - most))
-        return file.read(most)
+        return tail(name, LARGEST, inside)
 
 
 def finished(results: Path) -> dict[str, Path]:

@@ -31,6 +31,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from normbench import reading
 from normbench.compare import cells, configuration
 from normbench.errors import NormbenchError
 from normbench.papers.text import visible
@@ -393,7 +394,7 @@ def _cell(value: Any) -> Any:
 
 def _tail(folder: int) -> list[str]:
     try:
-        lines = samples.tail(folder, "output.log", TAIL).decode("utf-8", "replace").splitlines()
+        lines = reading.tail("output.log", TAIL, folder).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     return [visible(line) for line in lines[-LINES:]]

@@ -108,3 +108,15 @@ def test_a_pack_with_a_changed_digit_is_one_line(normbench, capfd, tmp_path: Pat
     assert normbench("show", spec.id) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert f"{pack.NAME} is damaged (its runs do not have the hash in its header)" in line
+
+
+def test_a_damaged_pack_hides_no_run_but_its_own(normbench, capfd, tmp_path: Path):
+    inside, beside, raw = fake.specs(3)
+    for artifact, spec in (("fig", inside), ("table", beside)):
+        pack.write(tmp_path / "results" / "paper2020" / artifact / "paper" / pack.NAME, [fake.record(spec)])
+    fake.directory(tmp_path / "results" / "runs", raw)
+    (tmp_path / "results" / "paper2020" / "fig" / "paper" / pack.NAME).write_bytes(b"garbage")
+    assert normbench("show", beside.id) == 0 and normbench("show", raw.id) == 0
+    assert normbench("show", inside.id) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"fig/paper/{pack.NAME} is damaged" in line, "it may be in there"

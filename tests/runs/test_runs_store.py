@@ -13,6 +13,7 @@ import fake
 import pytest
 from spoil import LISTED, READ, forbid
 
+from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files, find, pack, store
 from normbench.runs.record import RunRecord
@@ -64,14 +65,14 @@ def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path
 def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated: the test may run as a user who may read anything."""
     paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
-    real = files.at_once
+    real = reading.at_once
 
     def forbidden(path: str | Path, flags: int) -> int:
         if Path(path).parent == paths[1]:
             raise PermissionError(13, "Permission denied", str(path))
         return real(path, flags)
 
-    monkeypatch.setattr(files, "at_once", forbidden)
+    monkeypatch.setattr(reading, "at_once", forbidden)
     found = store.scan(tmp_path / "runs")
     assert [s.state for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
 
@@ -138,8 +139,8 @@ def test_listing_two_thousand_runs_opens_each_status_once(tmp_path: Path, monkey
         (path / "status.json").write_text('{"schema": 2, "status": "done", "epochs": 2, "curve_sha256": ""}')
         (path / "curve.jsonl").write_text("{}\n")
     opened: list[str] = []
-    real = files.at_once
-    monkeypatch.setattr(files, "at_once", lambda path, flags: opened.append(Path(path).name) or real(path, flags))
+    real = reading.at_once
+    monkeypatch.setattr(reading, "at_once", lambda path, flags: opened.append(Path(path).name) or real(path, flags))
     assert len(store.scan(root)) == 2000
     assert opened == ["status.json"] * 2000
 

@@ -1,4 +1,4 @@
-"""YAML by libyaml, and configurations that were read before, say what `yaml.safe_load` does."""
+"""YAML by libyaml, and configurations that were read before, say what `yaml.safe_load` does, or that it is no JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from normbench import reading
 from normbench.runs import yaml_text
 
 leaves = st.one_of(
@@ -37,6 +38,7 @@ def test_a_known_configuration_is_the_whole_document(
     for document in (*texts, texts[0][:place] + put + texts[0][place:]):
         try:
             wanted = yaml.safe_load(document)
+            reading.check_plain(wanted)
         except (yaml.YAMLError, ValueError):
             with pytest.raises((yaml.YAMLError, ValueError)):
                 known.load(document)
@@ -71,5 +73,5 @@ LARGE = {
 @pytest.mark.parametrize("form", LARGE)
 def test_what_a_few_lines_blow_up_is_an_error(form: str) -> None:
     for load in (yaml_text.load, yaml_text.Configurations().load):
-        with pytest.raises(yaml.YAMLError, match=r"more than 100000 values|a number in it is too large"):
+        with pytest.raises(yaml.YAMLError, match=r"more than 100000 values|too deeply|a number in it is too large"):
             load(LARGE[form])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import math
+import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import tiny
+import torch
+from safetensors.torch import load, save
 
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
@@ -152,6 +157,27 @@ def flip_number(path: Path, key: bytes) -> None:
     path.write_bytes(content)
 
 
+def sealed(path: Path, **changes: object) -> None:
+    """Another progress, with its hash."""
+    head = json.loads(path.read_text())
+    head["progress"] |= changes
+    path.write_text(json.dumps(head | {"progress_sha256": checkpoint._sha256(head["progress"])}))
+
+
+def without(path: Path, key: str) -> None:
+    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != key}))
+
+
+def swapped(path: Path, others: dict[str, torch.Tensor], change: Callable[..., torch.Tensor] | None = None) -> None:
+    """Other tensors, with their hash."""
+    mine = load((path.with_suffix(".safetensors")).read_bytes())
+    content = save(
+        {name: (change or (lambda tensor: tensor))(tensor).contiguous() for name, tensor in mine.items()} | others
+    )
+    path.with_suffix(".safetensors").write_bytes(content)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": hashlib.sha256(content).hexdigest()}))
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "tensors truncated": lambda slot: slot.with_suffix(".safetensors").write_bytes(
         slot.with_suffix(".safetensors").read_bytes()[:-10]
@@ -174,7 +200,22 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a bit of the number of examples": lambda slot: flip_number(slot, b"examples"),
     "a bit of the step": lambda slot: flip_number(slot, b"step"),
     "a bit of the loss sum": lambda slot: flip_number(slot, b"loss_sum"),
-}
+    "deep head": lambda slot: slot.write_text("[" * 10**5),
+    "deep progress": lambda slot: sealed(slot, sums={"nll": eval("[" * 80 + "]" * 80)}),
+    "an infinite step": lambda slot: sealed(slot, step=math.inf),
+    "a step that is text": lambda slot: sealed(slot, step="8"),
+    "a step beyond all": lambda slot: sealed(slot, step=10**400),
+    "a further field": lambda slot: sealed(slot, colour="green"),
+    "no hash of the tensors": lambda slot: without(slot, "sha256"),
+    "no hash of the progress": lambda slot: without(slot, "progress_sha256"),
+    "tensors of another model": lambda slot: swapped(slot, {"model:hidden.weight": torch.zeros(3)}),
+    "tensors of another optimizer": lambda slot: swapped(slot, {"optim:hidden:none": torch.zeros(3)}),
+    "tensors of another shape": lambda slot: swapped(slot, {}, lambda tensor: tensor[..., None]),
+    "a pipe as head": lambda slot: (slot.unlink(), os.mkfifo(slot)),
+    "a link to zeros as tensors": lambda slot: (
+        slot.with_suffix(".safetensors").unlink(), slot.with_suffix(".safetensors").symlink_to("/dev/zero")
+    ),
+}  # fmt: skip
 
 
 class Killed(BaseException):
@@ -216,11 +257,11 @@ def test_a_damaged_newest_slot_leaves_the_other(damage: str, stopped: Path, tmp_
     newest = copy(stopped, run)
     assert json.loads(newest.read_text())["progress"]["step"] == 8
     DAMAGES[damage](newest)
-    found = checkpoint.newest(run / "checkpoint")
-    assert found is not None and found[0]["step"] == 7, "the damaged slot was taken for whole"
-    assert bool(found[2]) == (damage != "head missing"), "the damage is noted"
     assert tiny.train(run, *ARMS["batch"], EVERY_STEP) == "done"
     assert tiny.result(run) == calm(*ARMS["batch"])
+    (resumed,) = json.loads((run / "environment.json").read_text())["resumed"]
+    assert resumed["step"] == 7, "the damaged slot was taken for whole"
+    assert bool(resumed["notes"]) == (damage != "head missing"), "the damage is noted"
 
 
 @pytest.mark.parametrize("damage", [d for d in DAMAGES if d not in ("head missing",)])

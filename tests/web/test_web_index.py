@@ -16,6 +16,7 @@ import fake
 import pytest
 from spoil import LISTED, READ, become_pipe, forbid
 
+from normbench import reading
 from normbench.runs import files, find, pack, store
 from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
@@ -438,8 +439,8 @@ def test_busy_elsewhere(results: Path, cache: Path, monkeypatch: pytest.MonkeyPa
 def test_what_is_known_is_not_read_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole(opened(results))
     read: list[str] = []
-    real = files.at_once
-    monkeypatch.setattr(files, "at_once", lambda path, flags: read.append(Path(path).name) or real(path, flags))
+    real = reading.at_once
+    monkeypatch.setattr(reading, "at_once", lambda path, flags: read.append(Path(path).name) or real(path, flags))
     index = opened(results)
     assert read == [] and len(index.heads()) == 3
     checked: list[str] = []

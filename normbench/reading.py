@@ -1,0 +1,139 @@
+"""Reading what may be anybody's: regular files, not through a link, of a size; JSON and YAML of a depth."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+NO_FILE = "it is no regular file"
+DEEPEST = 50  # levels of a value: what walks through one does so by recursion
+MOST = 100_000  # values in one, where each alias of YAML counts as all that it stands for; characters of a text
+HIGHEST = 2**63  # of a whole number, as others store it
+
+
+@contextmanager
+def opened(path: str | Path, most: int = 1 << 62, dir_fd: int | None = None) -> Iterator[BinaryIO]:
+    """A regular file of at most so many bytes, to be read. OSError for all else: a pipe keeps its reader waiting."""
+    handle = at_once(path, os.O_RDONLY) if dir_fd is None else at_once(path, os.O_RDONLY, dir_fd)
+    with open(handle, "rb") as file:
+        _check(os.fstat(handle), most)
+        yield file
+
+
+def at_once(path: str | Path, flags: int, dir_fd: int | None = None) -> int:
+    """An opener that waits for nobody at the other end of a pipe, and follows no link."""
+    try:
+        return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link", str(path)) from None
+        raise
+
+
+def _check(found: os.stat_result, most: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+        raise OSError(number, "Is a directory" if number == errno.EISDIR else NO_FILE)
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
+
+
+def read(path: str | Path, most: int) -> bytes:
+    """What a regular file of at most so many bytes holds. OSError for all else."""
+    handle = at_once(path, os.O_RDONLY)  # not `opened`: thousands of small files are read at once
+    try:
+        found = os.fstat(handle)
+        _check(found, most)
+        parts, left = [], most
+        while part := os.read(handle, min(left + 1, max(found.st_size, 1 << 16))):
+            parts.append(part)
+            if (left := left - len(part)) < 0:  # one that grows without end has no size
+                raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
+        return b"".join(parts)
+    finally:
+        os.close(handle)
+
+
+def tail(path: str | Path, most: int, dir_fd: int | None = None) -> bytes:
+    """The end of a regular file, at most so many bytes. OSError for all else."""
+    with opened(path, dir_fd=dir_fd) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+        return file.read(most)
+
+
+def decode(text: str | bytes) -> Any:
+    """A JSON value whose texts can be written again; NaN and Infinity are none. ValueError for all else.
+
+    For what is then checked part by part; all else by `parse`.
+    """
+    return _decoded(text.decode() if isinstance(text, bytes) else text, _FAST)
+
+
+def parse(text: str | bytes) -> Any:
+    """A JSON value that whoever walks through it, prints or stores it can rely on. ValueError for all else."""
+    text = text.decode() if isinstance(text, bytes) else text
+    value = _decoded(text, _CAREFUL)
+    if text.count("[") + text.count("{") > DEEPEST or len(text) > MOST:
+        check_plain(value)
+    return value
+
+
+def _decoded(text: str, decoder: json.JSONDecoder) -> Any:
+    try:
+        value = decoder.decode(text)
+        if "\\ud" in text or "\\uD" in text:  # half a character, which no file and no terminal takes
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"it has the number {name}")
+
+
+def _number(kind: type[int] | type[float]) -> Callable[[str], int | float]:
+    def read(text: str) -> int | float:
+        if abs(value := kind(text)) >= (HIGHEST if kind is int else math.inf):
+            raise ValueError("a number in it is too large")
+        return value
+
+    return read
+
+
+_FAST = json.JSONDecoder(parse_constant=_refuse)
+_CAREFUL = json.JSONDecoder(parse_constant=_refuse, parse_int=_number(int), parse_float=_number(float))
+
+
+def check_plain(value: Any, finite: bool = True) -> None:
+    """ValueError where a value is no JSON (YAML has more), too deep or too large, or a number in it is no float."""
+    waiting, count = [(value, 0)], 0
+    while waiting:
+        one, depth = waiting.pop()
+        if (count := count + 1) > MOST:  # a few lines of YAML can stand for millions
+            raise ValueError(f"it stands for more than {MOST} values")
+        if isinstance(one, dict | list):
+            if depth >= DEEPEST:
+                raise ValueError("it is nested too deeply")
+            if isinstance(one, dict) and not all(isinstance(key, str | int | float) for key in one):
+                raise ValueError("a key in it is neither text nor a number")
+            waiting += [(inner, depth + 1) for inner in ((*one, *one.values()) if isinstance(one, dict) else one)]
+        elif isinstance(one, str):
+            if len(one) > MOST:
+                raise ValueError(f"a text in it has more than {MOST} characters")
+            one.encode()
+        elif isinstance(one, int):
+            if not -HIGHEST <= one < HIGHEST:
+                raise ValueError("a number in it is too large")
+        elif isinstance(one, float):
+            if finite and not math.isfinite(one):  # 1e999 is read as infinity
+                raise ValueError(f"it has the number {one}")
+        elif one is not None:
+            raise ValueError(f"it has a {type(one).__name__}")

@@ -1,0 +1,111 @@
+"""One hostile run directory harms no other run and no command: each says a line, none hangs, none breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import fake
+import pytest
+import tiny
+from hostile import CASES, FEW
+
+from normbench.cli import main
+from normbench.config.identity import RunSpec
+from normbench.web.index import Index
+
+GOOD = 3  # runs beside the hostile ones
+PATIENCE = 20  # s for one command
+EXPORTS = (("export", "csv", "--output", "out.csv"), ("export", "parquet", "--output", "out.parquet"))
+
+
+class Hangs(Exception):
+    """A command that goes on and on."""
+
+
+@contextlib.contextmanager
+def patience() -> Iterator[None]:
+    def late(*_: object) -> None:
+        raise Hangs
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(PATIENCE)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def specs() -> list[RunSpec]:
+    first = tiny.spec()
+    return [replace(first, config={**first.config, "seed": seed}) for seed in range(1, GOOD + 1 + len(FEW))]
+
+
+def told(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """A command's exit code and what it said, which steers no terminal and is not without end."""
+    with patience(), pytest.raises(SystemExit) as ended:
+        main(words)
+    out, err = capfd.readouterr()
+    code = int(ended.value.code or 0)
+    said = out + err
+    said.encode()
+    steering = {c for c in said if c != "\n" and (ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or c == "\u202e")}
+    assert not steering, (words, steering)
+    assert code in (0, 2, 4), (words, said)
+    assert (code == 0) or (len(err.splitlines()) == 1 and err.startswith("normbench: ")), (words, err[:500])
+    return code, out, err
+
+
+def unharmed(good: Sequence[str], hostile: Sequence[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """Every command that reads runs, in a folder with these."""
+    assert told(capfd, "status")[0] == 0
+    code, out, _ = told(capfd, "status", "--json")
+    states = {run["id"]: run["status"] for run in json.loads(out)["runs"]}
+    assert code == 0 and [states[run] for run in good] == ["done"] * GOOD
+    for words in (("compare",), ("compare", "--json"), *EXPORTS):
+        assert told(capfd, *words)[0] == 0, words
+    assert told(capfd, "show", good[0])[0] == 0
+    for run in hostile:
+        told(capfd, "show", run)
+        told(capfd, "show", run, "--json")
+    told(capfd, "sample", hostile[0])
+    told(capfd, "rerun", hostile[0])
+    assert told(capfd, "train", *tiny.WORDS, "seed=1")[0] == 0, "it is there"
+    with patience():
+        index = Index(Path("results"))
+        index.refresh()
+        loaded = index.load([head.id for head in index.heads()])
+    assert all(len(loaded[run].records) == 5 for run in good)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NORMBENCH_RESULTS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield tmp_path / "results"
+    subprocess.run(["rm", "-rf", tmp_path / "results"], check=True)  # folders in folders: too deep for pytest's own way
+
+
+def test_all_of_them_at_once(specs: list[RunSpec], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for spec in specs[:GOOD]:
+        fake.directory(here / "runs", spec)
+    for spec, spoiled in zip(specs[GOOD:], FEW.values(), strict=True):
+        spoiled(fake.directory(here / "runs", spec))
+    unharmed([spec.id for spec in specs[:GOOD]], [specs[GOOD].id], capfd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_each_by_itself(case: str, specs: list[RunSpec], here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for spec in specs[:GOOD]:
+        fake.directory(here / "runs", spec)
+    CASES[case](fake.directory(here / "runs", specs[GOOD]))
+    unharmed([spec.id for spec in specs[:GOOD]], [specs[GOOD].id], capfd)

@@ -1,0 +1,167 @@
+"""Servers that mean harm: whatever they send, and however slowly, a mirror is left in time and the line can be read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from normbench.cli import main
+from normbench.data import download, fetch, mnist
+from normbench.errors import NormbenchError
+
+BODY = b"x" * 3000
+MD5 = "33d7ac42e3aa0f3146843833c23e4365"
+Answer = Callable[[socket.socket], None]
+
+
+@contextmanager
+def server(answer: Answer) -> Iterator[str]:
+    """Answers each connection as told, in a thread each, until it is left."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def one(connection: socket.socket) -> None:
+            with connection:
+                try:
+                    connection.recv(4096)
+                    answer(connection)
+                except OSError:
+                    pass  # the other side has left
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=one, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def slowly(content: bytes, head: bytes = b"") -> Answer:
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(head)
+        for byte in content:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.05)
+
+    return answer
+
+
+def at_once(content: bytes) -> Answer:
+    return lambda connection: connection.sendall(content)
+
+
+HEAD = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+ANSWERS: dict[str, tuple[Answer, str]] = {
+    "a header without end": (slowly(b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 10**4), "no answer for 0.6 s"),
+    "a content byte by byte": (slowly(BODY, HEAD), "less than 1000 bytes per second"),
+    "a reason that steers": (at_once(b"HTTP/1.0 404 \x1b]0;owned\x07\x1b[31m\r\n\r\n"), "HTTP 404"),
+    "a header of a megabyte": (at_once(b"HTTP/1.0 200 OK\r\nX: " + b"y" * 10**6 + b"\r\n\r\n"), "header line"),
+    "a status that is none": (at_once(b"HTTP/1.0 99999999 OK\r\n\r\n"), "HTTP/1.0 99999999"),
+    "redirections in a circle": (at_once(b"HTTP/1.0 302 Found\r\nLocation: /x.gz\r\n\r\n"), "infinite loop"),
+    "a redirection to a file": (at_once(b"HTTP/1.0 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n"), "HTTP 302"),
+}
+LENGTHS = ["9" * 5000, "-1", "1e3", "\xb2", "0x10", "10 10", ""]
+
+
+@pytest.fixture
+def config() -> dict[str, object]:
+    return {"name": "digits", "declares": {"files": {"x.gz": MD5}, "megabytes": 1}}
+
+
+@pytest.mark.parametrize("how", ANSWERS)
+def test_a_mirror_that_means_harm_is_left_in_time(
+    how: str, config: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, reason = ANSWERS[how]
+    monkeypatch.setattr(fetch, "_ATTEMPTS", 2)
+    started = time.monotonic()
+    with server(answer) as url, pytest.raises(NormbenchError) as caught:
+        fetch.get(config, tmp_path, mirrors=[url], timeout=0.2)
+    assert reason in str(caught.value) and time.monotonic() - started < 5
+    assert not (tmp_path / "x.gz").exists()
+
+
+@pytest.mark.parametrize("length", LENGTHS, ids=range(len(LENGTHS)))
+def test_a_length_that_is_none_is_not_there(length: str, config: dict, tmp_path: Path) -> None:
+    with server(at_once(f"HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n".encode("latin-1") + BODY)) as url:
+        fetch.get(config, tmp_path, mirrors=[url], timeout=0.5)
+    assert (tmp_path / "x.gz").read_bytes() == BODY
+
+
+def test_a_download_has_a_deadline(config: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+        while True:
+            connection.sendall(b"y" * 100)
+            time.sleep(0.02)
+
+    monkeypatch.setattr(fetch, "_BEGINNING", 0.5)
+    monkeypatch.setattr(fetch, "_PACE", 1e9)
+    monkeypatch.setattr(fetch, "_ATTEMPTS", 1)
+    with server(answer) as url, pytest.raises(NormbenchError, match=r"not done in 0\.502 s"):
+        fetch.get(config, tmp_path, mirrors=[url], timeout=0.5)
+
+
+def test_a_name_that_is_looked_up_for_ever(config: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(60))
+    with pytest.raises(NormbenchError, match=r"no answer for 0\.3 s"):
+        fetch.get(config, tmp_path, mirrors=["http://example.invalid/"], timeout=0.1)
+
+
+def test_an_interrupt_interrupts(tmp_path: Path) -> None:
+    """While a name is looked up, which no signal ends."""
+    script = (
+        "import ctypes, socket, sys\n"
+        "from normbench.data import fetch\n"
+        "socket.getaddrinfo = lambda *_, **__: ctypes.PyDLL(None).sleep(0) or ctypes.CDLL(None).sleep(60)\n"
+        f"config = {{'name': 'digits', 'declares': {{'files': {{'x.gz': {MD5!r}}}, 'megabytes': 1}}}}\n"
+        "from pathlib import Path\n"
+        "print('asking', flush=True)\n"
+        "try:\n    fetch.get(config, Path(sys.argv[1]), mirrors=['http://example.invalid/'])\n"
+        "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "asking\n"
+    time.sleep(0.5)
+    started = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    assert process.stdout.readline() == "interrupted\n"
+    process.wait(timeout=10)
+    assert time.monotonic() - started < 5
+
+
+def test_what_a_server_says_steers_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path))
+    with server(ANSWERS["a reason that steers"][0]) as url:
+        monkeypatch.setattr(mnist, "mirrors", lambda: [url])
+        with pytest.raises(SystemExit) as ended:
+            main(["data", "get", "mnist"])
+    (line,) = capfd.readouterr().err.splitlines()
+    assert ended.value.code == 2 and "HTTP 404" in line and line.isprintable()
+
+
+def test_the_reader_of_an_answer_may_leave(tmp_path: Path) -> None:
+    """Its thread ends, though nobody takes what it brings."""
+    with server(at_once(b"HTTP/1.0 200 OK\r\n\r\n" + b"y" * 10**8)) as url:
+        with download.Answer(urllib.request.Request(url), 1.0, 60.0) as answer:
+            next(iter(answer))
+            before = threading.active_count()
+        time.sleep(0.5)
+        assert threading.active_count() <= before
