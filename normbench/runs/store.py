@@ -3,6 +3,7 @@
     runs/<experiment>/<arm>.s<seed>.<id>/
       config.yaml environment.json curve.jsonl timing.jsonl status.json output.log checkpoint/ weights/ lock
 
+status.json has a seal over itself and, of a finished run, the hashes of the curve and of all else that the run left.
 A damaged directory is listed with its reason and hides no other.
 """
 
@@ -26,10 +27,10 @@ import yaml
 from normbench.config import compose
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
-from normbench.runs import files, upgrade, yaml_text
+from normbench.runs import files, seals, upgrade, yaml_text
 from normbench.runs.record import RunRecord, check_record, evaluation_complete
 
-SCHEMA = 2  # the form of a curve's records, as its status.json tells; 1 is read, by `upgrade`
+SCHEMA = 3  # of status.json: 2 had no seal, 1 also a curve of another form, which `upgrade` reads
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>\d+)\.(?P<id>[0-9a-f]{12})")
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
@@ -122,11 +123,13 @@ class RunDirectory:
         files.atomic_write(self.path / "config.yaml", yaml.safe_dump(self.filed, sort_keys=False).encode())
 
     def write_status(self, status: str, **fields: Any) -> None:
-        """status.json. Its schema is that of the curve beside it: an older curve that still lies here keeps its own."""
+        """status.json, sealed. A curve of the older form that still lies here keeps its schema."""
         schema = SCHEMA
         with contextlib.suppress(Damaged):
-            schema = read_status(self.path)["schema"]
-        files.write_json(self.path / "status.json", {"schema": schema, "status": status, **self.heading, **fields})
+            if read_status(self.path)["schema"] == upgrade.OLD:
+                schema = upgrade.OLD
+        content = {"schema": schema, "status": status, **self.heading, **fields}
+        files.write_json(self.path / "status.json", seals.sealed(content))
 
     def old_status(self) -> dict[str, Any] | None:
         """The status that lies there, None where there is none; NormbenchError where it is damaged."""
@@ -175,9 +178,10 @@ class RunDirectory:
             files.atomic_write(self.path / "samples" / name, file)
 
     def finish(self, status: str, **fields: Any) -> None:
-        """The status seals the curve, and a shorter run that was set aside is not needed any more."""
+        """The status seals all that the run left, and a shorter run that was set aside is not needed any more."""
         self.sync_curve()
-        self.write_status(status, **fields, curve_sha256=curve_sha256(self.curve))
+        left = seals.of_run(self.path)
+        self.write_status(status, **fields, curve_sha256=curve_sha256(self.curve), files=left)
         for name in ("status.json", "curve.jsonl", "config.yaml"):
             (self.path / f"shorter.{name}").unlink(missing_ok=True)
 
@@ -227,7 +231,7 @@ def _walk(folder: Path, root: Path) -> Iterator[Stored]:
         return
     for run in runs:
         try:
-            yield replace(run, status=read_status(run.path))
+            yield replace(run, status=status_of(run))
         except Damaged as damage:
             yield replace(run, reason=str(damage))
     for below in folders:
@@ -260,6 +264,14 @@ def read_text(path: str | Path) -> str:
     return files.read(path, LARGEST).decode()
 
 
+def status_of(run: Stored) -> dict[str, Any]:
+    """A run's status file, checked, also that it is this run's. Raises Damaged with the reason."""
+    status = read_status(run.path)
+    if status.get("id", run.id) != run.id:
+        raise Damaged(f"status.json is of run {status['id']!r:.40}")
+    return status
+
+
 def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     """A run's status file, checked. Raises Damaged with the reason."""
     name = f"{prefix}status.json"
@@ -286,9 +298,14 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
         newer = ": update normbench" if type(schema) is int and schema > SCHEMA else ""
         raise Damaged(f"{name} has schema {schema}, this version reads 1 to {SCHEMA}{newer}")
+    if (schema >= seals.SINCE or seals.KEY in status) and not seals.fits(status):
+        why = "its seal does not fit its content" if seals.KEY in status else "its seal is missing"
+        raise Damaged(f"{name} was changed: {why}")
     if status.get("status") not in STATES:
         raise Damaged(f"{name} has no known status: {status.get('status')!r}")
     needed = ("epochs", "steps", "curve_sha256") if status["status"] in FINISHED else ()
+    if not seals.are_hashes(status.get("files", None if needed and schema >= seals.SINCE else {})):
+        raise Damaged(f"{name} says files={status.get('files')!r:.40}")
     for key, (kind, default) in STATUS_FIELDS.items():
         value = status.get(key, default if key not in needed else None)
         counts = isinstance(value, int | float)
@@ -349,7 +366,7 @@ def _at_once(content: bytes) -> list[Any]:
 
 
 def _checked(records: list[Any], schema: int) -> list[dict[str, Any]]:
-    records = records if schema == SCHEMA else [upgrade.record(record) for record in records]
+    records = [upgrade.record(record) for record in records] if schema == upgrade.OLD else records
     for record in records:
         check_record(record)
     return records
@@ -364,14 +381,14 @@ def checked_curve(
     """
     content = _bytes(path)
     found = hashlib.sha256(content).hexdigest()
-    if known == found == status.get("curve_sha256") and status["schema"] == SCHEMA:
+    if known == found == status.get("curve_sha256") and status["schema"] != upgrade.OLD:
         return _at_once(content), {}
     records = parse_curve(content, path.name, status["schema"])  # names the bad line where there is one
     if "curve_sha256" not in status:  # on its way
         return records, {}
     if found != status["curve_sha256"]:
         raise Damaged(f"{path.name} does not have the hash that status.json recorded")
-    return records, {} if status["schema"] == SCHEMA else upgrade.was(found, records)
+    return records, upgrade.was(found, records) if status["schema"] == upgrade.OLD else {}
 
 
 def curve_sha256(path: Path) -> str:
@@ -489,7 +506,16 @@ def _record(
     whole = replace(
         bare(stored, status, labels, config), records=records, environment=read_environment(stored.path), was=was
     )
+    if curve.name == "curve.jsonl":  # what is beside a shorter one is the longer run's
+        _check_files(stored.path, status)
     return whole.cut(steps) if whole.serves(steps) else None
+
+
+def _check_files(path: Path, status: Mapping[str, Any]) -> None:
+    """Damaged where what is read beside the curve is not what status.json has the hash of."""
+    if "files" in status:
+        for name, why in seals.differences(path, status["files"], ("config.yaml", "environment.json")):
+            raise Damaged(f"{name}: {why}")
 
 
 def bare(stored: Stored, status: Mapping[str, Any], labels: Mapping[str, Any], config: Mapping[str, Any]) -> RunRecord:

@@ -11,7 +11,7 @@ import torch
 
 from normbench.config.identity import RunSpec, merged, satisfies
 from normbench.errors import NormbenchError
-from normbench.runs import store
+from normbench.runs import store, upgrade
 from normbench.train import checkpoint, probes
 from normbench.train.loop import train
 
@@ -56,9 +56,9 @@ def ensure_run(
 def _leave_older_form(run: store.RunDirectory) -> None:
     """What cannot be gone on with, or one curve would hold records of two forms: such a run starts anew."""
     old = run.old_status()
-    if old is None or old["schema"] == store.SCHEMA:
+    if old is None or old["schema"] != upgrade.OLD:
         return
-    print(f"the records here are of form {old['schema']}, this version writes form {store.SCHEMA}: started anew")
+    print(f"the records here are of form {old['schema']}, this version writes form {upgrade.TODAYS}: started anew")
     checkpoint.clear(run.path / "checkpoint")  # first: what is left without it is never gone on with
     if old["status"] in store.FINISHED:  # a shorter one
         run.set_aside_finished(goes_on=False)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from normbench.errors import NormbenchError
-from normbench.runs.store import FINISHED, SCHEMA, RunDirectory
+from normbench.runs import upgrade
+from normbench.runs.store import FINISHED, RunDirectory
 from normbench.train import checkpoint, environment, optim
 
 
@@ -29,7 +30,7 @@ class Progress:
     lowest: dict[str, float] = field(default_factory=dict)  # what is monitored, by variant
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
     seconds: float = 0.0
-    schema: int = SCHEMA  # the form of the curve's records
+    schema: int = upgrade.TODAYS  # the form of the curve's records
 
     def add(self, loss: float, count: int, examples: int, sums: Mapping[str, Tensor | float]) -> None:
         """Take an update in."""
@@ -76,7 +77,7 @@ def resume(
             f"run {run.heading['id']} is already at step {saved['step']} of a longer one, beyond the {steps} asked "
             "for. Finish that one first (the same length as before), or delete its directory.",
         )
-    if saved and saved.get("schema", 1) != SCHEMA:  # else its older form had been left
+    if saved and saved.get("schema", 1) != upgrade.TODAYS:  # else its older form had been left
         raise NormbenchError(
             f"{run.path} is damaged: its checkpoint goes on with a curve of another form than status.json says. Delete "
             "the run's directory to start it anew.",
