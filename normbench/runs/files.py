@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO
 from normbench.errors import NormbenchError
 
 NO_FILE = "it is no regular file"
+_PASSING = re.compile(r"\..+\.\d+\.tmp|\..+\.normbench-(aside|old)")  # of `atomic_write`, of a site
 _encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
 
 
@@ -76,9 +78,17 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def is_leftover(name: str) -> bool:
+    """Whether only a killed command leaves a file or folder of this name; while one writes, it holds a lock."""
+    return bool(_PASSING.fullmatch(name))
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Two commands that write into `folder` go one after the other; where nothing can be written, nobody writes."""
+    """Two commands that write into `folder` go one after the other; where nothing can be written, nobody writes.
+
+    Files that a killed one left there on their way are removed first.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
@@ -87,6 +97,9 @@ def alone(folder: Path) -> Iterator[None]:
         return
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
+        for left in folder.glob(".*.tmp"):
+            if is_leftover(left.name):
+                left.unlink(missing_ok=True)
         yield
     finally:
         os.close(handle)
