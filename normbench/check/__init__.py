@@ -18,10 +18,10 @@ from normbench.runs import store
 class Check:
     """One look at a results folder; `seen` counts what was looked at."""
 
-    def __init__(self, results: Path, config_dir: Path | None = None) -> None:
+    def __init__(self, results: Path, ids: Ids | None = None) -> None:
         self.results = results
         self.seen = {"published runs": 0, "verdicts": 0, "raw runs": 0, "files": 0}
-        self._ids = Ids(config_dir)
+        self._ids = ids or Ids()
 
     def findings(self, repair: bool = False) -> Iterator[Finding]:
         """All that is wrong; `repair` removes leftovers as it meets them."""

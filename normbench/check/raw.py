@@ -7,7 +7,7 @@ import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def _finished(stored: store.Stored) -> Iterator[Finding]:
             yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {_way(name, path)}")
         return
     yield Finding("unsealed", path, "it was trained before status.json had hashes. Seal it: python scripts/seal.py")
-    yield from _by_form(path)
+    yield from _by_form(path, {})
 
 
 def _way(name: str, path: Path) -> str:
@@ -91,27 +91,38 @@ def _unfinished(stored: store.Stored) -> Iterator[Finding]:
             store.read_curve(curve, stored.status["schema"])
         except store.Damaged as damage:
             yield Finding("damage", curve, f"{damage}. {AGAIN.format(path)}")
-    size = curve.stat().st_size if curve.is_file() else 0
+    recorded = stored.status.get("files", {})
+    for name, why in seals.differences(path, recorded, tuple(recorded)) if recorded else ():
+        yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {AGAIN.format(path)}")
+    begun = _bytes(curve)
     for head in sorted((path / "checkpoint").glob("[!.]*.json")):
-        if why := _slot(head, size):
+        if why := _slot(head, begun):
             yield Finding("damage", head, f"{why}: the run goes on from the other slot, where that is whole")
     if (path / "shorter.curve.jsonl").exists():
         try:
             store.checked_curve(path / "shorter.curve.jsonl", store.read_status(path, "shorter."))
         except store.Damaged as damage:
             yield Finding("damage", path / "shorter.curve.jsonl", f"{damage}. {AGAIN.format(path)}")
-    yield from _by_form(path)
+    yield from _by_form(path, recorded)
 
 
-def _slot(head: Path, curve_bytes: int) -> str:
+def _bytes(path: Path) -> bytes:
+    try:
+        return files.read(path, store.LARGEST_CURVE)
+    except OSError:  # said elsewhere
+        return b""
+
+
+def _slot(head: Path, curve: bytes) -> str:
     """What is wrong with a checkpoint's slot, "" where nothing is."""
     try:
         content = json.loads(store.read_text(head))
         progress = json.dumps(content["progress"], sort_keys=True).encode()
         if content["progress_sha256"] != hashlib.sha256(progress).hexdigest():
             return "its progress does not have its hash"
-        if content["progress"].get("curve_bytes", 0) > curve_bytes:
-            return "curve.jsonl is shorter than it remembers"
+        size, sha256 = (content["progress"].get(key) for key in ("curve_bytes", "curve_sha256"))
+        if sha256 and hashlib.sha256(curve[:size]).hexdigest() != sha256:
+            return "curve.jsonl does not begin as it remembers"
         with files.opened(head.with_suffix(".safetensors")) as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != content["sha256"]:  # type: ignore[arg-type]
                 return "its tensors do not have their hash"
@@ -122,7 +133,7 @@ def _slot(head: Path, curve_bytes: int) -> str:
     return ""
 
 
-def _by_form(path: Path) -> Iterator[Finding]:
+def _by_form(path: Path, hashed: Mapping[str, str]) -> Iterator[Finding]:
     """What has no hash yet, or never had one, at least has the form of its kind."""
     forms: list[tuple[str, Callable[[Path], None]]] = [
         ("environment.json", _environment),
@@ -131,7 +142,7 @@ def _by_form(path: Path) -> Iterator[Finding]:
     ]
     for pattern, form in forms:
         for file in sorted(path.glob(pattern)):
-            if not file.name.startswith("."):
+            if not file.name.startswith(".") and file.relative_to(path).as_posix() not in hashed:
                 try:
                     form(file)
                 except (store.Damaged, *FORMLESS) as error:

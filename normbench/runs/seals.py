@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from normbench.runs import files
 KEY = "sha256"  # of a JSON object: the hash of all else in it
 SINCE = 3  # the schema of a status file from which on the seal is never missing
 # What a finished run's status has the hashes of, beside that of its curve. `samples` grow after the run's end.
-FILES = ("config.yaml", "environment.json", "timing.jsonl")
+FIXED = ("config.yaml", "environment.json")  # while it is trained
+FILES = (*FIXED, "timing.jsonl")
 FOLDERS = ("weights", "outcomes", "samples")
 _NAME = re.compile(rf"{'|'.join(map(re.escape, FILES))}|({'|'.join(FOLDERS)})/[^/\0.][^/\0]*")
 _MARK = re.compile(rb"<!-- sha256 of all above: ([0-9a-f]{64}) -->\n\Z")
@@ -39,12 +40,12 @@ def are_hashes(found: Any) -> bool:
     return isinstance(found, dict) and all(_NAME.fullmatch(name) and isinstance(v, str) for name, v in found.items())
 
 
-def of_run(path: Path) -> dict[str, str]:
-    """What a run left beside its curve: names below its directory, and hashes."""
-    return {name: _sha256(path / name) for name in _names(path)}
+def of_run(path: Path, names: Sequence[str] = ()) -> dict[str, str]:
+    """What a run left beside its curve: names below its directory, and hashes; of `names` alone where any are given."""
+    return {name: _sha256(path / name) for name in _names(path) if not names or name in names}
 
 
-def differences(path: Path, recorded: Mapping[str, str], names: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+def differences(path: Path, recorded: Mapping[str, str], names: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Each file of a run that is not as it was sealed, and how; of `names` alone where any are given.
 
     Samples that were drawn after the run's end have no hash; weights and outcomes without one are damage.

@@ -123,7 +123,12 @@ class RunDirectory:
         files.atomic_write(self.path / "config.yaml", yaml.safe_dump(self.filed, sort_keys=False).encode())
 
     def write_status(self, status: str, **fields: Any) -> None:
-        """status.json, sealed. A curve of the older form that still lies here keeps its schema."""
+        """status.json, sealed: with the hashes of all other files, unless the run goes on and changes them.
+
+        A curve of the older form that still lies here keeps its schema.
+        """
+        if status != "running":
+            fields.setdefault("files", seals.of_run(self.path))
         schema = SCHEMA
         with contextlib.suppress(Damaged):
             if read_status(self.path)["schema"] == upgrade.OLD:
@@ -155,21 +160,14 @@ class RunDirectory:
             (self.path / name).unlink(missing_ok=True)
         files.sync_folder(self.path)
 
-    def set_aside_finished(self, goes_on: bool) -> None:
-        """Before a longer run, or one with more evaluations: the finished one stays readable until that is done.
+    def set_aside_finished(self) -> None:
+        """Before a longer run, or one with more evaluations: a copy of the finished one stays readable until then.
 
-        `goes_on`: the longer run adds to the curve of the shorter one, of which a copy is kept.
+        Its own files are there until the next status is: whoever is killed between leaves a finished run.
         """
-        if (self.path / "config.yaml").exists():
-            files.atomic_write(self.path / "shorter.config.yaml", (self.path / "config.yaml").read_bytes())
-        if goes_on:
-            files.atomic_write(self.path / "shorter.curve.jsonl", self.curve.read_bytes())
-            os.replace(self.path / "status.json", self.path / "shorter.status.json")
-            return files.sync_folder(self.path)
-        for name in ("curve.jsonl", "status.json"):
-            if (self.path / name).exists():  # the curve has gone before if this was cut short here
-                os.replace(self.path / name, self.path / f"shorter.{name}")
-        files.sync_folder(self.path)
+        for name in ("config.yaml", "curve.jsonl", "status.json"):
+            if (self.path / name).exists():
+                files.atomic_write(self.path / f"shorter.{name}", (self.path / name).read_bytes())
 
     def write_samples(self, content: Mapping[str, bytes]) -> None:
         """Files that show what the trained model draws, in `samples/`."""
@@ -180,8 +178,7 @@ class RunDirectory:
     def finish(self, status: str, **fields: Any) -> None:
         """The status seals all that the run left, and a shorter run that was set aside is not needed any more."""
         self.sync_curve()
-        left = seals.of_run(self.path)
-        self.write_status(status, **fields, curve_sha256=curve_sha256(self.curve), files=left)
+        self.write_status(status, **fields, curve_sha256=curve_sha256(self.curve))
         for name in ("status.json", "curve.jsonl", "config.yaml"):
             (self.path / f"shorter.{name}").unlink(missing_ok=True)
 
@@ -514,7 +511,7 @@ def _record(
 def _check_files(path: Path, status: Mapping[str, Any]) -> None:
     """Damaged where what is read beside the curve is not what status.json has the hash of."""
     if "files" in status:
-        for name, why in seals.differences(path, status["files"], ("config.yaml", "environment.json")):
+        for name, why in seals.differences(path, status["files"], seals.FIXED):
             raise Damaged(f"{name}: {why}")
 
 

@@ -61,9 +61,8 @@ def _leave_older_form(run: store.RunDirectory) -> None:
     print(f"the records here are of form {old['schema']}, this version writes form {upgrade.TODAYS}: started anew")
     checkpoint.clear(run.path / "checkpoint")  # first: what is left without it is never gone on with
     if old["status"] in store.FINISHED:  # a shorter one
-        run.set_aside_finished(goes_on=False)
-    else:
-        run.drop_unfinished()
+        run.set_aside_finished()
+    run.drop_unfinished()
 
 
 def _with_evaluations(spec: RunSpec, run: store.RunDirectory) -> RunSpec:

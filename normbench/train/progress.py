@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,8 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from normbench.errors import NormbenchError
-from normbench.runs import upgrade
-from normbench.runs.store import FINISHED, RunDirectory
+from normbench.runs import files, seals, upgrade
+from normbench.runs.store import FINISHED, RunDirectory, curve_sha256
 from normbench.train import checkpoint, environment, optim
 
 
@@ -29,6 +30,7 @@ class Progress:
     seen: int = 0  # examples in all
     lowest: dict[str, float] = field(default_factory=dict)  # what is monitored, by variant
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
+    curve_sha256: str = ""  # of these bytes; of a checkpoint from before, ""
     seconds: float = 0.0
     schema: int = upgrade.TODAYS  # the form of the curve's records
 
@@ -53,9 +55,29 @@ def save(run: RunDirectory, progress: Progress, model: nn.Module, optimizer: Opt
     """A checkpoint of a run that has been trained for so long."""
     progress.seconds = seconds
     progress.curve_bytes = run.sync_curve()  # it must never promise records that a power cut can still take
+    progress.curve_sha256 = curve_sha256(run.curve)
     tensors: dict[str, Tensor] = {f"model:{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"optim:{name}": tensor for name, tensor in optim.state_tensors(optimizer, model).items()}
     checkpoint.save_slot(run.path / "checkpoint", asdict(progress), tensors)
+
+
+def _check_curve(run: RunDirectory, progress: Progress) -> None:
+    """NormbenchError where the curve does not begin with what the checkpoint was saved with."""
+    if not progress.curve_bytes:
+        return
+    begun = b""
+    if run.curve.exists():
+        with files.opened(run.curve) as curve:
+            begun = curve.read(progress.curve_bytes)
+    if len(begun) < progress.curve_bytes:
+        why = "is shorter than its checkpoint remembers"
+    elif progress.curve_sha256 in ("", hashlib.sha256(begun).hexdigest()):
+        return
+    else:
+        why = "does not begin as its checkpoint remembers"
+    raise NormbenchError(
+        f"{run.curve} {why}: it was changed by hand. Delete the run's directory to start it anew.", code=4
+    )
 
 
 def resume(
@@ -87,18 +109,14 @@ def resume(
     if saved:
         model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
         optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
+    _check_curve(run, progress)
     if finished:
-        run.set_aside_finished(goes_on=bool(saved))
+        run.set_aside_finished()
+    # the status first: a curve without one counts as damaged, and so would what an older one has the hashes of
+    run.write_status("running", step=progress.step, reason="")
     environment.record(run, progress.step, notes, here)
     run.write_config()
-    if run.curve.exists() and run.curve.stat().st_size < progress.curve_bytes:
-        raise NormbenchError(
-            f"{run.curve} is shorter than its checkpoint remembers: it was changed by hand. Delete the run's directory "
-            "to start it anew.",
-            code=4,
-        )
-    # the status first: a curve without one counts as damaged
-    run.write_status("running", step=progress.step, reason="")
     with open(run.curve, "ab") as curve:
         curve.truncate(progress.curve_bytes)
+    run.write_status("running", step=progress.step, reason="", files=seals.of_run(run.path, seals.FIXED))
     return progress

@@ -168,7 +168,7 @@ def test_an_interrupted_run_is_checked_as_far_as_it_has_hashes(results: Path) ->
     flip(run / "checkpoint" / "a.safetensors")
     change(run / "checkpoint" / "b.json", '"step": ', '"step": 1')
     flip(run / "weights" / "best.safetensors", 1)
-    kinds = found(results)
+    kinds = sorted(found(results))
     assert kinds == [("damage", (run / name).relative_to(results).as_posix())
                      for name in ("checkpoint/a.json", "checkpoint/b.json", "weights/best.safetensors")]  # fmt: skip
     with store.RunDirectory(run).writing():
