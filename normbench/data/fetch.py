@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import http
 import http.client
 import os
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normbench import locks
 from normbench.data import files, folder, module, prepare
 from normbench.errors import NormbenchError
 
@@ -22,6 +22,8 @@ Progress = Callable[[str, int, int | None], None]
 
 # How often one mirror is asked for a file whose download breaks off.
 _ATTEMPTS = 5
+# Seconds that another process, which may be bringing the same set, is waited for.
+_LONGEST = 600.0
 
 
 class _MirrorFailed(Exception):
@@ -117,8 +119,14 @@ def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".normbench.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with (folder / ".normbench.lock").open("a+") as file:
+        if not locks.take(file.fileno(), folder, _LONGEST):
+            raise NormbenchError(
+                f"{files.shown(folder)} is being filled by {locks.holder(file.fileno())}. Wait for it, and repeat the "
+                "command.",
+                code=5,
+            )
+        locks.sign(file.fileno())
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import math
@@ -15,9 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from normbench import locks
 from normbench.errors import NormbenchError
 
 NO_FILE = "it is no regular file"
+LONGEST = 600  # s that another command is waited for
 _PASSING = re.compile(r"\..+\.\d+\.tmp|\..+\.normbench-(aside|old)")  # of `atomic_write`, of a site
 _encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
 
@@ -96,7 +97,12 @@ def alone(folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not locks.take(handle, folder, LONGEST):
+            raise NormbenchError(
+                f"{folder} has been written by another process for {LONGEST // 60} minutes, here or on another host "
+                "that shares it. Wait for it, or end it, and repeat the command.",
+                code=5,
+            )
         for left in folder.glob(".*.tmp"):
             if is_leftover(left.name):
                 left.unlink(missing_ok=True)

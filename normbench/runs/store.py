@@ -15,15 +15,15 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import yaml
 
+from normbench import locks
 from normbench.config import compose
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
@@ -43,6 +43,7 @@ STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what othe
     "curve_sha256": (str, ""),  # of a finished curve
 }
 RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
 SECTIONS = (*compose.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
 LARGEST_CURVE, LARGEST = 1 << 30, 8 << 20  # bytes of a curve, of any other file that is read
 HIGHEST = 2**53  # of a count: every whole number below it is a float
@@ -102,16 +103,11 @@ class RunDirectory:
             handle = open(self.path / "lock", "a+")  # noqa: SIM115  held for as long as the run is written
         except OSError as error:
             raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
-        if not _lock(handle):
-            handle.seek(0)
-            holder = handle.read().strip() or "another process"
-            handle.close()
-            raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
         try:
-            holder = f"process {os.getpid()} on this machine since {time.strftime('%H:%M')}"
-            with contextlib.suppress(OSError):  # a courtesy to whoever meets the lock; a full disk is met elsewhere
-                os.ftruncate(handle.fileno(), 0)
-                os.write(handle.fileno(), holder.encode())
+            if not locks.take(handle.fileno(), self.path, READERS):
+                holder = locks.holder(handle.fileno())
+                raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
+            locks.sign(handle.fileno())
             for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; under the lock there is no other
                 left.unlink(missing_ok=True)
             yield
@@ -181,17 +177,6 @@ class RunDirectory:
         self.write_status(status, **fields, curve_sha256=curve_sha256(self.curve))
         for name in ("status.json", "curve.jsonl", "config.yaml"):
             (self.path / f"shorter.{name}").unlink(missing_ok=True)
-
-
-def _lock(handle: IO[str]) -> bool:
-    for attempt in range(20):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if attempt < 19:
-                time.sleep(0.01)  # `is_locked` in some reader holds it for a moment; a writer holds it on
-    return False
 
 
 def is_locked(path: Path) -> bool:

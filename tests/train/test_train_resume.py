@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import tiny
 
+from normbench import locks
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.runs import store
@@ -425,7 +426,7 @@ def test_whoever_only_asks_for_the_lock_disturbs_nobody(tmp_path: Path, monkeypa
     run.mkdir()
     reader = open(run / "lock", "a+")  # noqa: SIM115  closed by the patched sleep
     fcntl.flock(reader, fcntl.LOCK_SH)
-    monkeypatch.setattr(store.time, "sleep", lambda seconds: reader.close())
+    monkeypatch.setattr(locks.time, "sleep", lambda seconds: reader.close())
     with RunDirectory(run).writing():
         assert store.is_locked(run)
 
