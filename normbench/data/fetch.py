@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http
 import http.client
 import os
+import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,6 +62,7 @@ def get(
     """
     root = folder(root)
     if not any(files.problem(config, root, name) for name in files.declared(config)):
+        _tidy(config, root)
         return []
     given = config["declares"].get("sources")
     if mirrors is None:
@@ -73,6 +76,21 @@ def get(
             f"{files.title(config)} cannot be written to {files.shown(root)}: {error.strerror or error}. "
             f"Make room or point NORMBENCH_DATA at a folder that you can write to."
         ) from error
+
+
+def _tidy(config: Mapping[str, Any], root: Path) -> None:
+    """Remove what a killed call left of a set that is whole: parts, and what it was prepared from, but a user's own."""
+    given, sources = config["declares"].get("sources") or {}, files.sources(config, root)
+    left = [(root / name).with_name(f"{Path(name).name}.part") for name in files.declared(config)]
+    if given:
+        own = "register" in given
+        left += [sources / f"{name}{end}" for name in given["files"] for end in (".part", *([] if own else [""]))]
+        left.append(sources / prepare.ASIDE)
+    with contextlib.suppress(OSError):  # of a read-only place nothing is removed
+        for path in left:
+            if path.exists():
+                with _lock(path.parent):
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _direct(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Path]:

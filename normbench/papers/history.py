@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,15 @@ _CAUSES = {"claims": "claims_sha256", "rules": "rules_sha256", "runs": "pack_sha
 
 def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
     """Add a line for every claim whose verdict is another than `before` (None: there was none); done twice, once."""
+    with files.alone(results):  # two artifacts may be judged at once
+        lines = _lines(results, before, after)
+        if lines:  # whole or not at all: a torn line would be damage for ever
+            path = results / NAME
+            files.atomic_write(path, (path.read_bytes() if path.exists() else b"") + lines)
+
+
+def _lines(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bytes:
+    """Those that are to be added."""
     old = {claim["id"]: claim for claim in before["claims"]} if before else {}
     cause = [name for name, key in _CAUSES.items() if before and before.get(key, "") != after[key]]
     place = {"artifact": after["artifact"], "fidelity": after["fidelity"]}
@@ -39,12 +47,7 @@ def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, 
         told = _said(was, before) if was and before else None
         entry = {"date": date, **place, "claim": claim["id"], "before": told, "after": now, "cause": cause}
         lines += files.line(seals.sealed(entry))
-    if lines:  # one write, so that two artifacts judged at once cannot tear each other's lines
-        handle = os.open(results / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(handle, lines)
-        finally:
-            os.close(handle)
+    return lines
 
 
 def _said(claim: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, Any]:
