@@ -163,7 +163,7 @@ def _bring(target: Path, wanted: str, mirrors: _Mirrors) -> None:
         except _MirrorFailed as error:
             tried.append(f"{mirror}: {error}")
             continue
-        os.replace(part, target)
+        files.put(part, target)
         mirrors.order.remove(mirror)
         mirrors.order.insert(0, mirror)
         return

@@ -210,6 +210,16 @@ def looks_like(path: Path) -> str:
     return ""
 
 
+def put(source: Path, target: Path) -> None:
+    """Give a whole file its final name, for good: a power cut does not take it back."""
+    os.replace(source, target)
+    handle = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _same(config: Mapping[str, Any], path: Path, name: str) -> bool:
     """Whether a file of other bytes has the declared content: one that was prepared elsewhere."""
     if name not in (config["declares"].get("content") or {}):

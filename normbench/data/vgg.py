@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -46,7 +45,7 @@ def extract(
             counter.write_text(f"{of} {row + 1}")
         progress(row + 1)
     del rows
-    os.replace(part, target)
+    files.put(part, target)
     counter.unlink(missing_ok=True)
 
 

@@ -136,9 +136,12 @@ def seal(content: Mapping[str, Any]) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder, or say in one line why it cannot be."""
+    """Create a folder, for good, or say in one line why it cannot be."""
     try:
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
+        for folder in made:
+            sync_folder(folder.parent)
     except OSError as error:
         raise NormbenchError(
             f"{path} cannot be made: {error.strerror}. Choose a writable place with --results or NORMBENCH_RESULTS."

@@ -124,6 +124,7 @@ class RunDirectory:
         A curve of the older form that still lies here keeps its schema.
         """
         if status != "running":
+            self._sync("timing.jsonl")
             fields.setdefault("files", seals.of_run(self.path))
         schema = SCHEMA
         with contextlib.suppress(Damaged):
@@ -146,9 +147,16 @@ class RunDirectory:
 
     def sync_curve(self) -> int:
         """The size of the curve in bytes, all of them on the disk."""
-        with open(self.curve, "ab") as curve:
-            os.fsync(curve.fileno())
-            return curve.tell()
+        self.curve.touch()
+        return self._sync(self.curve.name)
+
+    def _sync(self, name: str) -> int:
+        """The size of a file that is appended to, 0 where there is none, all of it on the disk."""
+        if not (self.path / name).exists():
+            return 0
+        with open(self.path / name, "ab") as file:
+            os.fsync(file.fileno())
+            return file.tell()
 
     def drop_unfinished(self) -> None:
         """Leave nothing that a run could go on with; a run that was finished before, set aside, stays."""
@@ -175,6 +183,9 @@ class RunDirectory:
         """The status seals all that the run left, and a shorter run that was set aside is not needed any more."""
         self.sync_curve()
         self.write_status(status, **fields, curve_sha256=curve_sha256(self.curve))
+        self.drop_shorter()
+
+    def drop_shorter(self) -> None:
         for name in ("status.json", "curve.jsonl", "config.yaml"):
             (self.path / f"shorter.{name}").unlink(missing_ok=True)
 

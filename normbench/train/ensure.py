@@ -31,6 +31,7 @@ def ensure_run(
     with run.writing():
         already = store.finished(run.path, spec.steps, spec)
         if already is not None:
+            _tidy(run)
             return str(already[0]["status"])
         _leave_older_form(run)
         spec = _with_evaluations(spec, run)
@@ -51,6 +52,15 @@ def ensure_run(
                 "the command.",
                 code=4,
             ) from None
+
+
+def _tidy(run: store.RunDirectory) -> None:
+    """Remove what a run that was killed at its very end had no time to."""
+    with contextlib.suppress(store.Damaged):
+        if store.read_status(run.path)["status"] in store.FINISHED:
+            run.drop_shorter()
+            if not store.read_config(run.path)["config"]["train"].get("keep_checkpoint"):
+                checkpoint.clear(run.path / "checkpoint")
 
 
 def _leave_older_form(run: store.RunDirectory) -> None:

@@ -82,7 +82,7 @@ def _move(source: Path, target: Path) -> None:
         source = beside
     with source.open("rb") as file:
         os.fsync(file.fileno())
-    os.replace(source, target)
+    files.put(source, target)
 
 
 def _elsewhere(source: Path, target: Path) -> bool:
