@@ -12,7 +12,7 @@ from pathlib import Path
 
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
-from normbench.papers import history
+from normbench.papers import history, publish, published
 from normbench.runs import files, pack, seals, store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,11 +32,12 @@ def histories(results: Path) -> bool:
 def figure(path: Path) -> bool:
     with files.alone(path.parent):
         image = path.read_bytes()
-        if not seals.unmarked(image):
+        of = publish.shown(published.read_verdicts(path.parent / "verdicts.json"))
+        if not seals.unmarked(image, of):
             return False
         if not image.rstrip().endswith(b"</svg>"):
             raise NormbenchError(f"{path} is damaged. Delete it, and draw it again with normbench reproduce.")
-        files.atomic_write(path, seals.marked(image))
+        files.atomic_write(path, seals.marked(image, of))
     return True
 
 

@@ -115,7 +115,7 @@ def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator
     """By its hash: drawn anew it would be another file with each version of matplotlib."""
     path = entry.place / "figure.svg"
     if path.exists():
-        if why := seals.unmarked(_bytes(path)):
+        if why := seals.unmarked(_bytes(path), publish.shown(entry.verdicts)):
             kind = "unsealed" if "no hash" in why and b"</svg>" in _bytes(path)[-10:] else "damage"
             yield Finding(kind, path, f"{why}. Delete it, and draw it again: normbench reproduce {_asked(entry.place)}")
     elif entry.artifact and artifacts.drawing(entry.name).panels(entry.artifact, runs):

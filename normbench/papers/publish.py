@@ -104,7 +104,7 @@ def publish(
         contents = {
             pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
             contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
-            "figure.svg": _figure(artifacts.drawing(artifact.id).panels(artifact, runs)),
+            "figure.svg": _figure(artifacts.drawing(artifact.id).panels(artifact, runs), shown(judged)),
             **tables(artifact, fidelity, judged, runs),
             "verdicts.json": verdicts.as_file(judged),
         }
@@ -131,13 +131,18 @@ def tables(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Sequ
     }
 
 
-def _figure(panels: Sequence[Panel]) -> bytes | None:
+def shown(judged: Mapping[str, Any]) -> str:
+    """What a figure is of, for its hash."""
+    return f"{judged['artifact']} {judged['fidelity']} {judged['pack_sha256']}"
+
+
+def _figure(panels: Sequence[Panel], of: str) -> bytes | None:
     """The SVG with its hash; None for an artifact that is a table alone."""
     if not panels:
         return None
     image = io.BytesIO()
     draw.figure(panels, image)
-    return seals.marked(image.getvalue())
+    return seals.marked(image.getvalue(), of)
 
 
 def _page(

@@ -64,17 +64,21 @@ def differences(path: Path, recorded: Mapping[str, str], names: Sequence[str] = 
             yield name, f"it cannot be read: {error.strerror}"
 
 
-def marked(image: bytes) -> bytes:
-    """An SVG with the hash of itself as a comment at its end."""
-    return image + b"<!-- sha256 of all above: %s -->\n" % hashlib.sha256(image).hexdigest().encode()
+def marked(image: bytes, of: str) -> bytes:
+    """An SVG with a hash as a comment at its end: of itself, and of what it shows in words."""
+    return image + b"<!-- sha256 of all above: %s -->\n" % _mark(image, of)
 
 
-def unmarked(image: bytes) -> str:
-    """What is wrong with such an SVG, "" where nothing is."""
+def unmarked(image: bytes, of: str) -> str:
+    """What is wrong with an SVG that is to show `of`, "" where nothing is."""
     last = _MARK.search(image[-120:])
     if last is None:
         return "it has no hash at its end"
-    return "" if hashlib.sha256(image[: -len(last[0])]).hexdigest().encode() == last[1] else "its hash does not fit it"
+    return "" if _mark(image[: -len(last[0])], of) == last[1] else "its hash is not that of it and of the pack"
+
+
+def _mark(image: bytes, of: str) -> bytes:
+    return hashlib.sha256(image + of.encode()).hexdigest().encode()
 
 
 def _names(path: Path) -> list[str]:

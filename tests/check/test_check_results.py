@@ -99,6 +99,10 @@ PUBLISHED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "a cut table": (lambda p: (p / "table.csv").write_text(""), [("verdict", "table.csv")]),
     "no table": (lambda p: (p / "table.csv").unlink(), [("missing", "table.csv")]),
     "a byte of the figure": (lambda p: flip(p / "figure.svg", 3000), [("damage", "figure.svg")]),
+    "the figure of another pack": (
+        lambda p: (p / "figure.svg").write_bytes(seals.marked(b"<svg></svg>\n", "another")),
+        [("damage", "figure.svg")],
+    ),
     "a cut figure": (lambda p: os.truncate(p / "figure.svg", 9000), [("damage", "figure.svg")]),
     "no figure": (lambda p: (p / "figure.svg").unlink(), [("missing", "figure.svg")]),
     "no pack": (lambda p: (p / pack.NAME).unlink(), [("missing", pack.NAME)]),
@@ -300,7 +304,8 @@ def test_own_choices_are_found_with_their_folder(results: Path, tmp_path: Path) 
 
 def test_publish_seals_its_figure_and_history(tmp_path: Path) -> None:
     place = madeup.published(tmp_path)
-    assert seals.unmarked((place / "figure.svg").read_bytes()) == ""
+    judged = json.loads((place / "verdicts.json").read_text())
+    assert seals.unmarked((place / "figure.svg").read_bytes(), publish.shown(judged)) == ""
     (place / "verdicts.json").unlink()
     publish.publish(artifacts.load("ln2016/fig6"), [], "paper", tmp_path)
     lines = history.read(tmp_path)

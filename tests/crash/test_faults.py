@@ -28,7 +28,7 @@ def tried(folder: Path, *words: str) -> dict[str, dict]:
 def test_a_fault_at_some_operations_of_each_command(tmp_path: Path) -> None:
     for word, found in tried(tmp_path, *SAMPLE).items():
         assert found["wrong"] == [], word
-        assert found["ends"].get("77" if "power" in word else "2", 0) >= 2, f"{word}: no fault was met"
+        assert found["ends"].get("77" if "power" in word else "2", 0) >= 1, f"{word}: no fault was met"
 
 
 @pytest.mark.slow

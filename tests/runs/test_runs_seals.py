@@ -100,8 +100,9 @@ def test_hashes_name_files_of_the_run_alone() -> None:
 
 
 def test_a_picture_has_the_hash_of_itself() -> None:
-    whole = seals.marked(b"<svg>1</svg>\n")
-    assert seals.unmarked(whole) == ""
-    assert seals.unmarked(whole.replace(b"1<", b"2<")) == "its hash does not fit it"
+    whole = seals.marked(b"<svg>1</svg>\n", "a pack")
+    assert seals.unmarked(whole, "a pack") == ""
+    for image, of in ((whole.replace(b"1<", b"2<"), "a pack"), (whole, "another")):
+        assert seals.unmarked(image, of) == "its hash is not that of it and of the pack"
     for bare in (b"", b"<svg>1</svg>\n", whole[:-3], whole + b"x", b"<!-- x -->"):
-        assert seals.unmarked(bare) == "it has no hash at its end"
+        assert seals.unmarked(bare, "a pack") == "it has no hash at its end"
