@@ -22,7 +22,8 @@ EPILOG = """examples:
   normbench status                                      runs done, running, failed
   normbench compare model=mnist_mlp                     who wins, by how much, how sure
 
-exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed; 5 busy elsewhere; 130 interrupted, resumable
+exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed, or what is stored is damaged; 5 busy elsewhere;
+            130 interrupted, resumable
 """
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -41,6 +42,7 @@ COMMANDS = {
     "dashboard": "runs side by side in the browser, live: on this machine, for you alone",
     "report": "a static HTML site of all published artifacts",
     "export": "finished runs for other tools: W&B, CSV, parquet",
+    "check": "is everything that is stored whole and true? packs, verdicts, runs, weights; as git fsck",
     "doctor": "versions, device, threads, compiler, disk, data, W&B: what is there, what is missing",
     "data": "data sets: list them, or bring one",
 }

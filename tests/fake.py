@@ -14,7 +14,7 @@ import yaml
 
 from normbench.config.compose import stored_form
 from normbench.config.identity import RunSpec
-from normbench.runs import files, store
+from normbench.runs import files, seals, store
 from normbench.runs.record import RunRecord
 
 ENVIRONMENT = {"torch": "2.9", "resumed": []}
@@ -65,7 +65,9 @@ def directory(root: Path, spec: RunSpec, status: str = "done", **changes: Any) -
         "reason": "",
         "curve_sha256": store.curve_sha256(path / "curve.jsonl"),
     }
-    (path / "status.json").write_text(json.dumps(fields | changes))
+    if fields["status"] in store.FINISHED:
+        fields["files"] = seals.of_run(path)
+    (path / "status.json").write_text(json.dumps(seals.sealed(fields | changes)))
     return path
 
 

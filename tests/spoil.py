@@ -11,9 +11,15 @@ from typing import Any
 
 import pytest
 
+from normbench.runs import files, seals, store
+
 
 def status(path: Path, **changes: Any) -> None:
-    (path / "status.json").write_text(json.dumps(json.loads((path / "status.json").read_text()) | changes))
+    """Other words in a status that fits its seal."""
+    found = json.loads((path / "status.json").read_text())
+    if changes.get("status") in store.FINISHED:
+        found.setdefault("files", seals.of_run(path))
+    files.write_json(path / "status.json", seals.sealed(found | changes))
 
 
 def become(path: Path, make: Callable[[Path], object]) -> None:
@@ -64,8 +70,8 @@ LISTED: dict[str, tuple[Callable[[Path], object], str]] = {
     "huge number": (lambda p: (p / "status.json").write_text("9" * 10**5), "status.json is not"),
     "list as status": (lambda p: (p / "status.json").write_text("[1]"), "is not a JSON object"),
     "null status": (lambda p: (p / "status.json").write_text("null"), "is not a JSON object"),
-    "older schema": (lambda p: status(p, schema=0), "has schema 0, this version reads 1 to 2"),
-    "newer schema": (lambda p: status(p, schema=3), "has schema 3, this version reads 1 to 2: update normbench"),
+    "older schema": (lambda p: status(p, schema=0), "has schema 0, this version reads 1 to 3"),
+    "newer schema": (lambda p: status(p, schema=4), "has schema 4, this version reads 1 to 3: update normbench"),
     "schema as text": (lambda p: status(p, schema="1"), "has schema 1"),
     "unknown status": (lambda p: status(p, status="finished"), "has no known status: 'finished'"),
     "status of a wrong type": (lambda p: status(p, status=["done"]), "has no known status"),

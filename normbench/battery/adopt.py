@@ -126,7 +126,8 @@ def _place(name: str, node: Mapping[str, Any], folder: Path, derived: bool = Fal
     conf = folder / name / "conf"
     target = conf / "norm" / f"{name}.yaml"
     files.make_folder(target.parent)
-    files.atomic_write(target, text.encode())
+    with files.alone(target.parent):
+        files.atomic_write(target, text.encode())
     adopted = Adopted(name, conf, text if derived else "")
     compose.choice.cache_clear()
     compose.compose(compose.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), conf)  # its YAML is checked

@@ -92,12 +92,18 @@ def run(request: Request, console: Console) -> int:
         outcomes=outcomes,
         notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
     )
-    place = folder / adopted.name
-    page = standing.write(told, place / "page")
-    files.atomic_write(place / "battery.json", _json(told))
-    say(console, f"\n  numbers   {place / 'battery.json'}")
+    numbers, page = write(told, folder / adopted.name)
+    say(console, f"\n  numbers   {numbers}")
     say(console, f"  page      {page}")
     return 4 if any(outcome.failed for outcome in outcomes) else 0
+
+
+def write(told: standing.Standing, place: Path) -> tuple[Path, Path]:
+    """battery.json and the page beside it; returns where they are."""
+    page = standing.write(told, place / "page")
+    with files.alone(place):
+        files.atomic_write(place / "battery.json", _json(told))
+    return place / "battery.json", page
 
 
 def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:

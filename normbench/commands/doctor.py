@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from rich.console import Console
 
 import normbench
+from normbench import locks
 from normbench.commands import catalogue, places
 from normbench.commands.terminal import say, say_json
 from normbench.config import compose
@@ -158,6 +159,17 @@ def _disk(results: Path) -> Iterator[Finding]:
             yield Finding("disk", "good", text)
 
 
+def _locks(results: Path) -> Iterator[Finding]:
+    there = results.expanduser().absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        return  # said of the disk
+    why = locks.fault(there)
+    text = f"locks do not work in {there}: {why}" if why else f"files in {there} can be locked"
+    yield Finding("disk", "bad" if why else "good", text)
+
+
 def _data(results: Path) -> Iterator[Finding]:
     for name, text in catalogue.states():
         kind = "good" if text.startswith("ready") else "note"
@@ -188,4 +200,4 @@ def _has_key(host: str) -> bool:
         return False
 
 
-CHECKS = (_versions, _torch, _threads, _compiler, _disk, _data, _wandb)
+CHECKS = (_versions, _torch, _threads, _compiler, _disk, _locks, _data, _wandb)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from normbench import scratch
 from normbench.commands import terminal
 from normbench.commands.progress import Bars
 from normbench.commands.show import Known, known
@@ -63,9 +62,8 @@ def run(
         raise NormbenchError(
             f"run {run.id} was made by other maths: this version of normbench gives its configuration the id {spec.id}."
         )
-    aside = Path(tempfile.mkdtemp(prefix="normbench-rerun-"))
     progress = terminal.console(stderr=True) if as_json else console
-    try:
+    with scratch.folder("normbench-rerun-") as aside:
         launcher = base.load(plan.command_options("launcher", (), config_dir))
         ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, progress))
         if ensured.interrupted:
@@ -73,8 +71,6 @@ def run(
         again = ensured.found.records.get(spec.id)
         if again is None:
             raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     then = replace(again, status=run.state, steps=run.steps, records=run.records, environment=run.environment)
     found = distance.compare(then, again, _of_other_seeds(run, results, config_dir))
     if as_json:

@@ -139,7 +139,12 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
 
 def run_id(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> str:
     """First 12 hex digits of the SHA-256 of the canonical form."""
-    return hashlib.sha256(canonical(maths(config, choices)).encode()).hexdigest()[:12]
+    return hashed(maths(config, choices))
+
+
+def hashed(found: Mapping[str, Any]) -> str:
+    """The id of a run of these `maths`."""
+    return hashlib.sha256(canonical(found).encode()).hexdigest()[:12]
 
 
 def satisfies(stored: Mapping[str, Any], config: compose.Config, extra: Path | None = None) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+from normbench import scratch
 
 Arrays = dict[str, np.ndarray]
 
@@ -28,13 +29,10 @@ def arrays(target: Path, make: Callable[[], Arrays], trouble: str) -> tuple[Arra
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # A private name, then a rename: processes that do this at once all end with a whole file.
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-        try:
-            with os.fdopen(handle, "wb") as out:
+        with scratch.folder(f".{target.name}-", target.parent) as aside:
+            with open(aside / target.name, "wb") as out:
                 np.savez(out, **made)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle's
-            os.replace(temporary, target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+            os.replace(aside / target.name, target)
     except OSError as error:
         return made, (f"{target.parent} cannot be used ({error.strerror or error}); {trouble}",)
     return made, ()

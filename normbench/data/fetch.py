@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import http
 import os
 import re
+import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normbench import locks
 from normbench.data import download, files, folder, module, prepare
 from normbench.errors import NormbenchError
 
@@ -24,6 +26,8 @@ Progress = Callable[[str, int, int | None], None]
 _ATTEMPTS = 5
 # Seconds for a file: to begin with, and at this many bytes per second for the largest that it can be.
 _BEGINNING, _PACE = 300.0, 20_000
+# Seconds that another process, which may be bringing the same set, is waited for.
+_LONGEST = 600.0
 
 
 class _MirrorFailed(Exception):
@@ -60,6 +64,7 @@ def get(
     """
     root = folder(root)
     if not any(files.problem(config, root, name) for name in files.declared(config)):
+        _tidy(config, root)
         return []
     given = config["declares"].get("sources")
     if mirrors is None:
@@ -73,6 +78,21 @@ def get(
             f"{files.title(config)} cannot be written to {files.shown(root)}: {error.strerror or error}. "
             f"Make room or point NORMBENCH_DATA at a folder that you can write to."
         ) from error
+
+
+def _tidy(config: Mapping[str, Any], root: Path) -> None:
+    """Remove what a killed call left of a set that is whole: parts, and what it was prepared from, but a user's own."""
+    given, sources = config["declares"].get("sources") or {}, files.sources(config, root)
+    left = [(root / name).with_name(f"{Path(name).name}.part") for name in files.declared(config)]
+    if given:
+        own = "register" in given
+        left += [sources / f"{name}{end}" for name in given["files"] for end in (".part", *([] if own else [""]))]
+        left.append(sources / prepare.ASIDE)
+    with contextlib.suppress(OSError):  # of a read-only place nothing is removed
+        for path in left:
+            if path.exists():
+                with _lock(path.parent):
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _direct(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Path]:
@@ -119,8 +139,14 @@ def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".normbench.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with (folder / ".normbench.lock").open("a+") as file:
+        if not locks.take(file.fileno(), folder, _LONGEST):
+            raise NormbenchError(
+                f"{files.shown(folder)} is being filled by {locks.holder(file.fileno())}. Wait for it, and repeat the "
+                "command.",
+                code=5,
+            )
+        locks.sign(file.fileno())
         yield
 
 
@@ -139,7 +165,7 @@ def _bring(target: Path, wanted: str, mirrors: _Mirrors) -> None:
         except _MirrorFailed as error:
             tried.append(f"{mirror}: {error}")
             continue
-        files.replace(part, target)
+        files.put(part, target)
         mirrors.order.remove(mirror)
         mirrors.order.insert(0, mirror)
         return

@@ -196,16 +196,6 @@ def sums(config: Mapping[str, Any], root: Path) -> dict[str, str]:
     return found
 
 
-def replace(source: Path, target: Path) -> None:
-    """Rename a file that is on the disk, so that the name is there as well."""
-    os.replace(source, target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def looks_like(path: Path) -> str:
     """A hint why a file's checksum is wrong, such as '; it is an HTML page', or '' when nothing can be said."""
     with path.open("rb") as file:
@@ -227,6 +217,16 @@ def looks_like(path: Path) -> str:
     except zlib.error:
         pass
     return ""
+
+
+def put(source: Path, target: Path) -> None:
+    """Give a whole file its final name, for good: a power cut does not take it back."""
+    os.replace(source, target)
+    handle = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _same(config: Mapping[str, Any], path: Path, name: str) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import glob
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from normbench import scratch
 from normbench.data import content, files
 from normbench.errors import NormbenchError
 
@@ -169,8 +169,8 @@ def _cache(name: str) -> Iterator[tuple[Path, bool]]:
     if usable:
         yield folder, False
         return
-    with tempfile.TemporaryDirectory(prefix="normbench-") as passing:
-        yield Path(passing), True
+    with scratch.folder("normbench-datasets-") as passing:
+        yield passing, True
 
 
 def _laid_out(folder: Path) -> dict[str, list[Path]]:

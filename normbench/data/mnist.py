@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from normbench import scratch
 from normbench.data import Dataset, check, files, vision
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
@@ -56,8 +56,8 @@ def _parts(config: Mapping[str, Any], root: Path) -> tuple[dict[str, Split], tup
     except OSError as error:
         trouble = f"{cache_folder()} cannot be used ({error.strerror or error})"
     try:
-        with tempfile.TemporaryDirectory(prefix="normbench-", ignore_cleanup_errors=True) as folder:
-            return _read(config, root, Path(folder)), (f"{trouble}; MNIST is unpacked anew for every process.",)
+        with scratch.folder("normbench-mnist-") as folder:
+            return _read(config, root, folder), (f"{trouble}; MNIST is unpacked anew for every process.",)
     except OSError as error:
         raise NormbenchError(
             f"MNIST cannot be unpacked: {trouble}, nor a temporary folder ({error.strerror or error}). "
@@ -103,13 +103,11 @@ def _unpacked(source: Path, target: Path) -> Path:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     # A private name, then a rename: processes that do this at once all end with a whole file.
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
     try:
-        with gzip.open(source) as packed, os.fdopen(handle, "wb") as out:
-            shutil.copyfileobj(packed, out, files.CHUNK)
-        os.replace(temporary, target)
+        with scratch.folder(f".{target.name}-", target.parent) as aside:
+            with gzip.open(source) as packed, open(aside / target.name, "wb") as out:
+                shutil.copyfileobj(packed, out, files.CHUNK)
+            os.replace(aside / target.name, target)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise NormbenchError(f"{files.shown(source)} has the declared md5, but cannot be unpacked: {error}") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
     return target

@@ -45,7 +45,7 @@ def extract(
             counter.write_text(f"{of} {row + 1}")
         progress(row + 1)
     del rows
-    files.replace(part, target)
+    files.put(part, target)
     counter.unlink(missing_ok=True)
 
 

@@ -60,7 +60,8 @@ def write_csv(runs: Sequence[RunRecord], path: Path) -> int:
     writer.writeheader()
     writer.writerows(table)
     files.make_folder(path.parent)
-    files.atomic_write(path, text.getvalue().encode())
+    with files.alone(path.parent):
+        files.atomic_write(path, text.getvalue().encode())
     return len(table)
 
 
@@ -77,5 +78,6 @@ def write_parquet(runs: Sequence[RunRecord], path: Path) -> int:
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table({name: [row[name] for row in table] for name in columns}), buffer)
     files.make_folder(path.parent)
-    files.atomic_write(path, buffer.getvalue())
+    with files.alone(path.parent):
+        files.atomic_write(path, buffer.getvalue())
     return len(table)

@@ -4,20 +4,19 @@
      "before": {"verdict": "reproduced", "n": 10, "rules": ""}, "after": {"verdict": ..., "n": 10, "rules": sha256},
      "cause": ["rules"]}
 
-`cause` says what differs between the two: rules (with the plan), claims, runs. Lines are only added.
+`cause` says what differs between the two: rules (with the plan), claims, runs. Lines are only added, each with a seal.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
-from normbench.runs import files
+from normbench.runs import files, seals
 
 NAME = "history.jsonl"
 _CAUSES = {"claims": "claims_sha256", "rules": "rules_sha256", "runs": "pack_sha256"}
@@ -25,6 +24,15 @@ _CAUSES = {"claims": "claims_sha256", "rules": "rules_sha256", "runs": "pack_sha
 
 def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
     """Add a line for every claim whose verdict is another than `before` (None: there was none); done twice, once."""
+    with files.alone(results):  # two artifacts may be judged at once
+        lines = _lines(results, before, after)
+        if lines:  # whole or not at all: a torn line would be damage for ever
+            path = results / NAME
+            files.atomic_write(path, (path.read_bytes() if path.exists() else b"") + lines)
+
+
+def _lines(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bytes:
+    """Those that are to be added."""
     old = {claim["id"]: claim for claim in before["claims"]} if before else {}
     cause = [name for name, key in _CAUSES.items() if before and before.get(key, "") != after[key]]
     place = {"artifact": after["artifact"], "fidelity": after["fidelity"]}
@@ -37,15 +45,9 @@ def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, 
             continue
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
         told = _said(was, before) if was and before else None
-        lines += files.line(
-            {"date": date, **place, "claim": claim["id"], "before": told, "after": now, "cause": cause},
-        )
-    if lines:  # one write, so that two artifacts judged at once cannot tear each other's lines
-        handle = os.open(results / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(handle, lines)
-        finally:
-            os.close(handle)
+        entry = {"date": date, **place, "claim": claim["id"], "before": told, "after": now, "cause": cause}
+        lines += files.line(seals.sealed(entry))
+    return lines
 
 
 def _said(claim: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,6 +75,8 @@ def read(results: Path) -> list[dict[str, Any]]:
                     raise TypeError("a verdict is no text, or its n no number")
             if not all(isinstance(cause, str) for cause in entry["cause"]):
                 raise TypeError("a cause is no text")
+            if seals.KEY in entry and not seals.fits(entry):  # lines from before there were seals have none
+                raise ValueError("its seal does not fit it")
             found.append(entry)
         except (ValueError, KeyError, TypeError) as error:
             raise NormbenchError(f"{path}: line {number} is damaged ({error!r}). Restore it (git checkout).") from None

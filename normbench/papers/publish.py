@@ -19,7 +19,7 @@ from normbench.papers.findings import findings
 from normbench.papers.panels import Panel
 from normbench.papers.table import Entry
 from normbench.papers.way_on import way_on
-from normbench.runs import files, pack
+from normbench.runs import files, pack, seals
 from normbench.runs.record import RunRecord
 
 
@@ -101,13 +101,11 @@ def publish(
         examples = contrasts.collect(artifact, runs, results, published)
         before = last(results, artifact.id, fidelity)
         judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs), examples)
-        drawing = artifacts.drawing(artifact.id)
         contents = {
             pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
             contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
-            "figure.svg": _figure(drawing.panels(artifact, runs)),
-            "table.md": _page(artifact, fidelity, drawing.table(artifact, runs), judged, runs).encode(),
-            "table.csv": table.as_csv(drawing.table(artifact, runs)).encode(),
+            "figure.svg": _figure(artifacts.drawing(artifact.id).panels(artifact, runs), shown(judged)),
+            **tables(artifact, fidelity, judged, runs),
             "verdicts.json": verdicts.as_file(judged),
         }
         try:
@@ -124,13 +122,27 @@ def publish(
     return judged, runs, notes
 
 
-def _figure(panels: Sequence[Panel]) -> bytes | None:
-    """The SVG; None for an artifact that is a table alone."""
+def tables(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Sequence[RunRecord]) -> dict[str, bytes]:
+    """What follows from the runs and their verdicts, to be read: by file name."""
+    entries = artifacts.drawing(artifact.id).table(artifact, runs)
+    return {
+        "table.md": _page(artifact, fidelity, entries, judged, runs).encode(),
+        "table.csv": table.as_csv(entries).encode(),
+    }
+
+
+def shown(judged: Mapping[str, Any]) -> str:
+    """What a figure is of, for its hash."""
+    return f"{judged['artifact']} {judged['fidelity']} {judged['pack_sha256']}"
+
+
+def _figure(panels: Sequence[Panel], of: str) -> bytes | None:
+    """The SVG with its hash; None for an artifact that is a table alone."""
     if not panels:
         return None
     image = io.BytesIO()
     draw.figure(panels, image)
-    return image.getvalue()
+    return seals.marked(image.getvalue(), of)
 
 
 def _page(

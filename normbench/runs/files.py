@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from normbench import locks
 from normbench.errors import NormbenchError
 
+LONGEST = 600  # s that another command is waited for
+_PASSING = re.compile(r"\..+\.\d+\.tmp|\..+\.normbench-(aside|old)")  # of `atomic_write`, of a site
 _encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
 
 
@@ -41,9 +44,17 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def is_leftover(name: str) -> bool:
+    """Whether only a killed command leaves a file or folder of this name; while one writes, it holds a lock."""
+    return bool(_PASSING.fullmatch(name))
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Two commands that write into `folder` go one after the other; where nothing can be written, nobody writes."""
+    """Two commands that write into `folder` go one after the other; where nothing can be written, nobody writes.
+
+    Files that a killed one left there on their way are removed first.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
@@ -51,7 +62,15 @@ def alone(folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not locks.take(handle, folder, LONGEST):
+            raise NormbenchError(
+                f"{folder} has been written by another process for {LONGEST // 60} minutes, here or on another host "
+                "that shares it. Wait for it, or end it, and repeat the command.",
+                code=5,
+            )
+        for left in folder.glob(".*.tmp"):
+            if is_leftover(left.name):
+                left.unlink(missing_ok=True)
         yield
     finally:
         os.close(handle)
@@ -82,9 +101,12 @@ def seal(content: Mapping[str, Any]) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder, or say in one line why it cannot be."""
+    """Create a folder, for good, or say in one line why it cannot be."""
     try:
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
+        for folder in made:
+            sync_folder(folder.parent)
     except OSError as error:
         raise NormbenchError(
             f"{path} cannot be made: {error.strerror}. Choose a writable place with --results or NORMBENCH_RESULTS."

@@ -3,6 +3,7 @@
     runs/<experiment>/<arm>.s<seed>.<id>/
       config.yaml environment.json curve.jsonl timing.jsonl status.json output.log checkpoint/ weights/ lock
 
+status.json has a seal over itself and, of a finished run, the hashes of the curve and of all else that the run left.
 A damaged directory is listed with its reason and hides no other.
 """
 
@@ -14,22 +15,22 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import yaml
 
-from normbench import reading
+from normbench import locks, reading
+from normbench.config import compose
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
-from normbench.runs import files, upgrade, yaml_text
+from normbench.runs import files, seals, upgrade, yaml_text
 from normbench.runs.record import HIGHEST, RunRecord, check_config, check_record, evaluation_complete
 
-SCHEMA = 2  # the form of a curve's records, as its status.json tells; 1 is read, by `upgrade`
+SCHEMA = 3  # of status.json: 2 had no seal, 1 also a curve of another form, which `upgrade` reads
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,18})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
@@ -42,6 +43,8 @@ STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what othe
     "curve_sha256": (str, ""),  # of a finished curve
 }
 RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
+SECTIONS = (*compose.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
 LARGEST_CURVE, LARGEST = 1 << 30, 8 << 20  # bytes of a curve, of any other file that is read
 DEEPEST = 20  # folders between the root and a run
 LONGEST = 10_000  # characters of a reason that is written
@@ -101,16 +104,11 @@ class RunDirectory:
             handle = open(self.path / "lock", "a+", opener=reading.at_once)  # noqa: SIM115  held for as long as the run is written
         except OSError as error:
             raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
-        if not _lock(handle):
-            handle.seek(0)
-            holder = handle.read().strip() or "another process"
-            handle.close()
-            raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
         try:
-            holder = f"process {os.getpid()} on this machine since {time.strftime('%H:%M')}"
-            with contextlib.suppress(OSError):  # a courtesy to whoever meets the lock; a full disk is met elsewhere
-                os.ftruncate(handle.fileno(), 0)
-                os.write(handle.fileno(), holder.encode())
+            if not locks.take(handle.fileno(), self.path, READERS):
+                holder = locks.holder(handle.fileno())
+                raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
+            locks.sign(handle.fileno())
             for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; under the lock there is no other
                 left.unlink(missing_ok=True)
             yield
@@ -122,13 +120,21 @@ class RunDirectory:
         files.atomic_write(self.path / "config.yaml", yaml.safe_dump(self.filed, sort_keys=False).encode())
 
     def write_status(self, status: str, **fields: Any) -> None:
-        """status.json. Its schema is that of the curve beside it: an older curve that still lies here keeps its own."""
+        """status.json, sealed: with the hashes of all other files, unless the run goes on and changes them.
+
+        A curve of the older form that still lies here keeps its schema.
+        """
+        if status != "running":
+            self._sync("timing.jsonl")
+            fields.setdefault("files", seals.of_run(self.path))
         schema = SCHEMA
         with contextlib.suppress(Damaged):
-            schema = read_status(self.path)["schema"]
+            if read_status(self.path)["schema"] == upgrade.OLD:
+                schema = upgrade.OLD
         if "reason" in fields:
             fields["reason"] = fields["reason"][:LONGEST]
-        files.write_json(self.path / "status.json", {"schema": schema, "status": status, **self.heading, **fields})
+        content = {"schema": schema, "status": status, **self.heading, **fields}
+        files.write_json(self.path / "status.json", seals.sealed(content))
 
     def old_status(self) -> dict[str, Any] | None:
         """The status that lies there, None where there is none; NormbenchError where it is damaged."""
@@ -148,27 +154,28 @@ class RunDirectory:
             os.fsync(curve.fileno())
             return curve.tell()
 
+    def _sync(self, name: str) -> int:
+        """The size of a file that is appended to, 0 where there is none, all of it on the disk."""
+        if not (self.path / name).exists():
+            return 0
+        with open(self.path / name, "ab", opener=reading.at_once) as file:
+            os.fsync(file.fileno())
+            return file.tell()
+
     def drop_unfinished(self) -> None:
         """Leave nothing that a run could go on with; a run that was finished before, set aside, stays."""
         for name in ("curve.jsonl", "status.json"):  # in this order: a curve without a status counts as damaged
             (self.path / name).unlink(missing_ok=True)
         files.sync_folder(self.path)
 
-    def set_aside_finished(self, goes_on: bool) -> None:
-        """Before a longer run, or one with more evaluations: the finished one stays readable until that is done.
+    def set_aside_finished(self) -> None:
+        """Before a longer run, or one with more evaluations: a copy of the finished one stays readable until then.
 
-        `goes_on`: the longer run adds to the curve of the shorter one, of which a copy is kept.
+        Its own files are there until the next status is: whoever is killed between leaves a finished run.
         """
-        if (self.path / "config.yaml").exists():
-            files.atomic_write(self.path / "shorter.config.yaml", (self.path / "config.yaml").read_bytes())
-        if goes_on:
-            files.atomic_write(self.path / "shorter.curve.jsonl", self.curve.read_bytes())
-            os.replace(self.path / "status.json", self.path / "shorter.status.json")
-            return files.sync_folder(self.path)
-        for name in ("curve.jsonl", "status.json"):
-            if (self.path / name).exists():  # the curve has gone before if this was cut short here
-                os.replace(self.path / name, self.path / f"shorter.{name}")
-        files.sync_folder(self.path)
+        for name in ("config.yaml", "curve.jsonl", "status.json"):
+            if (self.path / name).exists():
+                files.atomic_write(self.path / f"shorter.{name}", (self.path / name).read_bytes())
 
     def write_samples(self, content: Mapping[str, bytes]) -> None:
         """Files that show what the trained model draws, in `samples/`."""
@@ -177,22 +184,14 @@ class RunDirectory:
             files.atomic_write(self.path / "samples" / name, file)
 
     def finish(self, status: str, **fields: Any) -> None:
-        """The status seals the curve, and a shorter run that was set aside is not needed any more."""
+        """The status seals all that the run left, and a shorter run that was set aside is not needed any more."""
         self.sync_curve()
         self.write_status(status, **fields, curve_sha256=curve_sha256(self.curve))
+        self.drop_shorter()
+
+    def drop_shorter(self) -> None:
         for name in ("status.json", "curve.jsonl", "config.yaml"):
             (self.path / f"shorter.{name}").unlink(missing_ok=True)
-
-
-def _lock(handle: IO[str]) -> bool:
-    for attempt in range(20):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if attempt < 19:
-                time.sleep(0.01)  # `is_locked` in some reader holds it for a moment; a writer holds it on
-    return False
 
 
 def is_locked(path: Path) -> bool:
@@ -225,7 +224,7 @@ def _with_status(run: Stored) -> Stored:
     if run.reason:
         return run
     try:
-        return replace(run, status=read_status(run.path))
+        return replace(run, status=status_of(run))
     except Damaged as damage:
         return replace(run, reason=str(damage))
 
@@ -281,6 +280,14 @@ def read_text(path: str | Path) -> str:
     return reading.read(path, LARGEST).decode()
 
 
+def status_of(run: Stored) -> dict[str, Any]:
+    """A run's status file, checked, also that it is this run's. Raises Damaged with the reason."""
+    status = read_status(run.path)
+    if status.get("id", run.id) != run.id:
+        raise Damaged(f"status.json is of run {status['id']!r:.40}")
+    return status
+
+
 def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     """A run's status file, checked. Raises Damaged with the reason."""
     name = f"{prefix}status.json"
@@ -307,9 +314,14 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
         newer = ": update normbench" if type(schema) is int and schema > SCHEMA else ""
         raise Damaged(f"{name} has schema {schema}, this version reads 1 to {SCHEMA}{newer}")
+    if (schema >= seals.SINCE or seals.KEY in status) and not seals.fits(status):
+        why = "its seal does not fit its content" if seals.KEY in status else "its seal is missing"
+        raise Damaged(f"{name} was changed: {why}")
     if status.get("status") not in STATES:
         raise Damaged(f"{name} has no known status: {status.get('status')!r}")
     needed = ("epochs", "steps", "curve_sha256") if status["status"] in FINISHED else ()
+    if not seals.are_hashes(status.get("files", None if needed and schema >= seals.SINCE else {})):
+        raise Damaged(f"{name} says files={status.get('files')!r:.40}")
     for key, (kind, default) in STATUS_FIELDS.items():
         value = status.get(key, default if key not in needed else None)
         counts = isinstance(value, int | float)
@@ -370,7 +382,7 @@ def _at_once(content: bytes) -> list[Any]:
 
 
 def _checked(records: list[Any], schema: int) -> list[dict[str, Any]]:
-    records = records if schema == SCHEMA else [upgrade.record(record) for record in records]
+    records = [upgrade.record(record) for record in records] if schema == upgrade.OLD else records
     for record in records:
         check_record(record)
     return records
@@ -385,14 +397,14 @@ def checked_curve(
     """
     content = _bytes(path)
     found = hashlib.sha256(content).hexdigest()
-    if known == found == status.get("curve_sha256") and status["schema"] == SCHEMA:
+    if known == found == status.get("curve_sha256") and status["schema"] != upgrade.OLD:
         return _at_once(content), {}
     records = parse_curve(content, path.name, status["schema"])  # names the bad line where there is one
     if "curve_sha256" not in status:  # on its way
         return records, {}
     if found != status["curve_sha256"]:
         raise Damaged(f"{path.name} does not have the hash that status.json recorded")
-    return records, {} if status["schema"] == SCHEMA else upgrade.was(found, records)
+    return records, upgrade.was(found, records) if status["schema"] == upgrade.OLD else {}
 
 
 def curve_sha256(path: Path) -> str:
@@ -512,7 +524,16 @@ def _record(
     whole = replace(
         bare(stored, status, labels, config), records=records, environment=read_environment(stored.path), was=was
     )
+    if curve.name == "curve.jsonl":  # what is beside a shorter one is the longer run's
+        _check_files(stored.path, status)
     return whole.cut(steps) if whole.serves(steps) else None
+
+
+def _check_files(path: Path, status: Mapping[str, Any]) -> None:
+    """Damaged where what is read beside the curve is not what status.json has the hash of."""
+    if "files" in status:
+        for name, why in seals.differences(path, status["files"], seals.FIXED):
+            raise Damaged(f"{name}: {why}")
 
 
 def bare(stored: Stored, status: Mapping[str, Any], labels: Mapping[str, Any], config: Mapping[str, Any]) -> RunRecord:

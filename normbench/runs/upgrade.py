@@ -11,6 +11,7 @@ from typing import Any
 
 from normbench.runs.record import curve_sha256
 
+OLD, TODAYS = 1, 2  # the forms
 BARE = "configuration"  # the one option whose values stood without its name
 FIELDS = {"shuffle": "order", "block": "block"}
 

@@ -11,7 +11,7 @@ import torch
 
 from normbench.config.identity import RunSpec, merged, satisfies
 from normbench.errors import NormbenchError
-from normbench.runs import store
+from normbench.runs import store, upgrade
 from normbench.train import checkpoint, probes
 from normbench.train.loop import train
 
@@ -31,6 +31,7 @@ def ensure_run(
     with run.writing():
         already = store.finished(run.path, spec.steps, spec)
         if already is not None:
+            _tidy(run)
             return str(already[0]["status"])
         _leave_older_form(run)
         spec = _with_evaluations(spec, run)
@@ -53,17 +54,25 @@ def ensure_run(
             ) from None
 
 
+def _tidy(run: store.RunDirectory) -> None:
+    """Remove what a run that was killed at its very end had no time to."""
+    with contextlib.suppress(store.Damaged):
+        if store.read_status(run.path)["status"] in store.FINISHED:
+            run.drop_shorter()
+            if not store.read_config(run.path)["config"]["train"].get("keep_checkpoint"):
+                checkpoint.clear(run.path / "checkpoint")
+
+
 def _leave_older_form(run: store.RunDirectory) -> None:
     """What cannot be gone on with, or one curve would hold records of two forms: such a run starts anew."""
     old = run.old_status()
-    if old is None or old["schema"] == store.SCHEMA:
+    if old is None or old["schema"] != upgrade.OLD:
         return
-    print(f"the records here are of form {old['schema']}, this version writes form {store.SCHEMA}: started anew")
+    print(f"the records here are of form {old['schema']}, this version writes form {upgrade.TODAYS}: started anew")
     checkpoint.clear(run.path / "checkpoint")  # first: what is left without it is never gone on with
     if old["status"] in store.FINISHED:  # a shorter one
-        run.set_aside_finished(goes_on=False)
-    else:
-        run.drop_unfinished()
+        run.set_aside_finished()
+    run.drop_unfinished()
 
 
 def _with_evaluations(spec: RunSpec, run: store.RunDirectory) -> RunSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
@@ -12,8 +13,9 @@ from torch.optim import Optimizer
 
 from normbench import reading
 from normbench.errors import NormbenchError
+from normbench.runs import seals, upgrade
 from normbench.runs.record import HIGHEST
-from normbench.runs.store import FINISHED, SCHEMA, RunDirectory
+from normbench.runs.store import FINISHED, RunDirectory, curve_sha256
 from normbench.train import checkpoint, environment, optim
 
 
@@ -31,8 +33,9 @@ class Progress:
     seen: int = 0  # examples in all
     lowest: dict[str, float] = field(default_factory=dict)  # what is monitored, by variant
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
+    curve_sha256: str = ""  # of these bytes; of a checkpoint from before, ""
     seconds: float = 0.0
-    schema: int = SCHEMA  # the form of the curve's records
+    schema: int = upgrade.TODAYS  # the form of the curve's records
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Progress:
@@ -43,6 +46,7 @@ class Progress:
             good = (
                 (kind is int and type(value) is int and -1 <= value < HIGHEST)
                 or (kind is float and type(value) in (int, float) and math.isfinite(value))
+                or (kind is str and isinstance(value, str))
                 or (kind is dict and isinstance(value, dict) and all(type(v) in (int, float) for v in value.values()))
             )
             if not good:
@@ -70,9 +74,29 @@ def save(run: RunDirectory, progress: Progress, model: nn.Module, optimizer: Opt
     """A checkpoint of a run that has been trained for so long."""
     progress.seconds = seconds
     progress.curve_bytes = run.sync_curve()  # it must never promise records that a power cut can still take
+    progress.curve_sha256 = curve_sha256(run.curve)
     tensors: dict[str, Tensor] = {f"model:{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"optim:{name}": tensor for name, tensor in optim.state_tensors(optimizer, model).items()}
     checkpoint.save_slot(run.path / "checkpoint", asdict(progress), tensors)
+
+
+def _check_curve(run: RunDirectory, progress: Progress) -> None:
+    """NormbenchError where the curve does not begin with what the checkpoint was saved with."""
+    if not progress.curve_bytes:
+        return
+    begun = b""
+    if run.curve.exists():
+        with reading.opened(run.curve) as curve:
+            begun = curve.read(progress.curve_bytes)
+    if len(begun) < progress.curve_bytes:
+        why = "is shorter than its checkpoint remembers"
+    elif progress.curve_sha256 in ("", hashlib.sha256(begun).hexdigest()):
+        return
+    else:
+        why = "does not begin as its checkpoint remembers"
+    raise NormbenchError(
+        f"{run.curve} {why}: it was changed by hand. Delete the run's directory to start it anew.", code=4
+    )
 
 
 def resume(
@@ -104,20 +128,16 @@ def resume(
     if finished and progress.step % every:
         checkpoint.clear(run.path / "checkpoint")
         found, notes, progress = None, [], Progress()
+    _check_curve(run, progress)
     if finished:
-        run.set_aside_finished(goes_on=found is not None)
+        run.set_aside_finished()
+    # the status first: a curve without one counts as damaged, and so would what an older one has the hashes of
+    run.write_status("running", step=progress.step, reason="")
     environment.record(run, progress.step, notes, here)
     run.write_config()
-    if run.curve.exists() and run.curve.stat().st_size < progress.curve_bytes:
-        raise NormbenchError(
-            f"{run.curve} is shorter than its checkpoint remembers: it was changed by hand. Delete the run's directory "
-            "to start it anew.",
-            code=4,
-        )
-    # the status first: a curve without one counts as damaged
-    run.write_status("running", step=progress.step, reason="")
     with open(run.curve, "ab", opener=reading.at_once) as curve:
         curve.truncate(progress.curve_bytes)
+    run.write_status("running", step=progress.step, reason="", files=seals.of_run(run.path, seals.FIXED))
     return progress
 
 
@@ -128,7 +148,7 @@ def _refuse_other(run: RunDirectory, progress: Progress, saved: Mapping[str, Any
             f"run {run.heading['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "
             "for. Finish that one first (the same length as before), or delete its directory.",
         )
-    if saved.get("schema", 1) != SCHEMA:  # else its older form had been left
+    if saved.get("schema", 1) != upgrade.TODAYS:  # else its older form had been left
         raise NormbenchError(
             f"{run.path} is damaged: its checkpoint goes on with a curve of another form than status.json says. Delete "
             "the run's directory to start it anew.",

@@ -242,7 +242,7 @@ class Index:
         """What the two files of a run say, or what is wrong with them."""
         path = own.stored.path
         try:
-            stored = replace(own.stored, status=store.read_status(path), reason="")
+            stored = replace(own.stored, status=store.status_of(own.stored), reason="")
         except store.Damaged as damage:
             stored = replace(own.stored, status={}, reason=str(damage))
         try:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from watched import Watched
 
-from normbench.runs import files, pack, store
+from normbench.runs import files, pack, seals, store
 from normbench.runs.record import RunRecord
 from normbench.web import share
 from normbench.web.index import Index
@@ -59,7 +59,7 @@ def stored(results: Path, run: RunRecord, status: str = "interrupted", output: s
     (path / "curve.jsonl").write_bytes(b"".join(files.line(record) for record in run.records))
     content = {"schema": store.SCHEMA, "status": status, "epochs": run.epochs, "steps": run.steps, "step": 0,
                "reason": run.reason, **labels, "seed": run.seed}  # fmt: skip
-    (path / "status.json").write_text(json.dumps(content))
+    (path / "status.json").write_text(json.dumps(seals.sealed(content)))
     (path / "output.log").write_text(output)
     return path
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import fake
 import madeup
 import pytest
+import spoil
 import tiny
 
 from normbench.errors import NormbenchError
@@ -116,8 +117,7 @@ def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: 
         path = fake.directory(tmp_path / "runs", spec, "running")
         assert tiny.wait_until(lambda: len(told(notes)) >= 3)  # before the end: opened, epochs 0 and 1 at least
         follower.listen(spec, {"event": "progress", "step": 6, "nll": 1.0})
-        files_status = json.loads((path / "status.json").read_text()) | {"status": "diverged", "reason": "NLL is NaN"}
-        (path / "status.json").write_text(json.dumps(files_status))
+        spoil.status(path, status="diverged", reason="NLL is NaN")
         follower.listen(spec, {"event": "end", "status": "diverged"})
     assert events == ["start", "progress", "end"] and follower.notes == []
     first, *rows, last = told(notes)

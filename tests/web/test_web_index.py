@@ -17,7 +17,7 @@ import pytest
 from spoil import LISTED, READ, become_pipe, forbid
 
 from normbench import reading
-from normbench.runs import files, find, pack, store
+from normbench.runs import files, find, pack, seals, store
 from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
 from normbench.web import index as index_module
@@ -77,7 +77,7 @@ def going(root: Path, spec: Any, epochs: int = 1) -> Path:
     path = fake.directory(root, spec, status="running", epochs=epochs)
     status = json.loads((path / "status.json").read_text())
     del status["curve_sha256"]
-    (path / "status.json").write_text(json.dumps(status))
+    files.write_json(path / "status.json", seals.sealed(status))
     return path
 
 

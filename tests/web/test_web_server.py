@@ -14,6 +14,7 @@ from typing import Any
 import fake
 import madeup
 import pytest
+import spoil
 import yaml
 from starlette.testclient import TestClient
 
@@ -389,8 +390,7 @@ def test_news_of_runs_in_view(application: Any, client: TestClient, results: Pat
     client.get("/api/view?filter=none")
 
     def fail() -> None:
-        status = json.loads((path / "status.json").read_text())
-        store.files.write_json(path / "status.json", {**status, "status": "failed"})
+        spoil.status(path, status="failed")
 
     content, _ = asyncio.run(first_news(application, "filter=none", fail))
     told = json.loads(content.partition(b"data: ")[2])

@@ -17,6 +17,8 @@ from normbench.data import content, files
 from normbench.data.prepare.parts import Wrong
 from normbench.errors import NormbenchError
 
+ASIDE = "prepared"  # below a set's sources: what is on its way
+
 
 def run(config: Mapping[str, Any], root: Path) -> list[Path]:
     """Make the set's final files from its sources, which are all there and verified; returns the files.
@@ -25,7 +27,7 @@ def run(config: Mapping[str, Any], root: Path) -> list[Path]:
     The caller holds the set's lock.
     """
     name, declares, sources = str(config["name"]), config["declares"], files.sources(config, root)
-    aside = sources / "prepared"
+    aside = sources / ASIDE
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     try:
@@ -80,7 +82,7 @@ def _move(source: Path, target: Path) -> None:
         source = beside
     with source.open("rb") as file:
         os.fsync(file.fileno())
-    files.replace(source, target)
+    files.put(source, target)
 
 
 def _elsewhere(source: Path, target: Path) -> bool:

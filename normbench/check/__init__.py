@@ -1,0 +1,33 @@
+"""Whether everything below a results folder is whole, and follows from what it says it follows from; as `git fsck`.
+
+Hashes find damage, not forgery: whoever changes a file and writes its hash anew is not found, unless what follows from
+the file (an id, a verdict, a table) is then another one. Nothing is written but by `repair`, which removes leftovers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from normbench.check import leftovers, published, raw
+from normbench.check.finding import Finding
+from normbench.check.ids import Ids
+from normbench.runs import store
+
+
+class Check:
+    """One look at a results folder; `seen` counts what was looked at."""
+
+    def __init__(self, results: Path, ids: Ids | None = None) -> None:
+        self.results = results
+        self.seen = {"published runs": 0, "verdicts": 0, "raw runs": 0, "files": 0}
+        self._ids = ids or Ids()
+
+    def findings(self, repair: bool = False) -> Iterator[Finding]:
+        """All that is wrong; `repair` removes leftovers as it meets them."""
+        yield from leftovers.permissions(self.results, self.seen)
+        yield from leftovers.check(self.results, repair)
+        yield from published.check(self.results, self._ids, self.seen)
+        for stored in store.scan(self.results / "runs"):
+            self.seen["raw runs"] += 1
+            yield from raw.check(stored, self._ids)

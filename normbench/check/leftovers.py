@@ -1,0 +1,91 @@
+"""What killed commands left, and what may not be read; a walk over the whole folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from normbench.check.finding import Finding
+from normbench.errors import NormbenchError
+from normbench.runs import files, store
+
+
+def permissions(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
+    """Files that their owner or this user may not read, folders that they may not list, what anybody may change."""
+    yield from _allowed(results)
+    for folder, names, others in os.walk(results):
+        for name in (*names, *others):
+            seen["files"] += 1
+            yield from _allowed(Path(folder, name))
+
+
+def _allowed(path: Path) -> Iterator[Finding]:
+    try:
+        mode = path.lstat().st_mode
+    except OSError:  # gone meanwhile, or in a folder that may not be entered, which is said
+        return
+    if stat.S_ISLNK(mode):
+        return
+    folder = stat.S_ISDIR(mode)
+    needed, letters = (0o500, "rx") if folder else (0o400, "r")
+    if mode & needed != needed:
+        way = f"chmod u+{letters} {path}"
+        yield Finding("permission", path, f"its owner may not {'list' if folder else 'read'} it (mode "
+                      f"{stat.S_IMODE(mode):04o}). Allow it: {way}")  # fmt: skip
+    elif not os.access(path, os.R_OK | (os.X_OK if folder else 0)):
+        yield Finding("permission", path, "this user may not read it. Ask its owner")
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        yield Finding("writable", path, f"anybody may change it (mode {stat.S_IMODE(mode):04o}): chmod o-w {path}")
+
+
+def check(results: Path, repair: bool) -> Iterator[Finding]:
+    """Temporary files and folders of commands that are gone, and what finished runs do not need any more."""
+    running: dict[Path, bool] = {}
+    for folder, names, others in os.walk(results):
+        for name in sorted((*names, *others)):
+            path = Path(folder, name)
+            run = next((p for p in (path, *path.parents) if store.NAME.fullmatch(p.name)), None)
+            if not (files.is_leftover(name) or (run is not None and path.parent == run and _not_needed(run, name))):
+                continue
+            if run is not None and running.setdefault(run, store.is_locked(run)):
+                continue
+            if name in names:
+                names.remove(name)
+            if (found := _handle(path, run, repair)) is not None:
+                yield found
+
+
+def _not_needed(run: Path, name: str) -> bool:
+    """Of a finished run: what it could have gone on with, unless that was asked for, and a shorter one."""
+    if name != "checkpoint" and not (name.startswith("shorter.") and name.count(".") == 2):
+        return False
+    try:
+        if store.read_status(run)["status"] not in store.FINISHED:
+            return False
+        kept = store.read_config(run)["config"].get("train", {}).get("keep_checkpoint", False)
+    except store.Damaged:
+        return False
+    return not (name == "checkpoint" and kept)
+
+
+def _handle(path: Path, run: Path | None, repair: bool) -> Finding | None:
+    """The finding; None for what turns out to be in use. Removed under the lock of whoever would write there."""
+    told = "a command that was killed left it"
+    if not repair:
+        return Finding("leftover", path, f"{told}. Remove it: normbench check --repair")
+    try:
+        with store.RunDirectory(run).writing() if run is not None else files.alone(path.parent):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                with contextlib.suppress(FileNotFoundError):  # collected by taking the lock
+                    path.unlink()
+    except NormbenchError:
+        return None
+    except OSError as error:
+        return Finding("leftover", path, f"{told}, and it cannot be removed: {error.strerror}")
+    return Finding("leftover", path, f"{told}; removed")

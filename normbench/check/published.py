@@ -1,0 +1,160 @@
+"""What is published: whole, of the ids it says, and every verdict and table as it follows from pack and contrasts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from normbench.check.finding import Finding
+from normbench.check.ids import Ids
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+from normbench.papers import contrasts, history, publish
+from normbench.papers import published as places
+from normbench.papers.published import Published
+from normbench.runs import pack, seals
+from normbench.runs.columns import Columns
+from normbench.runs.record import RunRecord
+from normbench.web import measured
+
+FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, contrasts.NAME)  # by any of which a place is known
+
+
+def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
+    """Every place, the histories of its verdicts, and what was measured beside them."""
+    judged: dict[tuple[str, str, str], str] = {}
+    for place in sorted({path.parent for name in FILES for path in pack.paths(results, name)}):
+        verdicts, found = _place(place, results, ids, seen)
+        yield from found
+        for claim in verdicts["claims"]:
+            judged[verdicts["artifact"], verdicts["fidelity"], claim["id"]] = claim["verdict"]
+    yield from _histories(results, judged)
+    for kind, entries in (("check", measured.checks(results, {})), ("bench", measured.benches(results))):
+        for entry in entries:
+            if entry["damaged"]:
+                path = results / kind / entry["title"]
+                yield Finding("damage", path, f"it cannot be read: run its script in scripts/{kind} again")
+
+
+def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, Any], list[Finding]]:
+    """The verdicts there, without claims where they are damaged, and all that is wrong."""
+    verdicts, first = _read(place / "verdicts.json", places.read_verdicts)
+    packed, second = _read(place / pack.NAME, pack.load)
+    _, third = _read(place / contrasts.NAME, contrasts.load, needed=False)
+    found = [*first, *second, *third]
+    if packed:
+        seen["published runs"] += len(packed.runs)
+        found += _ids(place, packed.runs, ids)
+    if verdicts:
+        seen["verdicts"] += len(verdicts["claims"])
+    if not found or (verdicts and packed and not third):
+        try:
+            found += _follows(places.read(place, results))
+        except NormbenchError as error:
+            found.append(Finding("verdict", place, str(error)))
+    return verdicts or {"claims": []}, found
+
+
+def _read(path: Path, read: Callable[[Path], Any], needed: bool = True) -> tuple[Any, list[Finding]]:
+    if not path.exists():
+        way = "Restore it (git checkout), or publish again: normbench reproduce"
+        return None, [Finding("missing", path, f"it is gone. {way} {_asked(path.parent)}")] if needed else []
+    try:
+        return read(path), []
+    except NormbenchError as error:
+        return None, [Finding("damage", path, str(error).removeprefix(f"{path} "))]
+
+
+def _asked(place: Path) -> str:
+    return f"{place.parent.parent.name}/{place.parent.name} --fidelity {place.name} --max-time 0"
+
+
+def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
+    unknown: dict[str, int] = {}
+    for run in runs:
+        try:
+            own = ids.of(run.config)
+        except NormbenchError as error:
+            unknown[str(error)] = unknown.get(str(error), 0) + 1
+            continue
+        if own != run.id:
+            yield Finding("id", place / pack.NAME, f"the configuration of run {run.id} gives the id {own}: one of them "
+                          "was changed, or this version computes otherwise. Restore the pack (git checkout), or train "
+                          "the run again")  # fmt: skip
+    for why, count in unknown.items():
+        yield Finding("unknown", place / pack.NAME, f"the ids of {count} runs cannot be computed here: {why}")
+
+
+def _follows(entry: Published) -> Iterator[Finding]:
+    """What is not as judging and tabulating these runs again makes it; nothing is written."""
+    place, again = entry.place, f"Judge again: normbench reproduce {_asked(entry.place)}"
+    if entry.artifact is None:
+        yield Finding("unknown", place, "this version knows no such artifact: its verdicts cannot be judged again")
+        return
+    runs = [replace(run, records=Columns(run.records)) for run in entry.runs]  # each is searched a hundred times
+    known = contrasts.load(place / contrasts.NAME)
+    sha256 = entry.verdicts["pack_sha256"]
+    judged = publish.judge(entry.artifact, runs, entry.fidelity, place.parents[2], sha256, known)
+    if (content := json.loads(json.dumps(judged))) != entry.verdicts:
+        pairs = zip(content["claims"], entry.verdicts["claims"], strict=False)
+        others = [now["id"] for now, then in pairs if now != then]
+        what = f"of {', '.join(others)}" if others else "as a whole"
+        yield Finding("verdict", place / "verdicts.json", f"the verdicts {what} do not follow from the pack. {again}")
+    for name, content in publish.tables(entry.artifact, entry.fidelity, judged, runs).items():
+        if not (place / name).exists():
+            yield Finding("missing", place / name, f"it is gone. {again}")
+        elif _bytes(place / name) != content:
+            yield Finding("verdict", place / name, f"it does not follow from the pack. {again}")
+    yield from _figure(entry, runs, again)
+
+
+def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator[Finding]:
+    """By its hash: drawn anew it would be another file with each version of matplotlib."""
+    path = entry.place / "figure.svg"
+    if path.exists():
+        if why := seals.unmarked(_bytes(path), publish.shown(entry.verdicts)):
+            kind = "unsealed" if "no hash" in why and b"</svg>" in _bytes(path)[-10:] else "damage"
+            yield Finding(kind, path, f"{why}. Delete it, and draw it again: normbench reproduce {_asked(entry.place)}")
+    elif entry.artifact and artifacts.drawing(entry.name).panels(entry.artifact, runs):
+        yield Finding("missing", path, f"it is gone. {again}")
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes() if path.is_file() else b""
+    except OSError:
+        return b""
+
+
+def _histories(results: Path, judged: Mapping[tuple[str, str, str], str]) -> Iterator[Finding]:
+    """Whether each line is whole, follows the one before it, and the last one says what is published now."""
+    path = results / history.NAME
+    if not path.exists():
+        if any(word != "not run" for word in judged.values()):
+            yield Finding("missing", path, "it is gone: no verdict has a history. Restore it (git checkout)")
+        return
+    try:
+        entries = history.read(results)
+    except NormbenchError as error:
+        yield Finding("damage", path, str(error).removeprefix(f"{path}: "))
+        return
+    last: dict[tuple[str, str, str], str] = {}
+    bare = [number for number, entry in enumerate(entries, 1) if seals.KEY not in entry]
+    if bare:  # all of them: they are from before there were seals
+        lines = f"line {bare[0]} has" if len(bare) == 1 else f"{len(bare)} lines (first {bare[0]}) have"
+        kind = "unsealed" if len(bare) == len(entries) else "damage"
+        yield Finding(kind, path, f"{lines} no hash. Restore it (git checkout), or seal it: python scripts/seal.py")
+    for number, entry in enumerate(entries, 1):
+        key = entry["artifact"], entry["fidelity"], entry["claim"]
+        before = entry["before"]["verdict"] if entry["before"] else "not run"
+        if last.get(key, before) != before:
+            yield Finding("verdict", path, f"line {number}: {key[2]} was '{before}', but '{last[key]}' in the line "
+                          "before: a line is missing. Restore it (git checkout)")  # fmt: skip
+        last[key] = entry["after"]["verdict"]
+    for key, word in last.items():
+        if key in judged and judged[key] != word:
+            yield Finding("verdict", path, f"its last word of {key[2]} ({key[0]}, {key[1]}) is '{word}', published is "
+                          f"'{judged[key]}': a line is missing. Restore it (git checkout)")  # fmt: skip

@@ -1,0 +1,177 @@
+"""Raw runs: status, configuration, id, curve, and every file that they left, by its hash or by its form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from normbench import reading
+from normbench.check.finding import Finding
+from normbench.check.ids import Ids
+from normbench.errors import NormbenchError
+from normbench.runs import seals, store
+
+MANY = 100 << 20  # bytes of a safetensors header, at most
+AGAIN = "Delete {} to train this run again"
+
+
+def check(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
+    """All that is wrong with one run; of one that is being written only what its status says."""
+    path = stored.path
+    if stored.reason:
+        yield Finding("damage", path, f"{stored.reason}. {AGAIN.format('it')}")
+    if not stored.id or not path.is_dir() or store.is_locked(path):
+        return
+    yield from _configuration(stored, ids)
+    if stored.reason:
+        return
+    if stored.status["status"] in store.FINISHED:
+        yield from _finished(stored)
+    else:
+        yield from _unfinished(stored)
+
+
+def _configuration(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
+    place = stored.path / "config.yaml"
+    begun = any((stored.path / name).exists() for name in ("status.json", "curve.jsonl"))
+    if not place.exists():
+        if begun:
+            yield Finding("missing", place, f"it is gone. {AGAIN.format(stored.path)}")
+        return
+    try:
+        content = store.read_config(stored.path)
+        labelled = content.get("id", stored.id)
+        if labelled != stored.id:
+            raise store.Damaged(f"it is of run {labelled!r:.40}")
+        store.labels_of(content)
+        own = ids.of(content["config"])
+    except store.Damaged as damage:
+        yield Finding("damage", place, f"{damage}. {AGAIN.format(stored.path)}")
+    except NormbenchError as error:
+        why = f"the run's id cannot be computed here: {str(error).rstrip('.')}"
+        yield Finding("unknown", place, f"{why}. Choices of your own are found with --config-dir")
+    else:
+        if own != stored.id:
+            yield Finding("id", place, f"its configuration gives the id {own}: it was changed, or this version "
+                          f"computes otherwise. {AGAIN.format(stored.path)}")  # fmt: skip
+
+
+def _finished(stored: store.Stored) -> Iterator[Finding]:
+    path = stored.path
+    try:
+        store.checked_curve(path / "curve.jsonl", stored.status)
+    except store.Damaged as damage:
+        kind = "damage" if (path / "curve.jsonl").exists() else "missing"
+        yield Finding(kind, path / "curve.jsonl", f"{damage}. {AGAIN.format(path)}")
+    if "files" in stored.status:
+        for name, why in seals.differences(path, stored.status["files"]):
+            yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {_way(name, path)}")
+        return
+    yield Finding("unsealed", path, "it was trained before status.json had hashes. Seal it: python scripts/seal.py")
+    yield from _by_form(path, {})
+
+
+def _way(name: str, path: Path) -> str:
+    if name.startswith("samples/"):
+        return f"Draw it again: normbench sample {path.name[-12:]}"
+    return AGAIN.format(path)
+
+
+def _unfinished(stored: store.Stored) -> Iterator[Finding]:
+    """Its curve so far, its checkpoint, and a shorter run that was set aside."""
+    path = stored.path
+    curve = path / "curve.jsonl"
+    if curve.exists():
+        try:
+            store.read_curve(curve, stored.status["schema"])
+        except store.Damaged as damage:
+            yield Finding("damage", curve, f"{damage}. {AGAIN.format(path)}")
+    recorded = stored.status.get("files", {})
+    for name, why in seals.differences(path, recorded, tuple(recorded)) if recorded else ():
+        yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {AGAIN.format(path)}")
+    begun = _bytes(curve)
+    for head in sorted((path / "checkpoint").glob("[!.]*.json")):
+        if why := _slot(head, begun):
+            yield Finding("damage", head, f"{why}: the run goes on from the other slot, where that is whole")
+    if (path / "shorter.curve.jsonl").exists():
+        try:
+            store.checked_curve(path / "shorter.curve.jsonl", store.read_status(path, "shorter."))
+        except store.Damaged as damage:
+            yield Finding("damage", path / "shorter.curve.jsonl", f"{damage}. {AGAIN.format(path)}")
+    yield from _by_form(path, recorded)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return reading.read(path, store.LARGEST_CURVE)
+    except OSError:  # said elsewhere
+        return b""
+
+
+def _slot(head: Path, curve: bytes) -> str:
+    """What is wrong with a checkpoint's slot, "" where nothing is."""
+    try:
+        content = json.loads(store.read_text(head))
+        progress = json.dumps(content["progress"], sort_keys=True).encode()
+        if content["progress_sha256"] != hashlib.sha256(progress).hexdigest():
+            return "its progress does not have its hash"
+        size, sha256 = (content["progress"].get(key) for key in ("curve_bytes", "curve_sha256"))
+        if sha256 and hashlib.sha256(curve[:size]).hexdigest() != sha256:
+            return "curve.jsonl does not begin as it remembers"
+        with reading.opened(head.with_suffix(".safetensors")) as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != content["sha256"]:  # type: ignore[arg-type]
+                return "its tensors do not have their hash"
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return f"it cannot be read: {error!r:.80}"
+    return ""
+
+
+def _by_form(path: Path, hashed: Mapping[str, str]) -> Iterator[Finding]:
+    """What has no hash yet, or never had one, at least has the form of its kind."""
+    forms: list[tuple[str, Callable[[Path], None]]] = [
+        ("environment.json", _environment),
+        ("weights/*.safetensors", _tensors),
+        ("outcomes/*.npz", _arrays),
+    ]
+    for pattern, form in forms:
+        for file in sorted(path.glob(pattern)):
+            if not file.name.startswith(".") and file.relative_to(path).as_posix() not in hashed:
+                try:
+                    form(file)
+                except (store.Damaged, *FORMLESS) as error:
+                    yield Finding("damage", file, f"it cannot be read: {error}. {AGAIN.format(path)}")
+
+
+FORMLESS: Any = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, struct.error,
+                 zipfile.BadZipFile, zlib.error)  # fmt: skip
+
+
+def _environment(file: Path) -> None:
+    store.read_environment(file.parent)
+
+
+def _tensors(file: Path) -> None:
+    """A safetensors file whose header fits its length."""
+    with reading.opened(file) as opened:
+        (size,) = struct.unpack("<Q", opened.read(8))
+        if size > MANY:
+            raise ValueError("its header is too large")
+        head = json.loads(opened.read(size))
+        ends = [entry["data_offsets"][1] for name, entry in head.items() if name != "__metadata__"]
+        if 8 + size + max(ends, default=0) != file.stat().st_size:
+            raise ValueError("its tensors do not fill it")
+
+
+def _arrays(file: Path) -> None:
+    """An archive every member of which has its CRC-32."""
+    with reading.opened(file) as opened, zipfile.ZipFile(opened) as archive:
+        if bad := archive.testzip():
+            raise ValueError(f"{bad} does not have its checksum")

@@ -1,0 +1,31 @@
+"""`normbench check`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+EPILOG = """examples:
+  normbench check                                       everything below the results folder, as git fsck
+  normbench check --repair                              remove what killed commands left; nothing else is touched
+  normbench check --json | python -m json.tool
+
+checked: packs, verdicts and tables (judged again from their packs), histories, contrasts, figures; of raw runs status,
+configuration, id, curve, weights, outcomes, checkpoints; permissions; leftovers. Not output.log, report/ and pages that
+scripts write. What is being written at the moment is left out.
+
+Hashes find damage, not forgery: who changes a file and its hash alike is not found here.
+
+exit codes: 0 whole (leftover, unsealed, unknown, writable are told and no damage); 4 something is damaged
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="the findings as JSON")
+    parser.add_argument("--repair", action="store_true", help="remove leftovers, and nothing else")
+
+
+def run(given: Namespace, console: Any) -> int:
+    from normbench.commands import check
+
+    return check.run(given.results, given.json, given.repair, given.config_dir, console)

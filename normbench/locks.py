@@ -1,0 +1,72 @@
+"""Locks that go with their process, however it ends: flock(2), and who holds one, in the words of the file it is on."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+from normbench.errors import NormbenchError
+
+STEP = 0.01  # seconds between two tries
+TOLD = 200  # bytes that a holder says of itself
+NOT_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems without locks, or without their service
+JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")  # of the usual batch systems
+
+
+def take(handle: int, place: Path, wait: float, kind: int = fcntl.LOCK_EX) -> bool:
+    """Whether the lock could be had within so many seconds. NormbenchError where there are no locks at `place`."""
+    end = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(STEP)
+        except OSError as error:
+            if error.errno not in NOT_HERE:
+                raise
+            raise NormbenchError(
+                f"{place} cannot be locked: {error.strerror}. Two processes could write the same files there. Choose a "
+                "place on a local disk with --results or NORMBENCH_RESULTS, or mount this one with locks "
+                "(normbench doctor)."
+            ) from None
+
+
+def sign(handle: int) -> None:
+    """Say in a locked file who holds it: a courtesy to whoever meets the lock; a full disk is met elsewhere."""
+    job = next((f" (job {os.environ[name]})" for name in JOBS if os.environ.get(name)), "")
+    holder = f"process {os.getpid()} on {socket.gethostname()}{job} since {time.strftime('%H:%M')}"
+    with contextlib.suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, holder.encode(), 0)
+
+
+def holder(handle: int) -> str:
+    """Who says so in a file that another process has locked."""
+    try:
+        told = os.pread(handle, TOLD, 0).decode(errors="replace")
+    except OSError:
+        told = ""
+    return " ".join(told.split()).replace(f" on {socket.gethostname()}", " on this machine") or "another process"
+
+
+def fault(folder: Path) -> str:
+    """Why locks do not work in a folder, "" where they do; tried on a file that is removed again."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".normbench-", suffix=".lock") as file:
+        second = os.open(file.name, os.O_RDWR)
+        try:
+            if not take(file.fileno(), folder, 0):
+                return "a new file is locked by somebody else"
+            return "a locked file can be locked once more" if take(second, folder, 0) else ""
+        except NormbenchError as error:
+            return str(error)
+        finally:
+            os.close(second)

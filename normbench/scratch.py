@@ -1,0 +1,71 @@
+"""Temporary folders that do not outlive their process for long: what killed ones left is removed by the next.
+
+A folder's name has its process's number, and it is locked for as long as it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from normbench import locks
+from normbench.errors import NormbenchError
+
+YOUNG = 10.0  # s: a folder of a living process may not be locked yet
+
+
+@contextlib.contextmanager
+def folder(prefix: str, within: Path | None = None) -> Iterator[Path]:
+    """A folder of one's own in `within` (the system's for temporary files), gone with the block. OSError as mkdtemp."""
+    base = within or Path(tempfile.gettempdir())
+    collect(prefix, base)
+    made = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=base))
+    handle = os.open(made, os.O_RDONLY)
+    try:
+        with contextlib.suppress(NormbenchError):  # without locks the number of the process has to do
+            locks.take(handle, made, 0)
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        os.close(handle)
+
+
+def collect(prefix: str, base: Path) -> None:
+    """Remove such folders of this user's processes that are gone; what cannot be removed is left."""
+    form = re.compile(rf"{re.escape(prefix)}(\d+)-\w+")
+    with contextlib.suppress(OSError):
+        for name in os.listdir(base):
+            if match := form.fullmatch(name):
+                with contextlib.suppress(OSError, NormbenchError):
+                    _remove(base / name, int(match[1]))
+
+
+def _remove(path: Path, process: int) -> None:
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        return
+    if _lives(process) and time.time() - found.st_mtime < YOUNG:
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        if locks.take(handle, path, 0):
+            shutil.rmtree(path, ignore_errors=True)
+    finally:
+        os.close(handle)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True

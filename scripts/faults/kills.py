@@ -1,0 +1,260 @@
+"""SIGKILL commands that write at random instants, and let the same command go on: is the end the same to the byte?
+
+    python scripts/faults/kills.py [--kills 60] [--seed 1] [--only publish]
+
+Each command runs in a forked child on a copy of the same folder, is killed after a random time, some of them once more,
+and is then run to its end. Counted are folders that then differ from an undisturbed one, in any file's name or content:
+what was left over is such a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import http.server
+import io
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from page import ROOT, publish
+
+from normbench.battery.adopt import adopt
+from normbench.commands import battery
+from normbench.data import fetch
+from normbench.papers import artifact as artifacts
+from normbench.papers import history
+from normbench.papers import publish as publishing
+from normbench.runs import pack
+from normbench.web import remembered, report, share, standing
+from normbench.web.index import Index
+
+NAME, FIDELITY = "ln2016/geometry", "paper"
+SIZE = 3_000_000  # bytes of a file that is brought
+
+
+@dataclass(frozen=True)
+class Command:
+    """`before` makes the folder that it finds, `act` is the command; `apart`: files that differ from run to run."""
+
+    before: Callable[[Path], None]
+    act: Callable[[Path], None]
+    apart: tuple[str, ...] = ()
+
+
+def published(folder: Path, name: str = NAME) -> None:
+    shutil.copytree(ROOT / "results" / name / FIDELITY, folder / name / FIDELITY)
+    shutil.copyfile(ROOT / "results" / history.NAME, folder / history.NAME)
+
+
+def fewer_runs(folder: Path) -> None:
+    """As it was published before the last runs: another pack, other verdicts, tables and figure."""
+    published(folder)
+    artifact = artifacts.load(NAME)
+    path = folder / NAME / FIDELITY / pack.NAME
+    runs = pack.read(path)
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+    publishing.publish(artifact, runs[: len(runs) // 2], FIDELITY, folder)
+
+
+def publish_all(folder: Path) -> None:
+    runs = pack.read(ROOT / "results" / NAME / FIDELITY / pack.NAME)
+    notes = publishing.publish(artifacts.load(NAME), runs, FIDELITY, folder)[2]
+    if notes:
+        sys.exit(str(notes))
+
+
+def site(folder: Path) -> None:
+    report.build(folder)
+
+
+def page_of_battery(folder: Path) -> None:
+    adopted = adopt(str(ROOT / "examples" / "own_normalizer" / "norm" / "centre.yaml"), None, folder / "battery")
+    told = standing.Standing(name=adopted.name, title="", source="", file="centre.py", derived="", fidelity="smoke",
+                             command="", promises=[("kept", 3)], table1=([], []), outcomes=[], notes=[])  # fmt: skip
+    battery.write(told, folder / "battery" / adopted.name)
+
+
+def indexed(folder: Path) -> None:
+    """The index in the cache is refreshed and kept, and a view is shared as a file."""
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    remembered.SETTLED = -1.0  # what was copied a moment ago is kept, too
+    index = Index(folder)
+    index.refresh()
+    made = share.share(index.heads(), index.load, {})
+    (folder / "shared.html").write_bytes(hashlib.sha256(made).hexdigest().encode())
+
+
+class Slow(http.server.BaseHTTPRequestHandler):
+    """A server that sends in small parts."""
+
+    contents: ClassVar[dict[str, bytes]] = {}
+
+    def do_GET(self) -> None:
+        content = self.contents[self.path.removeprefix("/")]
+        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for at in range(start, len(content), 1 << 16):
+                self.wfile.write(content[at : at + (1 << 16)])
+                time.sleep(0.002)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def serving(contents: dict[str, bytes]) -> Iterator[str]:
+    Slow.contents = contents
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+def sets() -> tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]:
+    """What the server has; a set of two files, and one that is prepared from three."""
+    draw = random.Random(1)
+    rows = {name: b"".join(b"%d\ta\tb\t%d\tc\r\n" % (draw.randrange(10**9), i) for i in range(40_000))
+            for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")}  # fmt: skip
+    plain = {name: draw.randbytes(SIZE) for name in ("one.bin", "two.bin")}
+
+    def sha256(content: bytes) -> str:
+        return hashlib.sha256(content).hexdigest()
+
+    sums = {f"plain/{name}": sha256(content) for name, content in plain.items()}
+    direct = {"name": "plain", "declares": {"megabytes": 9, "files": sums}}
+    made = zip(("train", "trial", "test"), rows.values(), strict=True)
+    prepared = {"name": "sick", "declares": {
+        "files": {f"sentence_eval/sick_{part}.tsv": sha256(c.replace(b"\r\n", b"\n")) for part, c in made},
+        "sources": {"megabytes": 9, "files": {n: sha256(c) for n, c in rows.items()}},
+    }}  # fmt: skip
+    return rows | plain, direct, prepared
+
+
+def tree(folder: Path, apart: tuple[str, ...]) -> dict[str, str]:
+    """Every file and folder below, with the hash of its content."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        for path in sorted(folder.rglob("*"))
+        if path.name not in (".normbench.lock",) and not path.match("*.sqlite")
+        and path.relative_to(folder).as_posix() not in apart
+    }  # fmt: skip
+
+
+def child(act: Callable[[], None]) -> int:
+    sys.stdout.flush()
+    process = os.fork()
+    if process:
+        return process
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            act()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def whole(act: Callable[[], None]) -> float:
+    """Run it to its end in a child; its seconds."""
+    started = time.monotonic()
+    if os.waitpid(child(act), 0)[1]:
+        sys.exit("the command failed")
+    return time.monotonic() - started
+
+
+def hit(act: Callable[[], None], seconds: float) -> bool:
+    """Kill it after that long; whether it was still there."""
+    process = child(act)
+    time.sleep(seconds)
+    os.kill(process, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(process, 0)[1])
+
+
+def kill(command: Command, kills: int, draw: random.Random, aside: Path) -> dict[str, Any]:
+    """So many kills of it; what was found."""
+    before, calm = aside / "before", aside / "calm"
+    before.mkdir(parents=True)
+    command.before(before)
+    command.act(Path(shutil.copytree(before, aside / "warm")))  # here, for what is imported late
+    shutil.copytree(before, calm)
+    seconds = whole(lambda: command.act(calm))
+    expected = tree(calm, command.apart)
+    found = {"kills": 0, "late": 0, "another end": 0, "left over": 0}
+    while found["kills"] < kills:
+        folder = Path(shutil.copytree(before, aside / "killed"))
+        act = functools.partial(command.act, folder)
+        for _ in range(draw.choice((1, 1, 2))):
+            found["kills" if hit(act, seconds * 1.1 * draw.random()) else "late"] += 1
+        whole(act)
+        ended = tree(folder, command.apart)
+        if ended != expected:
+            strange = {name for name in ended if name not in expected}
+            found["left over" if strange else "another end"] += 1
+            print({name for name in expected | ended if expected.get(name) != ended.get(name)})
+        shutil.rmtree(folder)
+    return found | {"seconds undisturbed": round(seconds, 2)}
+
+
+def commands(mirror: str, direct: dict[str, Any], prepared: dict[str, Any]) -> dict[str, Command]:
+    def bring(config: dict[str, Any], folder: Path) -> None:
+        fetch.get(config, folder, mirrors=[mirror])
+
+    return {
+        "publish": Command(fewer_runs, publish_all),
+        "report": Command(published, site),
+        "data get": Command(lambda folder: None, functools.partial(bring, direct)),
+        "data get, prepared": Command(lambda folder: None, functools.partial(bring, prepared)),
+        "battery": Command(lambda folder: None, page_of_battery),
+        "index and share": Command(lambda folder: published(folder, "ln2016/fig6"), indexed),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=60, help="of each command")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", help="this command (repeatable)")
+    parser.add_argument("--output", type=Path, default=ROOT / "results" / "faults")
+    given = parser.parse_args()
+    contents, direct, prepared = sets()
+    rows = []
+    with serving(contents) as mirror, tempfile.TemporaryDirectory() as aside:
+        for name, command in commands(mirror, direct, prepared).items():
+            if given.only and name not in given.only:
+                continue
+            draw = random.Random(f"{given.seed} {name}")
+            rows.append({"command": name, **kill(command, given.kills, draw, Path(aside) / name.replace(" ", "-"))})
+            print(rows[-1], flush=True)
+    bad = sum(row["another end"] + row["left over"] for row in rows)
+    summary = (
+        f"{sum(row['kills'] for row in rows)} kills of {len(rows)} commands: {bad} ended otherwise than an undisturbed "
+        "one, or left a file over."
+    )
+    words = __doc__.split("\n\n", 2)[2].strip().replace("\n", " ")
+    publish("kills", "Commands killed at random instants", words, summary, rows, given.output)
+    print(summary)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,312 @@
+"""`normbench check`: every damage is named at its place, no other run is, and nothing is changed but by --repair."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fake
+import madeup
+import pytest
+import tiny
+import yaml
+
+from normbench.check import Check
+from normbench.cli import main
+from normbench.config.compose import stored_form
+from normbench.papers import artifact as artifacts
+from normbench.papers import history, publish
+from normbench.runs import files, pack, seals, store
+
+Damage = Callable[[Path], object]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One artifact with its history; a trained run with all it can leave, an interrupted one, and two made up."""
+    results = tmp_path_factory.mktemp("whole")
+    place = madeup.published(results)
+    history.append(results, None, json.loads((place / "verdicts.json").read_text()))
+    root = results / "runs"
+    for words in (("seed=1",), ("seed=2", "train.checkpoint_seconds=0")):
+        run = store.directory(root, tiny.spec(*words, "train.keep=[best,last]"))
+        stopping = tiny.after(8) if len(words) > 1 else lambda: False
+        tiny.train(run.path, *words, "train.keep=[best,last]", stopping=stopping)
+    for spec in fake.specs(2, "train.batch_size=400"):
+        fake.directory(root, spec)
+    return results
+
+
+@pytest.fixture
+def results(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "results"))
+
+
+def found(results: Path, *kinds: str) -> list[tuple[str, str]]:
+    """Kinds and places, but for what is known of made-up runs: their configurations are none."""
+    told = [(f.kind, f.place.relative_to(results).as_posix()) for f in Check(results).findings()]
+    return [entry for entry in told if entry != ("unknown", f"{PLACE}/{pack.NAME}")]
+
+
+PLACE = "ln2016/fig6/paper"
+
+
+def run_of(results: Path, seed: int) -> Path:
+    return store.directory(results / "runs", tiny.spec(f"seed={seed}")).path
+
+
+def flip(path: Path, at: int = -9) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def repacked(path: Path) -> None:
+    text = gzip.decompress(path.read_bytes()).decode()
+    path.write_bytes(gzip.compress(text.replace('"nll": 2.3', '"nll": 2.4', 1).encode()))
+
+
+def judged_otherwise(place: Path) -> None:
+    content = json.loads((place / "verdicts.json").read_text())
+    content["claims"][1]["n"] += 1
+    (place / "verdicts.json").write_text(madeup.sealed(content))
+
+
+def swapped(one: Path, other: Path) -> None:
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+
+
+PUBLISHED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
+    "a byte of the pack": (lambda p: flip(p / pack.NAME), [("damage", pack.NAME)]),
+    "a digit of the pack, packed again": (lambda p: repacked(p / pack.NAME), [("damage", pack.NAME)]),
+    "a byte of the verdicts": (lambda p: flip(p / "verdicts.json", 2000), [("damage", "verdicts.json")]),
+    "verdicts with a fitting seal": (judged_otherwise, [("verdict", "verdicts.json"), ("verdict", "table.md")][:1]),
+    "a word of a table": (lambda p: change(p / "table.md", "Means", "Meens"), [("verdict", "table.md")]),
+    "a cut table": (lambda p: (p / "table.csv").write_text(""), [("verdict", "table.csv")]),
+    "no table": (lambda p: (p / "table.csv").unlink(), [("missing", "table.csv")]),
+    "a byte of the figure": (lambda p: flip(p / "figure.svg", 3000), [("damage", "figure.svg")]),
+    "the figure of another pack": (
+        lambda p: (p / "figure.svg").write_bytes(seals.marked(b"<svg></svg>\n", "another")),
+        [("damage", "figure.svg")],
+    ),
+    "a cut figure": (lambda p: os.truncate(p / "figure.svg", 9000), [("damage", "figure.svg")]),
+    "no figure": (lambda p: (p / "figure.svg").unlink(), [("missing", "figure.svg")]),
+    "no pack": (lambda p: (p / pack.NAME).unlink(), [("missing", pack.NAME)]),
+    "no verdicts": (lambda p: (p / "verdicts.json").unlink(), [("missing", "verdicts.json")]),
+    "a pipe": (lambda p: ((p / "table.md").unlink(), os.mkfifo(p / "table.md")), [("verdict", "table.md")]),
+    "a closed file": (lambda p: (p / "table.md").chmod(0o000), [("permission", "table.md")]),
+    "an open file": (lambda p: (p / "table.md").chmod(0o666), [("writable", "table.md")]),
+}
+RAW: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
+    "more epochs in the status": (lambda p: change(p / "status.json", '"epochs": 2', '"epochs": 3'), [("damage", "")]),
+    "another rate": (
+        lambda p: change(p / "config.yaml", "lr: 0.001", "lr: 0.002"),
+        [("id", "config.yaml"), ("damage", "config.yaml")],
+    ),
+    "an evaluation more": (
+        lambda p: change(p / "config.yaml", "reshuffles: 0", "reshuffles: 1"), [("damage", "config.yaml")]
+    ),
+    "no configuration": (lambda p: (p / "config.yaml").unlink(), [("missing", "config.yaml")] * 2),
+    "a byte of the curve": (lambda p: flip(p / "curve.jsonl"), [("damage", "curve.jsonl")]),
+    "no curve": (lambda p: (p / "curve.jsonl").unlink(), [("missing", "curve.jsonl")]),
+    "a byte of weights": (lambda p: flip(p / "weights/best.safetensors"), [("damage", "weights/best.safetensors")]),
+    "no weights": (lambda p: (p / "weights/last.safetensors").unlink(), [("missing", "weights/last.safetensors")]),
+    "strange weights": (
+        lambda p: (p / "weights/step-1.safetensors").write_bytes(b"1"), [("damage", "weights/step-1.safetensors")]
+    ),
+    "a byte of outcomes": (lambda p: flip(p / "outcomes/last.npz"), [("damage", "outcomes/last.npz")]),
+    "swapped files": (
+        lambda p: swapped(p / "outcomes/last.npz", p / "timing.jsonl"),
+        [("damage", "outcomes/last.npz"), ("damage", "timing.jsonl")],
+    ),
+    "a byte of the environment": (lambda p: flip(p / "environment.json"), [("damage", "environment.json")]),
+    "a closed folder": (lambda p: (p / "weights").chmod(0o600), [("permission", "weights")]),
+    "a torn write": (lambda p: (p / ".status.json.99.tmp").write_text("{"), [("leftover", ".status.json.99.tmp")]),
+    "a checkpoint that was not cleared": (
+        lambda p: ((p / "checkpoint").mkdir(), (p / "checkpoint/a.json").write_text("{}")), [("leftover", "checkpoint")]
+    ),
+}  # fmt: skip
+
+
+def test_nothing_is_wrong_and_nothing_is_written(results: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("*")}
+    check = Check(results)
+    assert [finding for finding in check.findings() if not finding.harmless] == [] and found(results) == []
+    assert check.seen["raw runs"] == 4 and check.seen["published runs"] == len(madeup.runs())
+    assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
+
+
+@pytest.mark.parametrize("what", PUBLISHED)
+def test_damage_of_what_is_published_is_named(results: Path, what: str) -> None:
+    damage, expected = PUBLISHED[what]
+    damage(results / PLACE)
+    assert found(results) == [(kind, f"{PLACE}/{name}") for kind, name in expected]
+
+
+@pytest.mark.parametrize("what", RAW)
+def test_damage_of_a_run_is_named_and_no_other_run_is(results: Path, what: str) -> None:
+    damage, expected = RAW[what]
+    run = run_of(results, 1)
+    damage(run)
+    assert found(results) == [(kind, (run / name).relative_to(results).as_posix()) for kind, name in expected]
+
+
+def test_an_interrupted_run_is_checked_as_far_as_it_has_hashes(results: Path) -> None:
+    run = run_of(results, 2)
+    slots = sorted((run / "checkpoint").glob("*.json"))
+    assert len(slots) == 2
+    flip(run / "checkpoint" / "a.safetensors")
+    change(run / "checkpoint" / "b.json", '"step": ', '"step": 1')
+    flip(run / "weights" / "best.safetensors", 1)
+    kinds = sorted(found(results))
+    assert kinds == [("damage", (run / name).relative_to(results).as_posix())
+                     for name in ("checkpoint/a.json", "checkpoint/b.json", "weights/best.safetensors")]  # fmt: skip
+    with store.RunDirectory(run).writing():
+        assert found(results) == [], "whoever writes it knows better"
+
+
+def test_swapped_runs_are_both_named(results: Path) -> None:
+    one, other = (store.directory(results / "runs", spec).path for spec in fake.specs(2, "train.batch_size=400"))
+    for name in ("status.json", "curve.jsonl", "config.yaml", "environment.json"):
+        swapped(one / name, other / name)
+    assert sorted(p for kind, p in found(results)) == sorted(
+        (run / name).relative_to(results).as_posix() for run in (one, other) for name in ("", "config.yaml")
+    )
+
+
+def test_a_history_that_lacks_a_line_is_damage(results: Path) -> None:
+    path = results / history.NAME
+    lines = path.read_bytes().splitlines(keepends=True)
+    first = json.loads(lines[0])
+    second = {**first, "before": first["after"], "after": {**first["after"], "verdict": "other"}}
+    third = {**first, "before": second["after"], "after": first["after"]}
+    longer = [*lines, *(files.line(seals.sealed(entry)) for entry in (second, third))]
+    path.write_bytes(b"".join(longer))
+    assert found(results) == []
+    path.write_bytes(b"".join([*lines, longer[-1]]))
+    assert found(results) == [("verdict", history.NAME)]
+    path.write_bytes(b"".join(longer[:-1]))
+    assert found(results) == [("verdict", history.NAME)], "it does not end with what is published"
+    flip(path, 30)
+    assert found(results) == [("damage", history.NAME)]
+    bare = {key: value for key, value in first.items() if key != "sha256"}
+    path.write_bytes(files.line(bare) + b"".join(lines[1:]))
+    assert found(results) == [("damage", history.NAME)], "a missing hash is damage"
+    path.unlink()
+    assert found(results) == [("missing", history.NAME)]
+
+
+def test_a_run_of_a_pack_whose_configuration_is_another_ones_is_named(tmp_path: Path) -> None:
+    spec = tiny.spec()
+    run = fake.record(spec)
+    other = replace(run, config=stored_form(tiny.spec("optim.lr=0.01").config))
+    place = tmp_path / "made2000" / "up" / "paper"
+    pack.write(place / pack.NAME, [run])
+    assert ("id", f"made2000/up/paper/{pack.NAME}") not in found(tmp_path)
+    pack.write(place / pack.NAME, [other])
+    assert ("id", f"made2000/up/paper/{pack.NAME}") in found(tmp_path)
+
+
+def test_contrasts_are_part_of_what_verdicts_follow_from(results: Path) -> None:
+    (results / PLACE / "contrasts.npz").write_bytes(b"PK nonsense")
+    assert found(results) == [("damage", f"{PLACE}/contrasts.npz")]
+
+
+def test_runs_from_before_there_were_hashes_are_told_and_can_be_sealed(results: Path) -> None:
+    path = run_of(results, 1)
+    content = json.loads((path / "status.json").read_text())
+    (path / "status.json").write_text(
+        json.dumps({k: v for k, v in content.items() if k not in ("sha256", "files")} | {"schema": 2})
+    )
+    name = path.relative_to(results).as_posix()
+    assert found(results) == [("unsealed", name)]
+    flip(path / "weights" / "best.safetensors", 1)
+    assert found(results) == [("unsealed", name), ("damage", f"{name}/weights/best.safetensors")], "by its form"
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    def run(*words: Any) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["check", *map(str, words)])
+        return int(ended.value.code or 0), capfd.readouterr().out
+
+    return run
+
+
+def test_the_command_says_a_line_for_each_and_has_an_exit_code(results: Path, command: Any) -> None:
+    code, out = command("--results", results)
+    assert code == 0 and out.splitlines()[-1].startswith("whole, 1 note: ") and "4 raw runs" in out
+    run = run_of(results, 1)
+    flip(run / "curve.jsonl")
+    (run / ".status.json.99.tmp").write_text("{")
+    code, out = command("--results", results)
+    line = next(line for line in out.splitlines() if line.startswith("damage"))
+    assert code == 4 and str(run / "curve.jsonl") in line and line.endswith("to train this run again")
+    code, out = command("--results", results, "--json")
+    content = json.loads(out)
+    assert code == 4 and not content["whole"] and content["checked"]["raw runs"] == 4
+    assert {f["kind"]: f["place"] for f in content["findings"] if not f["harmless"]} == {
+        "damage": str(run / "curve.jsonl")
+    }
+
+
+def test_repair_removes_leftovers_alone(results: Path, command: Any) -> None:
+    run = run_of(results, 1)
+    flip(run / "curve.jsonl")
+    damaged = (run / "curve.jsonl").read_bytes()
+    left = [run / ".curve.jsonl.7.tmp", results / PLACE / ".verdicts.json.8.tmp", results / ".report.normbench-aside"]
+    for path in left[:2]:
+        path.write_text("half")
+    (left[2] / "assets").mkdir(parents=True)
+    mine = [run / ".mine", results / PLACE / ".keep.tmp", results / ".notes.tmp"]
+    for path in mine:
+        path.write_text("of the user")
+    code, out = command("--results", results, "--repair")
+    assert code == 4 and out.count("; removed") == 3
+    assert not any(path.exists() for path in left) and all(path.exists() for path in mine)
+    assert (run / "curve.jsonl").read_bytes() == damaged
+    assert "\nleftover" not in command("--results", results, "--repair")[1]
+    with store.RunDirectory(run).writing():
+        left[0].write_text("on its way")
+        assert "\nleftover" not in command("--results", results, "--repair")[1] and left[0].exists()
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "--results", str(tmp_path / "no")])
+    assert ended.value.code == 2 and "is not there" in capfd.readouterr().err
+
+
+def test_own_choices_are_found_with_their_folder(results: Path, tmp_path: Path) -> None:
+    run = store.directory(results / "runs", fake.specs(1, "train.batch_size=400")[0]).path
+    content = yaml.safe_load((run / "config.yaml").read_text())
+    content["config"]["norm"] = {"name": "mine"}
+    (run / "config.yaml").write_text(yaml.safe_dump(content))
+    status = json.loads((run / "status.json").read_text())
+    files.write_json(run / "status.json", seals.sealed({**status, "files": seals.of_run(run)}))
+    assert found(results) == [("unknown", (run / "config.yaml").relative_to(results).as_posix())]
+
+
+def test_publish_seals_its_figure_and_history(tmp_path: Path) -> None:
+    place = madeup.published(tmp_path)
+    judged = json.loads((place / "verdicts.json").read_text())
+    assert seals.unmarked((place / "figure.svg").read_bytes(), publish.shown(judged)) == ""
+    (place / "verdicts.json").unlink()
+    publish.publish(artifacts.load("ln2016/fig6"), [], "paper", tmp_path)
+    lines = history.read(tmp_path)
+    assert lines and all(seals.fits(line) for line in lines)

@@ -1,0 +1,46 @@
+"""Disks that fail and power cuts at every operation: one line, nothing that was promised is lost, and it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DRIVER = Path(__file__).with_name("faults.py")
+FAULTS = ("EIO", "ENOSPC", "power")
+# by operation, so that each kind of one is met; all of them are tried by the slow test
+SAMPLE = ("train:power:7:67", "train:ENOSPC:5:83", "publish:EIO:2:19", "publish:power:3:17", "report:ENOSPC:4:41",
+          "check:EIO:1:9", "data:power:1:3", "data:ENOSPC:2:3")  # fmt: skip
+
+
+def tried(folder: Path, *words: str) -> dict[str, dict]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}
+    command = [sys.executable, str(DRIVER), str(folder), *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_fault_at_some_operations_of_each_command(tmp_path: Path) -> None:
+    for word, found in tried(tmp_path, *SAMPLE).items():
+        assert found["wrong"] == [], word
+        assert found["ends"].get("77" if "power" in word else "2", 0) >= 1, f"{word}: no fault was met"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("command", ["train", "publish", "report", "check", "data"])
+def test_a_fault_at_every_operation(command: str, fault: str, tmp_path: Path) -> None:
+    ((_, found),) = tried(tmp_path, f"{command}:{fault}:1:1").items()
+    assert found["wrong"] == [] and sum(found["ends"].values()) >= 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["train", "publish", "report", "check", "data"])
+def test_no_memory_at_some_operations(command: str, tmp_path: Path) -> None:
+    ((_, found),) = tried(tmp_path, f"{command}:ENOMEM:2:5").items()
+    assert found["wrong"] == []
