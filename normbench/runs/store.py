@@ -30,7 +30,7 @@ from normbench.runs import files, upgrade, yaml_text
 from normbench.runs.record import HIGHEST, RunRecord, check_config, check_record, evaluation_complete
 
 SCHEMA = 2  # the form of a curve's records, as its status.json tells; 1 is read, by `upgrade`
-NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,18})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
+NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,19})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
 STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what others rely on
@@ -160,9 +160,10 @@ class RunDirectory:
         `goes_on`: the longer run adds to the curve of the shorter one, of which a copy is kept.
         """
         if (self.path / "config.yaml").exists():
-            files.atomic_write(self.path / "shorter.config.yaml", (self.path / "config.yaml").read_bytes())
+            content = reading.read(self.path / "config.yaml", LARGEST)
+            files.atomic_write(self.path / "shorter.config.yaml", content)
         if goes_on:
-            files.atomic_write(self.path / "shorter.curve.jsonl", self.curve.read_bytes())
+            files.atomic_write(self.path / "shorter.curve.jsonl", reading.read(self.curve, LARGEST_CURVE))
             os.replace(self.path / "status.json", self.path / "shorter.status.json")
             return files.sync_folder(self.path)
         for name in ("curve.jsonl", "status.json"):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from normbench.config.identity import RunSpec, merged, satisfies
-from normbench.errors import NormbenchError
+from normbench.errors import FULL, NormbenchError
 from normbench.runs import store
 from normbench.train import checkpoint, probes
 from normbench.train.loop import train
@@ -40,7 +39,7 @@ def ensure_run(
                 return probes.write(spec, run)
             return train(spec, run, listen, stopping)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in FULL:
                 raise
             reason = f"disk full: {error.strerror}"
             # no room for a new status: the old one says running, and nobody holds the lock, which reads the same
