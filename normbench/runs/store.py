@@ -48,7 +48,10 @@ LONGEST = 10_000  # characters of a reason that is written
 
 
 class Damaged(Exception):
-    """A run directory that cannot be read; the message is the reason."""
+    """A run directory that cannot be read; the message is the reason, in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(" ".join(reason.split()))
 
 
 def start_anew(path: Path, damage: Damaged) -> NormbenchError:

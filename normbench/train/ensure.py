@@ -11,7 +11,7 @@ import torch
 from normbench.config.identity import RunSpec, merged, satisfies
 from normbench.errors import FULL, NormbenchError
 from normbench.runs import store
-from normbench.train import checkpoint, probes
+from normbench.train import checkpoint, memory, probes
 from normbench.train.loop import train
 
 
@@ -37,6 +37,7 @@ def ensure_run(
         try:
             if spec.config["model"]["declares"].get("probe"):
                 return probes.write(spec, run)
+            memory.refuse_too_large(spec)
             return train(spec, run, listen, stopping)
         except OSError as error:
             if error.errno not in FULL:
