@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import io
 import os
 import sys
@@ -12,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from normbench.errors import NormbenchError, did_you_mean
+from normbench.errors import FULL, NormbenchError, did_you_mean
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      everything in about a minute, on embedded data
@@ -26,7 +25,6 @@ exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed, or what is 
             130 interrupted, resumable
 """
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 ARGUMENTS = "normbench.commands.arguments"
 COMMANDS = {
     "list": "what there is: artifacts, models, norms, data",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+FULL = (errno.ENOSPC, errno.EDQUOT)  # of the system's errors: the disk, or what one may have of it
 
 
 class NormbenchError(Exception):

@@ -6,16 +6,23 @@ import errno
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import yaml
+
 NO_FILE = "it is no regular file"
 DEEPEST = 50  # levels of a value: what walks through one does so by recursion
 MOST = 100_000  # values in one, where each alias of YAML counts as all that it stands for; characters of a text
 HIGHEST = 2**63  # of a whole number, as others store it
+FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+BRACKETS = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
+BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
+LONGEST = 1 << 18  # characters of one document: a second or two
 
 
 @contextmanager
@@ -136,4 +143,38 @@ def check_plain(value: Any, finite: bool = True) -> None:
             if finite and not math.isfinite(one):  # 1e999 is read as infinity
                 raise ValueError(f"it has the number {one}")
         elif one is not None:
-            raise ValueError(f"it has a {type(one).__name__}")
+            raise ValueError(f"it has a {type(one).__name__}: {str(one)[:40]!r} needs quotes")
+
+
+def load_yaml(text: str, finite: bool = True) -> Any:
+    """The value of one document, as `yaml.safe_load`, where it is no more than JSON has and not too much of it.
+
+    finite: without NaN and infinity. Raises yaml.YAMLError, ValueError, RecursionError.
+    """
+    if len(text) > LONGEST:
+        raise yaml.YAMLError(f"it has more than {LONGEST} characters")
+    if (
+        max((len(line) - len(line.lstrip(" ")) + len(BLOCK.findall(line)) for line in text.splitlines()), default=0)
+        + (text.count("[") + text.count("{"))
+        > BRACKETS
+    ):
+        raise yaml.YAMLError("it may be nested too deeply")
+    loader = FAST(text)  # safe by itself, with libyaml and without
+    try:
+        value = loader.get_single_data()
+    finally:
+        loader.dispose()
+    try:
+        check_plain(value, finite)
+    except ValueError as error:
+        raise yaml.YAMLError(str(error)) from None
+    return value
+
+
+def interpolation(value: Any) -> str:
+    """A text in a value that OmegaConf would resolve, such as ${oc.env:KEY}; "" where there is none."""
+    if isinstance(value, dict):
+        return next(filter(None, map(interpolation, (*value, *value.values()))), "")
+    if isinstance(value, list):
+        return next(filter(None, map(interpolation, value)), "")
+    return value if isinstance(value, str) and "${" in value else ""

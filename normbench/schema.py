@@ -15,12 +15,14 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+LARGEST = 2**63  # of whole numbers: whoever reads a run refuses larger ones
 SPEC_KEYS = {
     "type",
     "list",
     "map",
     "optional",
     "length",
+    "filled",
     "min",
     "max",
     "below",
@@ -36,6 +38,8 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
     if spec.get("list"):
         if not isinstance(value, list):
             raise NormbenchError(f"{place}={value} must be a list of {spec['type']}, such as {place}=[...].")
+        if spec.get("filled") and not value:
+            raise NormbenchError(f"{place}=[] must have at least one value.")
         if len(value) != spec.get("length", len(value)):
             raise NormbenchError(f"{place}={value} must have {spec['length']} values.")
         return [_check_one(place, item, spec) for item in value]
@@ -59,14 +63,16 @@ def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
         raise NormbenchError(f"{place}={value} is not possible: it must be of the form {spec['pattern']}.")
     if "choices" in spec and value not in spec["choices"]:
         raise unknown(f"{place}={value} is not possible.", str(value), [str(c) for c in spec["choices"]])
-    if "min" in spec and not value >= spec["min"]:  # `not >=` refuses NaN as well
+    if wanted is float and not math.isfinite(value):
+        raise NormbenchError(f"{place}={value} must be finite.")
+    if wanted is int and not abs(value) < LARGEST:
+        raise NormbenchError(f"{place}={value!s:.40} is too large: it must be below 2^63.")
+    if "min" in spec and not value >= spec["min"]:
         raise NormbenchError(f"{place}={value} is too small: at least {spec['min']}.")
     if "max" in spec and not value <= spec["max"]:
         raise NormbenchError(f"{place}={value} is too large: at most {spec['max']}.")
     if "below" in spec and not value < spec["below"]:
         raise NormbenchError(f"{place}={value} is too large: it must be below {spec['below']}.")
-    if wanted is float and not math.isfinite(value):
-        raise NormbenchError(f"{place}={value} must be finite.")
     return value
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import inspect
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 import yaml
 
+from normbench import reading
 from normbench.battery import contract
 from normbench.battery.cases import LAYOUTS, WEIGHT_LAYOUTS, Axes, Subject
 from normbench.config import compose
@@ -104,7 +106,7 @@ def described(path: Path) -> tuple[dict[str, Any], type[base.Normalizer] | None]
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        node = yaml.safe_load(path.read_text(encoding="utf-8"))
+        node = reading.load_yaml(reading.read(os.path.realpath(path), compose.LARGEST).decode(), finite=False)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     declares = node.get("declares") if isinstance(node, dict) else None

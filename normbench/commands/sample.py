@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from normbench import reading
 from normbench.commands.show import known
 from normbench.commands.terminal import say
 from normbench.config import compose
@@ -17,6 +18,7 @@ from normbench.config.identity import assign
 from normbench.errors import NormbenchError
 from normbench.runs import store
 
+LARGEST = 1 << 37  # bytes of weights
 NEAREST = 5  # lines, where `--count` does not say
 
 
@@ -100,7 +102,8 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
 
     Errors: weights that it did not keep, or that do not fit.
     """
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
     from normbench.models import base as models
 
@@ -111,8 +114,8 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
     model = models.build(config, assign(config, config_dir)).eval()
     path = folder / "weights" / f"{chosen}.safetensors"
     try:
-        model.load_state_dict(load_file(path))
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
+        model.load_state_dict(load(reading.read(path, LARGEST)))
+    except (OSError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(getattr(error, "strerror", "") or error).split())[:300]
         raise NormbenchError(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
     return model, chosen

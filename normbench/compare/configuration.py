@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from normbench import schema
+from normbench import reading, schema
 from normbench.config import compose
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
@@ -242,7 +242,7 @@ def _fits(value: str, pattern: str) -> bool:
 def _parsed(pattern: str) -> Any:
     """The value that a word means, so that 1e-3 finds 0.001."""
     try:
-        return float(pattern) if "e" in pattern.lower() else yaml.safe_load(pattern)
+        return float(pattern) if "e" in pattern.lower() else reading.load_yaml(pattern, finite=False)
     except (ValueError, yaml.YAMLError):
         return pattern
 

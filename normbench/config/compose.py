@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from normbench import schema
+from normbench import reading, schema
 from normbench.errors import NormbenchError, did_you_mean, unknown
 
 LATER_GROUPS = ("schedule", "clip")  # came after runs had been published, which had none of them
@@ -51,6 +52,7 @@ MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it
 # `[image, captions]` or `[strokes, characters]`, where inputs are images, sequences, numbers of words, cloze questions,
 # features of images with captions or lines of writing; a model of those declares the one that it `reads`
 Config = dict[str, Any]
+LARGEST = 1 << 20  # bytes of a choice's file
 
 
 def conf_dir() -> Path:
@@ -106,18 +108,31 @@ def choice(group: str, name: str, extra: Path | None = None) -> Config:
     """The content of a choice file as plain data, without what it inherits."""
     path = choice_path(group, name, extra)
     try:
-        node = OmegaConf.to_container(OmegaConf.load(path))
-    except (yaml.YAMLError, OmegaConfBaseException, OSError) as error:
+        text = reading.read(os.path.realpath(path), LARGEST).decode()
+        reading.load_yaml(text, finite=False)  # first, since OmegaConf goes as deep and makes as much as it is told
+        node = OmegaConf.to_container(OmegaConf.create(text))
+    except (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     if not isinstance(node, dict):
         raise NormbenchError(f"{path} must hold keys and values.")
-    node.pop("defaults", None)
+    _refuse_interpolation(str(path), node)
+    defaults = node.pop("defaults", None)
+    for entry in defaults if isinstance(defaults, list) else []:  # what Hydra reads with it
+        for key, other in entry.items() if isinstance(entry, dict) else []:
+            if (part := str(key).rpartition("/")[2].partition("@")[0]) in GROUPS and isinstance(other, str):
+                choice(part, other, extra)
     plain = {str(key): value for key, value in node.items()}
     if group == "norm":
         _place_file(plain, path)
     if group == "data":
         _find_owner(plain, extra)
     return plain
+
+
+def _refuse_interpolation(place: str, node: Any) -> None:
+    """No value of the environment, or of anything else that OmegaConf asks, may get into a run."""
+    if found := reading.interpolation(node):
+        raise NormbenchError(f"{place}: {found!r}: interpolations ${{...}} are not known here. Write the value.")
 
 
 def _place_file(node: Config, path: Path) -> None:
@@ -168,7 +183,10 @@ def parse(words: Sequence[str]) -> list[Override]:
             raise NormbenchError(f"'{word}': interpolations ${{...}} are not known here. Write the value.")
         try:
             override = _parse(word)
-        except (HydraException, OmegaConfBaseException):
+        except (HydraException, OmegaConfBaseException, RecursionError):
+            group, _, name = word.partition("=")
+            if group in GROUPS and name.isidentifier():  # letters that the grammar does not know
+                choice_path(group, name)
             raise NormbenchError(
                 f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
             ) from None
@@ -225,6 +243,8 @@ def refuse_sweeps(overrides: Iterable[Override]) -> None:
 @functools.cache
 def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Any:
     words = [f"{group}={name}" for group, name in selection]
+    for group, name in selection:
+        choice(group, name, extra)
     if extra is not None:
         path = str(extra.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         words.append(f"hydra.searchpath=['file://{path}']")
@@ -290,10 +310,8 @@ def _one_budget(config: Config, said: Set[str]) -> None:
 
 @functools.cache
 def _plain_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Config:
-    try:
-        plain = OmegaConf.to_container(_compose_groups(selection, extra), resolve=True)
-    except OmegaConfBaseException as error:
-        raise NormbenchError(f"configuration: {error}") from None
+    plain = OmegaConf.to_container(_compose_groups(selection, extra), resolve=False)
+    _refuse_interpolation(" ".join(f"{group}={name}" for group, name in selection), plain)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 

@@ -224,7 +224,7 @@ def _adhoc_arm(config: compose.Config, extra: Path | None) -> str:
 
 def checked(spec: RunSpec) -> RunSpec:
     """The same spec, after its sites have been resolved: an impossible combination is refused here."""
-    sites.train_size(spec.config)
+    _refuse_batch(spec.config)
     sites.updates_per_epoch(spec.config)
     choices = spec.sites()
     for key in ("variants", "reshuffled", "also_at_best"):
@@ -238,6 +238,15 @@ def checked(spec: RunSpec) -> RunSpec:
             "updates."
         )
     return spec
+
+
+def _refuse_batch(config: compose.Config) -> None:
+    size, batch = sites.train_size(config), config["train"]["batch_size"]
+    if batch > size and not config["model"]["declares"].get("probe"):
+        raise NormbenchError(
+            f"train.batch_size={batch} is more than there are training examples: data={config['data']['name']} has "
+            f"{size}."
+        )
 
 
 def _refuse_monitor(config: compose.Config) -> None:

@@ -8,7 +8,6 @@ The end of the input means that the parent is gone, however it went: the run is 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import queue
@@ -21,7 +20,7 @@ from typing import IO, Any
 
 from normbench import reading
 from normbench.config.identity import RunSpec
-from normbench.errors import NormbenchError
+from normbench.errors import FULL, NormbenchError
 from normbench.runs import store
 
 GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
@@ -76,7 +75,7 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
             _leave_nothing_begun(run.path)
         tell("end", status="busy" if error.code == 5 else "refused", reason=str(error), code=error.code)
     except Exception as error:  # whatever a model or a user's normalizer raises: this run failed, the others go on
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # outside of the run's own care
+        if isinstance(error, OSError) and error.errno in FULL:  # outside of the run's own care
             return tell("end", status="refused", reason=f"{run.path}: {error.strerror}", code=4)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         _record_failure(run, reason)

@@ -12,12 +12,14 @@ import hashlib
 import io
 import json
 import math
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from normbench import reading
 from normbench.curves.examples import Spread, spread
 from normbench.curves.series import at_epoch, final, named
 from normbench.errors import NormbenchError
@@ -87,7 +89,10 @@ def load(path: Path) -> Contrasts:
     """Those published at `path`, none where there is no file. NormbenchError where it is damaged."""
     tables: dict[str, Table] = {}
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with (
+            reading.opened(os.path.realpath(path), outcomes.LARGEST) as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):
             for name in arrays:
                 if not name.endswith("|effects"):
                     continue

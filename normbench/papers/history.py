@@ -10,15 +10,17 @@
 from __future__ import annotations
 
 import datetime
-import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files, seals
 
 NAME = "history.jsonl"
+LARGEST = 1 << 27  # bytes
 _CAUSES = {"claims": "claims_sha256", "rules": "rules_sha256", "runs": "pack_sha256"}
 
 
@@ -58,7 +60,7 @@ def read(results: Path) -> list[dict[str, Any]]:
     """All lines, oldest first; none without a file. NormbenchError with the number of one that is damaged."""
     path = results / NAME
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
+        texts = reading.read(os.path.realpath(path), LARGEST).decode().splitlines()
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
@@ -66,7 +68,7 @@ def read(results: Path) -> list[dict[str, Any]]:
     found = []
     for number, text in enumerate(texts, 1):
         try:
-            entry = json.loads(text)
+            entry = reading.parse(text)
             after, before = entry["after"], entry["before"]
             if not all(isinstance(entry[key], str) for key in ("date", "artifact", "fidelity", "claim")):
                 raise TypeError("a field is no text")

@@ -4,19 +4,21 @@ and what each test example gave."""
 from __future__ import annotations
 
 import io
-import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from normbench import reading
 from normbench.config import plan
-from normbench.errors import NormbenchError
+from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, draw, history, table, verdicts
 from normbench.papers.claims import Artifact
 from normbench.papers.contrasts import Contrasts
 from normbench.papers.findings import findings
 from normbench.papers.panels import Panel
+from normbench.papers.published import LARGEST
 from normbench.papers.table import Entry
 from normbench.papers.way_on import way_on
 from normbench.runs import files, pack, seals
@@ -54,7 +56,7 @@ def last(results: Path, name: str, fidelity: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text())
+        found = reading.decode(reading.read(os.path.realpath(path), LARGEST))
         if not isinstance(found, dict):
             raise ValueError("it is no JSON object")
         verdicts.check_seal(found, path, older=True)
@@ -118,6 +120,12 @@ def publish(
                         history.append(results, before, judged)  # first: who is killed between finds the lines there
                     files.atomic_write(path, content)
         except OSError as error:
+            if error.errno in FULL:
+                raise NormbenchError(
+                    f"{place}: {error.strerror}. What was published is whole, or the same command makes it so: free "
+                    "some space and repeat it.",
+                    code=4,
+                ) from None
             notes.append(f"{place} cannot be written ({error.strerror}): the files there are not brought up to date")
     return judged, runs, notes
 

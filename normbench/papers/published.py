@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, history
@@ -17,6 +18,7 @@ from normbench.papers.claims import FIDELITIES, Artifact
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
 
+LARGEST = 1 << 27  # bytes of what is published beside a pack
 NUMBER = (int, float, type(None))
 SPAN = (list, type(None))
 TOP: dict[str, Any] = {
@@ -125,9 +127,7 @@ def _of_todays_rules(artifact: Artifact, verdicts: Mapping[str, Any]) -> bool:
 def read_verdicts(path: Path) -> dict[str, Any]:
     """The content of a verdicts.json, every field that readers rely on checked; else NormbenchError with one line."""
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise ValueError("it is not a file")
-        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        content = reading.decode(reading.read(os.path.realpath(path), LARGEST))
         _walk(content)
         _shape(content, {"schema": int}, "it")
         judging.check_seal(content, path)
@@ -140,10 +140,6 @@ def read_verdicts(path: Path) -> dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else error
         raise NormbenchError(f"{path} is damaged ({reason}). Restore it (git checkout) or delete it.") from None
     return dict(content)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"it has the number {name}")
 
 
 def _walk(value: Any) -> None:

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from normbench import reading
 from normbench.errors import NormbenchError
 
 # What numpy and zipfile raise on an archive that is none, or not of ours.
-DAMAGE = (OSError, EOFError, ValueError, TypeError, LookupError, RuntimeError, zipfile.BadZipFile, zlib.error)
+DAMAGE = (
+    OSError, EOFError, ValueError, TypeError, LookupError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error
+)  # fmt: skip
+LARGEST = 1 << 30  # bytes
 
 
 def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -21,7 +25,7 @@ def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[
     None where the file or one of the variants is not there; NormbenchError where what is there does not fit together.
     """
     try:
-        with np.load(path, allow_pickle=False) as kept:
+        with reading.opened(path, LARGEST) as file, np.load(file, allow_pickle=False) as kept:
             if not variants or any(f"{split}|{variant}|{metric}" not in kept for variant in variants):
                 return None
             count = int(kept[f"{split}|count"])

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -108,7 +109,7 @@ def load(path: Path, keep: bool = True) -> Pack:
     if not path.exists():
         return Pack()
     try:
-        content = reading.read(path.resolve(), LARGEST)  # behind a link as well
+        content = reading.read(os.path.realpath(path), LARGEST)  # behind a link as well
         return (_parse if keep else _parse.__wrapped__)(content)
     except _Newer as newer:
         raise NormbenchError(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
+from normbench import reading
 from normbench.config import compose
 from normbench.config.identity import MONITOR
 from normbench.runs import files
@@ -73,6 +74,8 @@ def check_config(config: Any) -> None:
     for key in SECTIONS:
         if not isinstance(config.get(key, {}), dict):
             raise TypeError(f"says {key}={config[key]!r:.40}")
+    if found := reading.interpolation(config):
+        raise TypeError(f"says {found!r:.40}: an interpolation, which no configuration here has")
     for key, value in config.get("monitor", {}).items():
         if not isinstance(value, str):
             raise TypeError(f"says monitor.{key}={value!r:.40}")

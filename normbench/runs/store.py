@@ -31,7 +31,7 @@ from normbench.runs import files, seals, upgrade, yaml_text
 from normbench.runs.record import HIGHEST, RunRecord, check_config, check_record, evaluation_complete
 
 SCHEMA = 3  # of status.json: 2 had no seal, 1 also a curve of another form, which `upgrade` reads
-NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,18})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
+NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,19})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
 STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what others rely on
@@ -51,7 +51,10 @@ LONGEST = 10_000  # characters of a reason that is written
 
 
 class Damaged(Exception):
-    """A run directory that cannot be read; the message is the reason."""
+    """A run directory that cannot be read; the message is the reason, in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(" ".join(reason.split()))
 
 
 def start_anew(path: Path, damage: Damaged) -> NormbenchError:
@@ -175,7 +178,8 @@ class RunDirectory:
         """
         for name in ("config.yaml", "curve.jsonl", "status.json"):
             if (self.path / name).exists():
-                files.atomic_write(self.path / f"shorter.{name}", (self.path / name).read_bytes())
+                content = reading.read(self.path / name, LARGEST_CURVE if name == "curve.jsonl" else LARGEST)
+                files.atomic_write(self.path / f"shorter.{name}", content)
 
     def write_samples(self, content: Mapping[str, bytes]) -> None:
         """Files that show what the trained model draws, in `samples/`."""

@@ -8,11 +8,8 @@ from typing import Any
 
 import yaml
 
-from normbench import reading
+from normbench.reading import load_yaml as load
 
-FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-DEEPEST = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
-BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
 # config.yaml of a run: its id and further labels, and a configuration that begins with its seed and goes to the end
 ID = re.compile(r"id: (?:'([0-9a-f]{12})'|((?=[0-9b]*[acdef])[0-9a-f]{12}))\n")  # without quotes some are numbers
 LABELS = re.compile(r"(?:(?=[a-z])(?:(?!config:).*\n)*)?")  # nothing that belongs to the id before them
@@ -20,33 +17,7 @@ CONFIG = "config:\n  seed: "
 SEED = re.compile(r"0|[1-9]\d{0,8}")
 SECTION = re.compile(r"  (?!seed:)[a-z].*\n(?:(?!  [a-z])  .*\n)*")  # of a configuration: all that one key says
 SHARED = re.compile(r"(?:^|[\s\[{,:-])[&*!]", re.M)  # an anchor, an alias or a tag; `lstm.*.input` is none
-LONGEST = 1 << 18  # characters of one document: a second or two
 KEPT = 10_000  # configurations that are known at once
-
-
-def load(text: str, finite: bool = True) -> Any:
-    """The value of one document, as `yaml.safe_load`, where it is no more than JSON has and not too much of it.
-
-    finite: without NaN and infinity. Raises yaml.YAMLError, ValueError, RecursionError.
-    """
-    if len(text) > LONGEST:
-        raise yaml.YAMLError(f"it has more than {LONGEST} characters")
-    if (
-        max((len(line) - len(line.lstrip(" ")) + len(BLOCK.findall(line)) for line in text.splitlines()), default=0)
-        + (text.count("[") + text.count("{"))
-        > DEEPEST
-    ):
-        raise yaml.YAMLError("it may be nested too deeply")
-    loader = FAST(text)  # safe by itself, with libyaml and without
-    try:
-        value = loader.get_single_data()
-    finally:
-        loader.dispose()
-    try:
-        reading.check_plain(value, finite)
-    except ValueError as error:
-        raise yaml.YAMLError(str(error)) from None
-    return value
 
 
 class Configurations:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from normbench.config.identity import RunSpec, merged, satisfies
-from normbench.errors import NormbenchError
+from normbench.errors import FULL, NormbenchError
 from normbench.runs import store, upgrade
-from normbench.train import checkpoint, probes
+from normbench.train import checkpoint, memory, probes
 from normbench.train.loop import train
 
 
@@ -39,9 +38,10 @@ def ensure_run(
         try:
             if spec.config["model"]["declares"].get("probe"):
                 return probes.write(spec, run)
+            memory.refuse_too_large(spec)
             return train(spec, run, listen, stopping)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in FULL:
                 raise
             reason = f"disk full: {error.strerror}"
             # no room for a new status: the old one says running, and nobody holds the lock, which reads the same

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from normbench import reading
+
+LARGEST = 1 << 23  # bytes of a file
 Entry = dict[str, Any]
 
 
@@ -24,10 +27,12 @@ def _read(folder: Path, shape: Callable[[Mapping[str, Any]], Entry]) -> Iterator
     """One entry per file; one that cannot be read says so, and is left to whoever writes it."""
     for path in sorted(folder.glob("*.json")):
         try:
-            if not path.is_file():  # a pipe would be waited for
-                raise ValueError("it is not a file")
-            yield {"id": path.stem, **shape(json.loads(path.read_text(encoding="utf-8"))), "damaged": False}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            yield {
+                "id": path.stem,
+                **shape(reading.parse(reading.read(os.path.realpath(path), LARGEST))),
+                "damaged": False,
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             yield {"id": path.stem, "title": path.name, "damaged": True}
 
 

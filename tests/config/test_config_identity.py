@@ -219,7 +219,7 @@ WORDS = st.fixed_dictionaries(
     {},
     optional={
         "seed": st.integers(0, 10**9),
-        "train.batch_size": st.integers(2, 10**6),
+        "train.batch_size": st.integers(2, 1200),
         "optim.lr": st.floats(0, 10, allow_nan=False),
         "optim.eps": st.floats(0, 1, allow_nan=False),
         "model.activation": st.sampled_from(["relu", "tanh", "sigmoid"]),

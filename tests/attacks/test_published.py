@@ -1,0 +1,115 @@
+"""Published files that mean harm: each is one line, and the other artifacts are shown."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import fake
+import madeup
+import numpy as np
+import pytest
+from hostile import PLACED, VALUES
+
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+from normbench.papers import contrasts, history, publish, published
+from normbench.runs import files, outcomes, pack
+from normbench.web import measured
+
+READERS: dict[str, Callable[[Path], object]] = {
+    pack.NAME: lambda place: pack.load(place / pack.NAME),
+    "verdicts.json": lambda place: published.read_verdicts(place / "verdicts.json"),
+    "history.jsonl": history.read,
+    contrasts.NAME: lambda place: contrasts.load(place / contrasts.NAME),
+    "best.npz": lambda place: outcomes.read(place / "best.npz", "test", [""], "nll"),
+}
+CONTENT = {
+    "nothing": b"",
+    "deep": b"[" * 10**5,
+    "deep and closed": b"[" * 900 + b"]" * 900 + b"\n",
+    "not UTF-8": b"\xff\xfe\n",
+    "zeros": bytes(1000),
+    "an array beyond memory": b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (9" + b"9" * 15
+    + b",)}" + b" " * 30 + b"\n",
+    "NaN": b'{"schema": NaN}\n',
+    "beyond all": b'{"schema": 1' + b"0" * 5000 + b"}\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [*PLACED, *CONTENT])
+@pytest.mark.parametrize("name", READERS)
+def test_a_hostile_file_is_one_line(name: str, how: str, tmp_path: Path) -> None:
+    if how in PLACED:
+        PLACED[how](tmp_path / name)
+    else:
+        (tmp_path / name).write_bytes(CONTENT[how])
+    try:
+        READERS[name](tmp_path)
+    except NormbenchError as error:
+        assert str(tmp_path) in str(error) and len(str(error)) < 600
+    else:
+        assert how in ("a link to itself", "nothing"), "it was taken for whole"
+
+
+def test_a_pack_behind_a_link_is_read(tmp_path: Path) -> None:
+    (spec,) = fake.specs(1)
+    pack.write(tmp_path / "kept" / pack.NAME, [fake.record(spec)])
+    (tmp_path / pack.NAME).symlink_to(tmp_path / "kept" / pack.NAME)
+    assert [run.id for run in pack.read(tmp_path / pack.NAME)] == [spec.id]
+
+
+def test_a_pack_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "LARGEST", 10**6)
+    (tmp_path / pack.NAME).write_bytes(gzip.compress(b"0" * 10**8))
+    with pytest.raises(NormbenchError, match="unpacked it is larger than"):
+        pack.read(tmp_path / pack.NAME)
+
+
+@pytest.mark.parametrize("key", ["step", "epoch", "nll", "split", "variant", "order"])
+@pytest.mark.parametrize("what", VALUES)
+def test_a_record_of_a_pack_is_checked_like_one_of_a_curve(what: str, key: str, tmp_path: Path) -> None:
+    """What is sealed and no record is refused; what is taken is what a curve may have."""
+    (spec,) = fake.specs(1)
+    line = json.loads(gzip.decompress(pack.dump([fake.record(spec)])).splitlines()[1])
+    line["records"][0][key] = "@"
+    text = json.dumps(line, sort_keys=True).replace('"@"', VALUES[what])
+    (tmp_path / pack.NAME).write_bytes(fake.sealed_pack([text]))
+    with pytest.raises(NormbenchError, match="line 2: "):
+        pack.read(tmp_path / pack.NAME)
+
+
+@pytest.mark.parametrize("how", [*PLACED, *CONTENT])
+def test_a_hostile_benchmark_is_said(how: str, tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+    if how in PLACED:
+        PLACED[how](tmp_path / "bench" / "one.json")
+    else:
+        (tmp_path / "bench" / "one.json").write_bytes(CONTENT[how])
+    assert [entry["damaged"] for entry in measured.benches(tmp_path)] == [True]
+
+
+def test_an_array_that_unpacks_without_end(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    np.savez_compressed(content, **{"test|count": np.array(10**15), "test||nll": np.zeros(3, np.uint8)})
+    (tmp_path / "best.npz").write_bytes(content.getvalue())
+    with pytest.raises(NormbenchError):
+        outcomes.read(tmp_path / "best.npz", "test", [""], "nll")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_while_publishing_is_said(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files, "atomic_write", full)
+    with pytest.raises(NormbenchError, match=os.strerror(number)) as caught:
+        publish.publish(artifacts.load("ln2016/fig6"), madeup.runs(1), "paper", tmp_path)
+    assert caught.value.code == 4
