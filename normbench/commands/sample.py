@@ -60,7 +60,7 @@ def run(
         run = store.RunDirectory(folder)
         with run.writing():
             run.write_samples({f"{kept}-seed-{seed}-{file}": content for file, content in drawn.items()})
-    files = sorted((folder / "samples").glob("*")) if (folder / "samples").is_dir() else []
+    files = sorted((folder / "samples").glob("[!.]*")) if (folder / "samples").is_dir() else []
     if not files:
         raise NormbenchError(f"model={name} has left no samples in {folder}. To draw some: --count 8")
     for file in files:

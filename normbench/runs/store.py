@@ -206,7 +206,7 @@ def directory(root: Path, spec: RunSpec) -> RunDirectory:
     """Where a run is, or will be, written: an existing directory with its id anywhere below `root`, else a new one."""
     run_id = spec.id
     for found in root.glob(f"**/*.s{spec.seed}.{run_id}"):
-        if found.is_dir():
+        if found.is_dir() and not any(part.startswith(".") for part in found.relative_to(root).parts):
             return RunDirectory(found)
     return RunDirectory(root / spec.experiment / f"{spec.arm}.s{spec.seed}.{run_id}")
 
@@ -232,7 +232,10 @@ def _walk(folder: Path, root: Path) -> Iterator[Stored]:
 
 
 def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
-    """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged."""
+    """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged.
+
+    Names that begin with a dot are of what is on its way to being something else.
+    """
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
@@ -240,6 +243,8 @@ def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
     experiment = str(folder.relative_to(root))
     runs, folders = [], []
     for entry in entries:
+        if entry.name.startswith("."):
+            continue
         if match := NAME.fullmatch(entry.name):
             runs.append(Stored(Path(entry.path), experiment, match["arm"], int(match["seed"]), match["id"], {}))
         elif entry.is_dir(follow_symlinks=False):
