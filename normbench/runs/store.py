@@ -252,7 +252,10 @@ def unlisted(folder: Path, damage: Damaged) -> Stored:
 
 
 def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
-    """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged."""
+    """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged.
+
+    Names that begin with a dot are of what is on its way to being something else.
+    """
     place = folder.relative_to(root)
     if len(place.parts) > DEEPEST:
         raise Damaged(f"it lies deeper than {DEEPEST} folders below {root.name}")
@@ -262,6 +265,8 @@ def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
         raise Damaged(f"cannot be read: {error.strerror}") from None
     runs, folders = [], []
     for entry in entries:
+        if entry.name.startswith("."):
+            continue
         if match := NAME.fullmatch(entry.name):
             runs.append(Stored(Path(entry.path), str(place), match["arm"], int(match["seed"]), match["id"], {}))
         elif entry.is_dir(follow_symlinks=False):

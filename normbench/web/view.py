@@ -542,11 +542,12 @@ Pair = tuple[dict[str, Any], figures.Figure | None]
 def pairs(runs: Sequence[RunRecord], query: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> Iterator[Pair]:
     """What a view of these runs, with their records, says of each of these pairs of cells, by their keys."""
     asked = {key: str(query[key]) for key in KEPT if query.get(key)}
-    task = next(task for task in tasks(runs) if task.key == asked["task"])
+    found = tasks(runs)
+    task = next((task for task in found if task.key == asked.get("task")), found[0])  # the only one is not named
     drawn = _Drawn(task, Question.of(task, asked), asked.get("x", ""))
     for a, b in wanted:
-        if found := _pair(drawn, a, b):
-            yield found
+        if told := _pair(drawn, a, b):
+            yield told
 
 
 def _pair(drawn: _Drawn, a: str, b: str) -> Pair | None:

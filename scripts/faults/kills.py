@@ -3,8 +3,9 @@
     python scripts/faults/kills.py [--kills 60] [--seed 1] [--only publish]
 
 Each command runs in a forked child on a copy of the same folder, is killed after a random time, some of them once more,
-and is then run to its end. Counted are folders that then differ from an undisturbed one, in any file's name or content:
-what was left over is such a file.
+and is then run to its end; a kill that came late met no process any more. Counted are folders that then differ from an
+undisturbed one, in any file's name or content: what was left over is such a file. Of the battery it is what it writes
+beside its runs.
 """
 
 from __future__ import annotations

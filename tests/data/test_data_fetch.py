@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import re
 import time
@@ -257,3 +258,26 @@ def test_processes_at_once(config: dict[str, Any], folder: Path, mirror: Any, ma
     # Each file came over the network once.
     assert sum(brought) == 4 and len(server.asked) == 4
     assert complete(folder, made)
+
+
+def test_what_a_killed_call_left_of_a_whole_set_goes_with_the_next(tmp_path: Path) -> None:
+    """It was killed after the last rename: nothing is missing, and nothing would ever have looked there again."""
+    body = b"1\ta\tb\t2\tc\n"
+    sums = {f"SICK_{part}.txt": hashlib.sha256(body).hexdigest() for part in ("train", "trial", "test_annotated")}
+    made = {f"sentence_eval/sick_{part}.tsv": hashlib.sha256(body).hexdigest() for part in ("train", "trial", "test")}
+    config = {"name": "sick", "declares": {"megabytes": 1, "files": made, "sources": {"files": sums}}}
+    for name in made:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(body)
+    sources = tmp_path / "source" / "sick"
+    (sources / "prepared" / "sentence_eval").mkdir(parents=True)
+    (sources / "SICK_train.txt").write_bytes(body)
+    (sources / "SICK_trial.txt.part").write_bytes(body[:3])
+    (sources / "notes.txt").write_text("of the user")
+    assert fetch.get(config, tmp_path, mirrors=[]) == []
+    assert {path.name for path in sources.iterdir()} == {"notes.txt", ".normbench.lock"}
+    config["declares"]["sources"]["register"] = "https://example.org"
+    (sources / "SICK_train.txt").write_bytes(body)
+    (sources / "prepared").mkdir()
+    fetch.get(config, tmp_path, mirrors=[])
+    assert {path.name for path in sources.iterdir()} == {"notes.txt", ".normbench.lock", "SICK_train.txt"}

@@ -84,7 +84,7 @@ def test_a_lost_figure_comes_back_and_nothing_else_is_touched(tmp_path: Path):
 @pytest.mark.parametrize("last", range(5))
 def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A full disk, or a kill, after so many of the files: no run is lost, no look is counted twice."""
-    monkeypatch.setattr(publish, "_figure", lambda panels: repr(panels).encode())  # drawing takes a second
+    monkeypatch.setattr(publish, "_figure", lambda panels, of: repr(panels).encode())  # drawing takes a second
     place = publish.folder(tmp_path, "ln2016/fig6", "smoke")
     few, many = _runs("ln"), _runs("ln", "none", seeds=2)
     wanted, _, _ = _publish(many, tmp_path / "calm")
@@ -117,7 +117,7 @@ def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path:
 
 def test_the_same_runs_keep_what_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A run's hash in the older form, and the pack's, say nothing about it: where they alone differ nothing changes."""
-    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
     place, (run,) = publish.folder(tmp_path, "ln2016/fig6", "smoke"), _runs("ln")
     place.mkdir(parents=True)
     was = {"schema": 1, "sha256": "0" * 64}
@@ -132,7 +132,7 @@ def test_the_same_runs_keep_what_they_were(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_pack_of_the_older_form_is_written_in_todays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
     place, runs = publish.folder(tmp_path, "ln2016/fig6", "smoke"), _runs("ln", "none")
     place.mkdir(parents=True)
     (place / pack.NAME).write_bytes(fake.old_pack(runs))
@@ -208,7 +208,7 @@ def _older(content: dict, schema: int) -> str:
 def test_verdicts_of_an_older_form_are_judged_again_and_their_words_are_remembered(
     tmp_path: Path, schema: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
     path = _unpublished(tmp_path, _runs("ln", "none")) / "verdicts.json"
     content = json.loads(path.read_text())
     for key in ("rules_sha256", "contrasts_sha256"):
@@ -227,7 +227,7 @@ def test_verdicts_of_an_older_form_are_judged_again_and_their_words_are_remember
 def test_the_history_has_a_line_for_every_change_of_a_word_and_for_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
     _publish(_runs("ln", "none"), tmp_path)
     first = history.read(tmp_path)
     assert [(line["claim"], line["before"], line["after"]["verdict"]) for line in first] == [
@@ -250,7 +250,7 @@ def test_the_history_has_a_line_for_every_change_of_a_word_and_for_nothing_else(
 def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(publish, "_figure", lambda panels: None)
+    monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
     path = _unpublished(tmp_path, _runs("ln")) / contrasts.NAME
     rows = {seed: (np.arange(4), np.arange(4.0)) for seed in (1, 2)}
     whole = contrasts.Contrasts({"0" * 16: rows}).dump()

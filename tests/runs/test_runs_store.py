@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -321,3 +322,13 @@ def test_odd_places(name: str, trio: list, tmp_path: Path) -> None:
     packed(results, fake.record(trio[1]))
     looked = find.find(trio, results)
     assert [looked.state(spec) for spec in trio] == ["done", "done", "missing"]
+
+
+def test_names_that_begin_with_a_dot_are_no_runs(tmp_path: Path) -> None:
+    (spec,) = fake.specs(1)
+    path = fake.directory(tmp_path, spec)
+    shutil.copytree(path, tmp_path / ".aside" / path.name)
+    shutil.copytree(path, path.with_name(f".{path.name}"))
+    assert [stored.path for stored in store.scan(tmp_path)] == [path]
+    shutil.rmtree(path)
+    assert store.scan(tmp_path) == [] and store.directory(tmp_path, spec).path == path

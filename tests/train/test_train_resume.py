@@ -513,3 +513,36 @@ def test_the_copy_of_the_data_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
     found = json.loads((run / "environment.json").read_text())
     assert found["data"] == {"sha256": "0", "deviations": ["3 images are approximate"]}
     assert [r["changed"] for r in found["resumed"]] == [{"data": {"sha256": "0", "deviations": []}}]
+
+
+def test_a_run_that_was_killed_at_its_very_end_is_tidied_by_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    real = checkpoint.clear
+
+    def killed(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "clear", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tiny.train(run, EVERY_STEP)
+    assert list((run / "checkpoint").iterdir())
+    (run / "shorter.status.json").write_text("{}")
+    monkeypatch.setattr(checkpoint, "clear", real)
+    assert tiny.train(run, EVERY_STEP) == "done"
+    assert not (run / "checkpoint").exists() and not list(run.glob("shorter.*"))
+    assert tiny.train(tmp_path / "kept", "train.keep_checkpoint=true") == "done"
+    assert tiny.train(tmp_path / "kept", "train.keep_checkpoint=true") == "done"
+    assert (tmp_path / "kept" / "checkpoint").exists()
+
+
+def test_a_curve_that_was_changed_is_not_gone_on_with(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert tiny.train(run, EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
+    content = (run / "curve.jsonl").read_bytes()
+    at = content.index(b'"nll": ') + 9
+    (run / "curve.jsonl").write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    with pytest.raises(NormbenchError, match="does not begin as its checkpoint remembers") as caught:
+        tiny.train(run, EVERY_STEP)
+    assert caught.value.code == 4

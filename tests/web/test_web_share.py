@@ -46,6 +46,11 @@ def test_a_shared_file_has_the_view_every_baseline_and_every_metric():
     assert json.loads(json.dumps(one["cells"])) == unpacked(content, content["views"][0]["view"]["cells"])
 
 
+def test_a_view_that_is_filtered_to_one_task_can_be_shared():
+    _, content = shared(compared.runs(), {"filter": "norm=none,layer"})
+    assert len(content["pairs"]) == 1 and len(content["views"][0]["view"]["cells"]) >= 1
+
+
 def test_every_script_of_a_shared_file_is_named_by_its_hash():
     text, _ = shared(compared.runs(("none", "layer"), 2))
     (allowed,) = re.findall(r"script-src (.*?); style-src", text)
