@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from normbench.commands.show import known
+from normbench.commands.show import Known, known
 from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.config.identity import assign
@@ -32,12 +32,7 @@ def run(
     From `weights` that the run kept, the last if it kept those. Errors: no such run, one that is published alone,
     weights that it did not keep or that do not fit, a model that draws nothing or reads no text.
     """
-    found = known(of, results)
-    folder = next((s.path for s in store.scan(results / "runs") if s.id == found.id and not s.reason), found.source)
-    if not folder.is_dir():
-        raise NormbenchError(
-            f"run {found.id} is published without its weights: train it below another --results to draw from it."
-        )
+    found, folder = kept_run(of, results)
     if count is not None and count < 1:
         raise NormbenchError(f"--count {count} must be at least 1.")
     config = compose.restore(found.config, config_dir)
@@ -66,6 +61,17 @@ def run(
     for file in files:
         say(console, str(file))
     return 0
+
+
+def kept_run(name: str, results: Path) -> tuple[Known, Path]:
+    """The run called `name` and its directory. NormbenchError where it is published alone, without its weights."""
+    found = known(name, results)
+    folder = next((s.path for s in store.scan(results / "runs") if s.id == found.id and not s.reason), found.source)
+    if not folder.is_dir():
+        raise NormbenchError(
+            f"run {found.id} is published without its weights: train it below another --results to draw from it."
+        )
+    return found, folder
 
 
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:

@@ -20,7 +20,7 @@ intercept is free. All products have the problems as rows: `w` (K, D), decisions
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ PRODUCTS, STEPS, HALVINGS = 500, 100, 30  # at most
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows z (N, D) in both precisions, dense or sparse, with what the solver needs to know of them."""
+    """Rows z (N, D) in both precisions, with what the solver needs to know of them."""
 
     exact: Products
     quick: Products
@@ -46,23 +46,34 @@ class Rows:
     squares: Tensor  # Σ_i z_ij² (D,)
 
     def __len__(self) -> int:
-        return len(self.exact.z)
+        return int(self.exact.z.shape[0])
 
 
 @dataclass(frozen=True)
 class Products:
-    """The two products with z (N, D), dense or compressed sparse rows."""
+    """The two products with z (N, D), a tensor."""
 
-    z: Tensor
-    transposed: Tensor | None = field(default=None, repr=False)  # of sparse rows, compressed as well
+    z: Any
 
     def decisions(self, w: Tensor) -> Tensor:
         """w zᵀ: (K, N) of (K, D)."""
-        return w @ self.z.T if self.transposed is None else (self.z @ w.T).T.contiguous()
+        found: Tensor = w @ self.z.T
+        return found
 
     def gathered(self, weights: Tensor) -> Tensor:
         """weights z: (K, D) of (K, N)."""
-        return weights @ self.z if self.transposed is None else (self.transposed @ weights.T).T.contiguous()
+        found: Tensor = weights @ self.z
+        return found
+
+
+class SparseProducts(Products):
+    """The same with a scipy.sparse matrix, whose products are faster than torch's."""
+
+    def decisions(self, w: Tensor) -> Tensor:
+        return torch.from_numpy(self.z @ w.T.contiguous().numpy()).T.contiguous()
+
+    def gathered(self, weights: Tensor) -> Tensor:
+        return torch.from_numpy(self.z.T @ weights.T.contiguous().numpy()).T.contiguous()
 
 
 def rows(vectors: Any, free_intercept: bool = False) -> Rows:
@@ -79,7 +90,9 @@ def rows(vectors: Any, free_intercept: bool = False) -> Rows:
     z, penalty = x @ axes, torch.ones_like(squares)
     if free_intercept:
         z = torch.cat([z, ones], 1)
-        squares, penalty = (torch.cat([part, part.new_tensor([end])]) for part, end in ((squares, len(z)), (penalty, 0)))
+        squares, penalty = (
+            torch.cat([part, part.new_tensor([end])]) for part, end in ((squares, len(z)), (penalty, 0))
+        )
     return Rows(Products(z), Products(z.float()), penalty, squares.clamp_min(0))
 
 
@@ -90,13 +103,8 @@ def _sparse(matrix: Any, free_intercept: bool) -> Rows:
     penalty = torch.ones(z.shape[1], dtype=torch.float64)
     penalty[-1] = 0.0 if free_intercept else 1.0
 
-    def tensor(of: Any, kind: torch.dtype) -> Tensor:
-        parts = (torch.from_numpy(part.astype(np.int64)) for part in (of.indptr, of.indices))
-        return torch.sparse_csr_tensor(*parts, torch.from_numpy(of.data).to(kind), of.shape)
-
-    both = (z, sparse.csr_array(z.T))
-    exact, quick = (Products(*(tensor(part, kind) for part in both)) for kind in (torch.float64, torch.float32))
-    return Rows(exact, quick, penalty, torch.from_numpy(z.power(2).sum(0)))
+    squares = torch.from_numpy(z.power(2).sum(0))
+    return Rows(SparseProducts(z), SparseProducts(z.astype(np.float32)), penalty, squares)
 
 
 def decisions(given: Rows, targets: Tensor, train: Tensor, costs: Sequence[float]) -> Iterator[Tensor]:
@@ -132,7 +140,7 @@ def _solved(given: Rows, targets: Tensor, train: Tensor, cost: float, start: _St
         p = torch.sigmoid(a[open_])
         gradient = given.exact.gathered(weights * (p - targets)) + given.penalty * w[open_]
         norms = gradient.norm(dim=1)
-        unsolved = norms > enough
+        unsolved = ~(norms <= enough)  # NaN is not solved
         if not unsolved.any():
             return _State(w, a)
         open_, weights, p, gradient, norms = (part[unsolved] for part in (open_, weights, p, gradient, norms))
@@ -180,9 +188,7 @@ def _direction(given: Rows, curvature: Tensor, gradient: Tensor, left: Tensor) -
     return found.double() * scale
 
 
-def _step(
-    given: Rows, targets: Tensor, weights: Tensor, at: _State, direction: _State, gradient: Tensor
-) -> Tensor:
+def _step(given: Rows, targets: Tensor, weights: Tensor, at: _State, direction: _State, gradient: Tensor) -> Tensor:
     """How far to go for each problem, (K,): all the way, or half of it until f falls as it should (Armijo)."""
     sign = 1 - 2 * targets
     slope = (gradient * direction.w).sum(1)
