@@ -1,7 +1,7 @@
 """normbench: the experiments of two normalization papers, reproduced, judged and open to any normalizer.
 
-From Python there is `create_norm`, `LSTM`, `GRU`, `load_runs` and `encode`. Each is imported when it is first asked for:
-torch and pandas take a while, and the command line needs neither to answer.
+From Python there is `create_norm`, `LSTM`, `GRU`, `load_runs` and `encode`. Each is imported when it is first asked
+for: torch and pandas take a while, and the command line needs neither to answer.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sys
 import time
@@ -24,11 +23,25 @@ from normbench.sentences import sets
 from normbench.sentences.rows import Files, encoded
 from normbench.sentences.sets import Labelled
 
-COLUMNS = {  # title -> set, number, factor, digits
-    "SICK r": ("sick", "pearson", 1, 3),
-    "ρ": ("sick", "spearman", 1, 3),
-    "MSE": ("sick", "mse", 1, 3),
-    **{name.upper(): (name, "accuracy", 100, 1) for name in sets.CLASSIFIED},
+
+@dataclass(frozen=True)
+class Column:
+    """A number of a set in the table."""
+
+    set: str
+    metric: str
+    factor: int = 1
+    digits: int = 3
+
+    def text(self, record: Mapping[str, Any]) -> str:
+        return f"{self.factor * record[self.metric]:.{self.digits}f}"
+
+
+COLUMNS = {
+    "SICK r": Column("sick", "pearson"),
+    "ρ": Column("sick", "spearman"),
+    "MSE": Column("sick", "mse"),
+    **{name.upper(): Column(name, "accuracy", 100, 1) for name in sets.CLASSIFIED},
 }
 
 
@@ -119,12 +132,8 @@ def _evaluate(each: Source, names: Sequence[str], nested: bool, console: Console
         began = time.monotonic()
         (record,) = scored(each.rows, data.root(), nested, [name])
         each.records.append(record)
-        told = "  ".join(f"{title} {_number(record, *where)}" for title, (of, *where) in COLUMNS.items() if of == name)
+        told = "  ".join(f"{title} {column.text(record)}" for title, column in COLUMNS.items() if column.set == name)
         say(console, f"{each.title}: {told}  ({places.duration(time.monotonic() - began)})")
-
-
-def _number(record: Mapping[str, Any], metric: str, factor: float, digits: int) -> str:
-    return f"{factor * record[metric]:.{digits}f}"
 
 
 def _show(done: Sequence[Source], nested: bool, console: Console) -> None:
@@ -133,7 +142,7 @@ def _show(done: Sequence[Source], nested: bool, console: Console) -> None:
     table = open_table("vectors", *COLUMNS, whole=tuple(COLUMNS))
     for each in done:
         by_name = {record["split"]: record for record in each.records}
-        numbers = [_number(by_name[of], *where) if of in by_name else "" for of, *where in COLUMNS.values()]
+        numbers = [column.text(by_name[column.set]) if column.set in by_name else "" for column in COLUMNS.values()]
         table.add_row(cell(each.title), *numbers)
     how = "C by nested tenfold cross-validation" if nested else f"C = {FIXED:g}, tenfold cross-validation"
     say(console, f"\nSICK's relatedness; accuracy in %, {how}")

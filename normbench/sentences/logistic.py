@@ -7,10 +7,10 @@ Problem k trains on the rows where `train[k]` is set, and minimizes as liblinear
 with λ = 1: the intercept, the weight of the 1, is penalized like any other. With `free_intercept` its λ is 0.
 
     the rows        are rotated to their principal axes, all of them, which changes no f_k: λ is the same in every
-                    direction. There Σ z zᵀ is diagonal, and so nearly is the Hessian λ + C Σ train p (1 - p) z zᵀ, whose
-                    diagonal of a mean p (1 - p) serves as the preconditioner. Sparse rows stay as they are.
+                    direction. There Σ z zᵀ is diagonal, and the Hessian λ + C Σ train p (1 - p) z zᵀ nearly so: its
+                    diagonal for a mean p (1 - p) is the preconditioner. Sparse rows stay as they are.
     Newton's steps  by conjugate gradients, with C in rising order, each from where the last two solutions point to.
-                    Gradients, values and steps are float64, the directions float32: what is solved is float64's problem.
+                    Gradients, values and steps are float64, directions float32: the problem solved is float64's.
     the end         |∇f_k| ≤ 1e-6. f_k is 1-convex (λ = 1), so that no weight is further than that from the solution.
 
 Not the same as scikit-learn's `lbfgs` at its default tolerance, which stops long before at a large C, and whose
@@ -86,7 +86,10 @@ def rows(vectors: Any, free_intercept: bool = False) -> Rows:
     x = x - x.mean(0) if free_intercept else torch.cat([x, ones], 1)
     if x.shape[1] > x.shape[0]:  # the same inner products in as many columns as there are rows
         x = torch.linalg.qr(x.T, mode="r").R.T.contiguous()
-    squares, axes = torch.linalg.eigh(x.T @ x)
+    inner = x.T @ x
+    if not torch.isfinite(inner).all():
+        raise NormbenchError("logistic regression: the vectors are too long for float64. Give them a length such as 1.")
+    squares, axes = torch.linalg.eigh(inner)
     z, penalty = x @ axes, torch.ones_like(squares)
     if free_intercept:
         z = torch.cat([z, ones], 1)
