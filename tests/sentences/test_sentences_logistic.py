@@ -61,9 +61,10 @@ def test_a_problem_that_cannot_be_solved_is_said_to_be(monkeypatch: pytest.Monke
 
 def test_nested_cross_validation_is_that_of_loops_over_parts() -> None:
     x, y, _ = problem(83, 6)
-    accuracies, costs = reference.nested(x, y, folds.COSTS[::8])
+    y = np.where(np.arange(83) % 4 == 0, 1 - y, y)  # so that no C is always the best
+    accuracies, costs = reference.nested(x, y, COSTS[2:])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(folds, "COSTS", folds.COSTS[::8])
+        patched.setattr(folds, "COSTS", COSTS[2:])
         found = folds.cross_validate(x, y, nested=True)
     assert len(set(costs)) > 1, "any choice would do"
     assert found.costs.tolist() == costs
