@@ -50,6 +50,16 @@ def test_the_gradient_is_as_small_as_promised(rows: int, columns: int) -> None:
         assert np.abs(a - solved).max() <= np.sqrt(2) * logistic.GRADIENT
 
 
+def test_the_start_does_not_matter() -> None:
+    """Far off, where every p is 0 or 1, a whole step of Newton's leads farther away."""
+    x, y, train = (torch.from_numpy(part) for part in problem(100, 8))
+    given = logistic.rows(x.numpy())
+    far = 100 * torch.randn(3, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    (expected,) = logistic.decisions(given, y, train, [8.0])
+    found = logistic._solved(given, y.double(), train, 8.0, logistic._State(far, given.exact.decisions(far)))
+    torch.testing.assert_close(found.a, expected, rtol=0, atol=3e-6)
+
+
 def test_a_problem_that_cannot_be_solved_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, train = problem(50, 5)
     monkeypatch.setattr(logistic, "STEPS", 1)

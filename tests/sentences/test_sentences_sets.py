@@ -88,6 +88,18 @@ def test_an_empty_sentence_has_zeros(folder: Path, form) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_files_have_the_rows_of_their_own_sentences(folder: Path, tmp_path: Path) -> None:
+    for name in ("sick", "cr"):
+        given = sets.read(name, folder)
+        for stem, told in given.sentences.items():
+            np.save(tmp_path / f"{stem}.npy", labelled.vectors(told))
+    found = rows.Files(tmp_path)
+    assert found.names == ["sick", "cr"]
+    for name in found.names:
+        given = sets.read(name, folder)
+        np.testing.assert_array_equal(found(given), rows.encoded(encode, given, "x"))
+
+
 @pytest.mark.parametrize(
     ("found", "says"),
     [
