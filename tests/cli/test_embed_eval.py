@@ -84,6 +84,8 @@ def test_nested_is_what_is_done_unasked(evaluate, capfd, tmp_path: Path) -> None
 
 
 BAD = [
+    (("tf-idf", "--write-sentences", "out"), "--write-sentences takes no vectors, such as tf-idf."),
+    (("--write-sentences", "mine.py"), "mine.py: File exists."),
     ((), "embed-eval needs vectors: a folder, module:name, a run"),
     (
         ("nowhere",),
