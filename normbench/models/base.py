@@ -114,6 +114,10 @@ class Model(nn.Module):
         """
         return {}
 
+    def encode(self, sentences: list[str], eos: bool) -> np.ndarray | None:
+        """A vector for each sentence, (N, D) float32; `eos`: whether each ends in an end of sentence. Here none."""
+        return None
+
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
         """Which test examples of its data the model takes for nearest to a text, a line each; none where it reads no
         texts of a user's.
