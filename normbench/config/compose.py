@@ -130,10 +130,14 @@ def _place_file(node: Config, path: Path) -> None:
 
 
 def _find_owner(node: Config, extra: Path | None) -> None:
-    """A data set made of another one's files, `declares.files_of: NAME`, gets that one's content for its name."""
+    """A data set made of another one's files, `declares.files_of: NAME`, gets that one's content for its name; one with
+    downstream tasks, `declares.tasks: [NAMES]`, those of the sets that these are.
+    """
     declares = node.get("declares") or {}
     if "files_of" in declares:
         declares["files_of"] = choice("data", declares["files_of"], extra)
+    if "tasks" in declares:
+        declares["tasks"] = [choice("data", name, extra) for name in declares["tasks"]]
 
 
 def declaration(group: str, name: str, extra: Path | None = None) -> Config:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -24,9 +25,11 @@ class Dataset:
 
     Tensors of the sets that are here: `inputs` (N, features), (N, height, width, channels) or (N, time, features)
     float32, of words their numbers (N, time) int64; `targets` (N,) int64. Of cloze questions ragged `document` and
-    `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity.
+    `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity. Of neighbouring sentences
+    ragged `sentence`, `next` and `previous` of word numbers int32.
 
-    `words`, of sets of texts: what each number stands for.
+    `words`, of sets of texts: what each number stands for. `tasks`, of sets of sentences: the folder with the files of
+    downstream tasks, while it is there.
     `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
     `deviations` from the official set, a line each.
     """
@@ -36,6 +39,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
     copy: Mapping[str, Any] = field(default_factory=dict)
     words: Sequence[str] = ()
+    tasks: Callable[[], AbstractContextManager[Path]] | None = None
 
 
 def root() -> Path:
@@ -77,6 +81,12 @@ def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
         (files.empty, files.folders(config)),
     ):
         yield from filter(None, (find(config, root, name) for name in names))
+
+
+def read_by(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The sets that a run reads, by its configuration: its own, and those of the downstream tasks that it is asked."""
+    own = config["data"]
+    return [own, *(own["declares"].get("tasks", []) if config["eval"]["tasks"] else [])]
 
 
 def made_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
