@@ -1,6 +1,6 @@
 """Cloze questions as all sets of them have them: a document, a question with a blank, and the entity that fills it.
 
-Word numbers: those of `words`, END (padding) and UNKNOWN (a rarer word), BLANK (of the question), then the entities from
+Word numbers: END (padding) and UNKNOWN (a rarer word) of `words`, BLANK (of the question), then the entities from
 ENTITY on, then the words, most frequent first. Which entity has which number says nothing.
 """
 

@@ -1,7 +1,7 @@
 """Made-up stories of neighbouring sentences, and labelled sentences of the same language. Embedded: no files.
 
-A sentence says of a thing, good or bad as its adjective is, what it does: `the ADJECTIVE THING VERB FILLERS .`, with up to
-four fillers. In a story thing and mood mostly stay, and a verb is followed by the next one of its circle.
+A sentence says of a thing, good or bad as its adjective is, what it does: `the ADJECTIVE THING VERB FILLERS .`, with up
+to four fillers. In a story thing and mood mostly stay, and a verb is followed by the next one of its circle.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def splits(arrays: Mapping[str, np.ndarray], counts: Mapping[str, int]) -> dict[
             key = "data.triples" if part == "train" else f"triples for {part}"
             raise NormbenchError(f"{key}={wanted} are more than there are: {there}.")
         rows = np.arange(wanted) * there // wanted
-        found[part] = triples(*(arrays[f"{part}_{kind}"] for kind in ("numbers", "lengths", "middle")), rows)
+        numbers, lengths, middle = (arrays[f"{part}_{kind}"] for kind in ("numbers", "lengths", "middle"))
+        found[part] = triples(numbers, lengths, middle, rows)
     return found
 
 
@@ -119,6 +120,16 @@ def triples(numbers: np.ndarray, lengths: np.ndarray, middle: np.ndarray, rows: 
         previous=Shared(values, offsets, at - 1),
         index=torch.from_numpy(rows),
     )
+
+
+def different(part: Split, most: int) -> list[list[int]]:
+    """Different sentences of a part's books, each with its END: at most so many, spread evenly."""
+    sentences = part["sentence"]
+    ends = sentences.offsets.tolist()
+    values = sentences.values.tolist()
+    found = list(dict.fromkeys(tuple(values[a:b]) for a, b in itertools.pairwise(ends)))
+    count = min(most, len(found))
+    return [list(found[place * len(found) // count]) for place in range(count)]
 
 
 def encoded(sentence: str, numbers: Mapping[str, int]) -> list[int]:

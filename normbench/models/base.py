@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
+from normbench.errors import NormbenchError
 from normbench.models.init import initialize
 from normbench.norms.base import pending, starting
 from normbench.norms.sites import Choice, Site, declared
@@ -113,6 +114,13 @@ class Model(nn.Module):
         it holds for likely. None where it writes no texts. Errors: a text that it cannot write.
         """
         return {}
+
+    def encode(self, sentences: Sequence[str], eos: bool, data: Dataset) -> np.ndarray:
+        """A vector of each sentence, (N, D) float32, of the words that its data know; `eos`: with the end of each.
+
+        NormbenchError where it makes none.
+        """
+        raise NormbenchError("the model makes no vectors of sentences.")
 
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
         """Which test examples of its data the model takes for nearest to a text, a line each; none where it reads no

@@ -37,7 +37,7 @@ from normbench.runs import yaml_text
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 MODES = {  # of the records that an endpoint reads
     "eval": "evaluation mode", "train": "training mode", "running": "running mean", "stage": "after training",
-    "whole": "the whole split at the end",
+    "along": "along training", "whole": "the whole split at the end",
 }  # fmt: skip
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
