@@ -28,7 +28,7 @@ class Dataset:
     `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity. Of neighbouring sentences
     ragged `sentence`, `next` and `previous` of word numbers int32.
 
-    `words`, of sets of texts: what each number stands for. `tasks`, of sets of sentences: the folder with the files of
+    `words`, of sets of texts: what each number stands for. `tasks`, of sets of sentences: a data folder with the files of
     downstream tasks, while it is there.
     `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
     `deviations` from the official set, a line each.

@@ -84,16 +84,18 @@ def say(draw: np.random.Generator, mood: int, thing: int, verb: int) -> Said:
 
 @contextmanager
 def tasks(seed: int) -> Iterator[Path]:
-    """A folder with the files of SICK, MR, CR, SUBJ and MPQA, as long as it is asked for.
+    """A data folder with the files of SICK, MR, CR, SUBJ and MPQA, as long as it is asked for.
 
     Labels: MR and CR have the mood, SUBJ which half of the things it is, MPQA which half of the verbs, of a few words.
     SICK's pairs: as related as what they say has in common.
     """
     with tempfile.TemporaryDirectory(prefix="normbench-tasks-") as folder:
+        place = Path(folder) / "sentence_eval"
+        place.mkdir()
         for name, count in TOLD.items():
             draw = stream(seed, "made tasks", name)
             text = _pairs(draw, count) if name.startswith("sick") else _labelled(draw, name, count)
-            (Path(folder) / f"{name}.tsv").write_text(text, encoding="utf-8")
+            (place / f"{name}.tsv").write_text(text, encoding="utf-8")
         yield Path(folder)
 
 

@@ -25,7 +25,6 @@ from normbench.errors import NormbenchError
 FIRST = 2
 PARTS = ("train", "valid", "test")
 FORM = 1  # of what is kept in the cache
-TASKS = "sentence_eval"  # the folder of the real sets
 
 
 def made(
@@ -143,5 +142,5 @@ def numbered(words: Sequence[str]) -> dict[str, int]:
 
 
 def real_tasks(root: Path) -> Callable[[], AbstractContextManager[Path]]:
-    """The folder of SICK, MR, CR, SUBJ and MPQA below the data folder."""
-    return lambda: nullcontext(root / TASKS)
+    """The data folder, for the files of SICK, MR, CR, SUBJ and MPQA below it."""
+    return lambda: nullcontext(root)

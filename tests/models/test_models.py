@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tiny
 import torch
-from smallest import HEAVY, LEARNING, LEARNT, MODELS, NORMS, SMALL, able, batches, built, small, usual
+from smallest import HEAVY, LEARNING, LEARNT, MODELS, NORMS, SMALL, able, batches, built, numbers, small, usual
 
 from normbench.models import base as models
 from normbench.norms import sites
@@ -158,7 +158,7 @@ def test_metrics_are_one_per_example_and_agree_with_the_loss(model: str, norm: s
     spec = small(model, *usual(model, norm))
     batch = batches(spec, 1)[0]
     network, other, examples = built(spec), built(spec), len(next(iter(batch.values())))
-    metrics = network.evaluate(**batch)  # of one alike: a pass may leave something for the next
+    metrics = numbers(network.evaluate(**batch))  # of one alike: a pass may leave something for the next
     assert all(values.shape == (examples,) for values in metrics.values())
     if network.loss in metrics:
         torch.testing.assert_close(metrics[network.loss].mean(), other(**batch))
@@ -266,7 +266,7 @@ def test_what_a_model_prepares_stands_for_its_inputs(model: str, training: bool)
     batch = batches(spec, 1)[0]
     with torch.no_grad():
         prepared = network.prepare(**batch)
-        ours, theirs = (network.evaluate(**tensors) for tensors in ({**batch, **prepared}, batch))
+        ours, theirs = (numbers(network.evaluate(**tensors)) for tensors in ({**batch, **prepared}, batch))
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert all(torch.is_floating_point(made) and len(made) == len(batch[name]) for name, made in prepared.items())
 
