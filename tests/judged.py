@@ -42,7 +42,7 @@ def direction(endpoint: Endpoint = ERROR, expect: str | None = "negative", name:
 
 def artifact(*parts: Part, kind: str = "direction", open: Sequence[str] = (), seeds: int = 5, **more: Any) -> Artifact:
     controls = ("lr-low", "lr-high") if open else ()
-    values: dict[str, Any] = {"reported": (), "controls": controls, "not_decidable": "", **more, "open": tuple(open)}
+    values: dict[str, Any] = {"reported": (), "controls": controls, "not_decidable": {}, **more, "open": tuple(open)}
     claim = Claim("C1", kind, "s", "q", "l", parts=parts, **values)
     return Artifact("x/fig", "t", "l", "x/fig", seeds, {"paper": ["d"], "smoke": ["e"]}, {}, (), (claim,), "a" * 64)
 

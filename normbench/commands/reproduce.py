@@ -217,7 +217,9 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     """What the plan can show, simulated from the seeds that are there, and what it costs."""
     published = pack.load(publish.folder(request.results, artifact.id, request.fidelity) / pack.NAME).runs
     known = pack.merge(published, runs)
-    found = power.outlook(artifact, known, artifacts.Plan(artifact, request.fidelity), request.controls)
+    found = power.outlook(
+        artifact, known, artifacts.Plan(artifact, request.fidelity), request.fidelity, request.controls
+    )
     if not found:
         return
     names = ("claim", "planned n", "lacking", "core-hours", "simulated words", "negligible if no effect")

@@ -1,7 +1,10 @@
-"""`normbench sample RUN`: files that show what a trained model draws; what it takes for near."""
+"""`normbench sample RUN`: files that show what a trained model draws or writes; what it takes for near."""
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +20,34 @@ from normbench.runs import store
 NEAREST = 5  # lines, where `--count` does not say
 
 
-def run(
-    of: str,
-    results: Path,
-    count: int | None,
-    near: str | None,
-    seed: int,
-    weights: str | None,
-    config_dir: Path | None,
-    console: Console,
-) -> int:
-    """List a run's samples; with `count` draw so many more; with `near` so many test examples that are near a text.
+@dataclass(frozen=True)
+class Asked:
+    """The options of the command."""
+
+    count: int | None = None
+    near: str | None = None
+    text: str | None = None
+    bias: float = 0.0
+    seed: int = 1
+    weights: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 1:
+            raise NormbenchError(f"--count {self.count} must be at least 1.")
+        if not (math.isfinite(self.bias) and self.bias >= 0):
+            raise NormbenchError(f"--bias {self.bias:g} must be at least 0.")
+        if self.bias and self.text is None:
+            raise NormbenchError("--bias is for a text of yours: --text 'a line'.")
+        if self.near is not None and self.text is not None:
+            raise NormbenchError("--near or --text: one of the two.")
+
+
+def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: Console) -> int:
+    """List a run's samples; with `count` draw so many more; with `text` write it; with `near` list so many test
+    examples that are near a text.
 
     From `weights` that the run kept, the last if it kept those. Errors: no such run, one that is published alone,
-    weights that it did not keep or that do not fit, a model that draws nothing or reads no text.
+    weights that it did not keep or that do not fit, a model that draws nothing, or reads or writes no text.
     """
     found = known(of, results)
     folder = next((s.path for s in store.scan(results / "runs") if s.id == found.id and not s.reason), found.source)
@@ -38,34 +55,44 @@ def run(
         raise NormbenchError(
             f"run {found.id} is published without its weights: train it below another --results to draw from it."
         )
-    if count is not None and count < 1:
-        raise NormbenchError(f"--count {count} must be at least 1.")
     config = compose.restore(found.config, config_dir)
     name = config["model"]["name"]
-    if near is not None or count is not None:
+    if asked != Asked(seed=asked.seed, weights=asked.weights):
         from normbench import data
 
-        model, kept = trained(folder, config, weights, config_dir)
+        model, kept = trained(folder, config, asked.weights, config_dir)
         examples = data.load(config["data"], seed=int(config["seed"]))
-        if near is not None:
-            lines = model.nearest(near, count or NEAREST, examples)
+        if asked.near is not None:
+            lines = model.nearest(asked.near, asked.count or NEAREST, examples)
             if not lines:
                 raise NormbenchError(f"--near: model={name} reads no text of yours.")
             for line in lines:
                 say(console, line)
             return 0
-        drawn = model.sample(seed, count, examples)
-        if not drawn:
-            raise NormbenchError(f"model={name} draws nothing.")
+        drawn = _drawn(model, name, asked, examples)
         run = store.RunDirectory(folder)
         with run.writing():
-            run.write_samples({f"{kept}-seed-{seed}-{file}": content for file, content in drawn.items()})
+            run.write_samples({f"{kept}-seed-{asked.seed}-{file}": content for file, content in drawn.items()})
     files = sorted((folder / "samples").glob("*")) if (folder / "samples").is_dir() else []
     if not files:
         raise NormbenchError(f"model={name} has left no samples in {folder}. To draw some: --count 8")
     for file in files:
         say(console, str(file))
     return 0
+
+
+def _drawn(model: Any, name: str, asked: Asked, examples: Any) -> dict[str, bytes]:
+    """Files by name. A text's name what it writes, so that another text stands beside it."""
+    if asked.text is None:
+        drawn: dict[str, bytes] = model.sample(asked.seed, asked.count, examples)
+        if not drawn:
+            raise NormbenchError(f"model={name} draws nothing.")
+        return drawn
+    written = model.write(asked.text, asked.bias, asked.seed, asked.count or 1, examples)
+    if not written:
+        raise NormbenchError(f"--text: model={name} writes no text of yours.")
+    called = re.sub(r"[^A-Za-z0-9]+", "-", asked.text).strip("-")[:40] + f"-bias-{asked.bias:g}"
+    return {f"{called}-{file}": content for file, content in written.items()}
 
 
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:

@@ -48,8 +48,9 @@ DECLARED = "data.declares."  # how a model's sites ask for a size that its data 
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
 # ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]`, `[document, question]`,
-# `[image, captions]` or `[sentence, next, previous]`, where inputs are images, sequences, numbers of words, cloze
-# questions, features of images with captions or neighbouring sentences; a model of those declares the one that it `reads`
+# `[image, captions]`, `[strokes, characters]` or `[sentence, next, previous]`, where inputs are images, sequences,
+# numbers of words, cloze questions, features of images with captions, lines of writing or neighbouring sentences; a
+# model of those declares the one that it `reads`
 Config = dict[str, Any]
 
 

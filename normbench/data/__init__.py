@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normbench.data import files, hub
 from normbench.errors import NormbenchError
@@ -19,17 +19,26 @@ if TYPE_CHECKING:
     from normbench.data.examples import Split
 
 
+class Scale(NamedTuple):
+    """Of features that were standardized, in the data's own units: x = mean + deviation * standardized."""
+
+    mean: tuple[float, ...] = ()
+    deviation: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A whole set in memory; `splits` by name, `train` among them; `notes` are lines that a user should see.
 
     Tensors of the sets that are here: `inputs` (N, features), (N, height, width, channels) or (N, time, features)
     float32, of words their numbers (N, time) int64; `targets` (N,) int64. Of cloze questions ragged `document` and
-    `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity. Of neighbouring sentences
-    ragged `sentence`, `next` and `previous` of word numbers int32.
+    `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity. Of lines of writing ragged
+    `strokes` (points, 3) float32, offsets of the pen and whether it is lifted then, and `characters` int64, numbers of
+    symbols. Of neighbouring sentences ragged `sentence`, `next` and `previous` of word numbers int32.
 
-    `words`, of sets of texts: what each number stands for. `tasks`, of sets of sentences: a data folder with the files of
-    downstream tasks, while it is there.
+    `words`, of sets of texts: what each number stands for.
+    `tasks`, of sets of sentences: a data folder with the files of downstream tasks, while it is there.
+    `scale`, of sets that are drawn from in their own units: of the offsets that `strokes` were made of.
     `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
     `deviations` from the official set, a line each.
     """
@@ -40,6 +49,7 @@ class Dataset:
     copy: Mapping[str, Any] = field(default_factory=dict)
     words: Sequence[str] = ()
     tasks: Callable[[], AbstractContextManager[Path]] | None = None
+    scale: Scale = field(default_factory=Scale)
 
 
 def root() -> Path:

@@ -189,6 +189,15 @@ def digest(path: Path, kind: str) -> str:
     return found.hexdigest()
 
 
+def sums(config: Mapping[str, Any], root: Path) -> dict[str, str]:
+    """Of each declared file the declared sum where it has those bytes or that content, else its own."""
+    found = {}
+    for name, wanted in declared(config).items():
+        own = digest(root / name, algorithm(wanted))
+        found[name] = wanted if own == wanted or _same(config, root / name, name) else own
+    return found
+
+
 def looks_like(path: Path) -> str:
     """A hint why a file's checksum is wrong, such as '; it is an HTML page', or '' when nothing can be said."""
     with path.open("rb") as file:

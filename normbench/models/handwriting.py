@@ -181,7 +181,7 @@ class Handwriting(Model):
     def _drawn(self, texts: Sequence[Sequence[int]], bias: float, seed: int, data: Dataset) -> list[pen.Line]:
         found = []
         for (points, weights), text in zip(self.written(texts, bias, seed), texts, strict=True):
-            points[:, :2] = points[:, :2] * np.asarray(data.scale[1]) + np.asarray(data.scale[0])
+            points[:, :2] = points[:, :2] * np.asarray(data.scale.deviation) + np.asarray(data.scale.mean)
             letters = [data.words[number] for number in text]
             shown = "".join(letter if len(letter) == 1 else "\N{REPLACEMENT CHARACTER}" for letter in letters)
             found.append(pen.Line(points, shown, weights))

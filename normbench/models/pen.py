@@ -48,7 +48,9 @@ def path(line: Line, most: int = 400) -> bytes:
     for column, values in enumerate(weights):
         for row in np.flatnonzero(values >= 0.05):
             x, y, shade = left + column * step, MARGIN + row * CELL, values[row]
-            cells.append(f"<rect x='{x:.1f}' y='{y:g}' width='{step:.1f}' height='{CELL:g}' fill-opacity='{shade:.2f}'/>")
+            cells.append(
+                f"<rect x='{x:.1f}' y='{y:g}' width='{step:.1f}' height='{CELL:g}' fill-opacity='{shade:.2f}'/>"
+            )
     letters = "".join(_text(MARGIN, MARGIN + (i + 0.8) * CELL, letter, GREY) for i, letter in enumerate(line.text))
     height = 2 * MARGIN + CELL * len(line.text)
     return _svg(left + step * len(weights) + MARGIN, height, letters + f"<g fill='{INK}'>{''.join(cells)}</g>")

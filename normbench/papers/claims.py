@@ -120,6 +120,7 @@ class Claim:
     that of the claim where the settings of `controls` say the same. `seeds`, at `paper`, are those that alone decide:
     runs of others had been seen when the claim was amended. `looks`: at which numbers of seeds a claim that was planned
     with two looks is judged; `added`: the same of one whose second look was not planned.
+    `not_decidable` says at which fidelities no run could tell, and why.
     `beside` is the reported part without which the claim's number would mislead.
     """
 
@@ -132,7 +133,7 @@ class Claim:
     reported: tuple[Part, ...]
     open: tuple[str, ...]
     controls: tuple[str, ...]
-    not_decidable: str
+    not_decidable: Mapping[str, str]  # why, by fidelity
     seeds: range | None = None
     ours: bool = False
     looks: tuple[int, int] | None = None
@@ -218,7 +219,7 @@ def _claim(data: Any, file: str) -> Claim:
     optional = ("reported", "open", "controls", "not_decidable", "seeds", "ours", "looks", "added", "beside")
     _keys(data, required, optional, where)
     kind = _choice(data, "kind", tuple(_PART_KEYS), where)
-    not_decidable = _text(data, "not_decidable", where) if "not_decidable" in data else ""
+    not_decidable = _not_decidable(data, where) if "not_decidable" in data else {}
     open_choices, controls = _texts(data, "open", where), _texts(data, "controls", where)
     alone = {"exact": "an exact claim has none", "size": "a number of the paper's is one of its own setting"}
     if open_choices and (kind in alone or not controls):
@@ -255,6 +256,15 @@ def _claim(data: Any, file: str) -> Claim:
         added=_looks(data["added"], where) if "added" in data else None,
         beside=beside,
     )
+
+
+def _not_decidable(data: Mapping[str, Any], where: str) -> Mapping[str, str]:
+    """A reason for all fidelities, or `{reduced: why}` for some."""
+    given = data["not_decidable"]
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(FIDELITIES, _text(data, "not_decidable", where))
+    _keys(given, (), FIDELITIES, f"{where}: not_decidable")
+    return {fidelity: _text(given, fidelity, f"{where}: not_decidable") for fidelity in given}
 
 
 def _seeds(data: Any, where: str) -> range:

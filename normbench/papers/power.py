@@ -43,12 +43,14 @@ class Outlook:
     none: float | None = None
 
 
-def outlook(artifact: Artifact, runs: Sequence[RunRecord], plan: Planned, controls: bool = False) -> list[Outlook]:
+def outlook(
+    artifact: Artifact, runs: Sequence[RunRecord], plan: Planned, fidelity: str, controls: bool = False
+) -> list[Outlook]:
     """One for every statistical claim; `runs` are all that are there, the pilots among them."""
     return [
         _outlook(claim, runs, plan, controls)
         for claim in artifact.claims
-        if claim.kind != "exact" and claim.parts and not claim.not_decidable
+        if claim.kind != "exact" and claim.parts and fidelity not in claim.not_decidable
     ]
 
 

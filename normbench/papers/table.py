@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from normbench.curves.series import Censored, Reached, log_floored, time_to_level
+from normbench.curves.series import Censored, Reached, level_on_the_way, log_floored, time_to_level
 from normbench.curves.series import final as final_value
 from normbench.curves.series import series as read_series
 from normbench.curves.statistics import t_interval
@@ -149,6 +149,15 @@ def value_entry(
     return Entry(
         group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, diverged=len(runs) - estimate.n
     )
+
+
+def levels_by_seed(runs: Sequence[RunRecord], arm: str, where: tuple[str, str, str], share: float) -> dict[int, float]:
+    """The level at this share of the way of each seed's run of an arm; NaN, which nothing reaches, where there is no
+    such run, or it diverged at once.
+    """
+    curves = {run.seed: [read_series(run, *where)] for run in runs if run.arm == arm}
+    found = {seed: level_on_the_way(curves.get(seed, []), share) for seed in {run.seed for run in runs}}
+    return {seed: math.nan if level is None else level for seed, level in found.items()}
 
 
 def time_entry(

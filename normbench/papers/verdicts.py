@@ -112,14 +112,15 @@ class _Judge:
     def verdict(self) -> dict[str, Any]:
         claim, setting = self.claim, [(part, self.observe(part, "")) for part in self.claim.parts]
         controls = {name: [(part, self.observe(part, name)) for part in claim.parts] for name in claim.controls}
-        word = rules.NOT_DECIDABLE if claim.not_decidable else rules.claim_word(setting, self.alpha)
+        why = claim.not_decidable.get(self.fidelity, "")
+        word = rules.NOT_DECIDABLE if why else rules.claim_word(setting, self.alpha)
         tried = {
             name: rules.control_words(parts, len(controls), self.alpha, setting) for name, parts in controls.items()
         }
         robust = rules.robustness(word, list(tried.values()))
         parts = [self.result(part, seen) for part, seen in setting]
         deciding = self._deciding(word, setting)
-        evidence = claim.not_decidable or self._evidence(word, parts, deciding)
+        evidence = why or self._evidence(word, parts, deciding)
         if robust:
             evidence += _of_controls(robust, word, tried)
         reported = [self.result(part, self.observe(part, "")) for part in claim.reported]

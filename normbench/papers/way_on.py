@@ -23,7 +23,7 @@ def way_on(
     artifact: Artifact, claim: Claim, judged: Mapping[str, Any], runs: Sequence[RunRecord], fidelity: str, plan: Planned
 ) -> str:
     """One line, "" where nothing is open; core-hours from the median seconds of runs like those that lack."""
-    if fidelity != "paper" or claim.not_decidable or not claim.parts or claim.kind == "exact":
+    if fidelity != "paper" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
         return ""
     word, robust = judged["setting"], judged["robustness"]
     if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):

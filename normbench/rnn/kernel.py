@@ -1,4 +1,4 @@
-"""`step.c` with what it includes: built by the system's C compiler at first use, kept in the user's cache, for ctypes."""
+"""`step.c` and what it includes: built by the system's C compiler at first use, kept in the cache, for ctypes."""
 
 from __future__ import annotations
 

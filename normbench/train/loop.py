@@ -37,6 +37,7 @@ def train(spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None
     examples = splits["train"]
     sampler = Sampler.of(config["train"], seed, len(examples), examples.lengths)
     every = config["eval"]["every"] * (sampler.per_epoch if config["eval"]["unit"] == "epochs" else 1)
+    also = {0, steps, *config["eval"]["also_after"]}
     evaluation = Evaluation(model, replace(data, splits=splits), config, spec.sites())
     optimizer = optim.build(config["optim"], model)
     adjust = Adjust(config, model, optimizer)
@@ -55,7 +56,7 @@ def train(spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None
                 for norm in normalizers(model):
                     norm.end_epoch()
                 progress.epochs = epoch
-            if progress.evaluated < progress.step and (progress.step % every == 0 or progress.step == steps):
+            if progress.evaluated < progress.step and (progress.step % every == 0 or progress.step in also):
                 recorder.evaluate(progress)
             if progress.step >= steps:
                 break

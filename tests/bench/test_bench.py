@@ -111,15 +111,16 @@ def test_recurrent_rows_compare_the_same_work(rnn):
     assert all(row.ratio > 0 for row in rnn.batch_normed("small", 5, 4, 3, 4, 1.3, 2))
 
 
-def test_draw_and_its_port_compute_the_same(bench):
+def test_generative_models_and_their_ports_compute_the_same(bench):
     import generative
 
-    found = [row.case for row in generative.compare("x", "smoke", 2)]
-    assert found == [
-        "x: ln / none",
-        *(f"x: {arm}{how} / port" for arm in ("none", "ln") for how in ("", " without kernel")),
-    ]
-    sys.modules.pop("generative")
+    names = ["ln / none", *(f"{arm}{how} / port" for arm in ("none", "ln") for how in ("", " without kernel"))]
+    drawn, written = generative.draw("x", "smoke", 2), generative.handwriting(12, 2, "smoke")
+    assert [row.case for row in drawn] == [f"DRAW, x: {name}" for name in names]
+    assert [row.case for row in written] == [f"handwriting, 12 points: {name}" for name in names]
+    assert all(row.ratio > 0 and row.reference_ms == 2 for row in generative.writing(2, "smoke"))
+    for module in ("generative", "ports"):
+        sys.modules.pop(module)
 
 
 def test_language_rows_are_of_updates_of_one_batch(bench):

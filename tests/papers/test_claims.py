@@ -16,7 +16,7 @@ import normbench.papers
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers.claims import cell_text, hash_claims, load
+from normbench.papers.claims import FIDELITIES, cell_text, hash_claims, load
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 TIME = {"kind": "time_to_level", "split": "train", "mode": "eval", "metric": "nll", "level": 0.01}
@@ -80,9 +80,12 @@ def test_all_kinds_load(tmp_path: Path) -> None:
         claim("order", {**order, "test": "sign"}, ours=True, looks=[10, 20]),
         claim("exact", exact),
         claim("direction", not_decidable="the images cannot be had"),
+        claim("direction", not_decidable={"reduced": "too short"}),
     ]
     loaded = load(written(tmp_path, artifact(*({**c, "id": f"C{i}"} for i, c in enumerate(claims))))).claims
-    assert [c.kind for c in loaded] == ["direction", "size", "equivalence", "order", "exact", "direction"]
+    assert [c.kind for c in loaded] == ["direction", "size", "equivalence", "order", "exact", "direction", "direction"]
+    assert loaded[5].not_decidable == dict.fromkeys(FIDELITIES, "the images cannot be had")
+    assert loaded[6].not_decidable == {"reduced": "too short"} and not loaded[0].not_decidable
     assert [p.kind for p in loaded[2].reported] == ["direction", "size"]
     assert [p.id for p in loaded[3].parts] == ["o: arm bln below arm bn", "o: arm bn below arm ln"]
     assert all(p.kind == "direction" and p.expect == "negative" for p in loaded[3].parts)

@@ -122,8 +122,8 @@ def test_negligible_is_within_reach_up_to_a_spread_of_so_many_smallest_effects(n
 
 def test_an_outlook_counts_pilots_and_what_lacks() -> None:
     claims = artifact(direction())
-    (found,) = power.outlook(claims, [replace(run, seconds=36.0) for run in arms(-3.0, n=3)], Five())
+    (found,) = power.outlook(claims, [replace(run, seconds=36.0) for run in arms(-3.0, n=3)], Five(), "paper")
     assert (found.planned, found.runs, found.pilots, found.hours) == ((5,), 4, 3, pytest.approx(0.04))
     assert found.words is not None and sum(found.words.values()) == pytest.approx(1)
-    (few,) = power.outlook(claims, [final_run("ln", 0, 1.0)], Five())
+    (few,) = power.outlook(claims, [final_run("ln", 0, 1.0)], Five(), "paper")
     assert few.words is None and few.hours is None

@@ -187,8 +187,10 @@ def test_a_number_that_was_not_logged_is_not_decidable_here() -> None:
     found = only(artifact(direction()), runs)
     assert found["verdict"] == "not decidable here" and "bn-1" in found["evidence"]
     assert verdict(artifact(direction(TIME)), runs) == "not decidable here"
-    stated = only(artifact(direction(), not_decidable="needs 40 000 images"), arms(-1.0))
+    claims = artifact(direction(), not_decidable={"reduced": "needs 40 000 images"})
+    stated = only(claims, arms(-1.0), "reduced")
     assert (stated["verdict"], stated["evidence"]) == ("not decidable here", "needs 40 000 images")
+    assert only(claims, arms(-1.0))["setting"] == only(artifact(direction()), arms(-1.0))["setting"] == "holds"
 
 
 def test_scales_and_four_cells() -> None:

@@ -6,6 +6,7 @@ Parameters by the names of `normbench.models.handwriting`. Nothing here is share
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -74,7 +75,7 @@ def nll(
     size = p["first.cells.0.weight_hh"].shape[1]
     states = {name: [np.zeros(size), np.zeros(size)] for name in ("first", "second", "third")}
     seen, places, total = np.zeros(symbols), [0.0] * (len(p["window.linear.bias"]) // 3), 0.0
-    for x, target in zip(line[:-1], line[1:], strict=True):
+    for x, target in itertools.pairwise(line):
         states["first"] = lstm(p, "first", np.concatenate([x, seen]), *states["first"], norms["first"])
         given = p["window.linear.weight"] @ states["first"][0] + p["window.linear.bias"]
         seen, places, _ = window(given, places, letters, symbols, shift)

@@ -24,6 +24,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from normbench.commands import sample
+from normbench.commands.sample import Asked
 from normbench.config.plan import train_specs
 from normbench.data import Dataset
 from normbench.data.examples import Ragged, Split
@@ -169,10 +170,12 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
     sampled = tmp_path / "results" / "runs" / "adhoc" / f"tenant.s1.{given.id}"
     ensure_run(given, RunDirectory(sampled))
     console = Console(file=io.StringIO(), width=500)
-    assert sample.run(given.id[:6], tmp_path / "results", 3, None, 7, "best", given.config_dir, console) == 0
+    assert (
+        sample.run(given.id[:6], tmp_path / "results", Asked(3, seed=7, weights="best"), given.config_dir, console) == 0
+    )
     assert console.file.getvalue().count("/samples/best-seed-7-") == 3
     with pytest.raises(NormbenchError, match="--weights frist: the run kept best, last, step-7"):
-        sample.run(given.id, tmp_path / "results", 3, None, 7, "frist", given.config_dir, console)
+        sample.run(given.id, tmp_path / "results", Asked(3, seed=7, weights="frist"), given.config_dir, console)
     for calls in (1, 5, 11):
         stopped = tmp_path / f"stopped {calls}"
         assert ensure_run(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"

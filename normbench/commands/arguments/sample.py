@@ -9,6 +9,7 @@ EPILOG = """examples:
   normbench sample 00955a672333                         the files that the run left when it ended
   normbench sample 0095 --count 20 --seed 7             20 more, from the weights that it kept
   normbench sample 2769 --near "a dog runs"             images whose captions are nearest to this one
+  normbench sample 51f0 --text "a line" --bias 0.7      a text of yours in a hand that the model draws
 """
 
 
@@ -16,6 +17,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", help="id, the start of one, or its directory")
     parser.add_argument("--count", type=int, metavar="N", help="draw N more")
     parser.add_argument("--near", metavar="TEXT", help="test examples that the model takes for nearest to a text")
+    parser.add_argument("--text", metavar="TEXT", help="write a text, with --count N in so many hands")
+    parser.add_argument(
+        "--bias",
+        type=float,
+        default=0.0,
+        metavar="B",
+        help="of --text: 0 as the model has it, more draws what is likely",
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="by which they are drawn (default: 1)")
     parser.add_argument("--weights", metavar="NAME", help="last, best or step-N (default: last if it was kept)")
 
@@ -23,6 +32,5 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import sample
 
-    return sample.run(
-        given.run, given.results, given.count, given.near, given.seed, given.weights, given.config_dir, console
-    )
+    asked = sample.Asked(given.count, given.near, given.text, given.bias, given.seed, given.weights)
+    return sample.run(given.run, given.results, asked, given.config_dir, console)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from normbench.curves.series import level_on_the_way, series
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, final_entry, time_entry
+from normbench.papers.table import Entry, final_entry, levels_by_seed, time_entry
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -40,7 +38,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         if control and not own:
             continue
         group = f"control {control}" if control else "at the end of training"
-        levels = {share: _levels(own, share) for share in SHARES}
+        levels = {share: levels_by_seed(own, SCALED, BOUND, share) for share in SHARES}
         for arm in ARMS:
             cell = [run for run in own if run.arm == arm]
             known = artifact.reference["epoch_200"].get(arm)
@@ -55,10 +53,3 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 final_entry(cell, group, arm, "updates clipped, last epoch", ("train", "running", "clipped"), 100, "%"),
             ]
     return entries
-
-
-def _levels(runs: Sequence[RunRecord], share: float) -> dict[int, float]:
-    """The level that each seed's baseline sets; none where there is no such run, or it diverged at once."""
-    curves = {run.seed: [series(run, *BOUND)] for run in runs if run.arm == SCALED}
-    found = {seed: level_on_the_way(curves.get(seed, []), share) for seed in {run.seed for run in runs}}
-    return {seed: math.nan if level is None else level for seed, level in found.items()}

@@ -1,0 +1,147 @@
+"""IAM-OnDB: lines of handwriting as points of a pen, with their texts; training and test lines of different forms."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from normbench.data import Dataset, check, content, files, strokes
+from normbench.errors import NormbenchError
+
+ARRAYS = {"dxy": ("int16", 2), "eos": ("uint8", 1), "length": ("int32", 1)}  # type and axes
+FORM = re.compile(r"[a-z]\d\d-\d+[a-z]?")
+LINE = re.compile(rf"({FORM.pattern})-\d+")
+Sums = dict[str, str]  # by file
+
+
+def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
+    """Lines as `strokes.splits` gives them, in the files' order; NormbenchError for missing, damaged or odd files.
+
+    Parts `train` and `test`, of whole forms: by the owners' lists where these lie beside the files, else drawn, and in
+    every run the same. `copy` tells which it was. Nothing depends on the seed.
+    """
+    check(config, root)
+    npz, tsv = (root / name for name in files.declared(config))
+    ids, texts = _texts(config, tsv)
+    lines = _strokes(config, npz, ids, texts)
+    forms = np.array([line.rsplit("-", 1)[0] for line in ids])
+    listed, sums = _listed(config, root)
+    belongs = listed or drawn(forms.tolist(), **config["declares"]["split"])
+    parts = {part: np.flatnonzero(np.isin(forms, sorted(names))) for part, names in belongs.items()}
+    for part, rows in parts.items():
+        if not len(rows):
+            raise NormbenchError(f"{files.shown(npz.parent)} has no line of the forms that are there to {part}.")
+    said = _said(parts, len(ids), bool(listed))
+    copy = {"sha256": content.checksum(files.sums(config, root) | sums), "deviations": [said]}
+    alphabet = config["declares"]["alphabet"]
+    splits, scale = strokes.splits(lines, parts, int(config["points"]), alphabet)
+    return Dataset(str(config["name"]), splits, (said,), copy, strokes.symbols(alphabet), scale)
+
+
+def drawn(forms: list[str], test: int, seed: int) -> dict[str, set[str]]:
+    """Forms to train and to test, of the form of each line: those that fit into `test` lines, in an order by `seed`.
+
+    It is that of a hash of their names, so that a copy with a form more or less has much the same parts.
+    """
+    counts = dict(zip(*np.unique(forms, return_counts=True), strict=True))
+    parts: dict[str, set[str]] = {"train": set(), "test": set()}
+    left = test
+    for form in sorted(counts, key=lambda form: hashlib.sha256(f"{seed} {form}".encode()).digest()):
+        part = "test" if counts[form] <= left else "train"
+        left -= int(counts[form]) if part == "test" else 0
+        parts[part].add(str(form))
+    return parts
+
+
+def _listed(config: Mapping[str, Any], root: Path) -> tuple[dict[str, set[str]], Sums]:
+    """Forms of each part by the owners' lists and the lists' sums; both empty where there are none."""
+    lists: Mapping[str, list[str]] = config["declares"]["lists"]
+    names = [name for given in lists.values() for name in given]
+    lacking = [name for name in names if not (root / name).is_file()]
+    if len(lacking) == len(names):
+        return {}, {}
+    if lacking:
+        raise NormbenchError(
+            f"{files.shown(root / lacking[0])} is missing: of the owners' lists of forms all are used or none. "
+            "Place it beside the others, or move those away."
+        )
+    parts: dict[str, set[str]] = {part: set() for part in lists}
+    for part, given in lists.items():
+        for name in given:
+            try:
+                named = (root / name).read_text(encoding="utf-8").split()
+            except (OSError, UnicodeDecodeError) as error:
+                raise NormbenchError(f"{files.shown(root / name)} cannot be read: {error}.") from None
+            before = set().union(*parts.values())
+            for form in named:
+                if not FORM.fullmatch(form):
+                    raise NormbenchError(
+                        f"{files.shown(root / name)} names '{form[:50]}', which is no form (a01-000u)."
+                    )
+                if form in before:
+                    raise NormbenchError(f"{files.shown(root / name)} names {form}, as another of the lists does.")
+            parts[part].update(named)
+    return parts, {name: files.digest(root / name, "sha256") for name in names}
+
+
+def _said(parts: Mapping[str, np.ndarray], count: int, listed: bool) -> str:
+    """How the lines were split, for the user and for the run's records."""
+    sizes = f"{len(parts['train'])} lines train, {len(parts['test'])} test"
+    if not listed:
+        return f"IAM-OnDB: {sizes}, by forms drawn here, as the owners' lists are not at hand; a writer may be in both"
+    others = count - sum(map(len, parts.values()))
+    return f"IAM-OnDB: {sizes}, by the owners' lists of forms" + (f", which leave {others} lines out" if others else "")
+
+
+def _texts(config: Mapping[str, Any], path: Path) -> tuple[list[str], list[str]]:
+    """The names of the lines and what was written."""
+    try:
+        rows = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        raise _wrong(config, path, "is not UTF-8") from None
+    ids, texts = [], []
+    for place, row in enumerate(rows, 1):
+        line, _, text = row.partition("\t")
+        if not LINE.fullmatch(line):
+            raise _wrong(config, path, f"has in line {place} '{line[:50]}' in the place of a name such as a01-000u-01")
+        if not text.strip():
+            raise _wrong(config, path, f"has no text for {line}")
+        ids.append(line)
+        texts.append(text)
+    if len(set(ids)) < len(ids):
+        raise _wrong(config, path, "has two texts of one line")
+    return ids, texts
+
+
+def _strokes(config: Mapping[str, Any], path: Path, ids: list[str], texts: list[str]) -> strokes.Lines:
+    """The pen's moves of these lines."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {key: file[key] for key in ARRAYS}
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise _wrong(config, path, f"cannot be read ({error})") from None
+    for key, (kind, axes) in ARRAYS.items():
+        if (found[key].dtype.name, found[key].ndim) != (kind, axes):
+            given = f"{found[key].dtype.name} {found[key].shape}"
+            raise _wrong(config, path, f"has {key} of {given} instead of {kind} of {axes} axes")
+    dxy, length = found["dxy"], found["length"]
+    if len(length) != len(ids):
+        raise _wrong(config, path, f"has {len(length)} lines, but there are {len(ids)} texts")
+    if (least := int(length.min())) < 2:
+        raise _wrong(config, path, f"has {least} points of {ids[int(length.argmin())]}: a line has at least 2")
+    if dxy.shape != (length.sum(dtype=np.int64), 2) or len(found["eos"]) != -(-len(dxy) // 8):
+        raise _wrong(config, path, "has other numbers of points in length, dxy and eos")
+    return strokes.Lines(dxy, np.unpackbits(found["eos"], count=len(dxy)), length, texts)
+
+
+def _wrong(config: Mapping[str, Any], path: Path, what: str) -> NormbenchError:
+    return NormbenchError(
+        f"{files.shown(path)} {what}: it is damaged. Delete it and run: normbench data get {config['name']}"
+    )
