@@ -115,7 +115,7 @@ class Model(nn.Module):
         """
         return {}
 
-    def encode(self, sentences: Sequence[str], eos: bool, data: Dataset) -> np.ndarray:
+    def vectors(self, sentences: Sequence[str], eos: bool, data: Dataset) -> np.ndarray:
         """A vector of each sentence, (N, D) float32, of the words that its data know; `eos`: with the end of each.
 
         NormbenchError where it makes none.

@@ -39,7 +39,7 @@ class SkipThoughts(Model):
     mean over the words of both; `next_nll`, `previous_nll`.
     Shapes: sentence, next, previous (B, T) with masks, an END behind each. In a batch of sentences of one length
     nothing of the encoder is padded.
-    `encode` gives vectors of unit length, as the code's evaluations take them.
+    `vectors` are of unit length, as the code's evaluations take them.
     """
 
     loss = "loss"
@@ -116,12 +116,12 @@ class SkipThoughts(Model):
         return [self.tell(name, vectors, *words) for name, words in around]
 
     @torch.no_grad()
-    def encode(self, sentences: Sequence[str], eos: bool, data: Dataset) -> np.ndarray:
+    def vectors(self, sentences: Sequence[str], eos: bool, data: Dataset) -> np.ndarray:
         numbers = triples.numbered(data.words)
         ends = [END] if eos else []
-        return self._vectors([[*triples.encoded(sentence, numbers), *ends] for sentence in sentences])
+        return self._of_numbers([[*triples.encoded(sentence, numbers), *ends] for sentence in sentences])
 
-    def _vectors(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
+    def _of_numbers(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
         """Of sentences as numbers, those of one length at a time; zeros for one without a word."""
         lengths = np.array(list(map(len, sentences)))
         found = np.zeros((len(sentences), self.encoder.hidden_size), np.float32)
@@ -139,7 +139,7 @@ class SkipThoughts(Model):
         if all(number == UNKNOWN for number in asked):
             raise NormbenchError(f"--near '{text}': data={data.name} knows none of these words.")
         told = triples.different(data.splits["test"], HELD_OUT)
-        cosines = self._vectors(told) @ self._vectors([[*asked, END]])[0]
+        cosines = self._of_numbers(told) @ self._of_numbers([[*asked, END]])[0]
         nearest = np.argsort(-cosines, kind="stable")[:count]
         return [f"{cosines[row]:.3f}  {' '.join(data.words[n] for n in told[row][:-1])}" for row in nearest]
 
