@@ -34,6 +34,7 @@ COMMANDS = {
     "history": "what was said of a claim before, and why that changed",
     "rerun": "repeat a run: how far apart are the curves?",
     "sample": "what a trained model draws: the files of a run, or new ones",
+    "embed-eval": "what sentence vectors are worth: SICK, MR, CR, SUBJ, MPQA",
     "battery": "where does a normalizer stand? contract, Table 1, every experiment",
     "dashboard": "runs side by side in the browser, live: on this machine, for you alone",
     "report": "a static HTML site of all published artifacts",
@@ -92,7 +93,7 @@ def parser(chosen: str | None) -> Parser:
             allow_abbrev=False,
         )
         if name == chosen:
-            module = import_module(f"{ARGUMENTS}.{name}")
+            module = import_module(".".join([ARGUMENTS, name.replace("-", "_")]))
             command.epilog = module.EPILOG
             command.more_help = getattr(module, "more_help", None)
             module.add_arguments(command)

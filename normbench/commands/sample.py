@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from normbench.commands.show import known
+from normbench.commands.show import Known, known
 from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.config.identity import assign
@@ -49,12 +49,7 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
     From `weights` that the run kept, the last if it kept those. Errors: no such run, one that is published alone,
     weights that it did not keep or that do not fit, a model that draws nothing, or reads or writes no text.
     """
-    found = known(of, results)
-    folder = next((s.path for s in store.scan(results / "runs") if s.id == found.id and not s.reason), found.source)
-    if not folder.is_dir():
-        raise NormbenchError(
-            f"run {found.id} is published without its weights: train it below another --results to draw from it."
-        )
+    found, folder = kept_run(of, results)
     config = compose.restore(found.config, config_dir)
     name = config["model"]["name"]
     if asked != Asked(seed=asked.seed, weights=asked.weights):
@@ -93,6 +88,17 @@ def _drawn(model: Any, name: str, asked: Asked, examples: Any) -> dict[str, byte
         raise NormbenchError(f"--text: model={name} writes no text of yours.")
     called = re.sub(r"[^A-Za-z0-9]+", "-", asked.text).strip("-")[:40] + f"-bias-{asked.bias:g}"
     return {f"{called}-{file}": content for file, content in written.items()}
+
+
+def kept_run(name: str, results: Path) -> tuple[Known, Path]:
+    """The run called `name` and its directory. NormbenchError where it is published alone, without its weights."""
+    found = known(name, results)
+    folder = next((s.path for s in store.scan(results / "runs") if s.id == found.id and not s.reason), found.source)
+    if not folder.is_dir():
+        raise NormbenchError(
+            f"run {found.id} is published without its weights: train it below another --results to draw from it."
+        )
+    return found, folder
 
 
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:

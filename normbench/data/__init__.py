@@ -48,8 +48,8 @@ class Dataset:
     notes: tuple[str, ...] = ()
     copy: Mapping[str, Any] = field(default_factory=dict)
     words: Sequence[str] = ()
-    tasks: Callable[[], AbstractContextManager[Path]] | None = None
     scale: Scale = field(default_factory=Scale)
+    tasks: Callable[[], AbstractContextManager[Path]] | None = None
 
 
 def root() -> Path:

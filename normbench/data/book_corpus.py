@@ -48,7 +48,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         notes,
         copy,
         arrays["words"].tolist(),
-        tasks=triples.real_tasks(root),
+        tasks=lambda: triples.real_tasks(config, root),
     )
 
 

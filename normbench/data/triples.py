@@ -9,14 +9,15 @@ first.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from normbench.data import cloze
+from normbench.data import check, cloze
 from normbench.data.array_cache import Arrays
 from normbench.data.examples import Shared, Split
 from normbench.data.words import END, UNKNOWN, Numbers, ranked, split
@@ -141,6 +142,9 @@ def numbered(words: Sequence[str]) -> dict[str, int]:
     return {word: number for number, word in enumerate(words) if number >= FIRST and word}
 
 
-def real_tasks(root: Path) -> Callable[[], AbstractContextManager[Path]]:
-    """The data folder, for the files of SICK, MR, CR, SUBJ and MPQA below it."""
-    return lambda: nullcontext(root)
+@contextmanager
+def real_tasks(config: Mapping[str, Any], root: Path) -> Iterator[Path]:
+    """The data folder, for the files of downstream tasks below it; NormbenchError where one is missing or damaged."""
+    for of in config["declares"]["tasks"]:
+        check(of, root)
+    yield root

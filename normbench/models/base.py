@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
-from normbench.errors import NormbenchError
 from normbench.models.init import initialize
 from normbench.norms.base import pending, starting
 from normbench.norms.sites import Choice, Site, declared
@@ -115,12 +114,11 @@ class Model(nn.Module):
         """
         return {}
 
-    def vectors(self, sentences: Sequence[str], eos: bool, data: Dataset) -> np.ndarray:
-        """A vector of each sentence, (N, D) float32, of the words that its data know; `eos`: with the end of each.
-
-        NormbenchError where it makes none.
+    def encode(self, sentences: list[str], eos: bool, data: Dataset) -> np.ndarray | None:
+        """A vector for each sentence, (N, D) float32, of the words that its data know; `eos`: whether each ends in an
+        end of sentence. Here none.
         """
-        raise NormbenchError("the model makes no vectors of sentences.")
+        return None
 
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:
         """Which test examples of its data the model takes for nearest to a text, a line each; none where it reads no

@@ -46,7 +46,7 @@ class OrderEmbeddings(Model):
         self.gru = GRU(word_size, hidden_size, sites, "gru", bias="inside", update="old")
         self.image = nn.Linear(features, hidden_size)
 
-    def encode(self, words: Tensor, mask: Tensor) -> Tensor:
+    def embed(self, words: Tensor, mask: Tensor) -> Tensor:
         """Captions (M, T) in the common space, (M, H)."""
         outputs, _ = self.gru(self.embedding(words), mask)
         return _on_sphere(outputs[:, -1])
@@ -64,7 +64,7 @@ class OrderEmbeddings(Model):
         rows = torch.arange(len(captions), device=captions.device)
         chosen = chosen.to(captions.device)
         words, mask = _cut(captions, rows, starts[rows, chosen], lengths[rows, chosen])
-        errors = retrieval.order_violation(self.encode(words, mask), self.project(image))
+        errors = retrieval.order_violation(self.embed(words, mask), self.project(image))
         return retrieval.contrastive(errors, self.margin)
 
     def collect(self, image: Tensor, captions: Tensor, captions_mask: Tensor) -> dict[str, Tensor]:
@@ -74,7 +74,7 @@ class OrderEmbeddings(Model):
         order = lengths.flatten().argsort(stable=True)
         found = image.new_empty(len(rows), self.image.out_features)
         for some in order.split(AT_ONCE):
-            found[some] = self.encode(*_cut(captions, rows[some], starts.flatten()[some], lengths.flatten()[some]))
+            found[some] = self.embed(*_cut(captions, rows[some], starts.flatten()[some], lengths.flatten()[some]))
         return {"image": self.project(image), "captions": found.view(*starts.shape, -1)}
 
     def whole(self, split: str, collected: Mapping[str, Tensor]) -> dict[str, float | Tensor]:
@@ -93,7 +93,7 @@ class OrderEmbeddings(Model):
             raise NormbenchError(f"--near '{text}': data={data.name} knows none of these words.")
         asked = torch.tensor([[*(numbers.get(word, UNKNOWN) for word in words), END]])
         split = data.splits["test"]
-        errors = retrieval.order_violation(self.encode(asked, torch.ones_like(asked) > 0), self.project(split["image"]))
+        errors = retrieval.order_violation(self.embed(asked, torch.ones_like(asked) > 0), self.project(split["image"]))
         nearest = errors[0].argsort(stable=True)[:count]
         told = (split["captions"].padded(row.view(1))[0][0].tolist() for row in nearest)
         lines = (" ".join(data.words[n] if n != END else "|" for n in of_image) for of_image in told)

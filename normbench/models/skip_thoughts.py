@@ -39,7 +39,7 @@ class SkipThoughts(Model):
     mean over the words of both; `next_nll`, `previous_nll`.
     Shapes: sentence, next, previous (B, T) with masks, an END behind each. In a batch of sentences of one length
     nothing of the encoder is padded.
-    `vectors` are of unit length, as the code's evaluations take them.
+    Vectors of `encode` are of unit length, as the code's evaluations take them.
     """
 
     loss = "loss"
@@ -116,7 +116,7 @@ class SkipThoughts(Model):
         return [self.tell(name, vectors, *words) for name, words in around]
 
     @torch.no_grad()
-    def vectors(self, sentences: Sequence[str], eos: bool, data: Dataset) -> np.ndarray:
+    def encode(self, sentences: list[str], eos: bool, data: Dataset) -> np.ndarray:
         numbers = triples.numbered(data.words)
         ends = [END] if eos else []
         return self._of_numbers([[*triples.encoded(sentence, numbers), *ends] for sentence in sentences])

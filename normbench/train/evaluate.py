@@ -124,12 +124,13 @@ class Evaluation:
         """Of the downstream tasks that are asked for, with the model's vectors of sentences."""
         if not self.asked["tasks"]:
             return []
-        from normbench import sentences
+        from normbench.sentences import evaluate, sets
 
         assert self.data.tasks is not None
-        encode, mode = functools.partial(self.model.vectors, data=self.data), "stage" if nested else "along"
+        encode, mode = functools.partial(self.model.encode, data=self.data), "stage" if nested else "along"
         with self.data.tasks() as folder, torch.no_grad(), inference(self.model):
-            found = sentences.evaluate(encode, folder, nested, self.asked["tasks"])
+            of = "the model"
+            found = evaluate(encode, folder, nested, self.asked["tasks"], of, sets.unchecked)
             return [{"mode": mode, **record} for record in found]
 
     # --- the lists ---------------------------------------------------------------------------------------------------
@@ -324,7 +325,7 @@ class Evaluation:
                 if name not in self.data.splits:
                     known = ", ".join(self.data.splits)
                     raise NormbenchError(f"eval.{key}.{name}: the data have no split {name}. ({known})")
-        if asked["tasks"] and (type(self.model).vectors is Model.vectors or self.data.tasks is None):
+        if asked["tasks"] and (type(self.model).encode is Model.encode or self.data.tasks is None):
             raise NormbenchError(
                 f"eval.tasks={asked['tasks']}: model={config['model']['name']} makes no vectors of the sentences of "
                 f"data={self.data.name}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from smallest import batches, built, small
 from torch import Tensor
 
 from normbench import data as datasets
-from normbench import sentences
 from normbench.data import triples
 from normbench.errors import NormbenchError
 from normbench.models import softmax
@@ -148,14 +148,14 @@ def test_vectors_are_last_states_of_unit_length(stories: datasets.Dataset) -> No
     p, numbers = parameters(network), triples.numbered(stories.words)
     told = ["The good cat comes.", "now", "the cat  sneezes", "", "bad dog looks again now"]
     for eos in (True, False):
-        found = network.vectors(told, eos, stories)
+        found = network.encode(told, eos, stories)
         assert found.shape == (5, network.encoder.hidden_size) and found.dtype == np.float32
         for sentence, row in zip(told, found, strict=True):
             words = [numbers.get(w, 1) for w in sentence.lower().replace(".", " .").split()] + ([0] if eos else [])
             v = reference.vector(p, words)
             np.testing.assert_allclose(row, v / np.linalg.norm(v) if len(words) else v, atol=1e-6)
-    assert not network.vectors([""], False, stories).any()
-    assert network.vectors([], True, stories).shape == (0, network.encoder.hidden_size)
+    assert not network.encode([""], False, stories).any()
+    assert network.encode([], True, stories).shape == (0, network.encoder.hidden_size)
 
 
 def test_what_is_near_are_held_out_sentences(stories: datasets.Dataset) -> None:
@@ -167,7 +167,7 @@ def test_what_is_near_are_held_out_sentences(stories: datasets.Dataset) -> None:
     held = {tuple(s) for s in triples.different(stories.splits["test"], 10**6)}
     numbers = triples.numbered(stories.words)
     assert all((*triples.encoded(text, numbers), 0) in held for text in texts)
-    asked = network.vectors(["the bad dog looks now .", *texts], True, stories)
+    asked = network.encode(["the bad dog looks now .", *texts], True, stories)
     np.testing.assert_allclose(asked[1:] @ asked[0], list(map(float, cosines)), atol=6e-4)
     with pytest.raises(NormbenchError, match=r"--near 'xyzzy 12': data=made_triples knows none of these words\."):
         network.nearest("xyzzy 12", 4, stories)
@@ -181,15 +181,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What the downstream evaluation is asked for; it answers with a number of the vectors."""
     calls: list[tuple[Any, ...]] = []
 
-    def evaluate(encode: Any, folder: Path, nested: bool, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def evaluate(
+        encode: Any, folder: Path, nested: bool, names: Sequence[str], of: str, read: Any
+    ) -> Iterator[dict[str, Any]]:
         calls.append((nested, list(names)))
         for name in names:
-            stem = {"sick": "sick_train"}.get(name, name)
-            rows = (folder / "sentence_eval" / f"{stem}.tsv").read_text().splitlines()[1:]
-            found = encode([row.split("\t")[1] for row in rows], name == "sick")
+            found = encode(read(name, folder).all, name == "sick")
             yield {"split": name, "accuracy": float(abs(found).mean())}
 
-    monkeypatch.setattr(sentences, "evaluate", evaluate)
+    monkeypatch.setattr("normbench.sentences.evaluate", evaluate)
     return calls
 
 
@@ -199,8 +199,6 @@ def test_tasks_are_evaluated_along_training_and_after_it(tmp_path: Path, asked: 
     assert ensure_run(spec, run) == "done"
     names = ["mr", "sick"]
     assert asked == [(False, names), (False, names), (False, names), (True, names)]
-    import json
-
     records = [json.loads(line) for line in run.curve.read_text().splitlines()]
     found = [(r["step"], r["mode"], r["split"]) for r in records if r["split"] in names]
     along = [(step, "along", name) for step, name in itertools.product((0, 2, 4), names)]

@@ -1,0 +1,43 @@
+"""`normbench embed-eval`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+EPILOG = """examples:
+  normbench embed-eval --write-sentences sentences      mr.txt, sick_train_a.txt and so on, a sentence a line
+  normbench embed-eval vectors/ bag-of-words            mr.npy, sick_train_a.npy and so on: a row for each line
+  normbench embed-eval my_module:encode                 encode(list of str) -> array; my_module:model.encode is fine
+  normbench embed-eval 00955a672333 --sets mr,cr        the model of a run
+  normbench embed-eval bag-of-words tf-idf --size 2400  what vectors that nobody trained are worth
+
+SICK: Pearson's r, Spearman's rho and the mean squared error of relatedness. MR, CR, SUBJ, MPQA: accuracy of logistic
+regression in nested tenfold cross-validation. The sets: normbench data get sentence_eval; normbench data get sick.
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "words", nargs="*", metavar="VECTORS", help="a folder, module:name, a run, bag-of-words or tf-idf; several too"
+    )
+    parser.add_argument("--write-sentences", metavar="DIR", type=Path, help="write the sentences to be encoded")
+    parser.add_argument("--sets", metavar="NAMES", help="only these, with commas (default: all that there is)")
+    parser.add_argument("--fixed", action="store_true", help="one C for all instead of looking for it: much faster")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the numbers as well")
+    parser.add_argument("--weights", metavar="NAME", help="a run's: last, best or step-N (default: last if kept)")
+    parser.add_argument("--size", type=int, default=2400, metavar="N", help="of bag-of-words (default: 2400)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of bag-of-words (default: 1)")
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default: 2)")
+
+
+def run(given: Namespace, console: Any) -> int:
+    from normbench.commands import embed_eval
+
+    if given.write_sentences is not None:
+        return embed_eval.write_sentences(given.write_sentences, given.sets, console)
+    request = embed_eval.Request(
+        given.words, given.sets, not given.fixed, given.weights, given.size, given.seed, given.threads, given.json
+    )
+    return embed_eval.run(request, given.results, given.config_dir, console)

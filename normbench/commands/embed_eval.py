@@ -1,0 +1,218 @@
+"""`normbench embed-eval`: what sentence vectors are worth, whoever made them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from normbench import data
+from normbench.commands import places
+from normbench.commands.terminal import cell, open_table, say
+from normbench.errors import NormbenchError, unknown
+from normbench.runs import files
+from normbench.sentences import sets
+from normbench.sentences.rows import Files, encoded
+from normbench.sentences.sets import Labelled
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of a set in the table."""
+
+    set: str
+    metric: str
+    factor: int = 1
+    digits: int = 3
+
+    def text(self, record: Mapping[str, Any]) -> str:
+        return f"{self.factor * record[self.metric]:.{self.digits}f}"
+
+
+COLUMNS = {
+    "SICK r": Column("sick", "pearson"),
+    "ρ": Column("sick", "spearman"),
+    "MSE": Column("sick", "mse"),
+    **{name.upper(): Column(name, "accuracy", 100, 1) for name in sets.CLASSIFIED},
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for."""
+
+    words: Sequence[str]
+    sets: str | None
+    nested: bool
+    weights: str | None
+    size: int
+    seed: int
+    threads: int
+    json: Path | None
+
+
+@dataclass
+class Source:
+    """Vectors by the word that names them: `rows(set)` for the sets `names`; and the records that came of them."""
+
+    title: str
+    rows: Callable[[Labelled], Any]
+    names: Sequence[str] = sets.ALL
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+
+def write_sentences(folder: Path, names: str | None, console: Console) -> int:
+    """One UTF-8 file for each part of each set, a line for each sentence."""
+    found = [sets.read(name, data.root()) for name in _names(names)]
+    files.make_folder(folder)
+    for given in found:
+        for stem, sentences in given.sentences.items():
+            text = "".join(f"{sentence}\n" for sentence in sentences)
+            files.atomic_write(folder / f"{stem}.txt", text.encode())
+            empty = f", {sentences.count('')} of them empty" if "" in sentences else ""
+            say(console, f"{folder / stem}.txt  {len(sentences)} sentences{empty}")
+    say(console, "a sentence ends at a line feed alone. A row for each line, numpy.save('DIR/mr.npy', rows) and so "
+                 "on; then: normbench embed-eval DIR")  # fmt: skip
+    return 0
+
+
+def run(request: Request, results: Path, config_dir: Path | None, console: Console) -> int:
+    """Every source on every set that it has; whatever is done when one fails is shown and written."""
+    if not request.words:
+        raise NormbenchError("embed-eval needs vectors: a folder, module:name, a run, bag-of-words or tf-idf. "
+                             "(normbench embed-eval --help)")  # fmt: skip
+    for name, value in (("size", request.size), ("threads", request.threads)):
+        if value < 1:
+            raise NormbenchError(f"--{name} {value} must be at least 1.")
+    if request.json and (request.json.is_dir() or not request.json.absolute().parent.is_dir()):
+        raise NormbenchError(f"--json {request.json} is not a file in a folder that is there.")
+    names = _names(request.sets)
+    for name in names:  # before anything is imported or computed
+        sets.read(name, data.root())
+    sources = [source(word, request, results, config_dir) for word in request.words]
+    for each in sources:
+        if lacking := [name for name in names if name not in each.names] if request.sets else []:
+            raise NormbenchError(f"{each.title} has no vectors of {', '.join(lacking)}.")
+    import torch
+
+    torch.set_num_threads(min(request.threads, os.cpu_count() or 1))
+    try:
+        for each in sources:
+            _evaluate(each, [name for name in names if name in each.names], request.nested, console)
+    finally:
+        done = [each for each in sources if each.records]
+        if done:
+            _show(done, request.nested, console)
+            if request.json:
+                files.write_json(request.json, plain(done, request.nested))
+    return 0
+
+
+def _names(given: str | None) -> list[str]:
+    """The sets asked for, all where none are."""
+    names = [name.strip().lower() for name in given.split(",")] if given else list(sets.ALL)
+    for name in names:
+        if name not in sets.ALL:
+            raise unknown(f"--sets {name} is not a set of sentences.", name, sets.ALL)
+    return list(dict.fromkeys(names))
+
+
+def _evaluate(each: Source, names: Sequence[str], nested: bool, console: Console) -> None:
+    from normbench.sentences import scored
+
+    for name in names:
+        began = time.monotonic()
+        (record,) = scored(each.rows, data.root(), nested, [name])
+        each.records.append(record)
+        told = "  ".join(f"{title} {column.text(record)}" for title, column in COLUMNS.items() if column.set == name)
+        say(console, f"{each.title}: {told}  ({places.duration(time.monotonic() - began)})")
+
+
+def _show(done: Sequence[Source], nested: bool, console: Console) -> None:
+    from normbench.sentences.folds import FIXED
+
+    table = open_table("vectors", *COLUMNS, whole=tuple(COLUMNS))
+    for each in done:
+        by_name = {record["split"]: record for record in each.records}
+        numbers = [column.text(by_name[column.set]) if column.set in by_name else "" for column in COLUMNS.values()]
+        table.add_row(cell(each.title), *numbers)
+    how = "C by nested tenfold cross-validation" if nested else f"C = {FIXED:g}, tenfold cross-validation"
+    say(console, f"\nSICK's relatedness; accuracy in %, {how}")
+    console.print(table)
+
+
+def plain(done: Sequence[Source], nested: bool) -> dict[str, Any]:
+    """The records as data."""
+    rows = [{"vectors": each.title, "records": each.records} for each in done]
+    return {"schema": 1, "nested": nested, "rows": rows}
+
+
+# --- whose vectors ----------------------------------------------------------------------------------------------------
+
+
+def source(word: str, request: Request, results: Path, config_dir: Path | None) -> Source:
+    """The vectors that a word names; NormbenchError where it names none."""
+    from normbench.sentences import yardsticks
+
+    if word == "bag-of-words":
+        encode = yardsticks.bag_of_words(request.size, request.seed)
+        title = f"{word}, {request.size} numbers, seed {request.seed}"
+        return Source(title, lambda given: encoded(encode, given, word))
+    if word == "tf-idf":
+        return Source(word, lambda given: encoded(yardsticks.tf_idf, given, word))
+    folder = Path(word)
+    if folder.is_dir() and not (folder / "config.yaml").exists():
+        found = Files(folder)
+        return Source(word, found, found.names)
+    if ":" in word:
+        encode = function(word)
+        return Source(word, lambda given: encoded(encode, given, word))
+    from normbench.library.sentences import encoder
+
+    try:
+        encode = encoder(word, results, request.weights, config_dir)
+    except NormbenchError as error:
+        if not str(error).startswith("no run"):
+            raise
+        raise NormbenchError(f"{word} is neither a folder of vectors nor module:name, bag-of-words or tf-idf; and "
+                             f"{error}") from None  # fmt: skip
+    return Source(f"run {word}", lambda given: encoded(encode, given, word))
+
+
+def function(word: str) -> Callable[[list[str], bool], Any]:
+    """`module:name`, looked for in the working directory as well; what it raises becomes one line."""
+    module, _, name = word.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        encode = attrgetter(name)(importlib.import_module(module))
+    except ModuleNotFoundError as error:
+        raise NormbenchError(f"{word}: there is no module {error.name}, here or installed.") from None
+    except AttributeError as error:
+        raise NormbenchError(f"{word}: {error}.") from None
+    except Exception as error:  # the module's own code
+        raise NormbenchError(f"{word}: importing {module} raised {_told(error)}") from None
+    finally:
+        sys.path.remove(os.getcwd())
+    if not callable(encode):
+        raise NormbenchError(f"{word} is not a function but of type {type(encode).__name__}.")
+
+    def called(sentences: list[str], eos: bool) -> Any:
+        try:
+            return encode(sentences)
+        except Exception as error:  # the function's own
+            raise NormbenchError(f"{word} raised {_told(error)}") from None
+
+    return called
+
+
+def _told(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:200]}" if text else f"{type(error).__name__}."
