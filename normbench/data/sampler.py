@@ -21,8 +21,8 @@ class Sampler:
 
     shuffled: a permutation cut into batches, the last one smaller unless `drop_last`. bucketed: the same, with
     examples of similar `lengths` together, batches in an order of their own. equal_lengths: every batch has one length,
-    and those that are left over of a length make a smaller one. lengths_in_turn: the same, with lengths that take turns,
-    in an order of the epoch's, until they have no batch left (code of skip-thoughts). infinite: permutations one after
+    and those that are left over of a length make a smaller one. lengths_in_turn: the same; lengths take turns, in an
+    order of the epoch's, until they have no batch left (code of skip-thoughts). infinite: permutations one after
     another, batches of one size across their ends. `reshuffle` false: every epoch in the order of the first.
     """
 
