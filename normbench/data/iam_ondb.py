@@ -42,7 +42,8 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     copy = {"sha256": content.checksum(files.sums(config, root) | sums), "deviations": [said]}
     alphabet = config["declares"]["alphabet"]
     splits, scale = strokes.splits(lines, parts, int(config["points"]), alphabet)
-    return Dataset(str(config["name"]), splits, (said,), copy, strokes.symbols(alphabet), scale)
+    note = said if listed else f"{said} (below {files.shown(root)}: {', '.join(_lists(config))})"
+    return Dataset(str(config["name"]), splits, (note,), copy, strokes.symbols(alphabet), scale)
 
 
 def drawn(forms: list[str], test: int, seed: int) -> dict[str, set[str]]:
@@ -63,8 +64,8 @@ def drawn(forms: list[str], test: int, seed: int) -> dict[str, set[str]]:
 def _listed(config: Mapping[str, Any], root: Path) -> tuple[dict[str, set[str]], Sums]:
     """Forms of each part by the owners' lists and the lists' sums; both empty where there are none."""
     lists: Mapping[str, list[str]] = config["declares"]["lists"]
-    names = [name for given in lists.values() for name in given]
-    lacking = [name for name in names if not (root / name).is_file()]
+    names = _lists(config)
+    lacking = [name for name in names if not (root / name).exists()]
     if len(lacking) == len(names):
         return {}, {}
     if lacking:
@@ -91,13 +92,20 @@ def _listed(config: Mapping[str, Any], root: Path) -> tuple[dict[str, set[str]],
     return parts, {name: files.digest(root / name, "sha256") for name in names}
 
 
+def _lists(config: Mapping[str, Any]) -> list[str]:
+    """Paths of the owners' lists below the data folder."""
+    return [name for given in config["declares"]["lists"].values() for name in given]
+
+
 def _said(parts: Mapping[str, np.ndarray], count: int, listed: bool) -> str:
     """How the lines were split, for the user and for the run's records."""
     sizes = f"{len(parts['train'])} lines train, {len(parts['test'])} test"
     if not listed:
-        return f"IAM-OnDB: {sizes}, by forms drawn here, as the owners' lists are not at hand; a writer may be in both"
+        return f"IAM-OnDB: {sizes}, of forms drawn here, and a writer may be in both: the owners' lists are not at hand"
     others = count - sum(map(len, parts.values()))
-    return f"IAM-OnDB: {sizes}, by the owners' lists of forms" + (f", which leave {others} lines out" if others else "")
+    return f"IAM-OnDB: {sizes}, of the forms in the owners' lists" + (
+        f", which leave out {others} of those here" if others else ""
+    )
 
 
 def _texts(config: Mapping[str, Any], path: Path) -> tuple[list[str], list[str]]:
@@ -135,7 +143,9 @@ def _strokes(config: Mapping[str, Any], path: Path, ids: list[str], texts: list[
     if len(length) != len(ids):
         raise _wrong(config, path, f"has {len(length)} lines, but there are {len(ids)} texts")
     if (least := int(length.min())) < 2:
-        raise _wrong(config, path, f"has {least} points of {ids[int(length.argmin())]}: a line has at least 2")
+        raise _wrong(
+            config, path, f"has too few points of {ids[int(length.argmin())]} ({least}): a line has at least 2"
+        )
     if dxy.shape != (length.sum(dtype=np.int64), 2) or len(found["eos"]) != -(-len(dxy) // 8):
         raise _wrong(config, path, "has other numbers of points in length, dxy and eos")
     return strokes.Lines(dxy, np.unpackbits(found["eos"], count=len(dxy)), length, texts)

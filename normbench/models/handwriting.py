@@ -113,20 +113,19 @@ class Handwriting(Model):
 
     def _outputs(self, x: Tensor, valid: Tensor, text: Text) -> tuple[Tensor, Tensor]:
         """y with ê behind it (B, T, 6 mixtures + 1), and the window's places (B, T, gaussians)."""
-        mask = None if bool(valid.all()) else valid
         h, seen, places = [], [], []
         steps, look = self.first.steps(len(x), count=x.shape[1]), self.window.once()
         state = steps.cell.initial(len(x))
         w, place = x.new_zeros(len(x), self.symbols), x.new_zeros(len(x), self.gaussians)
-        for t, point in enumerate(x.unbind(1)):
-            state = steps(torch.cat([point, w], 1), state, None if mask is None else mask[:, t])
+        for point, there in zip(x.unbind(1), valid.unbind(1), strict=True):
+            state = steps(torch.cat([point, w], 1), state, there)
             w, place = window.step(look(state[0]), place, text, self.window_shift)
             h.append(state[0])
             seen.append(w)
             places.append(place)
         first, read = torch.stack(h, 1), torch.stack(seen, 1)
-        second, _ = self.second(torch.cat([x, first, read], 2), mask)
-        third, _ = self.third(torch.cat([x, second, read], 2), mask)
+        second, _ = self.second(torch.cat([x, first, read], 2), valid)
+        third, _ = self.third(torch.cat([x, second, read], 2), valid)
         every = torch.cat([first, second, third], 2)
         y = torch.cat([self.output(every), self.lift(every)], 2)
         return clipped(y, self.clip_outputs / len(y)) if self.clip_outputs else y, torch.stack(places, 1)

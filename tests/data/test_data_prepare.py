@@ -334,11 +334,11 @@ def stroke_file(*strokes: list[tuple[int, int]], doctype: str = "") -> bytes:
 
 def handwriting(first: bytes | None = None) -> tuple[dict[str, bytes], dict[str, bytes]]:
     strokes = {
-        "lineStrokes/b02/b02-000/b02-000-01.xml": stroke_file([(5, 5)]),
+        "lineStrokes/b02/b02-000/b02-000-01.xml": stroke_file([(5, 5), (6, 5)]),
         "lineStrokes/a01/a01-000/a01-000u-02.xml": stroke_file([(9, 9), (9, 8)]),
         "lineStrokes/a01/a01-000/a01-000u-01.xml": first or stroke_file([(100, 200), (103, 199)], [(90, 210)]),
         # Two lines of text and one of strokes: left out.
-        "lineStrokes/c03/c03-000/c03-000z-01.xml": stroke_file([(1, 1)]),
+        "lineStrokes/c03/c03-000/c03-000z-01.xml": stroke_file([(1, 1), (2, 2)]),
     }
     texts = {
         "ascii/a01/a01-000/a01-000u.txt": b"OCR:\n\nA MOVE\nto stop\n\nCSR:\n\nA MUVE \n\nto stop\n",
@@ -358,9 +358,9 @@ def test_iam_ondb(tmp_path: Path) -> None:
     assert (out / "sentences.tsv").read_text() == "a01-000u-01\tA MUVE\na01-000u-02\tto stop\nb02-000-01\tx & y\n"
     with np.load(out / "strokes.npz") as arrays:
         assert {key: arrays[key].dtype.str for key in arrays.files} == {"dxy": "<i2", "eos": "|u1", "length": "<i4"}
-        assert arrays["length"].tolist() == [3, 2, 1]
-        assert arrays["dxy"].tolist() == [[100, 200], [3, -1], [-13, 11], [9, 9], [0, -1], [5, 5]]
-        assert np.unpackbits(arrays["eos"])[:6].tolist() == [0, 1, 1, 0, 1, 1]
+        assert arrays["length"].tolist() == [3, 2, 2]
+        assert arrays["dxy"].tolist() == [[100, 200], [3, -1], [-13, 11], [9, 9], [0, -1], [5, 5], [1, 0]]
+        assert np.unpackbits(arrays["eos"])[:7].tolist() == [0, 1, 1, 0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,9 @@ def test_iam_ondb(tmp_path: Path) -> None:
         (b"<html>", "is not a stroke file"),
         (stroke_file([(1, 1)]).replace(b'x="1"', b'x="one"'), "is not a stroke file (invalid literal"),
         (stroke_file([(1, 1)]).replace(b'x="1"', b""), "is not a stroke file ('x')"),
-        (stroke_file([]), "has no points"),
+        (stroke_file([(1, 1)]).replace(b'x="1"', b'x="nan"'), "is not a stroke file (invalid literal"),
+        (stroke_file([]), "a01-000u-01.xml has too few points (0): a line has at least 2"),
+        (stroke_file([(1, 1)]), "a01-000u-01.xml has too few points (1): a line has at least 2"),
         (stroke_file([(0, 0), (40000, 0)]), "a pen move of more than 32767 units"),
     ],
 )

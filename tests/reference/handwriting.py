@@ -81,8 +81,9 @@ def nll(
         seen, places, _ = window(given, places, letters, symbols, shift)
         for name, below in (("second", "first"), ("third", "second")):
             states[name] = lstm(p, name, np.concatenate([x, states[below][0], seen]), *states[name], norms[name])
-        y = p["output.linear.weight"] @ np.concatenate([states[n][0] for n in states]) + p["output.linear.bias"]
-        total += mixture(list(y), *map(float, target), most=1 - 1e-6)
+        every = np.concatenate([states[n][0] for n in states])
+        y = [v for n in ("output", "lift") for v in p[f"{n}.linear.weight"] @ every + p[f"{n}.linear.bias"]]
+        total += mixture(y, *map(float, target), most=1 - 1e-6)
     return total
 
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from normbench.commands import sample
 from normbench.commands.sample import Asked
+from normbench.config.identity import merged, satisfies
 from normbench.config.plan import train_specs
 from normbench.data import Dataset
 from normbench.data.examples import Ragged, Split
@@ -107,6 +108,9 @@ class Tenant(Model):
     def sample(self, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
         return {f"{i}.txt": bytes(stream(seed, "sample", i).integers(97, 123, 5).tolist()) for i in range(count)}
 
+    def write(self, text: str, bias: float, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
+        return {f"{i}.txt": f"{text} {bias} {seed}".encode() for i in range(count)}
+
 
 def load(config: Any, root: Path, seed: int = 0) -> Dataset:
     draw = stream(seed, "sentences")
@@ -176,11 +180,33 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
     assert console.file.getvalue().count("/samples/best-seed-7-") == 3
     with pytest.raises(NormbenchError, match="--weights frist: the run kept best, last, step-7"):
         sample.run(given.id, tmp_path / "results", Asked(3, seed=7, weights="frist"), given.config_dir, console)
+    asked = Asked(2, text="A line, of mine!", bias=0.5, seed=7)
+    assert sample.run(given.id, tmp_path / "results", asked, given.config_dir, console) == 0
+    written = sampled / "samples" / "last-seed-7-A-line-of-mine-bias-0.5-1.txt"
+    assert written.read_text() == "A line, of mine! 0.5 7" and str(written) in console.file.getvalue()
     for calls in (1, 5, 11):
         stopped = tmp_path / f"stopped {calls}"
         assert ensure_run(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
         assert ensure_run(given, RunDirectory(stopped)) == "done"
         assert tiny.result(stopped) == tiny.result(tmp_path / "run")
+
+
+def test_evaluations_after_named_updates(spec: Any, tmp_path: Path) -> None:
+    """Beside the usual ones; a run that has them serves whoever asks for fewer, and is repeated for another one."""
+    given = spec("eval.also_after=[1,7,500]")
+    assert ensure_run(given, RunDirectory(tmp_path / "run")) == "done"
+    records = curve(tmp_path / "run")
+    assert sorted({r["step"] for r in records}) == [0, 1, 5, 7, 10, 12]
+    ensure_run(spec(), RunDirectory(tmp_path / "usual"))
+    usual = curve(tmp_path / "usual")
+    assert [r for r in records if r["step"] in (5, 10, 12) and r["mode"] == "eval"] == [
+        r for r in usual if r["step"] and r["mode"] == "eval"
+    ]
+    stored = given.config
+    assert given.id == spec().id
+    assert all(satisfies(stored, asked.config) for asked in (spec(), spec("eval.also_after=[7]")))
+    assert not satisfies(stored, spec("eval.also_after=[7,8]").config)
+    assert merged(spec("eval.also_after=[8]"), stored).config["eval"]["also_after"] == [8, 1, 7, 500]
 
 
 def test_another_length_is_another_run_where_it_was_not_evaluated(spec: Any, tmp_path: Path) -> None:

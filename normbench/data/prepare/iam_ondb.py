@@ -99,8 +99,8 @@ def _points(name: str, body: bytes) -> tuple[np.ndarray, np.ndarray]:
         parser.Parse(body, True)
     except (xml.parsers.expat.ExpatError, KeyError, ValueError) as error:
         raise Wrong(f"{name} is not a stroke file ({error})") from None
-    if not points:
-        raise Wrong(f"{name} has no points")
+    if len(points) < 2:
+        raise Wrong(f"{name} has too few points ({len(points)}): a line has at least 2")
     last = np.zeros(len(points), np.uint8)
     last[ends] = 1
     return np.array(points, np.int64), last
