@@ -17,6 +17,7 @@ from smallest import batches, built, small
 from torch import Tensor
 
 from normbench import data as datasets
+from normbench.config import identity
 from normbench.data import triples
 from normbench.errors import NormbenchError
 from normbench.models import softmax
@@ -205,6 +206,14 @@ def test_tasks_are_evaluated_along_training_and_after_it(tmp_path: Path, asked: 
     assert found == [*along, *((4, "stage", name) for name in names)]
     values = [r["accuracy"] for r in records if r["split"] == "mr"]
     assert values[0] != values[1] and values[2] == values[3]
+
+
+def test_a_run_without_the_tasks_that_are_asked_for_is_repeated() -> None:
+    none, one, both = (small("skip_thoughts", f"eval.tasks={tasks}") for tasks in ("[]", "[mr]", "[mr,sick]"))
+    assert none.id == one.id == both.id
+    assert identity.satisfies(both.config, one.config) and identity.satisfies(one.config, none.config)
+    assert not identity.satisfies(none.config, one.config) and not identity.satisfies(one.config, both.config)
+    assert identity.merged(one, both.config).config["eval"]["tasks"] == ["mr", "sick"]
 
 
 def test_tasks_are_refused_to_a_model_without_vectors() -> None:
