@@ -56,7 +56,7 @@ def test_the_readme_is_short_and_says_at_first_what_is_not_there():
     text = (ROOT / "README.md").read_text()
     assert len(text.encode()) <= 12_000
     first = text.split("## ")[0]
-    assert "not built" in first and "run on a GPU" in first
+    assert "wait for their runs" in first and "run on a GPU" in first
 
 
 def test_everything_the_repository_says_of_its_licence_and_version_is_the_same():

@@ -38,8 +38,7 @@ def evaluate(model: Any, of: RunSpec, moment: int) -> list[dict[str, Any]]:
     from normbench import data
     from normbench.train.evaluate import Evaluation, State
 
-    splits = data.load(of.config["data"]).splits
-    return Evaluation(model, splits, of.config, of.sites())(State(moment, first=True))
+    return Evaluation(model, data.load(of.config["data"]), of.config, of.sites())(State(moment, first=True))
 
 
 def result(folder: Path) -> tuple[bytes, bytes]:

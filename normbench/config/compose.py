@@ -49,8 +49,9 @@ DECLARED = "data.declares."  # how a model's sites ask for a size that its data 
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
 # ... and `shape: [height, width, channels]`, `[time, features]`, `[time, word]`, `[document, question]`,
-# `[image, captions]` or `[strokes, characters]`, where inputs are images, sequences, numbers of words, cloze questions,
-# features of images with captions or lines of writing; a model of those declares the one that it `reads`
+# `[image, captions]`, `[strokes, characters]` or `[sentence, next, previous]`, where inputs are images, sequences,
+# numbers of words, cloze questions, features of images with captions, lines of writing or neighbouring sentences; a
+# model of those declares the one that it `reads`
 Config = dict[str, Any]
 LARGEST = 1 << 20  # bytes of a choice's file
 
@@ -145,10 +146,14 @@ def _place_file(node: Config, path: Path) -> None:
 
 
 def _find_owner(node: Config, extra: Path | None) -> None:
-    """A data set made of another one's files, `declares.files_of: NAME`, gets that one's content for its name."""
+    """A data set made of another one's files, `declares.files_of: NAME`, gets that one's content for its name; one with
+    downstream tasks, `declares.tasks: [NAMES]`, those of the sets that these are.
+    """
     declares = node.get("declares") or {}
     if "files_of" in declares:
         declares["files_of"] = choice("data", declares["files_of"], extra)
+    if "tasks" in declares:
+        declares["tasks"] = [choice("data", name, extra) for name in declares["tasks"]]
 
 
 def declaration(group: str, name: str, extra: Path | None = None) -> Config:

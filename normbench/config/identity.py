@@ -197,7 +197,7 @@ def _length(config: Mapping[str, Any]) -> tuple[int, int]:
     return int(config["train"]["epochs"]), int(config["train"].get("steps", 0))
 
 
-EVALUATIONS = ("variants", "also_at_best", "splits", "reshuffled", "whole", "also_after")
+EVALUATIONS = ("variants", "also_at_best", "splits", "reshuffled", "whole", "also_after", "tasks")
 EARLIER = {  # what a configuration meant before it could be said
     **dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "every": 1, "unit": "epochs",
     "strides": {}, "samples": 1,

@@ -65,6 +65,16 @@ def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | Non
     return dict(series(run, split, mode, metric, variant, x="step")).get(run.steps) if run.steps else None
 
 
+def gain(run: RunRecord, split: str, mode: str, metric: str, share: float, variant: str | None = None) -> float | None:
+    """The value at the last update the run was asked for less that after a share of these; None where one is lacking.
+
+    >>> gain(run, "mr", "along", "accuracy", 0.5)                   # doctest: +SKIP
+    """
+    values = dict(series(run, split, mode, metric, variant, x="step"))
+    first, last = values.get(share * run.steps), values.get(run.steps)
+    return None if first is None or last is None else last - first
+
+
 def area(points: Series, log: bool) -> float | None:
     """Mean over the evaluations after the first, with `log` the geometric one; None without any.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -33,9 +34,10 @@ class Dataset:
     float32, of words their numbers (N, time) int64; `targets` (N,) int64. Of cloze questions ragged `document` and
     `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity. Of lines of writing ragged
     `strokes` (points, 3) float32, offsets of the pen and whether it is lifted then, and `characters` int64, numbers of
-    symbols.
+    symbols. Of neighbouring sentences ragged `sentence`, `next` and `previous` of word numbers int32.
 
     `words`, of sets of texts: what each number stands for.
+    `tasks`, of sets of sentences: a data folder with the files of downstream tasks, while it is there.
     `scale`, of sets that are drawn from in their own units: of the offsets that `strokes` were made of.
     `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
     `deviations` from the official set, a line each.
@@ -47,6 +49,7 @@ class Dataset:
     copy: Mapping[str, Any] = field(default_factory=dict)
     words: Sequence[str] = ()
     scale: Scale = field(default_factory=Scale)
+    tasks: Callable[[], AbstractContextManager[Path]] | None = None
 
 
 def root() -> Path:
@@ -88,6 +91,12 @@ def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
         (files.empty, files.folders(config)),
     ):
         yield from filter(None, (find(config, root, name) for name in names))
+
+
+def read_by(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The sets that a run reads, by its configuration: its own, and those of the downstream tasks that it is asked."""
+    own = config["data"]
+    return [own, *(own["declares"].get("tasks", []) if config["eval"]["tasks"] else [])]
 
 
 def made_of(config: Mapping[str, Any]) -> Mapping[str, Any]:

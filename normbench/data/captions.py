@@ -11,9 +11,10 @@ from torch import Tensor
 
 from normbench.data import words
 from normbench.data.examples import Ragged
+from normbench.data.words import END, UNKNOWN
 from normbench.errors import NormbenchError
 
-END, UNKNOWN, FIRST = 0, 1, 2  # numbers: the end of a caption, a word that has none, the most frequent word
+FIRST = 2  # the number of the most frequent word, behind those of `words`
 STRIPPED = str.maketrans("", "", string.punctuation)
 Words = Sequence[str]
 

@@ -1,7 +1,7 @@
 """Cloze questions as all sets of them have them: a document, a question with a blank, and the entity that fills it.
 
-Word numbers: END (padding), UNKNOWN (a rarer word), BLANK (of the question), then the entities from ENTITY on, then the
-words, most frequent first. Which entity has which number says nothing.
+Word numbers: END (padding) and UNKNOWN (a rarer word) of `words`, BLANK (of the question), then the entities from
+ENTITY on, then the words, most frequent first. Which entity has which number says nothing.
 """
 
 from __future__ import annotations
@@ -15,29 +15,9 @@ import torch
 from normbench.data.array_cache import Arrays
 from normbench.data.examples import Ragged, Split
 
-END, UNKNOWN, BLANK, ENTITY = range(4)
+BLANK, ENTITY = 2, 3
 TEXTS = ("document", "question")
 Item = TypeVar("Item")
-
-
-class Numbers(dict[str, int]):
-    """A number for every word that is asked for, in the order of their first appearance."""
-
-    def __missing__(self, word: str) -> int:
-        self[word] = len(self)
-        return self[word]
-
-
-def ranked(counts: np.ndarray, first: int, words: int) -> np.ndarray:
-    """For words counted (N,) their numbers (N,) int32 from `first` on, most frequent first; UNKNOWN from `words` on.
-
-    Of equally frequent ones the first comes first; words that are counted nowhere are UNKNOWN.
-    """
-    order = np.argsort(-counts, kind="stable")[: max(words - first, 0)]
-    order = order[counts[order] > 0]
-    numbers = np.full(len(counts), UNKNOWN, np.int32)
-    numbers[order] = np.arange(first, first + len(order))
-    return numbers
 
 
 def known(codes: Mapping[str, int], numbers: np.ndarray, entities: int, words: int) -> np.ndarray:

@@ -21,6 +21,7 @@ import numpy as np
 from normbench.data import Dataset, array_cache, check, cloze, content, files
 from normbench.data.array_cache import Arrays
 from normbench.data.cloze import BLANK, ENTITY
+from normbench.data.words import Numbers, ranked
 from normbench.errors import NormbenchError
 
 PARTS = {"train": "training", "valid": "validation", "test": "test"}
@@ -85,7 +86,7 @@ def _listed(folder: Path) -> list[tuple[str, int, int]]:
 
 
 def _made(paths: Mapping[str, list[Path]], words: int, entities: int, sentences: int) -> Arrays:
-    codes, sums = cloze.Numbers(), hashlib.sha256()
+    codes, sums = Numbers(), hashlib.sha256()
     arrays: Arrays = {}
     for part, questions in paths.items():
         texts: dict[str, list[np.ndarray]] = {kind: [] for kind in cloze.TEXTS}
@@ -100,7 +101,7 @@ def _made(paths: Mapping[str, list[Path]], words: int, entities: int, sentences:
     marked = {code: int(found[1]) for word, code in codes.items() if (found := MARKER.fullmatch(word))}
     counts = np.where(counts > 1, counts, 0)
     counts[[*marked, codes["@placeholder"]]] = 0
-    numbers = cloze.ranked(counts, ENTITY + entities, words)
+    numbers = ranked(counts, ENTITY + entities, words)
     numbers[list(marked)] = ENTITY + np.array(list(marked.values()))
     numbers[codes["@placeholder"]] = BLANK
     for part in paths:

@@ -45,13 +45,34 @@ class Ragged:
 
     def __getitem__(self, index: slice | Tensor) -> Ragged:
         """The sequences at `index`, in its order."""
-        starts, lengths = self.offsets[:-1][index], self.lengths[index]
+        starts = self.offsets[:-1][index]
+        lengths = self.offsets[1:][index] - starts
         offsets = F.pad(lengths.cumsum(0), (1, 0))
         places = torch.arange(int(offsets[-1]), device=offsets.device)
         return Ragged(self.values[places + (starts - offsets[:-1]).repeat_interleave(lengths)], offsets)
 
     def to(self, device: torch.device) -> Ragged:
         return Ragged(self.values.to(device), self.offsets.to(device))
+
+
+@dataclass(frozen=True)
+class Shared(Ragged):
+    """Examples that have some of these sequences, in any order, some of them the same: example i has `places[i]`."""
+
+    places: Tensor  # (examples,) int64
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def lengths(self) -> Tensor:
+        return self.offsets.diff()[self.places]
+
+    def __getitem__(self, index: slice | Tensor) -> Ragged:
+        return super().__getitem__(self.places[index])
+
+    def to(self, device: torch.device) -> Shared:
+        return Shared(self.values.to(device), self.offsets.to(device), self.places.to(device))
 
 
 class Batch(NamedTuple):

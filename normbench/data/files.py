@@ -62,7 +62,9 @@ def shown(path: Path) -> str:
 
 
 def registration(config: Mapping[str, Any], root: Path) -> str | None:
-    """What to do for a set that its owners hand out themselves, as a line for the user; None for any other set."""
+    """What to do for a set that its owners hand out themselves, or the user brings, as a line; None for any other."""
+    if bring := config["declares"].get("bring"):
+        return f"Place there what only you can bring: {bring}; or point NORMBENCH_DATA at it."
     if archive := config["declares"].get("archive"):
         unpack = f"tar -xzf {archive['name']} -C {shown(root)}"
         return f"Unpack {archive['name']} of {archive['of']} there ({unpack}), or point NORMBENCH_DATA at it."

@@ -13,6 +13,7 @@ from torch import Tensor
 from normbench.data import Dataset, array_cache, captions, check, content, files, hub
 from normbench.data.array_cache import Arrays
 from normbench.data.examples import Split
+from normbench.data.words import UNKNOWN
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
@@ -97,6 +98,6 @@ def _numbered(config: Mapping[str, Any], root: Path, most: int) -> Arrays:
     numbers = captions.ranks([*texts["train"], *texts["valid"]], most, str(config["name"]))
     arrays: Arrays = {"words": np.array(captions.known(numbers))}
     for part, told in texts.items():
-        arrays[f"{part}_values"] = np.array([numbers.get(w, captions.UNKNOWN) for c in told for w in c], np.int32)
+        arrays[f"{part}_values"] = np.array([numbers.get(w, UNKNOWN) for c in told for w in c], np.int32)
         arrays[f"{part}_lengths"] = np.array([len(caption) for caption in told], np.int32)
     return arrays

@@ -18,32 +18,32 @@ from normbench import scratch
 from normbench.data import content, files
 from normbench.errors import NormbenchError
 
-PARTS = ("train", "test")
+PARTS = ("train", "test")  # of a set, unless it declares others
 NAME = re.compile(r"[\w.-]+/[\w.-]+")  # OWNER/NAME; without an owner it could be one of `datasets`' own readers
-LAYOUT = "parquet files whose names begin with train and test"
 
 
 def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
-    """The files of the training and the test part: the declared ones below `root`, or those at `data.source`.
+    """The files of each part: the declared ones below `root`, or those at `data.source`.
 
     Declared ones may be missing; NormbenchError where the source is not here.
     """
-    source = str(config.get("source", ""))
+    source, wanted = str(config.get("source", "")), config["declares"].get("parts", PARTS)
     if not source:
         declared = [root / name for name in files.declared(config)]
-        return {part: [path for path in declared if path.name.startswith(part)] for part in PARTS}
+        return {part: [path for path in declared if path.name.startswith(part)] for part in wanted}
     folder = Path(source).expanduser()
     if folder.is_dir():
-        if found := _laid_out(folder):
+        if found := _laid_out(folder, wanted):
             return found
-        raise NormbenchError(f"data.source={source} has no {LAYOUT}. {_otherwise(config)}")
+        layout = f"parquet files whose names begin with {' and '.join(wanted)}"
+        raise NormbenchError(f"data.source={source} has no {layout}. {_otherwise(config)}")
     if not NAME.fullmatch(source):
         raise NormbenchError(
             f"data.source={source} is neither a folder nor a name of the hub (OWNER/NAME). {_otherwise(config)}"
         )
     if online():
         try:
-            return _loaded(source)
+            return _loaded(source, wanted)
         except Exception as error:  # the hub, the network, a disk, a set of another form: of many kinds
             raise NormbenchError(
                 f"data.source={source} cannot be had from the hub: {_line(error)}. {_otherwise(config)}"
@@ -52,12 +52,12 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
 
     # First what needs no `datasets`: the hub's own files, as `hf download` brings them; then what `load_dataset` made.
     try:
-        if found := _laid_out(Path(snapshot_download(source, repo_type="dataset", local_files_only=True))):
+        if found := _laid_out(Path(snapshot_download(source, repo_type="dataset", local_files_only=True)), wanted):
             return found
     except (OSError, ValueError):
         pass  # not there, or only other revisions
     try:
-        return _loaded(source)
+        return _loaded(source, wanted)
     except Exception as error:  # not there, which each release says with another class; damaged; of another form
         raise NormbenchError(
             f"data.source={source} is not in the hub's cache ({files.shown(Path(constants.HF_HOME))}), and the network "
@@ -173,16 +173,16 @@ def _cache(name: str) -> Iterator[tuple[Path, bool]]:
         yield passing, True
 
 
-def _laid_out(folder: Path) -> dict[str, list[Path]]:
-    """The parquet files of both parts in or below a folder, in the order of their names; {} where one has none."""
-    found = {part: sorted(folder.rglob(f"{part}*.parquet")) for part in PARTS}
+def _laid_out(folder: Path, parts: Sequence[str]) -> dict[str, list[Path]]:
+    """The parquet files of these parts in or below a folder, in the order of their names; {} where one has none."""
+    found = {part: sorted(folder.rglob(f"{part}*.parquet")) for part in parts}
     return found if all(found.values()) else {}
 
 
-def _loaded(name: str) -> dict[str, list[Path]]:
-    """The Arrow files of both parts, as `load_dataset` keeps them for its user; whatever it raises, KeyError."""
+def _loaded(name: str, parts: Sequence[str]) -> dict[str, list[Path]]:
+    """The Arrow files of these parts, as `load_dataset` keeps them for its user; whatever it raises, KeyError."""
     sets = _datasets().load_dataset(name)
-    return {part: [Path(kept["filename"]) for kept in sets[part].cache_files] for part in PARTS}
+    return {part: [Path(kept["filename"]) for kept in sets[part].cache_files] for part in parts}
 
 
 def _columns(path: Path) -> list[str]:
@@ -199,6 +199,8 @@ def _columns(path: Path) -> list[str]:
 
 
 def _otherwise(config: Mapping[str, Any]) -> str:
+    if "bring" in config["declares"]:
+        return f"Or leave data.source out, and bring it to NORMBENCH_DATA: {config['declares']['bring']}."
     return f"Or leave data.source out and run: normbench data get {config['name']}"
 
 

@@ -13,6 +13,7 @@ import torch
 
 from normbench.data import Dataset, captions, content
 from normbench.data.examples import Ragged, Split
+from normbench.data.words import END
 from normbench.streams import stream
 
 THINGS = 24  # a word each
@@ -55,6 +56,6 @@ def _draw(seed: int, part: str, count: int, features: int, told: int) -> tuple[n
             named = draw.choice(shown, draw.integers(SAID[0], SAID[1] + 1), replace=False)
             fillers = THINGS + draw.integers(0, FILLERS, draw.integers(1, 5))
             words = draw.permutation(np.concatenate([named, fillers])) + captions.FIRST
-            said.append([*words.tolist(), captions.END])
+            said.append([*words.tolist(), END])
     sequences = (itertools.chain(*said[i : i + told]) for i in range(0, len(said), told))
     return images, Ragged.of(torch.tensor(list(sequence)) for sequence in sequences)

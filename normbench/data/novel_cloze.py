@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 from collections.abc import Iterator, Mapping
@@ -25,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from normbench.data import Dataset, array_cache, check, cloze, content, files, hub, made_of
+from normbench.data import Dataset, array_cache, books, check, cloze, content, files, made_of
 from normbench.data.array_cache import Arrays
 from normbench.data.cloze import BLANK, ENTITY
+from normbench.data.words import Numbers, ranked
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
@@ -84,17 +84,9 @@ class _Novel:
     ends: np.ndarray  # (sentences,)
 
 
-def parts(novels: list[str]) -> dict[str, list[str]]:
-    """The novels for training, validation and test: by rule 6, whatever else there is of them."""
-    order = sorted(novels, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
-    held = len(order) * 2 // 19
-    found = {"valid": order[:held], "test": order[held : 2 * held], "train": order[2 * held :]}
-    return {part: sorted(names) for part, names in found.items()}
-
-
 def _made(path: Path, words: int, entities: int, length: int, candidates: int) -> Arrays:
-    sentences = dict(_sentences(path))
-    belongs = {name: part for part, names in parts(list(sentences)).items() for name in names}
+    sentences = dict(books.sentences(path))
+    belongs = {name: part for part, names in books.parts(list(sentences)).items() for name in names}
     vocabulary = _Vocabulary()
     novels, counts = {}, np.zeros(0, np.int64)
     for name in cloze.shown(list(sentences), "novels"):
@@ -102,7 +94,7 @@ def _made(path: Path, words: int, entities: int, length: int, candidates: int) -
         if belongs[name] == "train":
             counts = np.pad(counts, (0, len(seen) - len(counts))) + seen
     counts = np.pad(counts, (0, len(vocabulary.small) - len(counts)))
-    numbers = cloze.ranked(counts, ENTITY + entities, words)
+    numbers = ranked(counts, ENTITY + entities, words)
     arrays: Arrays = {"words": cloze.known(vocabulary.small, numbers, entities, words)}
     for part in ("train", "valid", "test"):
         texts: dict[str, list[np.ndarray]] = {kind: [] for kind in cloze.TEXTS}
@@ -116,21 +108,11 @@ def _made(path: Path, words: int, entities: int, length: int, candidates: int) -
     return arrays
 
 
-def _sentences(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """The novels' names with their sentences."""
-    table = hub.columns(path, ("book", "text"))
-    start = 0
-    for name, group in itertools.groupby(table["book"]):
-        count = len(list(group))
-        yield name, table["text"][start : start + count]
-        start += count
-
-
 class _Vocabulary:
     """Words met so far, as they are written and in small letters, and what is to be known of each."""
 
     def __init__(self) -> None:
-        self.written, self.small = cloze.Numbers(), cloze.Numbers()
+        self.written, self.small = Numbers(), Numbers()
         self.facts = np.zeros((0, 4), np.int32)
 
     def read(self, texts: list[str]) -> tuple[_Novel, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +21,9 @@ class Sampler:
 
     shuffled: a permutation cut into batches, the last one smaller unless `drop_last`. bucketed: the same, with
     examples of similar `lengths` together, batches in an order of their own. equal_lengths: every batch has one length,
-    and those that are left over of a length make a smaller one. infinite: permutations one after another, batches of
-    one size across their ends. `reshuffle` false: every epoch in the order of the first.
+    and those that are left over of a length make a smaller one. lengths_in_turn: the same; lengths take turns, in an
+    order of the epoch's, until they have no batch left (code of skip-thoughts). infinite: permutations one after
+    another, batches of one size across their ends. `reshuffle` false: every epoch in the order of the first.
     """
 
     def __init__(
@@ -34,13 +36,14 @@ class Sampler:
         drop_last: bool = False,
         lengths: Tensor | None = None,
     ) -> None:
-        if kind in ("bucketed", "equal_lengths") and lengths is None:
+        self.by_length = kind in ("equal_lengths", "lengths_in_turn")  # batches of several sizes
+        if (self.by_length or kind == "bucketed") and lengths is None:
             raise NormbenchError(f"train.sampler={kind} needs sequences of several lengths: the data have one size.")
         self.kind, self.count, self.batch_size, self.seed = kind, count, batch_size, seed
         self.reshuffle, self.drop_last = reshuffle, drop_last
         self.lengths = None if lengths is None else lengths.numpy()
         self._cached: tuple[int, list[Tensor]] = (0, [])
-        if kind == "equal_lengths":
+        if self.by_length:
             assert self.lengths is not None
             whole = np.unique(self.lengths, return_counts=True)[1]
             self.per_epoch = int((whole // batch_size if drop_last else -(-whole // batch_size)).sum())
@@ -84,17 +87,19 @@ class Sampler:
             size = WINDOW * self.batch_size
             windows = [order[start : start + size] for start in range(0, len(order), size)]
             order = np.concatenate([part[np.argsort(self.lengths[part], kind="stable")] for part in windows])
-        if self.kind != "equal_lengths":
-            batches = list(torch.from_numpy(order).split(self.batch_size))
-        else:
+        groups = [order]
+        if self.by_length:
             assert self.lengths is not None
             order = order[np.argsort(self.lengths[order], kind="stable")]
-            ends = np.flatnonzero(np.diff(self.lengths[order])) + 1
-            groups = np.split(order, ends)
-            batches = [batch for group in groups for batch in torch.from_numpy(group).split(self.batch_size)]
+            groups = np.split(order, np.flatnonzero(np.diff(self.lengths[order])) + 1)
+        cut = [torch.from_numpy(group).split(self.batch_size) for group in groups]
         if self.drop_last:
-            batches = [batch for batch in batches if len(batch) == self.batch_size]
+            cut = [tuple(batch for batch in group if len(batch) == self.batch_size) for group in cut]
+        draw = stream(self.seed, "order of batches", epoch if self.reshuffle else 1)
+        if self.kind == "lengths_in_turn":
+            turns = itertools.zip_longest(*(cut[place] for place in draw.permutation(len(cut))))
+            return [batch for turn in turns for batch in turn if batch is not None]
+        batches = [batch for group in cut for batch in group]
         if self.kind != "shuffled":
-            places = stream(self.seed, "order of batches", epoch if self.reshuffle else 1).permutation(len(batches))
-            batches = [batches[place] for place in places]
+            batches = [batches[place] for place in draw.permutation(len(batches))]
         return batches

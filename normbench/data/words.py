@@ -1,9 +1,29 @@
-"""The words of texts by how often they occur."""
+"""The words of texts: where they begin and end, and their numbers by how often they occur."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
+
+import numpy as np
+
+END, UNKNOWN = 0, 1  # numbers: of the end of a text and of padding, and of a word that has none of its own
+_ENDING = r"'(?:s|m|d|re|ve|ll)\b"
+TOKEN = re.compile(
+    rf"[^\W\d_]+(?=n't\b)|n't\b|{_ENDING}"  # do n't, it 's
+    rf"|[^\W\d_]+(?:(?:-|'(?!(?:s|m|d|re|ve|ll|t)\b))[^\W\d_]+)*"  # o'clock, well-known
+    r"|\d+(?:[.,]\d+)*|''|``|--+|\.\.+|[^\w\s]|_"
+)
+QUOTES = {"''": '"', "``": '"'}
+
+
+class Numbers(dict[str, int]):
+    """A number for every word that is asked for, in the order of their first appearance."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = len(self)
+        return self[word]
 
 
 def ranks(texts: Iterable[Iterable[str]], first: int) -> dict[str, int]:
@@ -16,3 +36,26 @@ def ranks(texts: Iterable[Iterable[str]], first: int) -> dict[str, int]:
     for text in texts:
         counts.update(text)
     return {word: place for place, (word, _) in enumerate(counts.most_common(), first)}
+
+
+def ranked(counts: np.ndarray, first: int, words: int) -> np.ndarray:
+    """For words counted (N,) their numbers (N,) int32 from `first` on, most frequent first; UNKNOWN from `words` on.
+
+    Of equally frequent ones the first comes first; words that are counted nowhere are UNKNOWN.
+    """
+    order = np.argsort(-counts, kind="stable")[: max(words - first, 0)]
+    order = order[counts[order] > 0]
+    numbers = np.full(len(counts), UNKNOWN, np.int32)
+    numbers[order] = np.arange(first, first + len(order))
+    return numbers
+
+
+def split(text: str) -> list[str]:
+    """Words and signs in small letters, as the Penn Treebank has them, but for one sign of all double quotes.
+
+    Of what has been split so before it gives the same again.
+
+    >>> split("Don't stop: it's 3.5 o'clock")
+    ['do', "n't", 'stop', ':', 'it', "'s", '3.5', "o'clock"]
+    """
+    return [QUOTES.get(word, word) for word in TOKEN.findall(text.lower())]

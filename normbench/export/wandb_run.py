@@ -23,6 +23,7 @@ PLACES = {
     "train": " (training mode)",
     "running": " (running mean)",
     "whole": " (whole split)",
+    "along": " (along training)",
 }  # of a record's mode; the plain name is evaluation
 
 

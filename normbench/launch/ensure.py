@@ -54,7 +54,7 @@ def ensure_runs(
     if not lacking or seconds == 0:
         return Ensured(found, lacking)
     root = results / "runs"
-    sets = [spec.config["data"] for spec in lacking]
+    sets = [of for spec in lacking for of in data.read_by(spec.config)]
     for config in {(config["name"], config.get("source")): config for config in sets}.values():
         data.check(config)
     check_writable(root)

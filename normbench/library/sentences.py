@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from normbench import data
 from normbench.commands import places
 from normbench.commands.sample import kept_run, trained
 from normbench.config import compose
@@ -41,10 +42,12 @@ def encode(
 def encoder(run: str, results: Path, weights: str | None = None, config_dir: Path | None = None) -> Any:
     """`encode(sentences, eos)` of a run's model, whose weights are loaded once."""
     found, folder = kept_run(run, results)
-    model, _ = trained(folder, compose.restore(found.config, config_dir), weights, config_dir)
+    config = compose.restore(found.config, config_dir)
+    model, _ = trained(folder, config, weights, config_dir)
+    examples = data.load(config["data"], seed=int(config["seed"]))
 
     def encode(told: list[str], eos: bool) -> np.ndarray:
-        rows: np.ndarray | None = model.encode(told, eos)
+        rows: np.ndarray | None = model.encode(told, eos, examples)
         if rows is None:
             raise NormbenchError(f"run {found.id}: model={found.config['model']['name']} does not encode sentences.")
         return rows

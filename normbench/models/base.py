@@ -114,8 +114,10 @@ class Model(nn.Module):
         """
         return {}
 
-    def encode(self, sentences: list[str], eos: bool) -> np.ndarray | None:
-        """A vector for each sentence, (N, D) float32; `eos`: whether each ends in an end of sentence. Here none."""
+    def encode(self, sentences: list[str], eos: bool, data: Dataset) -> np.ndarray | None:
+        """A vector for each sentence, (N, D) float32, of the words that its data know; `eos`: whether each ends in an
+        end of sentence. Here none.
+        """
         return None
 
     def nearest(self, text: str, count: int, data: Dataset) -> list[str]:

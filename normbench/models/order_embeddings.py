@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.data import Dataset, captions
-from normbench.data.captions import END
+from normbench.data.words import END, UNKNOWN
 from normbench.errors import NormbenchError
 from normbench.models import retrieval
 from normbench.models.base import Model, Sites
@@ -91,7 +91,7 @@ class OrderEmbeddings(Model):
         words = captions.split(text)
         if not any(word in numbers for word in words):
             raise NormbenchError(f"--near '{text}': data={data.name} knows none of these words.")
-        asked = torch.tensor([[*(numbers.get(word, captions.UNKNOWN) for word in words), END]])
+        asked = torch.tensor([[*(numbers.get(word, UNKNOWN) for word in words), END]])
         split = data.splits["test"]
         errors = retrieval.order_violation(self.embed(asked, torch.ones_like(asked) > 0), self.project(split["image"]))
         nearest = errors[0].argsort(stable=True)[:count]

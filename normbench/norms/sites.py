@@ -315,10 +315,10 @@ def _refuse_single_batch(name: str, site: Site, config: Mapping[str, Any], optio
 def updates_per_epoch(config: Mapping[str, Any]) -> int:
     """Updates that go once through the training examples, computed without reading them."""
     train, size = config["train"], train_size(config)
-    if train["sampler"] == "equal_lengths":
+    if train["sampler"] in ("equal_lengths", "lengths_in_turn"):
         if train["epochs"] or config["eval"]["unit"] == "epochs":
             raise NormbenchError(
-                "train.sampler=equal_lengths: how many updates an epoch has is known with the data alone. "
+                f"train.sampler={train['sampler']}: how many updates an epoch has is known with the data alone. "
                 "Count in updates: train.steps=N eval.unit=updates eval.every=N."
             )
         return 1

@@ -66,17 +66,14 @@ def contents() -> dict[str, list[dict[str, str]]]:
 
 
 def _refuse_unbuilt(name: str) -> None:
-    """Say of a figure or table of a paper that has no artifact why: not built, or nothing to run."""
+    """Say of a figure or table of a paper that has no artifact why there is nothing to run."""
     paper, _, asked = name.partition("/")
     for entry in contents().get(paper, ()):
         if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != asked:
             continue
         if "model" in entry:
             raise NormbenchError(f"{name} draws a network: model={entry['model']}. (normbench list models)")
-        if "reason" in entry:
-            raise NormbenchError(f"{name} ({entry['title']}): {entry['reason']}.")
-        needs = f" It also needs {entry['needs']}." if "needs" in entry else ""
-        raise NormbenchError(f"{name} ({entry['title']}) is not built.{needs} (built: normbench list artifacts)")
+        raise NormbenchError(f"{name} ({entry['title']}): {entry['reason']}.")
 
 
 def load(name: str) -> claims.Artifact:

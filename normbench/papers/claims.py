@@ -15,7 +15,8 @@ a value can be censored or diverged, or has a heavy tail). Its smallest effect i
 Endpoints are `final` (last epoch), `time_to_level` (a number, or a share of a way, see `Endpoint`), `area` (mean over
 the epochs, geometric for losses), `chosen` (at `epoch`: a number, `last`, `best` for that of the usual evaluation, by
 what is monitored, `own` for that of the variant itself), `value`. With `chosen` a cell may name the inference
-`variant`, several by patterns (`TT**|FF**`: their mean), or `best by valid`. At `best` and `last`, the interval covers
+`variant`, several by patterns (`TT**|FF**`: their mean), or `best by valid`. `gain` is the last value less the one
+after a `share` of the updates. At `best` and `last`, the interval covers
 the choice of the test examples beside the seeds where the runs kept what each example gave.
 """
 
@@ -37,7 +38,7 @@ from normbench.runs import yaml_text
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 MODES = {  # of the records that an endpoint reads
     "eval": "evaluation mode", "train": "training mode", "running": "running mean", "stage": "after training",
-    "whole": "the whole split at the end",
+    "along": "along training", "whole": "the whole split at the end",
 }  # fmt: skip
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
@@ -84,6 +85,8 @@ class Endpoint:
         if self.kind == "chosen":
             when = {"best": "the best validation", "own": "its own best validation", "last": "the last epoch"}
             return f"{self.split} {metric} at {when.get(str(self.epoch), f'epoch {self.epoch}')} ({where})"
+        if self.kind == "gain":
+            return f"{self.split} {metric}, gain over the last {100 * (1 - self.share):g} % of updates ({where})"
         if self.kind == "final":
             return f"final {self.split} {metric} ({where})"
         whose = "them" if isinstance(self.of, str) else cell_text(self.of)
@@ -298,6 +301,7 @@ _ENDPOINT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant", "clock", "better")),
     "final": (("kind", "split", "mode", "metric"), ("variant", "better")),
     "area": (("kind", "split", "mode", "metric"), ("variant", "better")),
+    "gain": (("kind", "split", "mode", "metric", "share"), ("variant", "better")),
     "chosen": (("kind", "split", "mode", "metric", "epoch"), ("variant", "better", "least")),
     "value": (("kind", "key"), ()),
 }
@@ -387,7 +391,9 @@ def _endpoint(data: Any, part: str) -> Endpoint:
 def _level(data: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A number, or `{share: 0.98, of: {arm: none}, least: 0.05}`, or `of: best`."""
     if not isinstance(data.get("level"), Mapping):
-        numbers = {key: float(_number(data, key, where)) for key in ("level", "least") if key in data}
+        numbers = {key: float(_number(data, key, where)) for key in ("level", "least", "share") if key in data}
+        if not 0 <= numbers.get("share", 0) < 1:
+            raise NormbenchError(f"{where}: share must be at least 0 and below 1, not {data['share']!r}.")
         return dict(numbers)
     level, where = data["level"], f"{where}: level"
     _keys(level, ("share", "of"), ("least",), where)

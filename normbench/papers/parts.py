@@ -20,6 +20,7 @@ from normbench.curves.series import (
     area,
     at_epoch,
     final,
+    gain,
     level_on_the_way,
     log_floored,
     series,
@@ -393,12 +394,14 @@ def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcom
         if len(found) != 1:
             return None
         return _Outcome(found[0]) if math.isfinite(found[0]) else _Outcome(None, diverged=True)
-    if endpoint.kind in ("final", "area", "chosen"):
+    if endpoint.kind in ("final", "area", "chosen", "gain"):
         where = endpoint.split, endpoint.mode, endpoint.metric
         if endpoint.kind == "chosen":
             value = at_epoch(run, endpoint.split, endpoint.metric, endpoint.epoch, variant, endpoint.mode)
         elif endpoint.kind == "area":
             value = area(series(run, *where, variant), log=endpoint.metric in LOSSES)
+        elif endpoint.kind == "gain":
+            value = gain(run, *where, endpoint.share, variant)
         else:
             value = final(run, *where, variant)
         if lost or (value is not None and not math.isfinite(value)):

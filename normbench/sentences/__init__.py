@@ -21,18 +21,27 @@ Encode = Callable[[list[str], bool], Any]
 
 
 def evaluate(
-    encode: Encode, folder: Path, nested: bool, names: Sequence[str] = ALL, of: str = "encode"
+    encode: Encode,
+    folder: Path,
+    nested: bool,
+    names: Sequence[str] = ALL,
+    of: str = "encode",
+    read: Callable[[str, Path], Labelled] = sets.read,
 ) -> Iterator[dict[str, Any]]:
     """Records of `scored` for the vectors that `encode(sentences, eos)` gives, a row (D,) for each sentence in order.
 
     It is called once a set, for all its sentences but empty ones; `eos`, whether each is to end in an end of sentence,
     is True for SICK alone. `of` names the vectors in errors.
     """
-    yield from scored(lambda given: encoded(encode, given, of), folder, nested, names)
+    yield from scored(lambda given: encoded(encode, given, of), folder, nested, names, read)
 
 
 def scored(
-    vectors: Callable[[Labelled], Any], folder: Path, nested: bool, names: Sequence[str] = ALL
+    vectors: Callable[[Labelled], Any],
+    folder: Path,
+    nested: bool,
+    names: Sequence[str] = ALL,
+    read: Callable[[str, Path], Labelled] = sets.read,
 ) -> Iterator[dict[str, Any]]:
     """A record for each set, its name as the `split`: of SICK `pearson`, `spearman`, `mse`; of the others `accuracy`,
     the mean over ten parts, and `accuracy_std`, its standard deviation over them.
@@ -43,7 +52,7 @@ def scored(
     """
     from normbench.sentences import folds, relatedness
 
-    for given in [sets.read(name, folder) for name in names]:
+    for given in [read(name, folder) for name in names]:
         found = vectors(given)
         if given.name == sets.PAIRED:
             dense = found if isinstance(found, np.ndarray) else found.toarray()

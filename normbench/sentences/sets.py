@@ -50,10 +50,13 @@ class Labelled:
 
 def read(name: str, folder: Path) -> Labelled:
     """The set of that name below the data folder. NormbenchError for another name, a missing or damaged file."""
-    if name not in ALL:
-        raise unknown(f"{name} is not a set of labelled sentences.", name, ALL)
-    config = compose.choice("data", PAIRED if name == PAIRED else "sentence_eval")
-    data.check(config, folder)
+    data.check(_declared(name), folder)
+    return unchecked(name, folder)
+
+
+def unchecked(name: str, folder: Path) -> Labelled:
+    """The same of files that need not be the declared ones: made up, or checked before."""
+    config = _declared(name)
     paths = {Path(path).stem: folder / path for path in files.declared(config)}
     if name != PAIRED:
         labels, sentences = _columns(paths[name], "label", "text")
@@ -65,6 +68,12 @@ def read(name: str, folder: Path) -> Labelled:
         sides += pair
         scores[part] = np.array(given, np.float64)
     return Labelled(name, dict(zip(STEMS[name], sides, strict=True)), scores)
+
+
+def _declared(name: str) -> compose.Config:
+    if name not in ALL:
+        raise unknown(f"{name} is not a set of labelled sentences.", name, ALL)
+    return compose.choice("data", PAIRED if name == PAIRED else "sentence_eval")
 
 
 def _columns(path: Path, *names: str) -> list[list[str]]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating
@@ -70,11 +71,10 @@ class Evaluation:
     variant that no normalizer serves.
     """
 
-    def __init__(
-        self, model: Model, splits: Mapping[str, Split], config: Mapping[str, Any], choices: Mapping[str, Choice]
-    ) -> None:
+    def __init__(self, model: Model, data: Dataset, config: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
+        splits = data.splits
         self.model, self.seed, self.batch_size = model, config["seed"], config["train"]["batch_size"]
-        self.data, self.train, self.monitor, self.asked = splits, splits["train"], config["monitor"], config["eval"]
+        self.data, self.train, self.monitor, self.asked = data, splits["train"], config["monitor"], config["eval"]
         self.sign = 1 if self.monitor["goal"] == "min" else -1
         self.mode_dependent = any(choice.mode_dependent for choice in choices.values())
         self.own = variants(model)
@@ -100,9 +100,11 @@ class Evaluation:
         records += self.run(self.further(state, others), state)
         state = self.seen(records, state)  # further variants may be at their lowest
         records += self.run(self.waiting(state, others), state)
+        records += self._tasks(nested=False)
         if state.last:
             records += self.run([Pass(name, mode="whole") for name in self.asked["whole"]], state)
-            records += [{"mode": "stage", **record} for record in self.model.after(self.data, self.seed)]
+            records += [{"mode": "stage", **record} for record in self.model.after(self.data.splits, self.seed)]
+            records += self._tasks(nested=True)
         return records
 
     def seen(self, records: Sequence[Record], state: State) -> State:
@@ -117,6 +119,19 @@ class Evaluation:
         }
         values = {variant: math.inf if math.isnan(value) else value for variant, value in found.items()}
         return replace(state, values=values)
+
+    def _tasks(self, nested: bool) -> list[Record]:
+        """Of the downstream tasks that are asked for, with the model's vectors of sentences."""
+        if not self.asked["tasks"]:
+            return []
+        from normbench.sentences import evaluate, sets
+
+        assert self.data.tasks is not None
+        encode, mode = functools.partial(self.model.encode, data=self.data), "stage" if nested else "along"
+        with self.data.tasks() as folder, torch.no_grad(), inference(self.model):
+            of = "the model"
+            found = evaluate(encode, folder, nested, self.asked["tasks"], of, sets.unchecked)
+            return [{"mode": mode, **record} for record in found]
 
     # --- the lists ---------------------------------------------------------------------------------------------------
 
@@ -276,7 +291,7 @@ class Evaluation:
     @functools.cache  # noqa: B019  an evaluation empties it when it begins
     def _prepared(self, name: str, whole: bool = False) -> Split:
         """With what the model makes of the inputs before its first normalizer: once for all passes of an evaluation."""
-        split = self.data[name] if whole else self.splits[name]
+        split = self.data.splits[name] if whole else self.splits[name]
         made: dict[str, Tensor] = {}
         if type(self.model).prepare is Model.prepare:
             return split
@@ -307,8 +322,14 @@ class Evaluation:
         asked, there = self.asked, ", ".join(self.splits)
         for key in ("strides", "whole"):
             for name in asked[key]:
-                if name not in self.data:
-                    raise NormbenchError(f"eval.{key}.{name}: the data have no split {name}. ({', '.join(self.data)})")
+                if name not in self.data.splits:
+                    known = ", ".join(self.data.splits)
+                    raise NormbenchError(f"eval.{key}.{name}: the data have no split {name}. ({known})")
+        if asked["tasks"] and (type(self.model).encode is Model.encode or self.data.tasks is None):
+            raise NormbenchError(
+                f"eval.tasks={asked['tasks']}: model={config['model']['name']} makes no vectors of the sentences of "
+                f"data={self.data.name}."
+            )
         needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["test"] == "lowest"
         if self.monitor["split"] not in self.splits and (needs_best or "best" in config["train"]["keep"]):
             raise NormbenchError(

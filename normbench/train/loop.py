@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -37,7 +38,7 @@ def train(spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None
     sampler = Sampler.of(config["train"], seed, len(examples), examples.lengths)
     every = config["eval"]["every"] * (sampler.per_epoch if config["eval"]["unit"] == "epochs" else 1)
     also = {0, steps, *config["eval"]["also_after"]}
-    evaluation = Evaluation(model, splits, config, spec.sites())
+    evaluation = Evaluation(model, replace(data, splits=splits), config, spec.sites())
     optimizer = optim.build(config["optim"], model)
     adjust = Adjust(config, model, optimizer)
     here = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})

@@ -69,7 +69,7 @@ class Recorder:
         per_epoch, step = self.sampler.per_epoch, progress.step
         epoch, beyond = divmod(step, per_epoch)
         place: Record = {"epoch": epoch + beyond / per_epoch if beyond else epoch, "step": step}
-        if self.sampler.kind == "equal_lengths":  # batches of several sizes: neither tells the examples
+        if self.sampler.by_length:  # batches of several sizes: neither tells the examples
             place["examples"] = progress.seen
         moment = f"update {step}" if beyond else epoch
         return place, State(moment, first=step == 0, last=step == self.steps, lowest=progress.lowest)

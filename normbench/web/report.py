@@ -256,7 +256,7 @@ def _contents(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[st
         name = listed.get("artifact", "")
         own = [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == name]
         command = _command(name) if name and not own else ""
-        return {"needs": "", "reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
+        return {"reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
 
     return [
         {"paper": artifacts.PAPERS[paper], "entries": [entry(one) for one in entries]}

@@ -13,6 +13,7 @@ import torch
 from harness import Row, main, row
 
 from normbench.config.plan import train_specs
+from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.norms.base import normalizers
@@ -36,7 +37,7 @@ def trained() -> Evaluation:
         model(**split.batch(index).tensors)
     for norm in normalizers(model):
         norm.end_epoch()
-    return Evaluation(model, dict.fromkeys(("train", "valid", "test"), split), spec.config, spec.sites())
+    return Evaluation(model, Dataset("d", dict.fromkeys(("train", "valid", "test"), split)), spec.config, spec.sites())
 
 
 def rows(rounds: int) -> Iterator[Row]:

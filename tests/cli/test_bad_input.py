@@ -26,7 +26,10 @@ BAD = [
     (("sample", "x", "--text", "a", "--bias", "nan"), "--bias nan must be at least 0."),
     (("sample", "x", "--text", "a", "--near", "b"), "--near or --text: one of the two."),
     (("sample", "x", "--bias", "1"), "--bias is for a text of yours: --text 'a line'."),
-    (("reproduce", "ln2016/table3"), "is not built. It also needs BookCorpus."),
+    (
+        ("reproduce", "ln2016/table3"),
+        "BOOK_CORPUS is not in ./data: bookcorpus has no .txt files. Place there what only",
+    ),
     (("reproduce", "bln2022/fig1"), "bln2022/fig1 (Trend in using normalization methods): no experiment"),
     (("reproduce", "bln2022/fig3"), "bln2022/fig3 draws a network: model=lenet5."),
     ((*MLP, "seed=${train.batch_size}"), "'seed=${train.batch_size}': interpolations ${...} are not known here"),

@@ -14,8 +14,8 @@ import torch
 from normbench import data
 from normbench.config import compose
 from normbench.data import captions, coco, vgg
-from normbench.data.captions import END, UNKNOWN
 from normbench.data.vision import torchvision
+from normbench.data.words import END, UNKNOWN
 from normbench.errors import NormbenchError
 
 FOLD = 2

@@ -13,7 +13,8 @@ from normbench import data
 from normbench.commands import catalogue
 from normbench.config import compose
 from normbench.data import cnn_cloze
-from normbench.data.cloze import BLANK, ENTITY, UNKNOWN
+from normbench.data.cloze import BLANK, ENTITY
+from normbench.data.words import UNKNOWN
 from normbench.errors import NormbenchError
 
 ARTICLE = (

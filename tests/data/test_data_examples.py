@@ -11,13 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normbench.data.examples import Ragged, Split
+from normbench.data.examples import Ragged, Shared, Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
 LENGTHS = torch.from_numpy(stream(1, "lengths").integers(1, 9, 50))
-KINDS = ("shuffled", "bucketed", "equal_lengths", "infinite")
+KINDS = ("shuffled", "bucketed", "equal_lengths", "lengths_in_turn", "infinite")
 
 
 def sampler(kind: str, seed: int = 1, size: int = 4, **options: bool) -> Sampler:
@@ -34,7 +34,7 @@ def test_a_batch_is_a_function_of_seed_and_update_alone(kind: str) -> None:
     assert [sampler(kind, seed=2).batch(update).tolist() for update in range(60)] != forward
 
 
-@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("kind", KINDS[:4])
 @pytest.mark.parametrize("reshuffle", [True, False])
 def test_an_epoch_has_every_example_once(kind: str, reshuffle: bool) -> None:
     made = sampler(kind, reshuffle=reshuffle)
@@ -42,7 +42,7 @@ def test_an_epoch_has_every_example_once(kind: str, reshuffle: bool) -> None:
     for batches in epochs:
         assert sorted(row for batch in batches for row in batch) == list(range(50))
     assert (epochs[0] == epochs[1]) is not reshuffle
-    if kind == "equal_lengths":
+    if kind in ("equal_lengths", "lengths_in_turn"):
         assert all(len(set(LENGTHS[batch].tolist())) == 1 for batch in epochs[0])
     if kind == "bucketed":
         padded = sum(len(batch) * int(LENGTHS[batch].max()) for batch in epochs[0])
@@ -64,14 +64,46 @@ def test_batches_across_the_ends_of_permutations_are_of_one_size() -> None:
     assert Counter(rows.tolist()) == dict.fromkeys(range(50), 4)
 
 
+def test_lengths_take_turns_until_they_have_no_batch_left() -> None:
+    made = sampler("lengths_in_turn")
+    lengths = [int(LENGTHS[made.batch(k)[0]]) for k in range(made.per_epoch)]
+    left = {n: -(-int((n == LENGTHS).sum()) // 4) for n in set(LENGTHS.tolist())}
+    order = lengths[: len(left)]
+    assert set(order) == set(left) and order != sorted(order)
+    for turn in range(max(left.values())):
+        here = [n for n in order if left[n] > turn]
+        assert lengths[: len(here)] == here
+        del lengths[: len(here)]
+    assert not lengths
+    again = [int(LENGTHS[made.batch(made.per_epoch + k)[0]]) for k in range(len(left))]
+    assert set(again) == set(left) and again != order
+
+
 def test_smaller_batches_can_be_dropped() -> None:
-    for kind in ("shuffled", "equal_lengths"):
+    for kind in ("shuffled", "equal_lengths", "lengths_in_turn"):
         made = sampler(kind, drop_last=True)
         assert {len(made.batch(update)) for update in range(made.per_epoch)} == {4}
     with pytest.raises(NormbenchError, match=r"train\.drop_last leaves no batch of 64 of 50 training examples"):
         sampler("shuffled", size=64, drop_last=True)
     with pytest.raises(NormbenchError, match=r"train\.sampler=bucketed needs sequences of several lengths"):
         Sampler("bucketed", 50, 4, 1)
+
+
+def test_sequences_can_be_shared() -> None:
+    """Any of the same sequences in any order, some of them twice: as if each had been copied."""
+    kept = Ragged.of(torch.arange(10 * n, 10 * n + n) for n in (1, 3, 2, 4))
+    chosen = [[2, 0, 2], [3, 1, 0]]
+    split = Split(**{f"t{i}": Shared(kept.values, kept.offsets, torch.tensor(c)) for i, c in enumerate(chosen)})
+    copied = Split(**{f"t{i}": kept[torch.tensor(c)] for i, c in enumerate(chosen)})
+    assert len(split) == 3 and split.lengths is not None and split.lengths.tolist() == [2, 1, 2]
+    for index in (slice(None), slice(1, 3), torch.tensor([2, 2, 0])):
+        ours, theirs = split.batch(index).tensors, copied.batch(index).tensors
+        assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert torch.equal(
+        split.every(2).batch(slice(None)).tensors["t1"], copied.every(2).batch(slice(None)).tensors["t1"]
+    )
+    moved = split.to(torch.device("cpu"))
+    assert isinstance(moved["t0"], Shared) and moved["t0"].values is kept.values, "nothing is copied"
 
 
 @given(st.lists(st.integers(0, 4)), st.data())

@@ -15,8 +15,9 @@ import torch
 from normbench import data
 from normbench.config import compose
 from normbench.config.identity import data_checksum
-from normbench.data import cloze, novel_cloze
-from normbench.data.cloze import BLANK, ENTITY, UNKNOWN
+from normbench.data import books, cloze, novel_cloze
+from normbench.data.cloze import BLANK, ENTITY
+from normbench.data.words import UNKNOWN, Numbers
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
@@ -87,7 +88,7 @@ def test_names_are_capitalized_within_sentences() -> None:
 
 def test_a_question_by_hand() -> None:
     told = novel_cloze.TOKEN.findall("Anna saw Bob. Clara saw Anna. so Bob's dog and bob and Bob ran")
-    words = cloze.Numbers()
+    words = Numbers()
     small = np.array([words[word.lower()] for word in told])
     novel = novel_cloze._Novel(small, np.array([word[0].isupper() for word in told]), np.array([4, 8, len(told)]))
     numbers = np.arange(START, START + len(words))
@@ -133,7 +134,7 @@ def test_numbers_of_entities_say_nothing(config: dict[str, Any], root: Path) -> 
 
 
 def test_no_novel_is_in_two_parts_and_words_are_those_of_training(config: dict[str, Any], root: Path) -> None:
-    held = {part: names for part, names in novel_cloze.parts(NOVELS).items() if part != "train"}
+    held = {part: names for part, names in books.parts(NOVELS).items() if part != "train"}
     assert {part: len(names) for part, names in held.items()} == {"valid": 2, "test": 2}
     splits = data.load(config | {"words": 60}, root).splits
     # Of the 16 words of a sentence the seventh is the novel's own.
@@ -143,10 +144,10 @@ def test_no_novel_is_in_two_parts_and_words_are_those_of_training(config: dict[s
 
 def test_parts_of_the_95_novels_are_fixed() -> None:
     novels = [Path(name).stem for name in compose.declaration("data", "books")["sources"]["files"]]
-    found = novel_cloze.parts(novels)
+    found = books.parts(novels)
     assert {part: len(names) for part, names in found.items()} == {"valid": 10, "test": 10, "train": 75}
     assert sorted(name for names in found.values() for name in names) == sorted(novels)
-    assert novel_cloze.parts(novels[::-1]) == found
+    assert books.parts(novels[::-1]) == found
     assert found["valid"][:2] == ["Bennet_Helen_1910", "Braddon_Phantom_1883"]
     assert found["test"][:2] == ["Bennet_Imperial_1930", "Blackmore_Erema_1877"]
 

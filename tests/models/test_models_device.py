@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from devices import needs_cuda, to_meta
-from smallest import MODELS, NORMS, able, batches, built, small, usual
+from smallest import MODELS, NORMS, able, batches, built, numbers, small, usual
 from torch import Tensor
 
 from normbench.config.identity import RunSpec
@@ -14,7 +14,7 @@ from normbench.norms.base import normalizers
 from normbench.train import optim
 
 PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if able(m, n)]
-OF_LENGTHS = ("order_embeddings",)  # cut sequences to lengths that they read from them
+OF_LENGTHS = ("order_embeddings", "skip_thoughts")  # cut sequences to lengths that they read from them
 
 
 def passes(network: models.Model, batch: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -29,7 +29,7 @@ def passes(network: models.Model, batch: dict[str, Tensor]) -> dict[str, Tensor]
         norm.end_epoch()
     with torch.no_grad():
         tensors = {**batch, **network.eval().prepare(**batch)}
-        return found | dict(network.evaluate(**tensors)) | network.collect(**tensors)
+        return found | numbers(network.evaluate(**tensors)) | network.collect(**tensors)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -8,7 +8,7 @@ import torch
 from smallest import batches, built, small
 from torch import Tensor
 
-from normbench.data.captions import END
+from normbench.data.words import END
 from normbench.models import base as models
 from normbench.models import retrieval
 

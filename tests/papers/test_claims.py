@@ -19,6 +19,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers.claims import FIDELITIES, cell_text, hash_claims, load
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
+GAIN = {"kind": "gain", "split": "mr", "mode": "along", "metric": "accuracy"}
 TIME = {"kind": "time_to_level", "split": "train", "mode": "eval", "metric": "nll", "level": 0.01}
 PAIR = [[1, {"arm": "ln"}], [-1, {"arm": "bn"}]]
 
@@ -143,6 +144,10 @@ PART = ("claims", 0, "parts", 0)
         (edit(*PART, "endpoint", to={**TIME, "level": "1e-2"}), ["part 'p'", "level", "1.0e-2"]),
         (edit(*PART, "endpoint", to={**TIME, "level": float("inf")}), ["part 'p'", "level", "number"]),
         (edit(*PART, "endpoint", to={**TIME, "level": {"share": 0.5}}), ["part 'p'", "level: key 'of' is missing"]),
+        (
+            edit(*PART, "endpoint", to={**GAIN, "share": 1}),
+            ["part 'p'", "share must be at least 0 and below 1, not 1."],
+        ),
         (
             edit(*PART, "endpoint", to={**TIME, "level": {"share": 1.5, "of": "best"}}),
             ["part 'p'", "share must be above 0"],

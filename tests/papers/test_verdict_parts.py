@@ -40,6 +40,24 @@ def test_a_plain_number_is_plausible_or_not() -> None:
         assert verdict(artifact(replace(single, paper=paper), kind="size"), values) == expected
 
 
+def test_a_gain_is_the_last_value_less_an_earlier_one() -> None:
+    """Of the runs of one cell alone; not where the evaluation after that share of the updates is lacking."""
+    endpoint = Endpoint("gain", "mr", "along", "accuracy", better="higher", share=0.5)
+    part = direction(endpoint, "positive", contrast=((1.0, LN),), scale="percent")
+
+    def run(seed: int, gained: float, middle: int = 20) -> RunRecord:
+        place = {"split": "mr", "mode": "along"}
+        values = {0: 0.9, middle: 0.6, 30: 0.0, 40: 0.6 + gained}
+        records = [{**place, "step": step, "epoch": step / 7, "accuracy": value} for step, value in values.items()]
+        return RunRecord(f"ln-{seed}", "x/fig", "ln", seed, "done", 0, steps=40, records=records)
+
+    for gained, expected in ((0.05, "reproduced"), (-0.05, "contradicted")):
+        found = only(artifact(part), [run(seed, gained + JITTER[seed] / 100) for seed in range(5)])
+        assert found["verdict"] == expected and found["effect"] == pytest.approx(100 * gained, abs=0.1)
+    assert verdict(artifact(part), [run(seed, 0.05, middle=10) for seed in range(5)]) == "not decidable here"
+    assert str(endpoint) == "mr accuracy, gain over the last 50 % of updates (along training)"
+
+
 @pytest.mark.parametrize(
     ("effect", "within", "expected"),
     [

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from normbench.config.plan import train_specs
-from normbench.data.cloze import BLANK, ENTITY, UNKNOWN
+from normbench.data.cloze import BLANK, ENTITY
 from normbench.data.examples import Ragged, Split
+from normbench.data.words import UNKNOWN
 from normbench.errors import NormbenchError
 from normbench.train import probes
 from normbench.train.probes import cloze_rules

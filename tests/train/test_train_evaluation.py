@@ -50,7 +50,7 @@ DECLARED = {"configuration": CONFIGURATIONS, "populations": KINDS, "eval_stats":
 def several(model: models.Model, split: Split, names: list[str], m: int) -> list[dict]:
     """Records of one pass over the split in all of these variants."""
     config = {**tiny.spec(f"train.batch_size={m}").config}
-    evaluation = Evaluation(model, {"train": split, "valid": split, "test": split}, config, {})
+    evaluation = Evaluation(model, datasets.Dataset("d", {"train": split, "valid": split, "test": split}), config, {})
     variants = [parse(name, DECLARED, "", "") for name in names]
     return evaluation.run([Pass("test", variants=variants)], State())
 

@@ -184,7 +184,7 @@ def test_a_pass_is_the_mean_over_examples_not_over_batches() -> None:
     model.evaluated_at_once = 7
     with torch.no_grad():
         whole = model.evaluate(split["inputs"], split["targets"])["nll"].double().mean().item()
-    (record,) = Evaluation(model, splits, spec.config, {}).run([Pass("test")], State())
+    (record,) = Evaluation(model, datasets.Dataset("d", splits), spec.config, {}).run([Pass("test")], State())
     assert len(split) % 7 and record["nll"] == pytest.approx(whole, rel=1e-6)
 
 

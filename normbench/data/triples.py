@@ -1,0 +1,150 @@
+"""Triples of neighbouring sentences as all sets of them have them: a sentence, the one behind it, the one before it.
+
+Sentences are split and put in small letters by `words.split`; those without a word are left out before there are
+neighbours. A triple is of one book, and none of its sentences has more than `length` words. Word numbers: END (behind
+every sentence, and padding), UNKNOWN (a rarer word), then the words of the training books from FIRST on, most frequent
+first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from normbench.data import check, cloze
+from normbench.data.array_cache import Arrays
+from normbench.data.examples import Shared, Split
+from normbench.data.words import END, UNKNOWN, Numbers, ranked, split
+from normbench.errors import NormbenchError
+
+FIRST = 2
+PARTS = ("train", "valid", "test")
+FORM = 1  # of what is kept in the cache
+
+
+def made(
+    books: Sequence[str], read: Callable[[str], Iterable[str]], belongs: Mapping[str, str], words: int, length: int
+) -> Arrays:
+    """Arrays for the cache: of each part all sentences of its books, and which of them are in the middle of a triple.
+
+    `read` gives the sentences of a book, by its name; `belongs` its part. NormbenchError for a book of fewer than three
+    sentences, or a part without a triple.
+    """
+    codes = Numbers()
+    found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {part: [] for part in PARTS}
+    counts = np.zeros(0, np.int64)
+    for book in cloze.shown(books, "books"):
+        tokens, lengths = _coded(read(book), codes)
+        if len(lengths) < 3:
+            raise NormbenchError(
+                f"{book} has {len(lengths)} sentences: a triple takes three. Add to it, or take it away."
+            )
+        found[belongs[book]].append((tokens, lengths))
+        if belongs[book] == "train":
+            seen = np.bincount(tokens, minlength=len(codes))
+            counts = np.pad(counts, (0, len(seen) - len(counts))) + seen
+    numbers = ranked(np.pad(counts, (0, len(codes) - len(counts))), FIRST, words)
+    arrays: Arrays = {"words": known(codes, numbers, words)}
+    for part in PARTS:
+        arrays |= _part(part, found.pop(part), numbers, length)
+    return arrays
+
+
+def _coded(sentences: Iterable[str], codes: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of all words of a book, in the order of their first appearance anywhere, and its sentences' lengths."""
+    told = [words for sentence in sentences if (words := split(sentence))]
+    tokens = np.fromiter(map(codes.__getitem__, itertools.chain.from_iterable(told)), np.int32)
+    return tokens, np.array(list(map(len, told)), np.int32)
+
+
+def _part(part: str, books: list[tuple[np.ndarray, np.ndarray]], numbers: np.ndarray, length: int) -> Arrays:
+    lengths = np.concatenate([own for _, own in books])
+    short = lengths <= length
+    middle = np.flatnonzero(short[:-2] & short[1:-1] & short[2:]) + 1
+    ends = np.array([len(own) for _, own in books]).cumsum()
+    middle = np.setdiff1d(middle, np.concatenate([ends - 1, ends]))  # the last of a book, and the first of the next
+    if not len(middle):
+        raise NormbenchError(
+            f"data.length={length}: the books for {part} have no three neighbouring sentences that short. Give more."
+        )
+    return {
+        f"{part}_numbers": numbers[np.concatenate([tokens for tokens, _ in books])],
+        f"{part}_lengths": lengths,
+        f"{part}_middle": middle.astype(np.int32),
+    }
+
+
+def known(codes: Mapping[str, int], numbers: np.ndarray, words: int) -> np.ndarray:
+    """What each number below `words` stands for; `codes` are the places of the words in `numbers`. "" for none."""
+    found = np.full(words, "", dtype=object)
+    found[:FIRST] = ["<end>", "<unknown>"]
+    for word, code in codes.items():
+        if numbers[code] >= FIRST:
+            found[numbers[code]] = word
+    return found.astype(str)
+
+
+def splits(arrays: Mapping[str, np.ndarray], counts: Mapping[str, int]) -> dict[str, Split]:
+    """The parts, with so many triples each, spread evenly; all of a part of which no number is given.
+
+    NormbenchError where there are fewer.
+    """
+    found = {}
+    for part in PARTS:
+        there = len(arrays[f"{part}_middle"])
+        wanted = counts.get(part, there)
+        if wanted > there:
+            key = "data.triples" if part == "train" else f"triples for {part}"
+            raise NormbenchError(f"{key}={wanted} are more than there are: {there}.")
+        rows = np.arange(wanted) * there // wanted
+        numbers, lengths, middle = (arrays[f"{part}_{kind}"] for kind in ("numbers", "lengths", "middle"))
+        found[part] = triples(numbers, lengths, middle, rows)
+    return found
+
+
+def triples(numbers: np.ndarray, lengths: np.ndarray, middle: np.ndarray, rows: np.ndarray) -> Split:
+    """Of sentences one after another those triples, by the places `middle` of the sentences that are in the middle."""
+    ends = lengths.cumsum(dtype=np.int64)
+    values = torch.from_numpy(np.insert(numbers, ends, END).astype(np.int32))
+    offsets = torch.from_numpy(np.concatenate([np.zeros(1, np.int64), ends + np.arange(1, len(ends) + 1)]))
+    at = torch.from_numpy(middle[rows].astype(np.int64))
+    return Split(
+        sentence=Shared(values, offsets, at),
+        next=Shared(values, offsets, at + 1),
+        previous=Shared(values, offsets, at - 1),
+        index=torch.from_numpy(rows),
+    )
+
+
+def different(part: Split, most: int) -> list[list[int]]:
+    """Different sentences of a part's books, each with its END: at most so many, spread evenly."""
+    sentences = part["sentence"]
+    ends = sentences.offsets.tolist()
+    values = sentences.values.tolist()
+    found = list(dict.fromkeys(tuple(values[a:b]) for a, b in itertools.pairwise(ends)))
+    count = min(most, len(found))
+    return [list(found[place * len(found) // count]) for place in range(count)]
+
+
+def encoded(sentence: str, numbers: Mapping[str, int]) -> list[int]:
+    """The numbers of a sentence's words, without an END; none of an empty one."""
+    return [numbers.get(word, UNKNOWN) for word in split(sentence)]
+
+
+def numbered(words: Sequence[str]) -> dict[str, int]:
+    """The number of each word of a set."""
+    return {word: number for number, word in enumerate(words) if number >= FIRST and word}
+
+
+@contextmanager
+def real_tasks(config: Mapping[str, Any], root: Path) -> Iterator[Path]:
+    """The data folder, for the files of downstream tasks below it; NormbenchError where one is missing or damaged."""
+    for of in config["declares"]["tasks"]:
+        check(of, root)
+    yield root

@@ -1,0 +1,276 @@
+"""Triples of neighbouring sentences: of novels, of a user's BookCorpus, made up; words; (marked `data`) all novels."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from normbench import data
+from normbench.config import compose
+from normbench.data import book_corpus, books, made_triples, triples, words
+from normbench.data.examples import Split
+from normbench.errors import NormbenchError
+from normbench.sentences import sets
+
+TITLES = [f"Author_Novel{i}_18{i:02}" for i in range(20)]
+AROUND = ("previous", "sentence", "next")
+
+
+def told(split: Split, row: int, names: list[str]) -> tuple[str, ...]:
+    """Previous, sentence and next as texts; each ends with its END, which is left out here."""
+    batch = split.batch(slice(row, row + 1)).tensors
+    rows = [batch[name][0][batch[f"{name}_mask"][0]].tolist() for name in AROUND]
+    assert all(numbers[-1] == words.END and words.END not in numbers[:-1] for numbers in rows)
+    return tuple(" ".join(names[n] for n in numbers[:-1]) for numbers in rows)
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("He didn't -- couldn't -- go, sir!", "he did n't -- could n't -- go , sir !"),
+        ("\"It's John's,\" I said.", "\" it 's john 's , \" i said ."),
+        ("`` i 'm here , '' she said .", '" i \'m here , " she said .'),
+        ("O'clock; the well-known 3.5 % (rock'n'roll)…", "o'clock ; the well-known 3.5 % ( rock'n'roll ) …"),
+        ("They'll've won't can't", "they 'll 've wo n't ca n't"),
+        ("Été_1 ...  x", "été _ 1 ... x"),
+        ("", ""),
+    ],
+)
+def test_words(text: str, found: str) -> None:
+    assert words.split(text) == found.split()
+    assert words.split(" ".join(words.split(text))) == found.split(), "what has been split is split no further"
+
+
+# --- what a triple is -------------------------------------------------------------------------------------------------
+
+
+def made(of: dict[str, list[str]], belongs: dict[str, str], size: int = 50, length: int = 5) -> dict[str, Any]:
+    return triples.made(list(of), of.__getitem__, belongs, size, length)
+
+
+def test_triples_are_neighbours_of_one_book() -> None:
+    """None across two books, none with a sentence that is too long; sentences without a word are none."""
+    texts = {
+        "a": ["A one.", "a two!", "", "A three", "far too many words for this one", "a four", "a five", "a six"],
+        "b": ["B one", "B two", "B three"],
+        "c": ["C one two", "C two", "D"],
+        "d": ["Zebra one", "a two", "a three two"],
+    }
+    arrays = made(texts, {"a": "train", "b": "train", "c": "valid", "d": "test"})
+    splits, names = triples.splits(arrays, {}), arrays["words"].tolist()
+    assert [told(splits["train"], row, names) for row in range(len(splits["train"]))] == [
+        ("a one .", "a two !", "a three"),
+        ("a four", "a five", "a six"),
+        ("b one", "b two", "b three"),
+    ]
+    # words are those of the training books, most frequent first, of equally frequent ones the first
+    assert names[:6] == ["<end>", "<unknown>", "a", "one", "b", "two"] and "zebra" not in names and "c" not in names
+    assert told(splits["valid"], 0, names) == ("<unknown> one two", "<unknown> two", "<unknown>")
+    assert told(splits["test"], 0, names) == ("<unknown> one", "a two", "a three two")
+    few = made(texts, {"a": "train", "b": "train", "c": "valid", "d": "test"}, size=4)
+    assert few["words"].tolist() == ["<end>", "<unknown>", "a", "one"]
+    assert told(triples.splits(few, {})["train"], 1, few["words"].tolist()) == ("a <unknown>",) * 3
+
+
+def test_some_are_spread_evenly() -> None:
+    texts = {name: [f"word{chr(97 + i)} x" for i in range(22)] for name in ("a", "b", "c")}
+    arrays = made(texts, {"a": "train", "b": "valid", "c": "test"})
+    splits = triples.splits(arrays, {"train": 4, "test": 20})
+    assert {part: len(split) for part, split in splits.items()} == {"train": 4, "valid": 20, "test": 20}
+    names = arrays["words"].tolist()
+    assert [told(splits["train"], row, names)[0] for row in range(4)] == [f"word{c} x" for c in "afkp"]
+    with pytest.raises(NormbenchError, match=r"data\.triples=21 are more than there are: 20\."):
+        triples.splits(arrays, {"train": 21})
+
+
+def test_books_that_give_no_triple_are_refused() -> None:
+    texts = {"a": ["x y"] * 3, "b": ["x"] * 2 + [""], "c": ["x y z"] * 4}
+    with pytest.raises(
+        NormbenchError, match=r"^b has 2 sentences: a triple takes three\. Add to it, or take it away\.$"
+    ):
+        made(texts, dict.fromkeys(texts, "train"))
+    del texts["b"]
+    with pytest.raises(
+        NormbenchError, match=r"data\.length=2: the books for valid have no three neighbouring sentences"
+    ):
+        made({**texts, "d": ["x"] * 3}, {"a": "train", "c": "valid", "d": "test"}, length=2)
+
+
+# --- the novels -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "normbench"
+
+
+@pytest.fixture
+def novels(tmp_path: Path, cache: Path) -> dict[str, Any]:
+    """The set with a few made-up novels in the place of data=books."""
+    config = compose.choice("data", "novel_triples")
+    path = tmp_path / "books" / "sentences.parquet"
+    path.parent.mkdir()
+    rows = [(title, f"{'un' * (i % 3)}said {title[-2:]} .") for title in TITLES for i in range(12)]
+    pq.write_table(pa.table({"book": [b for b, _ in rows], "text": [t for _, t in rows]}), path)
+    declares = {**config["declares"], "sizes": {"valid": 5, "test": 5}}
+    owner = declares["files_of"]
+    owner["declares"]["files"] = {"books/sentences.parquet": hashlib.sha256(path.read_bytes()).hexdigest()}
+    return {**config, "declares": declares, "triples": 100, "words": 40}
+
+
+def test_novels_are_split_by_title(novels: dict[str, Any], tmp_path: Path, cache: Path) -> None:
+    first = data.load(novels, tmp_path)
+    assert len(list((cache / "novel_triples").iterdir())) == 1
+    again = data.load(novels, tmp_path)
+    parts = books.parts(TITLES)
+    numbers = {part: {title[-2:] for title in names} for part, names in parts.items()}
+    for part, split in first.splits.items():
+        assert len(split) == {"train": 100, "valid": 5, "test": 5}[part]
+        assert np.array_equal(split["sentence"].values, again.splits[part]["sentence"].values)
+        seen = {told(split, row, list(first.words))[1].split()[1] for row in range(len(split))}
+        assert seen <= (numbers[part] if part == "train" else {"<unknown>"})
+    with pytest.raises(NormbenchError, match=r"data\.triples=9999 are more than there are: 160\."):
+        data.load({**novels, "triples": 9999}, tmp_path)
+
+
+def test_downstream_tasks_are_checked_before_anything_is_trained(novels: dict[str, Any], tmp_path: Path) -> None:
+    asked = {"data": novels, "eval": {"tasks": ["mr"]}}
+    assert [config["name"] for config in data.read_by(asked)] == ["novel_triples", "sick", "sentence_eval"]
+    assert [config["name"] for config in data.read_by({**asked, "eval": {"tasks": []}})] == ["novel_triples"]
+    tasks = data.load(novels, tmp_path).tasks
+    assert tasks is not None
+    with pytest.raises(NormbenchError, match=r"sick_train\.tsv is missing\. Bring it with: normbench data get sick"):
+        tasks().__enter__()
+
+
+# --- a user's BookCorpus ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, cache: Path) -> dict[str, Any]:
+    config = compose.choice("data", "book_corpus")
+    (tmp_path / "bookcorpus").mkdir()
+    return {**config, "declares": {**config["declares"], "sizes": {"valid": 3, "test": 3}}, "words": 40}
+
+
+def lines(book: int, count: int = 9) -> str:
+    return "".join(f"book {book} , line {chr(97 + i)} .\n" for i in range(count))
+
+
+def seen(loaded: data.Dataset) -> dict[str, set[str]]:
+    """The numbers of the books of each part's sentences; those held out are unknown words."""
+    return {
+        part: {told(split, row, list(loaded.words))[1].split()[1] for row in range(len(split))}
+        for part, split in loaded.splits.items()
+    }
+
+
+def test_a_file_is_a_book(corpus: dict[str, Any], tmp_path: Path) -> None:
+    for i in range(19):
+        (tmp_path / "bookcorpus" / f"{i:02}.txt").write_text(lines(i) + "\n", encoding="utf-8")
+    (tmp_path / "bookcorpus" / "notes.md").write_text("no book")
+    loaded = data.load(corpus, tmp_path)
+    assert {part: len(split) for part, split in loaded.splits.items()} == {"train": 15 * 7, "valid": 3, "test": 3}
+    assert len(seen(loaded)["train"]) == 15 and seen(loaded)["valid"] == seen(loaded)["test"] == {"<unknown>"}
+    assert len(loaded.copy["sha256"]) == 64 and loaded.copy["deviations"]
+    (tmp_path / "bookcorpus" / "03.txt").write_text(lines(77, 12), encoding="utf-8")
+    other = data.load(corpus, tmp_path)
+    assert other.copy["sha256"] != loaded.copy["sha256"] and len(other.splits["train"]) != len(loaded.splits["train"])
+
+
+def test_where_books_are_not_told_apart_blocks_stand_for_them(
+    corpus: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two large files, as it was handed out; or rows of the hub's set: the same of the same lines."""
+    monkeypatch.setattr(book_corpus, "BLOCK", 9)
+    texts = [lines(i) for i in range(19)] + ["the end .\n"]
+    for part, own in enumerate((texts[:8], texts[8:])):
+        (tmp_path / "bookcorpus" / f"books_large_p{part + 1}.txt").write_text("".join(own), encoding="utf-8")
+    loaded = data.load(corpus, tmp_path)
+    assert len(loaded.splits["train"]) in (15 * 7, 15 * 7 + 1) and len(seen(loaded)["train"]) >= 15
+    (tmp_path / "hub").mkdir()
+    rows = "".join(texts).splitlines()
+    pq.write_table(pa.table({"text": rows}), tmp_path / "hub" / "train-00000-of-00001.parquet")
+    of_hub = data.load({**corpus, "source": str(tmp_path / "hub")}, tmp_path)
+    assert of_hub.copy == loaded.copy and of_hub.words == loaded.words
+    for part, split in loaded.splits.items():
+        assert np.array_equal(split["next"].places, of_hub.splits[part]["next"].places)
+
+
+def test_what_is_no_corpus_is_refused(corpus: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(
+        NormbenchError, match=r"bookcorpus has no \.txt files\. Place there what only you can bring: text"
+    ):
+        data.load(corpus, tmp_path)
+    for i in range(12):
+        (tmp_path / "bookcorpus" / f"{i:02}.txt").write_text(lines(i), encoding="utf-8")
+    (tmp_path / "bookcorpus" / "05.txt").write_bytes(b"caf\xe9\n" * 9)
+    with pytest.raises(NormbenchError, match=r"05\.txt is not UTF-8\. Convert it, or take it away\."):
+        data.load(corpus, tmp_path)
+    (tmp_path / "bookcorpus" / "05.txt").write_text("one .\n\n \ntwo .\n", encoding="utf-8")
+    with pytest.raises(NormbenchError, match=r"05\.txt has 2 sentences: a triple takes three\."):
+        data.load(corpus, tmp_path)
+    for i in range(2, 12):
+        (tmp_path / "bookcorpus" / f"{i:02}.txt").unlink()
+    with pytest.raises(NormbenchError, match=r"bookcorpus has 0 times 10000 sentences in 2 files: at least 10 books"):
+        data.load(corpus, tmp_path)
+    with pytest.raises(NormbenchError, match=r"data\.source=nobody is neither a folder nor a name"):
+        data.load({**corpus, "source": "nobody"}, tmp_path)
+
+
+# --- made-up stories --------------------------------------------------------------------------------------------------
+
+
+def test_made_up_stories_go_on(tmp_path: Path) -> None:
+    config = compose.choice("data", "made_triples")
+    data.check(config, tmp_path / "absent")
+    loaded, other = (data.load(config, tmp_path / "absent", seed=seed) for seed in (1, 2))
+    verbs = [loaded.words.index(verb) for verb in made_triples.VERBS]
+    for part, split in loaded.splits.items():
+        assert len(split) == config["declares"]["sizes"][part]
+        batch = split.batch(slice(None)).tensors
+        before, here, after = (batch[name][:, 3] for name in AROUND)
+        assert all((here - verbs[0] + 1) % 6 == after - verbs[0]) and all(
+            (before - verbs[0] + 1) % 6 == here - verbs[0]
+        )
+        stays = (batch["sentence"][:, 2] == batch["next"][:, 2]).float().mean()
+        assert 0.7 < stays < 0.95
+        assert not np.array_equal(split["sentence"].values, other.splits[part]["sentence"].values)
+    assert config["words"] == len(loaded.words)
+    broken = config | {"declares": config["declares"] | {"sha256": "0" * 64}}
+    with pytest.raises(NormbenchError, match=r"sha256 [0-9a-f]{8}… instead of 00000000…"):
+        data.load(broken)
+
+
+def test_made_up_tasks_have_the_form_of_the_real_ones() -> None:
+    with made_triples.tasks(1) as folder:
+        found = {name: sets.unchecked(name, folder) for name in sets.ALL}
+        with made_triples.tasks(2) as other:
+            assert sets.unchecked("mr", other).all != found["mr"].all
+    assert not folder.exists()
+    for name in sets.CLASSIFIED:
+        labels = found[name].targets[name]
+        assert len(labels) == len(found[name].all) == made_triples.TOLD[name] and 0.3 < labels.mean() < 0.7
+    good = [bool(set(text.split()) & {"good", "fine", "glad"}) for text in found["mr"].all]
+    assert np.array_equal(good, found["mr"].targets["mr"])
+    scores = found["sick"].targets["train"]
+    assert scores.min() >= 1 and scores.max() == 5 and len(set(scores)) == 4
+
+
+@pytest.mark.data
+def test_the_real_novels() -> None:
+    loaded = data.load(compose.choice("data", "novel_triples"))
+    train = loaded.splits["train"]
+    values = train["sentence"].values
+    assert len(train) == 295_000 and values.max() == 9999 and (values == words.UNKNOWN).float().mean() < 0.06
+    assert all(train[name].lengths.max() == 30 for name in AROUND)
