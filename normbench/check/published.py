@@ -50,7 +50,7 @@ def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[
         found += _ids(place, packed.runs, ids)
     if verdicts:
         seen["verdicts"] += len(verdicts["claims"])
-    if not found or (verdicts and packed and not third):
+    if verdicts and packed and not third:
         try:
             found += _follows(places.read(place, results))
         except NormbenchError as error:
