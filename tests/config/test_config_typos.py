@@ -81,7 +81,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "seed=-1"), "seed=-1 is too small"),
         ((*BASE, "norm=batch", "norm.momentum=2"), "norm.momentum=2.0 is too large: at most 1."),
         ((*BASE, "norm=batch", "norm.also_momenta=[0.1,2]"), "norm.also_momenta=2.0 is too large"),
-        ((*BASE, "optim.lr=nan"), "optim.lr=nan is too small"),
+        ((*BASE, "optim.lr=nan"), "optim.lr=nan must be finite"),
         ((*BASE, "optim.lr=inf"), "optim.lr=inf must be finite."),
         ((*BASE, "optim.lr=1" + "0" * 400), "must be finite."),
         ((*BASE, "norm=layer", "norm.gain_init=nan"), "norm.gain_init=nan must be finite."),
