@@ -146,7 +146,9 @@ def _histories(results: Path, judged: Mapping[tuple[str, str, str], str]) -> Ite
     if bare:  # all of them: they are from before there were seals
         lines = f"line {bare[0]} has" if len(bare) == 1 else f"{len(bare)} lines (first {bare[0]}) have"
         kind = "unsealed" if len(bare) == len(entries) else "damage"
-        yield Finding(kind, path, f"{lines} no hash. Restore it (git checkout), or seal it: python scripts/seal.py RESULTS")
+        yield Finding(
+            kind, path, f"{lines} no hash. Restore it (git checkout), or seal it: python scripts/seal.py RESULTS"
+        )
     for number, entry in enumerate(entries, 1):
         key = entry["artifact"], entry["fidelity"], entry["claim"]
         before = entry["before"]["verdict"] if entry["before"] else "not run"

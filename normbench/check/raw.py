@@ -73,7 +73,9 @@ def _finished(stored: store.Stored) -> Iterator[Finding]:
         for name, why in seals.differences(path, stored.status["files"]):
             yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {_way(name, path)}")
         return
-    yield Finding("unsealed", path, "it was trained before status.json had hashes. Seal it: python scripts/seal.py RESULTS")
+    yield Finding(
+        "unsealed", path, "it was trained before status.json had hashes. Seal it: python scripts/seal.py RESULTS"
+    )
     yield from _by_form(path, {})
 
 
