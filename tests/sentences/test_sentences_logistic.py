@@ -11,7 +11,7 @@ from scipy import sparse
 from normbench.errors import NormbenchError
 from normbench.sentences import folds, logistic
 
-COSTS = (1.0, 2.0, 16.0, 256.0)
+COSTS = (0.3, 2.0, 16.0, 256.0)
 
 
 def problem(rows: int, columns: int, length: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
