@@ -136,7 +136,7 @@ def _solved(given: Rows, targets: Tensor, train: Tensor, cost: float, start: _St
     enough = max(GRADIENT, ROUNDING * cost * float((len(given) * given.squares.sum()).sqrt()))
     open_ = torch.arange(len(w))
     for _ in range(STEPS):
-        weights = cost * train[open_]
+        weights = cost * train[open_].double()
         p = torch.sigmoid(a[open_])
         gradient = given.exact.gathered(weights * (p - targets)) + given.penalty * w[open_]
         norms = gradient.norm(dim=1)
