@@ -72,7 +72,7 @@ class Source:
 def write_sentences(folder: Path, names: str | None, console: Console) -> int:
     """One UTF-8 file for each part of each set, a line for each sentence."""
     found = [sets.read(name, data.root()) for name in _names(names)]
-    files.make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     for given in found:
         for stem, sentences in given.sentences.items():
             text = "".join(f"{sentence}\n" for sentence in sentences)

@@ -93,9 +93,7 @@ def rows(vectors: Any, free_intercept: bool = False) -> Rows:
     z, penalty = x @ axes, torch.ones_like(squares)
     if free_intercept:
         z = torch.cat([z, ones], 1)
-        squares, penalty = (
-            torch.cat([part, part.new_tensor([end])]) for part, end in ((squares, len(z)), (penalty, 0))
-        )
+        squares, penalty = F.pad(squares, (0, 1), value=len(z)), F.pad(penalty, (0, 1), value=0)
     return Rows(Products(z), Products(z.float()), penalty, squares.clamp_min(0))
 
 
@@ -105,7 +103,6 @@ def _sparse(matrix: Any, free_intercept: bool) -> Rows:
     z = sparse.csr_array(sparse.hstack([matrix, np.ones((matrix.shape[0], 1))]).astype(np.float64))
     penalty = torch.ones(z.shape[1], dtype=torch.float64)
     penalty[-1] = 0.0 if free_intercept else 1.0
-
     squares = torch.from_numpy(z.power(2).sum(0))
     return Rows(SparseProducts(z), SparseProducts(z.astype(np.float32)), penalty, squares)
 
@@ -139,7 +136,7 @@ def _solved(given: Rows, targets: Tensor, train: Tensor, cost: float, start: _St
     enough = max(GRADIENT, ROUNDING * cost * float((len(given) * given.squares.sum()).sqrt()))
     open_ = torch.arange(len(w))
     for _ in range(STEPS):
-        weights = cost * train[open_]
+        weights = cost * train[open_].double()
         p = torch.sigmoid(a[open_])
         gradient = given.exact.gathered(weights * (p - targets)) + given.penalty * w[open_]
         norms = gradient.norm(dim=1)

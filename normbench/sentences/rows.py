@@ -70,7 +70,7 @@ def _read(path: Path) -> np.ndarray:
     try:
         found: np.ndarray = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        reason = "it holds objects" if "allow_pickle" in str(error) else "it is no array of numpy's (np.save)"
+        reason = "it holds objects" if "Object arrays" in str(error) else "it is no array of numpy's (np.save)"
         raise NormbenchError(f"{files.shown(path)} cannot be read: {reason}.") from None
     if not isinstance(found, np.ndarray):  # an .npz of that name
         raise NormbenchError(f"{files.shown(path)} cannot be read: it holds several arrays.")

@@ -23,8 +23,9 @@ ALL = (PAIRED, *CLASSIFIED)
 SICK_PARTS = ("train", "trial", "test")
 SENTENCES, SCORE = ("sentence_A", "sentence_B"), "relatedness_score"
 # the files of each set's sentences, and of their vectors, without their endings
-STEMS = {name: (name,) for name in CLASSIFIED} | {
-    PAIRED: tuple(f"{PAIRED}_{part}_{side}" for part in SICK_PARTS for side in "ab")
+STEMS = {
+    PAIRED: tuple(f"{PAIRED}_{part}_{side}" for part in SICK_PARTS for side in "ab"),
+    **{name: (name,) for name in CLASSIFIED},
 }
 
 

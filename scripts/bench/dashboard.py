@@ -22,13 +22,14 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import harness
 import numpy as np
+from harness import Value as Row
 
 from normbench.config.identity import RunSpec
 from normbench.config.plan import train_specs
@@ -45,21 +46,6 @@ FIRST = 16  # batch size of the first task, of each further one two more: no las
 MANY, MANY_LINES = 20_000, 40
 ROUNDS = 5  # of news
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True)
-class Row:
-    """What was asked, what it took, the goal."""
-
-    case: str
-    unit: str
-    value: float
-    goal: float | None = None
-    reference: float | None = None  # of TensorBoard, where it was asked the same
-
-    @property
-    def met(self) -> str:
-        return "" if self.goal is None else "met" if self.value <= self.goal else "missed"
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
@@ -318,28 +304,6 @@ def rows(given: argparse.Namespace, folder: Path) -> Iterator[Row]:
         yield from many(folder, given.many, MANY_LINES)
 
 
-def publish(found: Sequence[Row], given: argparse.Namespace, command: str) -> None:
-    where = harness.machine()
-    title = f"The dashboard with {given.runs} runs of {given.lines} lines"
-    content = {"schema": 1, "title": title, "command": command, "machine": where, "rows": [asdict(r) for r in found]}
-    lines = [
-        f"| {r.case} | {r.value:.2f} | {r.unit} | {'' if r.goal is None else f'≤ {r.goal:g}, {r.met}'} | "
-        f"{'' if r.reference is None else f'{r.reference:.2f}'} |"
-        for r in found
-    ]
-    page = (
-        f"# {title}\n\nCPU seconds are the server's, from its start or from the request before.\n\n"
-        "| case | value | unit | goal | TensorBoard |\n| --- | --- | --- | --- | --- |\n"
-        + "\n".join(lines)
-        + f"\n\n`{command}` on {where}\n"
-    )
-    files.make_folder(given.output)
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    files.atomic_write(given.output / "dashboard.json", text.encode())
-    files.atomic_write(given.output / "dashboard.md", page.encode())
-    print(f"\n{where}\nwritten: {given.output / 'dashboard'}.{{json,md}}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2000)
@@ -361,7 +325,10 @@ def main() -> None:
              if getattr(given, name) != parser.get_default(name)]  # fmt: skip
     if given.tensorboard:
         words.append("--tensorboard PATH")
-    publish(found, given, " ".join(["python scripts/bench/dashboard.py", *words]))
+    note = "CPU seconds are the server's, from its start or from the request before."
+    title = f"The dashboard with {given.runs} runs of {given.lines} lines"
+    command = " ".join(["python scripts/bench/dashboard.py", *words])
+    harness.publish_values("dashboard", title, note, "TensorBoard", command, found, given.output)
 
 
 if __name__ == "__main__":

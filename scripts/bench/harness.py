@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -45,6 +46,21 @@ class Row:
         return "met" if self.ratio <= self.goal else "missed"
 
 
+@dataclass(frozen=True)
+class Value:
+    """What was asked, what it took, the goal; `reference` is what another tool took, where it was asked the same."""
+
+    case: str
+    unit: str
+    value: float
+    goal: float | None = None
+    reference: float | None = None
+
+    @property
+    def met(self) -> str:
+        return "" if self.goal is None else "met" if self.value <= self.goal else "missed"
+
+
 def row(case: str, ours: Sequence[float], reference: Sequence[float], units: int, goal: float | None = None) -> Row:
     """Of seconds per round, each round being `units` steps (calls, batches) of both sides."""
     ratios = [a / b for a, b in zip(ours, reference, strict=True)]
@@ -75,13 +91,6 @@ def show(rows: Sequence[Row]) -> None:
 def publish(name: str, title: str, command: str, rows: Sequence[Row], folder: Path = RESULTS) -> None:
     """Print the rows and write `NAME.json` and `NAME.md`."""
     where = machine()
-    content = {
-        "schema": 1,
-        "title": title,
-        "command": command,
-        "machine": where,
-        "rows": [{k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(r).items()} for r in rows],
-    }
     lines = [
         f"| {r.case} | {r.ratio:.3f} | {r.low:.3f} to {r.high:.3f} | {r.ours_ms:.3f} | {r.reference_ms:.3f} | "
         f"{r.rounds} | {'' if r.goal is None else f'≤ {r.goal:g}, {r.met}'} |"
@@ -93,6 +102,33 @@ def publish(name: str, title: str, command: str, rows: Sequence[Row], folder: Pa
         "| case | ratio | middle half | ours, ms | reference, ms | rounds | goal |\n"
         "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + f"\n\n`{command}` on {where}\n"
     )
+    plain = [{k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(r).items()} for r in rows]
+    _write(name, title, command, where, plain, page, folder)
+
+
+def publish_values(
+    name: str, title: str, note: str, other: str, command: str, rows: Sequence[Value], folder: Path = RESULTS
+) -> None:
+    """Write `NAME.json` and `NAME.md`; `note` says what is counted, `other` whose the references are."""
+    where = machine()
+    lines = [
+        f"| {r.case} | {r.value:.2f} | {r.unit} | {'' if r.goal is None else f'≤ {r.goal:g}, {r.met}'} | "
+        f"{'' if r.reference is None else f'{r.reference:.2f}'} |"
+        for r in rows
+    ]
+    page = (
+        f"# {title}\n\n{note}\n\n"
+        f"| case | value | unit | goal | {other} |\n| --- | --- | --- | --- | --- |\n"
+        + "\n".join(lines)
+        + f"\n\n`{command}` on {where}\n"
+    )
+    _write(name, title, command, where, [asdict(r) for r in rows], page, folder)
+
+
+def _write(
+    name: str, title: str, command: str, where: str, rows: Sequence[dict[str, Any]], page: str, folder: Path
+) -> None:
+    content = {"schema": 1, "title": title, "command": command, "machine": where, "rows": rows}
     files.make_folder(folder)
     files.atomic_write(folder / f"{name}.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     files.atomic_write(folder / f"{name}.md", page.encode())

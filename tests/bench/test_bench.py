@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import labelled
 import madeup
 import pytest
 import torch
@@ -171,6 +172,32 @@ def test_made_up_runs_are_whole_and_of_tasks(bench, tmp_path: Path, monkeypatch:
     row = dashboard.Row("x", "s", 2.0, 1.0, 3.0)
     assert row.met == "missed" and dashboard.Row("x", "s", 1.0, 1.0).met == "met"
     sys.modules.pop("dashboard")
+
+
+def test_sentence_rows_are_of_the_sets_and_agree_with_scikit_learn(bench, tmp_path: Path, monkeypatch):
+    from normbench.sentences import relatedness
+
+    monkeypatch.setattr(relatedness, "EPOCHS", 2)
+    folder = labelled.write(tmp_path / "data", monkeypatch)
+    import sentences
+
+    found = {(row.case, row.unit): row for row in sentences.measured(folder, 6)}
+    assert found["MR, 6 numbers, nested", "s"].goal == 90
+    parts = [found[f"{name}, 6 numbers, nested", "s"].value for name in ("MR", "CR", "SUBJ", "MPQA")]
+    assert found["MR, CR, SUBJ and MPQA, 6 numbers, nested", "s"].value == pytest.approx(sum(parts))
+    assert {("SICK, 6 numbers", "CPU s"), ("MR, 12 numbers, nested", "s")} < found.keys()
+    otherwise = [row for (case, _), row in found.items() if case.endswith("decided otherwise")]
+    assert [(row.value, row.unit) for row in otherwise] == [(0, "of 6")] * 3
+    assert all(row.value < 1e-2 for (case, _), row in found.items() if case.endswith("apart at most"))
+    sys.modules.pop("sentences")
+
+
+def test_values_are_published_with_their_goals(bench, tmp_path: Path):
+    harness, _ = bench
+    rows = [harness.Value("a", "s", 2.0, 1.0, 3.0), harness.Value("b", "MB", 1.0)]
+    harness.publish_values("v", "Title", "Note.", "Other", "python v.py", rows, tmp_path)
+    assert "| a | 2.00 | s | ≤ 1, missed | 3.00 |\n| b | 1.00 | MB |  |  |" in (tmp_path / "v.md").read_text()
+    assert json.loads((tmp_path / "v.json").read_text())["rows"][0]["reference"] == 3.0
 
 
 def test_published_benchmarks_are_whole():

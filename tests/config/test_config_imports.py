@@ -20,6 +20,7 @@ FORBIDDEN = {
     "rnn": ("models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
     "models": ("train", "runs", "curves", "papers", "web", "launch", "export"),
     "data": ("norms", "rnn", "models", "train", "runs", "curves", "papers", "web", "launch", "export"),
+    "sentences": ("norms", "rnn", "models", "train", "runs", "curves", "papers", "web", "launch", "export"),
     "train": ("curves", "papers", "web", "launch", "export"),
     "config": ("norms.base", "rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
     "runs": ("norms.base", "rnn", "models", "train", "curves", "papers", "web", "launch", "export"),

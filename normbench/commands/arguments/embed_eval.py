@@ -6,6 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from normbench.errors import NormbenchError
+
 EPILOG = """examples:
   normbench embed-eval --write-sentences sentences      mr.txt, sick_train_a.txt and so on, a sentence a line
   normbench embed-eval vectors/ bag-of-words            mr.npy, sick_train_a.npy and so on: a row for each line
@@ -36,6 +38,8 @@ def run(given: Namespace, console: Any) -> int:
     from normbench.commands import embed_eval
 
     if given.write_sentences is not None:
+        if given.words:
+            raise NormbenchError(f"--write-sentences takes no vectors, such as {given.words[0]}.")
         return embed_eval.write_sentences(given.write_sentences, given.sets, console)
     request = embed_eval.Request(
         given.words, given.sets, not given.fixed, given.weights, given.size, given.seed, given.threads, given.json
