@@ -63,7 +63,7 @@ def test_the_start_does_not_matter() -> None:
 def test_a_problem_that_cannot_be_solved_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, train = problem(50, 5)
     monkeypatch.setattr(logistic, "STEPS", 1)
-    with pytest.raises(NormbenchError, match="C = 0.3 is not solved after 1 steps"):
+    with pytest.raises(NormbenchError, match=r"C = 0\.3 is not solved after 1 steps"):
         list(logistic.decisions(logistic.rows(x), torch.from_numpy(y), torch.from_numpy(train), COSTS))
     with pytest.raises(NormbenchError, match="too long for float64"):
         logistic.rows(x * 1e200)
