@@ -132,6 +132,12 @@ def test_language_rows_are_of_updates_of_one_batch(bench):
     ]
     given = language.asked(language.experiment_spec("ln2016/fig2", "none", "smoke", ["seed=1"]), 12)
     assert given.tensors["document"].shape[1] == 12 and given.size == 50
+    told = language.around(language.experiment_spec("ln2016/fig3", "none", "smoke", ["seed=1"]), 16)
+    assert told.tensors["sentence"].shape == (64, 16) and bool(told.tensors["sentence_mask"].all())
+    assert set(told.tensors["next_mask"].sum(1).tolist()) <= set(range(3, 31))
+    assert language.softmax_loss(2, words=50, hidden=8).rounds == 2
+    names = [row.case for row in language.recurrence(2, hidden=8, features=6, steps=5, batch=3)]
+    assert names == ["GRU of 8 with LN / nn.GRU", "encoding by 8 with LN / nn.GRU"]
     sys.modules.pop("language")
 
 

@@ -158,7 +158,7 @@ def test_a_run_whose_model_encodes(evaluate, capfd, tmp_path: Path, monkeypatch:
     assert f"run {run}: model=mnist_mlp does not encode sentences." in capfd.readouterr().err
     with pytest.raises(NormbenchError, match="does not encode sentences"):
         encode(run, ["a"])
-    monkeypatch.setattr(MnistMLP, "encode", lambda self, told, eos: labelled.vectors(told) + eos)
+    monkeypatch.setattr(MnistMLP, "encode", lambda self, told, eos, data: labelled.vectors(told) + eos)
     np.testing.assert_array_equal(encode(run[:6], ["w1 w2"], eos=True), labelled.vectors(["w1 w2"]) + 1)
     capfd.readouterr()
     assert evaluate(run, "--sets", "cr", "--fixed") == 0

@@ -8,7 +8,8 @@ from typing import Any
 EPILOG = """examples:
   normbench sample 00955a672333                         the files that the run left when it ended
   normbench sample 0095 --count 20 --seed 7             20 more, from the weights that it kept
-  normbench sample 2769 --near "a dog runs"             images whose captions are nearest to this one
+  normbench sample 2769 --near "a dog runs"             images whose captions are nearest to this one; sentences
+                                                        of held-out books, where the model reads such
   normbench sample 51f0 --text "a line" --bias 0.7      a text of yours in a hand that the model draws
 """
 
