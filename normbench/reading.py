@@ -19,6 +19,7 @@ NO_FILE = "it is no regular file"
 DEEPEST = 50  # levels of a value: what walks through one does so by recursion
 MOST = 100_000  # values in one, where each alias of YAML counts as all that it stands for; characters of a text
 HIGHEST = 2**63  # of a whole number, as others store it
+WIDEST = 1000  # bits of one where that does not matter: a larger one is no float
 FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 BRACKETS = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
 BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
@@ -120,7 +121,10 @@ _CAREFUL = json.JSONDecoder(parse_constant=_refuse, parse_int=_number(int), pars
 
 
 def check_plain(value: Any, finite: bool = True) -> None:
-    """ValueError where a value is no JSON (YAML has more), too deep or too large, or a number in it is no float."""
+    """ValueError where a value is no JSON (YAML has more), too deep or too large, or a number in it is no float.
+
+    finite: as of `load_yaml`.
+    """
     waiting, count = [(value, 0)], 0
     while waiting:
         one, depth = waiting.pop()
@@ -137,7 +141,7 @@ def check_plain(value: Any, finite: bool = True) -> None:
                 raise ValueError(f"a text in it has more than {MOST} characters")
             one.encode()
         elif isinstance(one, int):
-            if not -HIGHEST <= one < HIGHEST:
+            if not -HIGHEST <= one < HIGHEST and (finite or one.bit_length() > WIDEST):
                 raise ValueError("a number in it is too large")
         elif isinstance(one, float):
             if finite and not math.isfinite(one):  # 1e999 is read as infinity
@@ -149,7 +153,7 @@ def check_plain(value: Any, finite: bool = True) -> None:
 def load_yaml(text: str, finite: bool = True) -> Any:
     """The value of one document, as `yaml.safe_load`, where it is no more than JSON has and not too much of it.
 
-    finite: without NaN and infinity. Raises yaml.YAMLError, ValueError, RecursionError.
+    finite: without NaN, infinity and whole numbers beyond HIGHEST. Raises yaml.YAMLError, ValueError, RecursionError.
     """
     if len(text) > LONGEST:
         raise yaml.YAMLError(f"it has more than {LONGEST} characters")

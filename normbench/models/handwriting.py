@@ -103,7 +103,7 @@ class Handwriting(Model):
         self, strokes: Tensor, strokes_mask: Tensor, characters: Tensor, characters_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """-log p and the window's speed of each line, (B,)."""
-        text = Text(characters, characters_mask.sum(1), self.symbols)
+        text = Text.of(characters, characters_mask, self.symbols)
         valid = strokes_mask[:, 1:]
         y, places = self._outputs(strokes[:, :-1], valid, text)
         nll = -self.log_density(strokes[:, 1:], self.mixture(y))
@@ -210,7 +210,7 @@ class Handwriting(Model):
         """Points (B, 3), and the weights (B, U + 1) of letters and of what follows them."""
         like = self.output.linear.weight
         letters, mask = texts.padded(slice(None))
-        text = Text(letters.to(like.device), mask.sum(1).to(like.device), self.symbols)
+        text = Text.of(letters.to(like.device), mask.to(like.device), self.symbols)
         layers = [layer.steps(len(letters), count=most) for layer in (self.first, self.second, self.third)]
         states = [steps.cell.initial(len(letters)) for steps in layers]
         look, tell, lift = self.window.once(), self.output.once(), self.lift.once()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from normbench.errors import NormbenchError
 from normbench.rnn import backends, kernel
 
 BOUND = 10.0  # of the logarithms, beyond which nothing changes: early updates send some far off
@@ -19,6 +20,15 @@ class Text(NamedTuple):
     letters: Tensor
     lengths: Tensor
     symbols: int
+
+    @classmethod
+    def of(cls, letters: Tensor, mask: Tensor, symbols: int) -> Text:
+        """With the mask (B, U) of its letters. NormbenchError for a number that is no symbol's: the kernel goes by it."""
+        if letters.is_cpu and letters.numel() and not 0 <= int(letters.min()) <= int(letters.max()) < symbols:
+            raise NormbenchError(
+                f"a text has the number {int(letters.max())}, or one below 0: symbols are numbered 0 to {symbols - 1}."
+            )
+        return cls(letters, mask.sum(1), symbols)
 
 
 def weights(given: Tensor, places: Tensor, count: int) -> Tensor:

@@ -173,7 +173,7 @@ def test_artifact_requests_are_checked() -> None:
             plan.artifact_specs("ln2016/fig6", **({"fidelity": "paper", "seeds": 1} | keywords))
         assert wanted in str(caught.value)
     with pytest.raises(NormbenchError, match="is not an experiment"):
-        plan.artifact_specs("ln2016/fig3", "paper", 1)
+        plan.artifact_specs("ln2016/fig7", "paper", 1)
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ def test_any_value_inside_a_part_loads_or_is_refused_cleanly(tmp_path_factory: A
     try:
         load(written(folder, data))
     except NormbenchError as error:
-        assert "claim C1" in str(error)
+        assert "claim C1" in str(error) or "a number in it is too large" in str(error)
 
 
 def test_cell_text() -> None:

@@ -35,7 +35,7 @@ def part(name: str = "p", **more: Any) -> Part:
 
 def artifact(*parts: Part, controls: Sequence[str] = ()) -> Artifact:
     opened = ("rate",) if controls else ()
-    claim = Claim("C1", "direction", "s", "q", "l", parts, (), opened, tuple(controls), "")
+    claim = Claim("C1", "direction", "s", "q", "l", parts, (), opened, tuple(controls), {})
     return Artifact("x/fig", "t", "l", "x/fig", 5, {"paper": ["d"]}, {}, (), (claim,), "a" * 64)
 
 

@@ -188,7 +188,7 @@ def test_a_number_that_was_not_logged_is_not_decidable_here() -> None:
     assert found["verdict"] == "not decidable here" and "bn-1" in found["evidence"]
     assert verdict(artifact(direction(TIME)), runs) == "not decidable here"
     claims = artifact(direction(), not_decidable={"reduced": "needs 40 000 images"})
-    stated = only(claims, arms(-1.0), "reduced")
+    stated = only(claims, [replace(run, fidelity="reduced") for run in arms(-1.0)], "reduced")
     assert (stated["verdict"], stated["evidence"]) == ("not decidable here", "needs 40 000 images")
     assert only(claims, arms(-1.0))["setting"] == only(artifact(direction()), arms(-1.0))["setting"] == "holds"
 

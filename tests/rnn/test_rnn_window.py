@@ -72,6 +72,13 @@ def test_what_is_no_number_stays_none(backend: str) -> None:
     assert seen[0, text.letters[0]].isnan().all() and torch.isfinite(seen[1]).all()
 
 
+def test_a_number_of_no_symbol_is_refused() -> None:
+    for wrong in (SYMBOLS, -1):
+        letters = torch.tensor([[0, wrong]])
+        with pytest.raises(NormbenchError, match="symbols are numbered 0 to 4"):
+            window.Text.of(letters, letters > -2, SYMBOLS)
+
+
 @pytest.mark.parametrize("backend", [*FAST, "loop"])
 @pytest.mark.parametrize("bound", [0.05, 1e6])
 @pytest.mark.parametrize("steps", [False, True])
