@@ -23,6 +23,9 @@ def passes(model: Any, config: Any) -> None:
     elif data.get("shape") == ["document", "question"]:
         document, question = torch.ones(2, 120, dtype=torch.int64), torch.ones(2, 20, dtype=torch.int64)
         model.evaluate(document, document > 0, question, question > 0, torch.full((2,), 3))
+    elif data.get("shape") == ["sentence", "next", "previous"]:
+        words = torch.ones(2, 30, dtype=torch.int64)
+        model.evaluate(*(given for _ in range(3) for given in (words, words > 0)))
     elif data.get("shape") == ["strokes", "characters"]:
         strokes, characters = torch.zeros(2, config["data"]["points"], 3), torch.ones(2, 28, dtype=torch.int64)
         model.evaluate(strokes, strokes[..., 0] == 0, characters, characters > 0)
@@ -60,6 +63,8 @@ def test_declared_layers_are_the_built_models(name: str) -> None:
             if isinstance(modules[layer], Recurrent) and layer not in seen:  # its model takes it step by step
                 modules[layer](torch.zeros(2, 1, *facts["input"]))
                 seen[layer] = tuple(sizes[1:] for sizes in seen[layer])
+            elif layer not in seen:  # its weights go into the loss
+                modules[layer](torch.zeros(2, *facts["input"]))
     assert seen == {layer: (facts["input"], facts["output"]) for layer, facts in declared.items()}
     for layer, facts in declared.items():
         assert sum(p.numel() for p in modules[layer].parameters()) == facts["parameters"]
