@@ -78,8 +78,8 @@ def _made(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:
 
 
 def _told_apart(paths: list[Path]) -> tuple[list[str], Callable[[str], Iterable[str]]]:
-    """Titles of books, and what reads one."""
-    found = {files.shown(path): path for path in paths}
+    """Titles of books, wherever they lie, and what reads one."""
+    found = {path.name: path for path in paths}
     return list(found), lambda title: _lines([found[title]])
 
 
