@@ -23,7 +23,7 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, letters: Tensor, mask: Tensor, symbols: int) -> Text:
-        """With the mask (B, U) of its letters. NormbenchError for a number that is no symbol's: the kernel goes by it."""
+        """With the mask (B, U) of its letters. NormbenchError for a number of no symbol: the kernel goes by these."""
         if letters.is_cpu and letters.numel() and not 0 <= int(letters.min()) <= int(letters.max()) < symbols:
             raise NormbenchError(
                 f"a text has the number {int(letters.max())}, or one below 0: symbols are numbered 0 to {symbols - 1}."
