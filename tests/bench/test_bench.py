@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import labelled
 import madeup
+import numpy as np
 import pytest
 import torch
 from devices import has_kernel
+from smallest import small
 
 from normbench.battery.cost import interleave
+from normbench.runs.store import RunDirectory
+from normbench.train.ensure import ensure_run
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "bench"
 
@@ -122,6 +128,25 @@ def test_generative_models_and_their_ports_compute_the_same(bench):
     assert all(row.ratio > 0 and row.reference_ms == 2 for row in generative.writing(2, "smoke"))
     for module in ("generative", "ports"):
         sys.modules.pop(module)
+
+
+def test_drawn_pictures_are_judged_by_arm(bench, tmp_path: Path):
+    import samples
+
+    spec = small("draw", "train.steps=2", "train.epochs=0", "eval.strides={train: 0, valid: 0}")
+    for seed in (1, 2):
+        own = replace(spec, arm="ln", config={**spec.config, "seed": seed})
+        assert ensure_run(own, RunDirectory(tmp_path / "runs" / "x" / f"ln.s{seed}.{own.id}")) == "done"
+    ((arm, models),) = samples.arms(tmp_path / "runs").items()
+    assert arm == "ln" and [seed for seed, _ in models] == [1, 2]
+    drawn = [[canvas for canvas, _ in model.eval().dream(1, 3)][-1] for _, model in models]
+    assert drawn[0].shape == (3, 64) and not torch.equal(*drawn)
+    sure = samples.top(SimpleNamespace(predict_proba=lambda x: np.array([[0.2, 0.8], [0.6, 0.4]])), np.zeros((2, 64)))
+    assert sure == pytest.approx(0.7)
+    grey = samples.binarized(np.full((1, 20_000), 0.3), "x")
+    assert set(np.unique(grey)) == {0, 1} and grey.mean() == pytest.approx(0.3, abs=0.02)
+    assert np.array_equal(grey, samples.binarized(np.full((1, 20_000), 0.3), "x"))
+    sys.modules.pop("samples")
 
 
 def test_language_rows_are_of_updates_of_one_batch(bench):
