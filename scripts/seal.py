@@ -13,7 +13,8 @@ from pathlib import Path
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
 from normbench.papers import history, publish, published
-from normbench.runs import files, pack, seals, store
+from normbench.runs import curve_file, files, pack, seals, store, writing
+from normbench.runs.damaged import Damaged
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,11 +46,11 @@ def run(stored: store.Stored, ids: Ids) -> bool:
     """Whether a finished run was without hashes."""
     if stored.state not in store.FINISHED or "files" in stored.status:
         return False
-    with store.RunDirectory(stored.path).writing():
+    with writing.RunDirectory(stored.path).writing():
         try:
-            store.checked_curve(stored.path / "curve.jsonl", stored.status)
+            curve_file.checked(stored.path / "curve.jsonl", stored.status)
             own = ids.of(store.read_config(stored.path)["config"])
-        except store.Damaged as damage:
+        except Damaged as damage:
             raise NormbenchError(f"{stored.path} is damaged: {damage}.") from None
         if own != stored.id:
             raise NormbenchError(f"{stored.path}: its configuration gives the id {own}.")

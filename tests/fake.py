@@ -14,7 +14,7 @@ import yaml
 
 from normbench.config.compose import stored_form
 from normbench.config.identity import RunSpec
-from normbench.runs import files, seals, store
+from normbench.runs import curve_file, files, seals, store, writing
 from normbench.runs.record import RunRecord
 
 ENVIRONMENT = {"torch": "2.9", "resumed": []}
@@ -48,7 +48,7 @@ def record(spec: RunSpec, epochs: int | None = None, value: float = 0.5, **chang
 
 def directory(root: Path, spec: RunSpec, status: str = "done", **changes: Any) -> Path:
     """A whole run directory; `changes` go into its status."""
-    path = store.directory(root, spec).path
+    path = writing.directory(root, spec).path
     path.mkdir(parents=True)
     epochs = changes.get("epochs", spec.epochs)
     (path / "curve.jsonl").write_bytes(b"".join(files.line(r) for r in lines(epochs)))
@@ -63,7 +63,7 @@ def directory(root: Path, spec: RunSpec, status: str = "done", **changes: Any) -
         "steps": spec.steps,
         "step": spec.steps,
         "reason": "",
-        "curve_sha256": store.curve_sha256(path / "curve.jsonl"),
+        "curve_sha256": curve_file.sha256(path / "curve.jsonl"),
     }
     if fields["status"] in store.FINISHED:
         fields["files"] = seals.of_run(path)

@@ -16,7 +16,7 @@ from normbench.cli import main
 from normbench.commands import doctor
 from normbench.data import fetch
 from normbench.errors import NormbenchError
-from normbench.runs import files, store
+from normbench.runs import files, writing
 
 
 @pytest.fixture(params=[errno.ENOLCK, errno.ENOSYS])
@@ -31,7 +31,7 @@ def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_without_locks_nothing_is_written_and_one_line_says_why(tmp_path: Path, no_locks: str) -> None:
-    run = store.RunDirectory(tmp_path / "run")
+    run = writing.RunDirectory(tmp_path / "run")
     for lock in (run.writing(), files.alone(tmp_path), fetch._lock(tmp_path)):
         with pytest.raises(NormbenchError, match=f"{tmp_path}.* cannot be locked: {no_locks}") as caught, lock:
             pytest.fail("it went on")
@@ -39,7 +39,7 @@ def test_without_locks_nothing_is_written_and_one_line_says_why(tmp_path: Path, 
 
 
 def test_a_run_that_is_written_elsewhere_names_host_and_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = store.RunDirectory(fake.directory(tmp_path, fake.specs(1)[0]))
+    run = writing.RunDirectory(fake.directory(tmp_path, fake.specs(1)[0]))
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     with run.writing():
         with pytest.raises(

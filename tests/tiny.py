@@ -9,7 +9,7 @@ from typing import Any
 
 from normbench.config.identity import RunSpec
 from normbench.config.plan import train_specs
-from normbench.runs.store import RunDirectory
+from normbench.runs.writing import RunDirectory
 
 WORDS = (
     "model=mnist_mlp",

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from normbench.check.finding import Finding
 from normbench.errors import NormbenchError
-from normbench.runs import files, store
+from normbench.runs import files, store, writing
+from normbench.runs.damaged import Damaged
 
 
 def permissions(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
@@ -67,7 +68,7 @@ def _not_needed(run: Path, name: str) -> bool:
         if store.read_status(run)["status"] not in store.FINISHED:
             return False
         kept = store.read_config(run)["config"].get("train", {}).get("keep_checkpoint", False)
-    except store.Damaged:
+    except Damaged:
         return False
     return not (name == "checkpoint" and kept)
 
@@ -78,7 +79,7 @@ def _handle(path: Path, run: Path | None, repair: bool) -> Finding | None:
     if not repair:
         return Finding("leftover", path, f"{told}. Remove it: normbench check --repair")
     try:
-        with store.RunDirectory(run).writing() if run is not None else files.alone(path.parent):
+        with writing.RunDirectory(run).writing() if run is not None else files.alone(path.parent):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:

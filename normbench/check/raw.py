@@ -15,7 +15,8 @@ from normbench import reading
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
-from normbench.runs import seals, store
+from normbench.runs import curve_file, seals, store
+from normbench.runs.damaged import Damaged
 
 MANY = 100 << 20  # bytes of a safetensors header, at most
 AGAIN = "Delete {} to train this run again"
@@ -48,10 +49,10 @@ def _configuration(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
         content = store.read_config(stored.path)
         labelled = content.get("id", stored.id)
         if labelled != stored.id:
-            raise store.Damaged(f"it is of run {labelled!r:.40}")
+            raise Damaged(f"it is of run {labelled!r:.40}")
         store.labels_of(content)
         own = ids.of(content["config"])
-    except store.Damaged as damage:
+    except Damaged as damage:
         yield Finding("damage", place, f"{damage}. {AGAIN.format(stored.path)}")
     except NormbenchError as error:
         why = f"the run's id cannot be computed here: {str(error).rstrip('.')}"
@@ -65,8 +66,8 @@ def _configuration(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
 def _finished(stored: store.Stored) -> Iterator[Finding]:
     path = stored.path
     try:
-        store.checked_curve(path / "curve.jsonl", stored.status)
-    except store.Damaged as damage:
+        curve_file.checked(path / "curve.jsonl", stored.status)
+    except Damaged as damage:
         kind = "damage" if (path / "curve.jsonl").exists() else "missing"
         yield Finding(kind, path / "curve.jsonl", f"{damage}. {AGAIN.format(path)}")
     if "files" in stored.status:
@@ -91,8 +92,8 @@ def _unfinished(stored: store.Stored) -> Iterator[Finding]:
     curve = path / "curve.jsonl"
     if curve.exists():
         try:
-            store.read_curve(curve, stored.status["schema"])
-        except store.Damaged as damage:
+            curve_file.read(curve, stored.status["schema"])
+        except Damaged as damage:
             yield Finding("damage", curve, f"{damage}. {AGAIN.format(path)}")
     recorded = stored.status.get("files", {})
     for name, why in seals.differences(path, recorded, tuple(recorded)) if recorded else ():
@@ -103,15 +104,15 @@ def _unfinished(stored: store.Stored) -> Iterator[Finding]:
             yield Finding("damage", head, f"{why}: the run goes on from the other slot, where that is whole")
     if (path / "shorter.curve.jsonl").exists():
         try:
-            store.checked_curve(path / "shorter.curve.jsonl", store.read_status(path, "shorter."))
-        except store.Damaged as damage:
+            curve_file.checked(path / "shorter.curve.jsonl", store.read_status(path, "shorter."))
+        except Damaged as damage:
             yield Finding("damage", path / "shorter.curve.jsonl", f"{damage}. {AGAIN.format(path)}")
     yield from _by_form(path, recorded)
 
 
 def _bytes(path: Path) -> bytes:
     try:
-        return reading.read(path, store.LARGEST_CURVE)
+        return reading.read(path, curve_file.LARGEST)
     except OSError:  # said elsewhere
         return b""
 
@@ -148,7 +149,7 @@ def _by_form(path: Path, hashed: Mapping[str, str]) -> Iterator[Finding]:
             if not file.name.startswith(".") and file.relative_to(path).as_posix() not in hashed:
                 try:
                     form(file)
-                except (store.Damaged, *FORMLESS) as error:
+                except (Damaged, *FORMLESS) as error:
                     yield Finding("damage", file, f"it cannot be read: {error}. {AGAIN.format(path)}")
 
 

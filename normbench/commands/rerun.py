@@ -24,6 +24,7 @@ from normbench.errors import NormbenchError
 from normbench.launch import base
 from normbench.launch.ensure import ensure_runs
 from normbench.runs import pack, store
+from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, curve_sha256
 from normbench.variants import text
 
@@ -93,7 +94,7 @@ def _raw(run: Known, results: Path) -> Iterator[RunRecord]:
         if (stored.experiment, stored.arm) == (run.labels["experiment"], run.labels["arm"]):
             try:
                 record = store.as_filed(stored)
-            except store.Damaged:
+            except Damaged:
                 continue
             if record is not None:
                 yield record

@@ -16,7 +16,7 @@ from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.config.identity import assign
 from normbench.errors import NormbenchError
-from normbench.runs import store
+from normbench.runs import store, writing
 
 LARGEST = 1 << 37  # bytes of weights
 NEAREST = 5  # lines, where `--count` does not say
@@ -67,7 +67,7 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
                 say(console, line)
             return 0
         drawn = _drawn(model, name, asked, examples)
-        run = store.RunDirectory(folder)
+        run = writing.RunDirectory(folder)
         with run.writing():
             run.write_samples({f"{kept}-seed-{asked.seed}-{file}": content for file, content in drawn.items()})
     files = sorted((folder / "samples").glob("[!.]*")) if (folder / "samples").is_dir() else []

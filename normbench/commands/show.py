@@ -11,7 +11,8 @@ from rich.console import Console
 
 from normbench.commands.terminal import say, say_json
 from normbench.errors import NormbenchError, unknown
-from normbench.runs import pack, store
+from normbench.runs import curve_file, pack, store
+from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, curve_sha256
 
 
@@ -103,13 +104,13 @@ def known(name: str, results: Path) -> Known:
 def _raw(stored: store.Stored) -> Known:
     try:
         if stored.reason:
-            raise store.Damaged(stored.reason)
+            raise Damaged(stored.reason)
         content = store.read_config(stored.path)
-        records, was = store.checked_curve(stored.path / "curve.jsonl", stored.status)
+        records, was = curve_file.checked(stored.path / "curve.jsonl", stored.status)
         environment = store.read_environment(stored.path)
         if not records:
-            raise store.Damaged("it has no records yet")
-    except store.Damaged as damage:
+            raise Damaged("it has no records yet")
+    except Damaged as damage:
         raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.") from None
     labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
     steps = int(stored.status.get("steps", 0))

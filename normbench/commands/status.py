@@ -19,6 +19,7 @@ from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.runs import pack, store
+from normbench.runs.damaged import Damaged
 
 TAIL = 4096  # bytes: more than the records of one evaluation
 SHOWN = 40
@@ -97,7 +98,7 @@ def labels(found: Sequence[store.Stored]) -> list[str]:
             if stored.experiment == plan.ADHOC:
                 own[place] = configuration.flat(content["config"])
             told[place] = " ".join(word for word in (stored.arm, *axes, content["control"]) if word)
-        except (store.Damaged, KeyError, TypeError, AttributeError):
+        except (Damaged, KeyError, TypeError, AttributeError):
             continue  # its state says so
     for model in {values.get("model") for values in own.values()}:
         alike = {place: values for place, values in own.items() if values.get("model") == model}

@@ -22,7 +22,8 @@ from typing import IO, Any
 from normbench.config.compose import Config, stored_form
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.runs import store
+from normbench.runs import curve_file, store, writing
+from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, evaluation_complete
 
 GRACE_SECONDS = 10.0
@@ -89,7 +90,7 @@ def _message(spec: RunSpec, event: dict[str, Any], root: Path) -> dict[str, Any]
         config=stored_form(spec.config),
         **spec.labels(),
     )
-    return {"start": asdict(run), "path": str(store.directory(root, spec).path)}
+    return {"start": asdict(run), "path": str(writing.directory(root, spec).path)}
 
 
 def _write(messages: queue.Queue[dict[str, Any] | None], pipe: IO[bytes]) -> None:
@@ -138,8 +139,8 @@ class Followed:
     def look(self, ended: bool = False) -> None:
         """Send the epochs that are whole. The curve of a run that goes on from a checkpoint may shrink meanwhile."""
         try:
-            records = store.read_curve(self.path / "curve.jsonl")
-        except store.Damaged:
+            records = curve_file.read(self.path / "curve.jsonl")
+        except Damaged:
             return
         newest = max((r["step"] for r in records), default=0)  # all before it are whole
         whole = ended or evaluation_complete(records, newest)
@@ -157,7 +158,7 @@ class Followed:
         if self.opened is None:
             return
         found: Mapping[str, Any] = {}
-        with suppress(store.Damaged):
+        with suppress(Damaged):
             found = store.read_status(self.path)
         self.opened.finish(status, str(found.get("reason", "")), found.get("seconds"))
 

@@ -15,7 +15,7 @@ from normbench import data
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Outcome, Watch
-from normbench.runs import files, store
+from normbench.runs import files, store, writing
 from normbench.runs.find import Found, find
 
 BUSY_SECONDS = 0.5  # between looks at runs that another process writes
@@ -67,7 +67,7 @@ def ensure_runs(
             busy = [spec for spec in lacking if outcomes[spec.id].status == "busy"]
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 break
-            if all(store.is_locked(store.directory(root, spec).path) for spec in busy):
+            if all(store.is_locked(writing.directory(root, spec).path) for spec in busy):
                 time.sleep(BUSY_SECONDS)
                 continue
             # a run that the other process has finished ends at once

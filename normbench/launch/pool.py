@@ -20,7 +20,7 @@ from typing import Any
 
 from normbench.config.identity import RunSpec
 from normbench.launch.base import Launcher, Listener, Outcome, cores
-from normbench.runs import store
+from normbench.runs import writing
 
 # glibc: large blocks that one step frees stay for the next. Given back and taken anew they are fresh pages every time,
 # which cost a quarter of a training step of the RNN on IMDB and almost half of its evaluation.
@@ -163,7 +163,7 @@ class _Launch:
     def _feed(self, worker: _Worker) -> None:
         if self.waiting and not self._stopped:
             worker.spec = self.waiting.popleft()
-            path = store.directory(self.root, worker.spec).path
+            path = writing.directory(self.root, worker.spec).path
             worker.tell({"run": worker.spec.message(), "path": str(path)})
             self.listen(worker.spec, {"event": "start"})
 

@@ -21,7 +21,7 @@ from typing import IO, Any
 from normbench import reading
 from normbench.config.identity import RunSpec
 from normbench.errors import FULL, NormbenchError
-from normbench.runs import store
+from normbench.runs import store, writing
 
 GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
 
@@ -64,7 +64,7 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
         except OSError:  # the parent is gone; `stopping` ends the run
             stopping.set()
 
-    run = store.RunDirectory(Path(job["path"]))
+    run = writing.RunDirectory(Path(job["path"]))
     try:
         spec = RunSpec.from_message(job["run"])
         with _output_to(run.path / "output.log"):
@@ -89,7 +89,7 @@ def _leave_nothing_begun(path: Path) -> None:
             shutil.rmtree(path)
 
 
-def _record_failure(run: store.RunDirectory, reason: str) -> None:
+def _record_failure(run: writing.RunDirectory, reason: str) -> None:
     """The traceback into the run's log, and the status; a finished run keeps its own."""
     # the failure may be that nothing can be written here; the parent hears of it all the same
     with contextlib.suppress(Exception), run.writing():

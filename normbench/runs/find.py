@@ -9,6 +9,7 @@ from pathlib import Path
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
 from normbench.runs import pack, store
+from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 
 
@@ -68,7 +69,7 @@ def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
             if stored.state in store.FINISHED and not is_longer(stored, known):
                 continue  # its curve need not be read
             run = store.as_filed(stored)
-        except store.Damaged as damage:
+        except Damaged as damage:
             notes.append(f"{stored.path} is damaged: {damage}. It is left out.")
             continue
         if run is not None:
@@ -87,7 +88,7 @@ def _from_store(found: Found, spec: RunSpec, run_id: str) -> None:
         return
     try:
         record = store.record(stored, spec)
-    except store.Damaged as damage:
+    except Damaged as damage:
         found.stored[run_id] = replace(stored, reason=str(damage))
         found.damaged.append(found.stored[run_id])
         return

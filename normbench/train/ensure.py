@@ -10,14 +10,15 @@ import torch
 
 from normbench.config.identity import RunSpec, merged, satisfies
 from normbench.errors import FULL, NormbenchError
-from normbench.runs import store, upgrade
+from normbench.runs import store, upgrade, writing
+from normbench.runs.damaged import Damaged
 from normbench.train import checkpoint, memory, probes
 from normbench.train.loop import train
 
 
 def ensure_run(
     spec: RunSpec,
-    run: store.RunDirectory,
+    run: writing.RunDirectory,
     listen: Callable[[dict[str, Any]], None] = lambda event: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> str:
@@ -54,16 +55,16 @@ def ensure_run(
             ) from None
 
 
-def _tidy(run: store.RunDirectory) -> None:
+def _tidy(run: writing.RunDirectory) -> None:
     """Remove what a run that was killed at its very end had no time to."""
-    with contextlib.suppress(store.Damaged):
+    with contextlib.suppress(Damaged):
         if store.read_status(run.path)["status"] in store.FINISHED:
             run.drop_shorter()
             if not store.read_config(run.path)["config"]["train"].get("keep_checkpoint"):
                 checkpoint.clear(run.path / "checkpoint")
 
 
-def _leave_older_form(run: store.RunDirectory) -> None:
+def _leave_older_form(run: writing.RunDirectory) -> None:
     """What cannot be gone on with, or one curve would hold records of two forms: such a run starts anew."""
     old = run.old_status()
     if old is None or old["schema"] != upgrade.OLD:
@@ -75,9 +76,9 @@ def _leave_older_form(run: store.RunDirectory) -> None:
     run.drop_unfinished()
 
 
-def _with_evaluations(spec: RunSpec, run: store.RunDirectory) -> RunSpec:
+def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> RunSpec:
     """Where what is there was trained without an evaluation that is asked for now: with both, and from the start."""
-    with contextlib.suppress(store.Damaged):
+    with contextlib.suppress(Damaged):
         old = store.read_config(run.path)["config"]
         if not satisfies(old, spec.config, spec.config_dir):
             checkpoint.clear(run.path / "checkpoint")

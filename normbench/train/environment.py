@@ -14,7 +14,8 @@ import normbench
 from normbench.errors import NormbenchError
 from normbench.rnn import backends
 from normbench.rnn.cells import Cell
-from normbench.runs import files, store
+from normbench.runs import files, store, writing
+from normbench.runs.damaged import Damaged
 
 SIGNATURE = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU variant", "CPU part")
 
@@ -57,15 +58,15 @@ def _processor() -> dict[str, str]:
     return {"processor": name, **({"processor_signature": signature} if signature else {})}
 
 
-def record(run: store.RunDirectory, step: int, notes: Sequence[str], now: Mapping[str, Any]) -> None:
+def record(run: writing.RunDirectory, step: int, notes: Sequence[str], now: Mapping[str, Any]) -> None:
     """environment.json: where the run began, and where that changed. A run that was resumed elsewhere says so."""
     path = run.path / "environment.json"
     content: dict[str, Any] = {**now, "resumed": []}
     if step and path.exists():
         try:
             content = store.read_environment(run.path)
-        except store.Damaged as damage:
-            raise store.start_anew(run.path, damage) from None
+        except Damaged as damage:
+            raise writing.start_anew(run.path, damage) from None
         content.setdefault("resumed", [])
         changed = {key: value for key, value in now.items() if content.get(key) != value}
         content["resumed"].append({"step": step, "changed": changed, "notes": list(notes)})

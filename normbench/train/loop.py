@@ -15,7 +15,7 @@ from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.models import base as models
 from normbench.norms.base import normalizers
-from normbench.runs import store
+from normbench.runs import writing
 from normbench.train import checkpoint, environment, optim
 from normbench.train.adjust import Adjust
 from normbench.train.evaluate import Evaluation
@@ -25,7 +25,9 @@ from normbench.train.recorder import Event, Recorder, Stop, diverged
 DRAWN = 8  # samples that a run of a model that draws some leaves, at its end and at updates whose weights it keeps
 
 
-def train(spec: RunSpec, run: store.RunDirectory, listen: Callable[[Event], None], stopping: Callable[[], bool]) -> str:
+def train(
+    spec: RunSpec, run: writing.RunDirectory, listen: Callable[[Event], None], stopping: Callable[[], bool]
+) -> str:
     """Train a run on from what lies in its directory, which this process holds; see `ensure_run`."""
     config, seed, steps = spec.config, spec.seed, spec.steps
     device = environment.device(config["device"])

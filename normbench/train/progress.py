@@ -13,9 +13,10 @@ from torch.optim import Optimizer
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import seals, upgrade
+from normbench.runs import curve_file, seals, upgrade
 from normbench.runs.record import HIGHEST
-from normbench.runs.store import FINISHED, RunDirectory, curve_sha256
+from normbench.runs.store import FINISHED
+from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, optim
 
 
@@ -74,7 +75,7 @@ def save(run: RunDirectory, progress: Progress, model: nn.Module, optimizer: Opt
     """A checkpoint of a run that has been trained for so long."""
     progress.seconds = seconds
     progress.curve_bytes = run.sync_curve()  # it must never promise records that a power cut can still take
-    progress.curve_sha256 = curve_sha256(run.curve)
+    progress.curve_sha256 = curve_file.sha256(run.curve)
     tensors: dict[str, Tensor] = {f"model:{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"optim:{name}": tensor for name, tensor in optim.state_tensors(optimizer, model).items()}
     checkpoint.save_slot(run.path / "checkpoint", asdict(progress), tensors)

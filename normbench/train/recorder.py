@@ -10,7 +10,7 @@ from typing import Any
 
 from normbench.data.sampler import Sampler
 from normbench.models.base import Model
-from normbench.runs.store import RunDirectory
+from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, outcomes
 from normbench.train.evaluate import Evaluation, Record, State
 from normbench.train.progress import Progress

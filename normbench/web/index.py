@@ -22,8 +22,9 @@ from typing import Any
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import pack, store
+from normbench.runs import curve_file, pack, store
 from normbench.runs.columns import Columns
+from normbench.runs.damaged import Damaged
 from normbench.runs.find import is_longer
 from normbench.runs.record import RunRecord
 from normbench.runs.yaml_text import Configurations
@@ -51,7 +52,7 @@ class _Own:
     folder: Stamp | None = None
     stamps: tuple[Stamp | None, ...] = ()  # of FILES
     sure: bool = False  # any later change shows in the stamps
-    content: dict[str, Any] | store.Damaged = field(default_factory=lambda: store.Damaged("it was not read"))
+    content: dict[str, Any] | Damaged = field(default_factory=lambda: Damaged("it was not read"))
     head: RunRecord | None = None
     damage: tuple[Stamp | None, str] | None = None  # what showed when the curve of this stamp was read
 
@@ -189,7 +190,7 @@ class Index:
                 folder = _Folder(now if settled(now) else (0, 0, 0))
                 try:
                     runs, folder.folders = store.listing(path, self.root)
-                except store.Damaged as damage:
+                except Damaged as damage:
                     runs = [store.unlisted(path, damage)]
                     folder.stamp = (0, 0, 0)
                 folder.runs = {str(run.path): run for run in runs}
@@ -238,17 +239,17 @@ class Index:
         stored = replace(own.stored, status=status, reason="")
         return stored, {**labels, "config": {**self._shared[name], "seed": seed}}
 
-    def _read(self, own: _Own) -> tuple[store.Stored, dict[str, Any] | store.Damaged]:
+    def _read(self, own: _Own) -> tuple[store.Stored, dict[str, Any] | Damaged]:
         """What the two files of a run say, or what is wrong with them."""
         path = own.stored.path
         try:
             stored = replace(own.stored, status=store.status_of(own.stored), reason="")
-        except store.Damaged as damage:
+        except Damaged as damage:
             stored = replace(own.stored, status={}, reason=str(damage))
         try:
             content = store.read_config(path, load=self._configurations.load)
             labels = store.labels_of(content)
-        except store.Damaged as damage:
+        except Damaged as damage:
             return stored, damage
         status_now, config_now, _ = own.stamps
         if not stored.reason:
@@ -273,16 +274,16 @@ class Index:
         stored, state = own.stored, own.stored.state
         named: dict[str, Any] = {"experiment": stored.experiment, "arm": stored.arm}
         try:
-            if isinstance(own.content, store.Damaged):
+            if isinstance(own.content, Damaged):
                 raise own.content
             labels, config = store.labels_of(own.content), own.content["config"]
-        except store.Damaged as damage:
+        except Damaged as damage:
             if state in store.FINISHED:
                 stored, state = replace(stored, reason=str(damage)), "damaged"
             told = {**named, "fidelity": "", "control": "", "axes": {}, **stored.status}
             try:
                 labels, config = store.labels_of(told), {}
-            except store.Damaged:
+            except Damaged:
                 labels, config = named, {}
         reason = stored.reason
         if own.damage and not reason:
@@ -372,7 +373,7 @@ class Index:
                     try:
                         loaded[run] = self._raw(source) if isinstance(source, _Own) else self._out_of_pack(source)
                         break
-                    except store.Damaged as damage:
+                    except Damaged as damage:
                         assert isinstance(source, _Own) and source.head
                         if not self._look_at(source, False):  # else it changed since it was last looked at
                             source.damage = (source.stamps[-1], str(damage))
@@ -408,7 +409,7 @@ class Index:
         curve = self._kept(key, now)
         if curve is None or curve.end:
             known = self._remembered.get("whole", key, now) or b""
-            records, was = store.checked_curve(path / "curve.jsonl", own.stored.status, known.decode())
+            records, was = curve_file.checked(path / "curve.jsonl", own.stored.status, known.decode())
             curve = _Curve(now if settled(now) else None, Columns(records), was, store.read_environment(path))
             if not known:
                 self._remembered.put("whole", key, now, str(own.stored.status["curve_sha256"]).encode())
@@ -424,7 +425,7 @@ class Index:
         curve = self._curves.get(key)
         content, fits = b"", False
         try:
-            with reading.opened(path / "curve.jsonl", store.LARGEST_CURVE) as file:
+            with reading.opened(path / "curve.jsonl", curve_file.LARGEST) as file:
                 if curve is not None and curve.end and curve.stamp and now and curve.stamp[0] == now[0]:
                     file.seek(curve.end - len(curve.last))
                     fits = file.read(len(curve.last)) == curve.last
@@ -433,12 +434,12 @@ class Index:
                     curve = _Curve(now, Columns(), {}, {})
                 content = file.read()
         except OSError as error:
-            raise store.Damaged(f"curve.jsonl cannot be read: {error.strerror}") from None
+            raise Damaged(f"curve.jsonl cannot be read: {error.strerror}") from None
         assert curve is not None
         content = content[: content.rfind(b"\n") + 1]
         if content:
             schema, before = own.stored.status["schema"], len(curve.records)
-            fresh = store.parse_curve(content, "curve.jsonl", schema, before)
+            fresh = curve_file.parse(content, "curve.jsonl", schema, before)
             curve = replace(curve, records=curve.records.followed_by(fresh), end=curve.end + len(content))
             curve.last = content[content.rfind(b"\n", 0, -1) + 1 :]
         curve.stamp = now

@@ -33,7 +33,7 @@ from harness import Value as Row
 
 from normbench.config.identity import RunSpec
 from normbench.config.plan import train_specs
-from normbench.runs import files, store
+from normbench.runs import files, writing
 from normbench.streams import stream
 
 NORMS = ("none", "batch", "layer", "rms", "weight")
@@ -96,7 +96,7 @@ def make_runs(results: Path, count: int, lines: int) -> None:
     """Whole run directories, as training leaves them."""
     with unflushed():
         for spec in specs(count, lines):
-            run = store.RunDirectory(results / "runs" / "bench" / f"{spec.arm}.s{spec.config['seed']}.{spec.id}")
+            run = writing.RunDirectory(results / "runs" / "bench" / f"{spec.arm}.s{spec.config['seed']}.{spec.id}")
             run.path.mkdir(parents=True)
             run.file_as(spec)
             run.write_config()
@@ -238,7 +238,7 @@ def many(folder: Path, count: int, lines: int) -> Iterator[Row]:
 def news(results: Path, cache: Path) -> Row:
     """From the append of a line to the event, with one run that is being written."""
     (spec,) = train_specs(["model=mnist_mlp", "data=digits", "norm=layer", f"train.batch_size={FIRST - 1}"], False)
-    run = store.RunDirectory(results / "runs" / "bench" / f"{spec.arm}.s{spec.config['seed']}.{spec.id}")
+    run = writing.RunDirectory(results / "runs" / "bench" / f"{spec.arm}.s{spec.config['seed']}.{spec.id}")
     run.path.mkdir(parents=True)
     server = None
     try:

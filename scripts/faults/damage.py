@@ -31,7 +31,7 @@ from normbench.check import Check
 from normbench.check.ids import Ids
 from normbench.config import plan
 from normbench.papers import history
-from normbench.runs import find, pack, store
+from normbench.runs import find, pack, store, writing
 from normbench.train.ensure import ensure_run
 
 HEAVY = ("bln2022/ablation", "bln2022/table1", "bln2022/table2")  # take seconds each time they are judged
@@ -67,7 +67,9 @@ def folder(place: Path) -> Path:
     for seed, norm in ((1, "none"), (2, "none"), (1, "layer"), (2, "batch"), (3, "layer")):
         (spec,) = plan.train_specs([*TINY, f"norm={norm}", f"seed={seed}"], False)
         calls = iter(range(1000))
-        ensure_run(spec, store.directory(place / "runs", spec), stopping=lambda c=calls, s=seed: s == 3 and next(c) > 7)
+        ensure_run(
+            spec, writing.directory(place / "runs", spec), stopping=lambda c=calls, s=seed: s == 3 and next(c) > 7
+        )
     return place
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import spoil
 import yaml
 
-from normbench.runs import store
+from normbench.runs import curve_file
 
 Spoil = Callable[[Path], object]
 
@@ -87,7 +87,7 @@ def _curve(change: Callable[[str], str]) -> Spoil:
     def make(run: Path) -> None:
         curve = run / "curve.jsonl"
         curve.write_text("".join(f"{change(line)}\n" for line in curve.read_text().splitlines()))
-        spoil.status(run, curve_sha256=store.curve_sha256(curve))
+        spoil.status(run, curve_sha256=curve_file.sha256(curve))
 
     return make
 

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.papers import contrasts, history, published
-from normbench.runs import files, outcomes, pack, store, yaml_text
+from normbench.runs import curve_file, files, outcomes, pack, store, yaml_text
+from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, check_record
 from normbench.train import checkpoint
 from normbench.train.progress import Progress
@@ -69,7 +70,7 @@ def _status(path: Path) -> None:
 
 
 def _curve(path: Path) -> None:
-    for record in store.read_curve(path / "curve.jsonl"):
+    for record in curve_file.read(path / "curve.jsonl"):
         check_record(record)
         files.line(record)
 
@@ -161,7 +162,7 @@ def try_one(name: str, content: bytes) -> None:
         (Path(folder) / name).write_bytes(content)
         try:
             READERS[name](Path(folder))
-        except (store.Damaged, NormbenchError) as refused:
+        except (Damaged, NormbenchError) as refused:
             assert len(str(refused)) < 1000 and "\n" not in str(refused)
 
 

@@ -22,7 +22,7 @@ from normbench.cli import main
 from normbench.config.compose import stored_form
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish
-from normbench.runs import files, pack, seals, store
+from normbench.runs import files, pack, seals, writing
 
 Damage = Callable[[Path], object]
 
@@ -35,7 +35,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     history.append(results, None, json.loads((place / "verdicts.json").read_text()))
     root = results / "runs"
     for words in (("seed=1",), ("seed=2", "train.checkpoint_seconds=0")):
-        run = store.directory(root, tiny.spec(*words, "train.keep=[best,last]"))
+        run = writing.directory(root, tiny.spec(*words, "train.keep=[best,last]"))
         stopping = tiny.after(8) if len(words) > 1 else lambda: False
         tiny.train(run.path, *words, "train.keep=[best,last]", stopping=stopping)
     for spec in fake.specs(2, "train.batch_size=400"):
@@ -58,7 +58,7 @@ PLACE = "ln2016/fig6/paper"
 
 
 def run_of(results: Path, seed: int) -> Path:
-    return store.directory(results / "runs", tiny.spec(f"seed={seed}")).path
+    return writing.directory(results / "runs", tiny.spec(f"seed={seed}")).path
 
 
 def flip(path: Path, at: int = -9) -> None:
@@ -175,12 +175,12 @@ def test_an_interrupted_run_is_checked_as_far_as_it_has_hashes(results: Path) ->
     kinds = sorted(found(results))
     assert kinds == [("damage", (run / name).relative_to(results).as_posix())
                      for name in ("checkpoint/a.json", "checkpoint/b.json", "weights/best.safetensors")]  # fmt: skip
-    with store.RunDirectory(run).writing():
+    with writing.RunDirectory(run).writing():
         assert found(results) == [], "whoever writes it knows better"
 
 
 def test_swapped_runs_are_both_named(results: Path) -> None:
-    one, other = (store.directory(results / "runs", spec).path for spec in fake.specs(2, "train.batch_size=400"))
+    one, other = (writing.directory(results / "runs", spec).path for spec in fake.specs(2, "train.batch_size=400"))
     for name in ("status.json", "curve.jsonl", "config.yaml", "environment.json"):
         swapped(one / name, other / name)
     assert sorted(p for kind, p in found(results)) == sorted(
@@ -281,7 +281,7 @@ def test_repair_removes_leftovers_alone(results: Path, command: Any) -> None:
     assert not any(path.exists() for path in left) and all(path.exists() for path in mine)
     assert (run / "curve.jsonl").read_bytes() == damaged
     assert "\nleftover" not in command("--results", results, "--repair")[1]
-    with store.RunDirectory(run).writing():
+    with writing.RunDirectory(run).writing():
         left[0].write_text("on its way")
         assert "\nleftover" not in command("--results", results, "--repair")[1] and left[0].exists()
 
@@ -293,7 +293,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capfd: pytest.Ca
 
 
 def test_own_choices_are_found_with_their_folder(results: Path, tmp_path: Path) -> None:
-    run = store.directory(results / "runs", fake.specs(1, "train.batch_size=400")[0]).path
+    run = writing.directory(results / "runs", fake.specs(1, "train.batch_size=400")[0]).path
     content = yaml.safe_load((run / "config.yaml").read_text())
     content["config"]["norm"] = {"name": "mine"}
     (run / "config.yaml").write_text(yaml.safe_dump(content))

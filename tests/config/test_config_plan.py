@@ -175,7 +175,7 @@ def test_a_spec_travels_to_a_worker_unchanged(own: Path) -> None:
 
 
 def test_a_normalizer_of_ones_own_trains(own: Path, tmp_path: Path) -> None:
-    from normbench.runs.store import RunDirectory
+    from normbench.runs.writing import RunDirectory
     from normbench.train.ensure import ensure_run
 
     spec = tiny.spec("norm=centre", "train.epochs=1", config_dir=own)

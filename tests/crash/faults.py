@@ -37,7 +37,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish
 from normbench.runs import pack
-from normbench.runs.store import directory
+from normbench.runs.writing import directory
 from normbench.web import report
 
 DARK, OVER = 77, 3  # exit codes of a process whose power went; that was done before the fault came

@@ -15,7 +15,7 @@ from normbench.errors import NormbenchError
 from normbench.launch import base, ensure
 from normbench.launch.base import Outcome
 from normbench.launch.ensure import ensure_runs
-from normbench.runs import store
+from normbench.runs import writing
 from normbench.runs.find import Found
 
 
@@ -35,7 +35,7 @@ class Made:
         self.launches.append([spec.seed for spec in specs])
         states = {spec.id: first.get(f"seed{spec.seed}", "done") for spec in specs}
         for spec in specs:
-            if states[spec.id] == "done" and not store.directory(root, spec).path.exists():
+            if states[spec.id] == "done" and not writing.directory(root, spec).path.exists():
                 fake.directory(root, spec)
         return {run: Outcome(state) for run, state in states.items()}, "interrupted" in states.values()
 
@@ -65,10 +65,10 @@ def test_a_busy_run_is_waited_for_and_taken_over(
 ) -> None:
     specs = fake.specs(2)
     launcher = Made(seed1="busy")
-    writing = store.directory(tmp_path / "runs", specs[0]).writing()
-    writing.__enter__()
+    held = writing.directory(tmp_path / "runs", specs[0]).writing()
+    held.__enter__()
     # the other process lets go while it is waited for
-    monkeypatch.setattr(ensure.time, "sleep", lambda seconds: writing.__exit__(None, None, None))
+    monkeypatch.setattr(ensure.time, "sleep", lambda seconds: held.__exit__(None, None, None))
     ensured = ensure_runs(specs, launcher, tmp_path, wait_for_busy=wait)
     assert launcher.launches == launches
     assert ensured.outcomes[specs[0].id].status == ("done" if wait else "busy")

@@ -19,7 +19,7 @@ from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.launch import base, ensure, pool
 from normbench.launch.pool import Pool
-from normbench.runs import store
+from normbench.runs import store, writing
 from normbench.runs.find import find
 
 DRIVE = Path(__file__).with_name("drive.py")
@@ -112,7 +112,7 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
     busy = tiny.spec("seed=9")
     specs = [chatters, raises, dies, busy, tiny.spec("seed=1"), tiny.spec("norm=layer")]
     heard: list[tuple[str, str]] = []
-    with store.directory(root, busy).writing():
+    with writing.directory(root, busy).writing():
         outcomes, interrupted = Pool(2).launch(specs, root, lambda spec, event: heard.append((spec.id, event["event"])))
     assert not interrupted
     assert [outcomes[spec.id].status for spec in specs] == ["done", "failed", "failed", "busy", "done", "done"]
@@ -123,9 +123,9 @@ def test_every_run_gets_its_outcome(own: Path, tmp_path: Path) -> None:
         events = [event for run_id, event in heard if run_id == spec.id]
         assert events[0] == "start" and events[-1] == "end" and events.count("end") == 1
 
-    chatter = (store.directory(root, chatters).path / "output.log").read_text()
+    chatter = (writing.directory(root, chatters).path / "output.log").read_text()
     assert "a word at import" in chatter and "a word to standard output" in chatter and "not an event" in chatter
-    path = store.directory(root, raises).path
+    path = writing.directory(root, raises).path
     log = (path / "output.log").read_text()
     assert "a word to standard output" in log and "Traceback" in log and "ValueError: not with me" in log
     assert 'raise ValueError("not with me' in log, "with the line of the user's file"
@@ -220,10 +220,10 @@ def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
     spec = tiny.spec(*WORDS, "seed=1")
     before = driven.stored()[0].status["step"]
     steps: list[int] = []
-    run = store.directory(driven.root, spec)
+    run = writing.directory(driven.root, spec)
     ensure_run(spec, run, lambda event: steps.append(event["step"]), tiny.after(2))
     assert steps[0] >= before and steps[-1] == before + 2, "it went on where it had been"
-    calm = store.RunDirectory(tmp_path / "calm")
+    calm = writing.RunDirectory(tmp_path / "calm")
     ensure_run(spec, calm, stopping=tiny.after(before + 2))
     assert calm.curve.read_bytes() == run.curve.read_bytes()
 

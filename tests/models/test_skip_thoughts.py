@@ -22,7 +22,7 @@ from normbench.data import triples
 from normbench.errors import NormbenchError
 from normbench.models import softmax
 from normbench.models.skip_thoughts import SkipThoughts
-from normbench.runs.store import RunDirectory
+from normbench.runs.writing import RunDirectory
 from normbench.train.ensure import ensure_run
 
 ARMS = {

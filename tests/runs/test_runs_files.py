@@ -16,7 +16,7 @@ import pytest
 import tiny
 
 from normbench.errors import NormbenchError
-from normbench.runs import files, store
+from normbench.runs import files, store, writing
 
 STEPS = ("open", "fsync", "replace", "fsync of the folder")
 
@@ -115,7 +115,10 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NormbenchError, match=r"cannot be made: .*NORMBENCH_RESULTS"):
         files.make_folder(tmp_path / "file" / "runs")
-    with pytest.raises(NormbenchError, match="cannot be made"), store.RunDirectory(tmp_path / "file" / "run").writing():
+    with (
+        pytest.raises(NormbenchError, match="cannot be made"),
+        writing.RunDirectory(tmp_path / "file" / "run").writing(),
+    ):
         pass
 
 
@@ -169,7 +172,7 @@ def test_a_full_disk_loses_nothing(leave: int, seconds: str, disk: Path, tmp_pat
     """In the middle of a checkpoint (seconds 0), in the curve or in the status (1e9, and more or less room)."""
     words = (*WORDS, f"train.checkpoint_seconds={seconds}", "model.hidden_sizes=[24]")
     assert tiny.train(tmp_path / "calm", *words) == "done"
-    run = disk / store.directory(disk, tiny.spec(*words)).path.name
+    run = disk / writing.directory(disk, tiny.spec(*words)).path.name
     assert tiny.train(run, *words, stopping=tiny.after(4)) == "interrupted"
     try:
         outcome = tiny.train(run, *words, stopping=fill_at(3, disk, leave))

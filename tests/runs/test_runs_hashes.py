@@ -12,7 +12,7 @@ import fake
 import pytest
 
 from normbench.errors import NormbenchError
-from normbench.runs import find, pack, store, upgrade
+from normbench.runs import curve_file, find, pack, store, upgrade, writing
 from normbench.runs.record import curve_sha256
 
 
@@ -80,7 +80,7 @@ def test_the_hash_of_a_pack_is_that_of_its_lines_and_of_a_curve_that_of_its_file
     pack.write(path, runs)
     header, body = gzip.decompress(path.read_bytes()).split(b"\n", 1)
     assert json.loads(header)["sha256"] == pack.hashlib.sha256(body).hexdigest() == pack.load(path).sha256
-    assert json.loads(body.splitlines()[0])["curve_sha256"] == store.curve_sha256(directory / "curve.jsonl")
+    assert json.loads(body.splitlines()[0])["curve_sha256"] == curve_file.sha256(directory / "curve.jsonl")
     assert pack.load(tmp_path / "none.gz") == pack.Pack()
 
 
@@ -142,7 +142,7 @@ def test_an_old_curve_that_is_not_of_its_form_is_damaged(tmp_path: Path, monkeyp
 
 def test_a_status_says_the_form_of_the_curve_beside_it(tmp_path: Path) -> None:
     (spec,) = fake.specs(1)
-    run = store.RunDirectory(fake.directory(tmp_path, spec, "interrupted", schema=1))
+    run = writing.RunDirectory(fake.directory(tmp_path, spec, "interrupted", schema=1))
     run.write_status("failed", reason="no data")
     assert store.read_status(run.path)["schema"] == 1, "its curve is the old one still"
     run.drop_unfinished()

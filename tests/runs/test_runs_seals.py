@@ -10,6 +10,7 @@ import pytest
 import tiny
 
 from normbench.runs import find, seals, store
+from normbench.runs.damaged import Damaged
 
 
 def unsealed(path: Path) -> None:
@@ -58,7 +59,7 @@ def test_what_is_read_beside_a_curve_is_held_to_its_hash(tmp_path: Path, name: s
     path = fake.directory(tmp_path, fake.specs(1)[0])
     (path / name).write_text((path / name).read_text() + "\n")
     (stored,) = store.scan(tmp_path)
-    with pytest.raises(store.Damaged, match=f"{name}: it does not have the hash"):
+    with pytest.raises(Damaged, match=f"{name}: it does not have the hash"):
         store.as_filed(stored)
 
 

@@ -16,7 +16,8 @@ from spoil import LISTED, READ, forbid
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import files, find, pack, store
+from normbench.runs import curve_file, files, find, pack, store, writing
+from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 
 
@@ -57,7 +58,7 @@ def test_fields_that_are_not_known_do_no_harm(trio: list, tmp_path: Path) -> Non
 
 
 def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path) -> None:
-    path = store.directory(tmp_path / "runs", trio[0]).path
+    path = writing.directory(tmp_path / "runs", trio[0]).path
     path.mkdir(parents=True)
     (found,) = store.scan(tmp_path / "runs")
     assert (found.state, found.status["reason"]) == ("interrupted", "killed before it began")
@@ -120,7 +121,7 @@ def test_states(trio: list, tmp_path: Path) -> None:
     fake.directory(tmp_path / "runs", trio[2], status="diverged", epochs=1)
     looked = find.find(trio, tmp_path)
     assert [looked.state(s) for s in trio] == ["interrupted", "failed", "diverged"]
-    with store.RunDirectory(path).writing():
+    with writing.RunDirectory(path).writing():
         assert find.find(trio, tmp_path).state(trio[0]) == "running"
     assert find.find([trio[0], *fake.specs(5)[4:]], tmp_path).state(fake.specs(5)[4]) == "missing"
 
@@ -154,7 +155,7 @@ def test_a_torn_last_line_is_not_there_yet(tmp_path: Path) -> None:
     whole = b"".join(files.line(r) for r in fake.lines(2))
     for end in range(len(whole) + 1):
         path.write_bytes(whole[:end])
-        assert store.read_curve(path) == fake.lines(2)[: whole[:end].count(b"\n")]
+        assert curve_file.read(path) == fake.lines(2)[: whole[:end].count(b"\n")]
 
 
 def test_a_curves_line_is_one_text_per_value() -> None:
@@ -170,7 +171,7 @@ def test_config_of_a_run_is_read_without_carrying_anything_out(trio: list, tmp_p
     assert store.read_config(path)["id"] == trio[0].id
     for content in ("!!python/object/apply:os.system ['touch pwned']", "- 1", "config: 3", "{", "\0", ""):
         (path / "config.yaml").write_text(content)
-        with pytest.raises(store.Damaged):
+        with pytest.raises(Damaged):
             store.read_config(path)
     assert not Path("pwned").exists()
 
@@ -311,8 +312,8 @@ def test_a_published_run_outlives_its_damaged_directory(trio: list, tmp_path: Pa
 
 def test_one_directory_per_run_whatever_the_experiment(trio: list, tmp_path: Path) -> None:
     path = fake.directory(tmp_path / "runs", trio[0])
-    assert store.directory(tmp_path / "runs", replace(trio[0], experiment="ln2016/fig6", arm="none")).path == path
-    assert store.directory(tmp_path / "runs", trio[1]).path.name == f"mnist_mlp-none.s2.{trio[1].id}"
+    assert writing.directory(tmp_path / "runs", replace(trio[0], experiment="ln2016/fig6", arm="none")).path == path
+    assert writing.directory(tmp_path / "runs", trio[1]).path.name == f"mnist_mlp-none.s2.{trio[1].id}"
 
 
 @pytest.mark.parametrize("name", ["with space", "mit-ümlaut-日本", "[a-b]*?", "x" * 200])
@@ -331,4 +332,4 @@ def test_names_that_begin_with_a_dot_are_no_runs(tmp_path: Path) -> None:
     shutil.copytree(path, path.with_name(f".{path.name}"))
     assert [stored.path for stored in store.scan(tmp_path)] == [path]
     shutil.rmtree(path)
-    assert store.scan(tmp_path) == [] and store.directory(tmp_path, spec).path == path
+    assert store.scan(tmp_path) == [] and writing.directory(tmp_path, spec).path == path

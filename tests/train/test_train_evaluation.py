@@ -21,7 +21,7 @@ from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.base import inference, normalizers
 from normbench.norms.batch_layer import CONFIGURATIONS, KINDS
-from normbench.runs import store
+from normbench.runs import writing
 from normbench.runs.find import find
 from normbench.runs.record import evaluation_complete
 from normbench.train.evaluate import Evaluation, Pass, State
@@ -168,15 +168,15 @@ def test_a_run_without_an_evaluation_is_not_the_one_that_is_asked_for(tmp_path: 
     first, second = tiny.spec(*BLN, "eval.variants=[TTFF]"), tiny.spec(*BLN, "eval.variants=[FFFT]")
     from normbench.train.ensure import ensure_run
 
-    ensure_run(first, store.directory(root, first))
+    ensure_run(first, writing.directory(root, first))
     assert first.id in find([first], tmp_path).records
     found = find([second], tmp_path)
     assert not found.records and found.state(second) == "missing"
-    ensure_run(second, store.directory(root, second))
+    ensure_run(second, writing.directory(root, second))
     for spec, variant in ((first, "TTFF"), (second, "FFFT")):
         record = find([spec], tmp_path).records[spec.id]
         assert {f"configuration={variant}"} <= {text(r["variant"]) for r in record.records if "variant" in r}
-        assert not (store.directory(root, spec).path / "shorter.config.yaml").exists()
+        assert not (writing.directory(root, spec).path / "shorter.config.yaml").exists()
     other = tiny.spec("norm=batch_layer", "norm.configuration=TTTT")  # another usual evaluation of the same training
     assert other.id == first.id and not find([other], tmp_path).records
 
@@ -245,9 +245,9 @@ def test_a_shorter_request_has_its_last_epoch_tested(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     long, short = (tiny.spec(*words, f"train.epochs={epochs}") for epochs in (6, 3))
     assert long.id == short.id
-    ensure_run(long, store.directory(root, long))
+    ensure_run(long, writing.directory(root, long))
     assert long.id in find([long], tmp_path).records and short.id not in find([short], tmp_path).records
-    ensure_run(short, store.directory(root, short))
+    ensure_run(short, writing.directory(root, short))
     for spec in (long, short):
         tested = {r["epoch"] for r in find([spec], tmp_path).records[spec.id].records if r["split"] == "test"}
         assert tested == set(range(spec.epochs + 1))

@@ -11,7 +11,9 @@ import pytest
 from normbench.config import plan
 from normbench.config.identity import RunSpec
 from normbench.papers import artifact as artifacts
-from normbench.runs.store import RunDirectory, read_curve, read_status
+from normbench.runs import curve_file
+from normbench.runs.store import read_status
+from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
 from normbench.train import probes
 from normbench.train.ensure import ensure_run
@@ -80,7 +82,7 @@ def test_a_probe_is_written_like_any_run(tmp_path: Path):
     run = RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "done"
     curve = run.curve.read_bytes()
-    (record,) = read_curve(run.curve)
+    (record,) = curve_file.read(run.curve)
     assert record["split"] == "probe" and record["W_rescale"] < 1e-9
     assert read_status(run.path)["status"] == "done"
     assert ensure_run(spec, run) == "done" and run.curve.read_bytes() == curve

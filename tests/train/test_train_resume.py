@@ -20,8 +20,8 @@ from safetensors.torch import load, save
 from normbench import locks
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
-from normbench.runs import store
-from normbench.runs.store import RunDirectory
+from normbench.runs import store, writing
+from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, loop
 from normbench.train.ensure import ensure_run
 
@@ -323,7 +323,7 @@ def test_an_unfinished_run_of_an_older_form_starts_anew(
 
 
 def test_a_finished_run_of_an_older_form_stays_and_a_longer_one_starts_anew(tmp_path: Path, calm: Calm) -> None:
-    run, asked = store.directory(tmp_path, tiny.spec()).path, []
+    run, asked = writing.directory(tmp_path, tiny.spec()).path, []
     assert tiny.train(run, "train.keep_checkpoint=true") == "done"
     of_form_1(run)
     assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
@@ -350,7 +350,7 @@ def test_a_checkpoint_of_an_older_form_is_not_gone_on_with_where_the_status_is_l
 
 
 def test_a_shorter_request_reads_the_longer_run(tmp_path: Path, calm: Calm) -> None:
-    run = tmp_path / store.directory(tmp_path, tiny.spec()).path.name
+    run = tmp_path / writing.directory(tmp_path, tiny.spec()).path.name
     assert tiny.train(run, "train.epochs=3") == "done"
     before = (run / "status.json").stat().st_mtime_ns
     assert tiny.train(run) == "done"
@@ -375,7 +375,7 @@ def test_a_longer_run_goes_on_where_its_checkpoint_was_kept(tmp_path: Path, calm
 
 
 def test_a_longer_run_starts_anew_and_the_shorter_stays_readable(tmp_path: Path, calm: Calm) -> None:
-    run = store.directory(tmp_path, tiny.spec()).path
+    run = writing.directory(tmp_path, tiny.spec()).path
     assert tiny.train(run) == "done"
     assert tiny.train(run, "train.epochs=3", EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
     (stored,) = store.scan(tmp_path)
@@ -394,14 +394,14 @@ def test_setting_the_shorter_aside_may_be_cut_short(
 ) -> None:
     run = tmp_path / "run"
     assert tiny.train(run) == "done"
-    real = store.os.replace
+    real = writing.os.replace
 
     def killed(source: Path, target: Path) -> None:
         if Path(target).name == "shorter.status.json":
             raise KeyboardInterrupt
         real(source, target)
 
-    monkeypatch.setattr(store.os, "replace", killed)
+    monkeypatch.setattr(writing.os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         tiny.train(run, "train.epochs=3")
     monkeypatch.undo()
@@ -412,7 +412,7 @@ def test_setting_the_shorter_aside_may_be_cut_short(
 
 @pytest.mark.parametrize("step", [13, 18, 20])
 def test_a_shorter_run_is_read_from_a_longer_one_that_has_passed_it(step: int, tmp_path: Path, calm: Calm) -> None:
-    run = store.directory(tmp_path, tiny.spec()).path
+    run = writing.directory(tmp_path, tiny.spec()).path
     assert tiny.train(run, "train.epochs=4", EVERY_STEP, stopping=tiny.after(step)) == "interrupted"
     assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
     (stored,) = store.scan(tmp_path)

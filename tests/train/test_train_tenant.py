@@ -32,9 +32,9 @@ from normbench.data.examples import Ragged, Split
 from normbench.errors import NormbenchError
 from normbench.models.base import Model, PerPlace
 from normbench.rnn.layers import LSTM
-from normbench.runs import outcomes, store
+from normbench.runs import outcomes, writing
 from normbench.runs.find import find
-from normbench.runs.store import RunDirectory
+from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
 from normbench.train import loop
 from normbench.train.ensure import ensure_run
@@ -215,10 +215,10 @@ def test_another_length_is_another_run_where_it_was_not_evaluated(spec: Any, tmp
     for kept in ("true", "false"):
         short, long = (spec(f"train.steps={n}", f"train.keep_checkpoint={kept}", f"seed={len(kept)}") for n in (12, 20))
         assert short.id == long.id
-        ensure_run(short, store.directory(root, short))
-        ensure_run(long, store.directory(root, long))
+        ensure_run(short, writing.directory(root, short))
+        ensure_run(long, writing.directory(root, long))
         ensure_run(long, RunDirectory(tmp_path / f"straight {kept}"))
-        assert curve(store.directory(root, long).path) == curve(tmp_path / f"straight {kept}")
+        assert curve(writing.directory(root, long).path) == curve(tmp_path / f"straight {kept}")
         found = find([short, long, spec("train.steps=10", f"seed={len(kept)}")], tmp_path)
         assert {run.steps for run in found.records.values()} == {10}, "the last of one id; it was evaluated there"
         assert not find([short], tmp_path).records and find([long], tmp_path).records

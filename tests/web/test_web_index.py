@@ -17,7 +17,7 @@ import pytest
 from spoil import LISTED, READ, become_pipe, forbid
 
 from normbench import reading
-from normbench.runs import files, find, pack, seals, store
+from normbench.runs import curve_file, files, find, pack, seals, writing
 from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
 from normbench.web import index as index_module
@@ -69,7 +69,7 @@ def snapshot(folder: Path) -> dict[str, Any]:
 
 
 def append(path: Path, *records: dict[str, Any]) -> None:
-    store.RunDirectory(path).append("curve.jsonl", records)
+    writing.RunDirectory(path).append("curve.jsonl", records)
 
 
 def going(root: Path, spec: Any, epochs: int = 1) -> Path:
@@ -90,7 +90,7 @@ def test_heads_then_curves_are_what_everything_reads(results: Path, trio: list) 
     assert index.heads() == [replace(run, records=(), environment={}) for run in wanted]
     assert whole(index) == wanted and all(isinstance(run.records, Columns) for run in whole(index))
     assert index.load(["no such id"]) == {} and index.source("no such id") is None
-    assert index.source(trio[0].id) == store.directory(results / "runs", trio[0]).path
+    assert index.source(trio[0].id) == writing.directory(results / "runs", trio[0]).path
 
 
 def test_reading_leaves_the_results_as_they_were(results: Path, trio: list, cache: Path) -> None:
@@ -103,7 +103,7 @@ def test_reading_leaves_the_results_as_they_were(results: Path, trio: list, cach
 def test_what_is_damaged_is_listed_with_its_reason(damage: str, trio: list, results: Path) -> None:
     index = opened(results)
     spoil, reason = LISTED[damage]
-    spoil(store.directory(results / "runs", trio[1]).path)
+    spoil(writing.directory(results / "runs", trio[1]).path)
     for shown in (index, Index(results)):
         shown.refresh()
         assert states(shown) == {1: "done", 2: "damaged", 3: "done"}
@@ -124,7 +124,7 @@ CONFIGURATIONS: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("damage", CONFIGURATIONS)
 def test_a_damaged_configuration_is_told(damage: str, trio: list, results: Path) -> None:
     spoil, reason = CONFIGURATIONS[damage]
-    spoil(store.directory(results / "runs", trio[1]).path / "config.yaml")
+    spoil(writing.directory(results / "runs", trio[1]).path / "config.yaml")
     found = next(head for head in opened(results).heads() if head.status == "damaged")
     assert (found.id, found.reason) == (trio[1].id, reason)
     assert [note for note in find.everything(results)[1] if reason in note]
@@ -137,7 +137,7 @@ def test_a_damaged_curve_shows_when_it_is_read(damage: str, known: bool, trio: l
     if known:
         whole(index)
     spoil, reason = READ[damage]
-    spoil(store.directory(results / "runs", trio[1]).path)
+    spoil(writing.directory(results / "runs", trio[1]).path)
     for shown in (index, Index(results)):
         shown.refresh()
         token = shown.token
@@ -151,7 +151,7 @@ def test_a_damaged_curve_shows_when_it_is_read(damage: str, known: bool, trio: l
 
 
 def test_a_curve_that_is_repaired_is_whole_again(trio: list, results: Path) -> None:
-    path, index = store.directory(results / "runs", trio[1]).path / "curve.jsonl", opened(results)
+    path, index = writing.directory(results / "runs", trio[1]).path / "curve.jsonl", opened(results)
     content = path.read_bytes()
     path.write_bytes(content[:-9])
     index.refresh()
@@ -206,7 +206,7 @@ def test_a_damaged_pack_hides_no_other_and_is_told(trio: list, results: Path) ->
 
 
 def test_a_whole_copy_stands_for_a_damaged_one_that_is_told(trio: list, results: Path) -> None:
-    path = store.directory(results / "runs", trio[0]).path
+    path = writing.directory(results / "runs", trio[0]).path
     shutil.copytree(path, results / "runs" / "aaa" / path.name)
     (path / "status.json").write_text("{")
     index = opened(results)
@@ -216,7 +216,7 @@ def test_a_whole_copy_stands_for_a_damaged_one_that_is_told(trio: list, results:
 
 def test_one_that_shows_its_damage_late_gives_way(trio: list, results: Path) -> None:
     published(results, fake.record(trio[0], epochs=1))
-    (store.directory(results / "runs", trio[0]).path / "curve.jsonl").write_text("")
+    (writing.directory(results / "runs", trio[0]).path / "curve.jsonl").write_text("")
     index = opened(results)
     assert [head.epochs for head in index.heads()] == [2, 2, 2]
     assert index.load([trio[0].id])[trio[0].id].epochs == 1 and len(index.notes()) == 1
@@ -229,8 +229,8 @@ def test_a_growing_curve_is_read_on(trio: list, results: Path, monkeypatch: pyte
     path = going(results / "live" / "runs", trio[0])
     index, records = opened(results / "live"), fake.lines(6)
     read: list[int] = []
-    real = store.parse_curve
-    monkeypatch.setattr(store, "parse_curve", lambda content, *rest: read.append(len(content)) or real(content, *rest))
+    real = curve_file.parse
+    monkeypatch.setattr(curve_file, "parse", lambda content, *rest: read.append(len(content)) or real(content, *rest))
     assert whole(index)[0].records == fake.lines(1)
     with open(path / "curve.jsonl", "ab") as curve:
         curve.write(files.line(records[3]) + files.line(records[4])[:7])
@@ -280,7 +280,7 @@ def test_states_follow_files_and_lock(trio: list, tmp_path: Path) -> None:
     path = going(tmp_path / "runs", trio[0])
     index = opened(tmp_path)
     assert states(index) == {1: "interrupted"}
-    run = store.RunDirectory(path)
+    run = writing.RunDirectory(path)
     run.file_as(trio[0])
     with run.writing():
         assert index.refresh(quick=True) and states(index) == {1: "running"}
@@ -331,7 +331,7 @@ def test_a_file_that_is_young_is_looked_at_again(trio: list, tmp_path: Path, mon
 def test_while_another_writes(trio: list, tmp_path: Path) -> None:
     """Every view is of whole lines from the start, while a writer appends, finishes, and begins anew."""
     path = going(tmp_path / "runs", trio[0], epochs=0)
-    run, stop, records = store.RunDirectory(path), threading.Event(), fake.lines(2)
+    run, stop, records = writing.RunDirectory(path), threading.Event(), fake.lines(2)
     run.file_as(trio[0])
 
     def write() -> None:
@@ -444,7 +444,7 @@ def test_what_is_known_is_not_read_again(results: Path, monkeypatch: pytest.Monk
     index = opened(results)
     assert read == [] and len(index.heads()) == 3
     checked: list[str] = []
-    monkeypatch.setattr(store, "check_record", checked.append)
+    monkeypatch.setattr(curve_file, "check_record", checked.append)
     assert len(whole(index)[0].records) == 5
     assert checked == [] and read == ["curve.jsonl", "environment.json"] * 3
 

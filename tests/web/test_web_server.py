@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 
 from normbench.compare import cells
 from normbench.errors import NormbenchError
-from normbench.runs import store
+from normbench.runs import files, writing
 from normbench.runs.record import RunRecord
 from normbench.web import remembered, samples, server
 from normbench.web.index import Index
@@ -77,7 +77,7 @@ def results(pair: list, tmp_path: Path) -> Path:
     results = tmp_path / "results"
     path = fake.directory(results / "runs", pair[0])
     fake.directory(results / "runs", pair[1])
-    store.RunDirectory(path).write_samples({"page.html": SAMPLE.encode(), "drawn.svg": b"<svg/>", "note.txt": b"n"})
+    writing.RunDirectory(path).write_samples({"page.html": SAMPLE.encode(), "drawn.svg": b"<svg/>", "note.txt": b"n"})
     (path / "output.log").write_text("".join(f"line {n}\n" for n in range(9000)) + "\x1b[31mred\u202e\n")
     (path / "samples" / "weights.safetensors").write_bytes(b"w")
     (path / "samples" / ".hidden.txt").write_bytes(b"h")
@@ -232,7 +232,7 @@ def test_no_name_leads_out(name: str, client: TestClient, pair: list) -> None:
 
 @pytest.mark.parametrize("place", ["run", "samples"])
 def test_folders_behind_links_are_not_entered(place: str, results: Path, pair: list, tmp_path: Path) -> None:
-    path = store.directory(results / "runs", pair[0]).path
+    path = writing.directory(results / "runs", pair[0]).path
     moved = path if place == "run" else path / "samples"
     moved.rename(tmp_path / moved.name)
     moved.symlink_to(tmp_path / moved.name)
@@ -277,7 +277,7 @@ def test_one_run(client: TestClient, results: Path, pair: list) -> None:
     assert (run["state"], run["reason"]) == ("done", "")
     assert run["samples"] == ["drawn.svg", "note.txt", "page.html"]
     assert run["output"][-2:] == ["line 8999", "\ufffd[31mred\ufffd"] and len(run["output"]) == server.LINES
-    assert run["source"] == str(store.directory(results / "runs", pair[0]).path)
+    assert run["source"] == str(writing.directory(results / "runs", pair[0]).path)
     other = client.get(f"/api/run?id={pair[1].id}").json()
     assert (other["samples"], other["output"]) == ([], [])
 
@@ -327,7 +327,7 @@ def test_errors_are_one_line(client: TestClient) -> None:
 
 
 def test_hostile_names_stay_text(results: Path, pair: list) -> None:
-    path = store.directory(results / "runs", pair[1]).path
+    path = writing.directory(results / "runs", pair[1]).path
     config = yaml.safe_load((path / "config.yaml").read_text())
     (path / "config.yaml").write_text(
         yaml.safe_dump({**config, "arm": madeup.HOSTILE, "experiment": "\u2028</script>"})
@@ -386,7 +386,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_news_of_runs_in_view(application: Any, client: TestClient, results: Path, pair: list, hurried: None) -> None:
-    path = store.directory(results / "runs", pair[0]).path
+    path = writing.directory(results / "runs", pair[0]).path
     client.get("/api/view?filter=none")
 
     def fail() -> None:
@@ -408,7 +408,7 @@ def test_runs_out_of_view_are_no_news_but_new_ones(
     assert index_now["cells"] == []
 
     def change() -> None:
-        store.files.atomic_write(out / "note", b"")
+        files.atomic_write(out / "note", b"")
         (out / "status.json").unlink()
         fake.directory(results / "runs" / "new", fake.specs(1, "optim.lr=0.7")[0])
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from normbench.config.identity import RunSpec
-from normbench.runs import files, store
+from normbench.runs import files, writing
 from normbench.train import environment
 
 Record = dict[str, Any]
@@ -19,7 +19,7 @@ def compute(spec: RunSpec) -> list[Record]:
     return [{"epoch": 0, "step": 0, "split": "probe", "mode": "exact"} | record for record in module.compute(spec)]
 
 
-def write(spec: RunSpec, run: store.RunDirectory) -> str:
+def write(spec: RunSpec, run: writing.RunDirectory) -> str:
     """A probe's records, written at once; there is nothing to resume."""
     started = time.monotonic()
     environment.record(run, 0, [], environment.environment())

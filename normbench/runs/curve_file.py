@@ -1,0 +1,96 @@
+"""curve.jsonl of a run: one record per line, appended to while the run goes on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from normbench import reading
+from normbench.runs import upgrade
+from normbench.runs.damaged import Damaged, no_json
+from normbench.runs.record import check_record
+
+RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+LARGEST = 1 << 30  # bytes
+
+
+def read(path: Path, schema: int = upgrade.TODAYS) -> list[dict[str, Any]]:
+    """The records of a curve, in today's form. A torn last line is not there yet; all else that is no record is damage.
+
+    schema: of the run's status; 1 means that the records are in the older form.
+    """
+    return parse(_bytes(path), path.name, schema)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return reading.read(path, LARGEST)
+    except OSError as error:
+        raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def parse(content: bytes, name: str, schema: int = upgrade.TODAYS, before: int = 0) -> list[dict[str, Any]]:
+    """The records of the whole lines in `content`, which follows `before` lines. Damaged names the first bad one."""
+    try:
+        return _checked(_at_once(content), schema)
+    except RECORD_DAMAGE:
+        pass  # which line it is shows below
+    *lines, _ = content.split(b"\n")
+    records = []
+    for number, text in enumerate(lines, before + 1):
+        place = f"{name} line {number} of {before + len(lines)}"
+        try:
+            record = reading.decode(text)
+        except ValueError as error:
+            raise Damaged(f"{place} is not JSON{no_json(error)}") from None
+        try:
+            records += _checked([record], schema)
+        except RECORD_DAMAGE as error:
+            raise Damaged(f"{place} is not a record: {error}") from None
+    return records
+
+
+def _at_once(content: bytes) -> list[Any]:
+    """One JSON value per line, in half the time of one after the other; ValueError where that is not sure.
+
+    A break between two lines can then lie in a list only, and no record holds one.
+    """
+    whole = content[: content.rfind(b"\n") + 1]
+    lines = whole.count(b"\n")
+    if whole[:1] + b"{" * whole.count(b"\n{") != b"{" * lines:
+        raise ValueError("a line is no object")
+    values = reading.decode(b"[" + whole[:-1].replace(b"\n", b",\n") + b"]")
+    if len(values) != lines:
+        raise ValueError("a line is not one value")
+    return list(values)
+
+
+def _checked(records: list[Any], schema: int) -> list[dict[str, Any]]:
+    records = [upgrade.record(record) for record in records] if schema == upgrade.OLD else records
+    for record in records:
+        check_record(record)
+    return records
+
+
+def checked(path: Path, status: Mapping[str, Any], known: str = "") -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The records of a curve and the run's `was`. Without the hash that a finished run's status has: Damaged.
+
+    known: the hash of a curve that was read here before; its records are not checked again.
+    """
+    content = _bytes(path)
+    found = hashlib.sha256(content).hexdigest()
+    if known == found == status.get("curve_sha256") and status["schema"] != upgrade.OLD:
+        return _at_once(content), {}
+    records = parse(content, path.name, status["schema"])  # names the bad line where there is one
+    if "curve_sha256" not in status:  # on its way
+        return records, {}
+    if found != status["curve_sha256"]:
+        raise Damaged(f"{path.name} does not have the hash that status.json recorded")
+    return records, upgrade.was(found, records) if status["schema"] == upgrade.OLD else {}
+
+
+def sha256(path: Path) -> str:
+    """The fingerprint of a curve: equal for equal torch version, instruction set and threads."""
+    return hashlib.sha256(reading.read(path, LARGEST)).hexdigest()

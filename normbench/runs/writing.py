@@ -1,0 +1,150 @@
+"""One run's directory while this process writes it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from normbench import locks, reading
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.runs import curve_file, files, seals, store, upgrade
+from normbench.runs.damaged import Damaged
+
+READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
+LONGEST = 10_000  # characters of a reason that is written
+
+
+class RunDirectory:
+    """One run's directory while this process writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.filed: Mapping[str, Any] = {}  # what config.yaml says of the run
+        self.heading: Mapping[str, Any] = {}  # what every status.json does
+
+    def file_as(self, spec: RunSpec) -> None:
+        """What is written from now on is of this run."""
+        self.filed, self.heading = spec.filed(), spec.heading()
+
+    @property
+    def curve(self) -> Path:
+        return self.path / "curve.jsonl"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the run's lock; it goes with the process, however that ends. Busy elsewhere: NormbenchError, code 5."""
+        files.make_folder(self.path)
+        try:
+            handle = open(self.path / "lock", "a+", opener=reading.at_once)  # noqa: SIM115  held for as long as the run is written
+        except OSError as error:
+            raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
+        try:
+            if not locks.take(handle.fileno(), self.path, READERS):
+                holder = locks.holder(handle.fileno())
+                raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
+            locks.sign(handle.fileno())
+            for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; under the lock there is no other
+                left.unlink(missing_ok=True)
+            yield
+        finally:
+            handle.close()
+
+    def write_config(self) -> None:
+        """config.yaml: the labels, and the configuration from which `rerun` composes the run anew."""
+        files.atomic_write(self.path / "config.yaml", yaml.safe_dump(self.filed, sort_keys=False).encode())
+
+    def write_status(self, status: str, **fields: Any) -> None:
+        """status.json, sealed: with the hashes of all other files, unless the run goes on and changes them.
+
+        A curve of the older form that still lies here keeps its schema.
+        """
+        if status != "running":
+            self._sync("timing.jsonl")
+            fields.setdefault("files", seals.of_run(self.path))
+        schema = store.SCHEMA
+        with contextlib.suppress(Damaged):
+            if store.read_status(self.path)["schema"] == upgrade.OLD:
+                schema = upgrade.OLD
+        if "reason" in fields:
+            fields["reason"] = fields["reason"][:LONGEST]
+        content = {"schema": schema, "status": status, **self.heading, **fields}
+        files.write_json(self.path / "status.json", seals.sealed(content))
+
+    def old_status(self) -> dict[str, Any] | None:
+        """The status that lies there, None where there is none; NormbenchError where it is damaged."""
+        try:
+            return store.read_status(self.path) if (self.path / "status.json").exists() else None
+        except Damaged as damage:
+            raise start_anew(self.path, damage) from None
+
+    def append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
+        """Lines at the end of curve.jsonl or timing.jsonl, at once: others read along."""
+        with open(self.path / name, "ab", opener=reading.at_once) as file:
+            file.write(b"".join(files.line(record) for record in records))
+
+    def sync_curve(self) -> int:
+        """The size of the curve in bytes, all of them on the disk."""
+        with open(self.curve, "ab", opener=reading.at_once) as curve:
+            os.fsync(curve.fileno())
+            return curve.tell()
+
+    def _sync(self, name: str) -> int:
+        """The size of a file that is appended to, 0 where there is none, all of it on the disk."""
+        if not (self.path / name).exists():
+            return 0
+        with open(self.path / name, "ab", opener=reading.at_once) as file:
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def drop_unfinished(self) -> None:
+        """Leave nothing that a run could go on with; a run that was finished before, set aside, stays."""
+        for name in ("curve.jsonl", "status.json"):  # in this order: a curve without a status counts as damaged
+            (self.path / name).unlink(missing_ok=True)
+        files.sync_folder(self.path)
+
+    def set_aside_finished(self) -> None:
+        """Before a longer run, or one with more evaluations: a copy of the finished one stays readable until then.
+
+        Its own files are there until the next status is: whoever is killed between leaves a finished run.
+        """
+        for name in ("config.yaml", "curve.jsonl", "status.json"):
+            if (self.path / name).exists():
+                content = reading.read(self.path / name, curve_file.LARGEST if name == "curve.jsonl" else store.LARGEST)
+                files.atomic_write(self.path / f"shorter.{name}", content)
+
+    def write_samples(self, content: Mapping[str, bytes]) -> None:
+        """Files that show what the trained model draws, in `samples/`."""
+        for name, file in content.items():
+            (self.path / "samples").mkdir(exist_ok=True)
+            files.atomic_write(self.path / "samples" / name, file)
+
+    def finish(self, status: str, **fields: Any) -> None:
+        """The status seals all that the run left, and a shorter run that was set aside is not needed any more."""
+        self.sync_curve()
+        self.write_status(status, **fields, curve_sha256=curve_file.sha256(self.curve))
+        self.drop_shorter()
+
+    def drop_shorter(self) -> None:
+        for name in ("status.json", "curve.jsonl", "config.yaml"):
+            (self.path / f"shorter.{name}").unlink(missing_ok=True)
+
+
+def directory(root: Path, spec: RunSpec) -> RunDirectory:
+    """Where a run is, or will be, written: an existing directory with its id anywhere below `root`, else a new one."""
+    run_id = spec.id
+    for found in store.walk(root):
+        if (found.id, found.seed) == (run_id, spec.seed) and found.path.is_dir():
+            return RunDirectory(found.path)
+    return RunDirectory(root / spec.experiment / f"{spec.arm}.s{spec.seed}.{run_id}")
+
+
+def start_anew(path: Path, damage: Damaged) -> NormbenchError:
+    """What whoever was to write there is told."""
+    return NormbenchError(f"{path} is damaged: {damage}. Delete it to start this run anew.", code=4)
