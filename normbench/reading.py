@@ -20,7 +20,7 @@ DEEPEST = 50  # levels of a value: what walks through one does so by recursion
 MOST = 100_000  # values in one, where each alias of YAML counts as all that it stands for; characters of a text
 HIGHEST = 2**63  # of a whole number, as others store it
 WIDEST = 1000  # bits of one where that does not matter: a larger one is no float
-FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 BRACKETS = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
 BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
 LONGEST = 1 << 18  # characters of one document: a second or two
@@ -163,7 +163,7 @@ def load_yaml(text: str, finite: bool = True) -> Any:
         > BRACKETS
     ):
         raise yaml.YAMLError("it may be nested too deeply")
-    loader = FAST(text)  # safe by itself, with libyaml and without
+    loader = SAFE_LOADER(text)  # by libyaml where it is there
     try:
         value = loader.get_single_data()
     finally:

@@ -21,7 +21,6 @@ from normbench.rnn.cells import LSTMCell
 from normbench.rnn.layers import LSTM
 from normbench.streams import stream
 
-SCALES = ("one", "first_glimpse")
 SCALED_BY = 1000  # pictures painted to find the scale of the cells at the first glimpse
 
 

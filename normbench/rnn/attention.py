@@ -10,7 +10,6 @@ from torch.autograd.function import once_differentiable
 
 from normbench.rnn import backends, kernel
 
-GIVEN = 5  # numbers of a window
 BOUND = 10.0  # of its logarithms, beyond which nothing changes: early updates send some far off
 
 

@@ -113,8 +113,5 @@ def test_a_model_beyond_the_memory_is_refused_at_once(sizes: str, tmp_path: Path
 @pytest.mark.parametrize("model", [name for name in compose.choices("model") if not compose.is_probe(name)])
 def test_every_model_is_counted_without_being_made(model: str) -> None:
     """What needs numbers would be passed over in silence."""
-    try:
-        (spec,) = plan.train_specs([f"model={model}"], False)
-    except NormbenchError as error:
-        pytest.skip(str(error))
+    (spec,) = plan.train_specs([f"model={model}"], False)
     assert memory.parameters(spec) > 0

@@ -156,6 +156,7 @@ def test_points_of_a_line() -> None:
 
     assert told("1") == "data.points=1 is too small: at least 2."
     assert told("10000000000000000000") == "data.points=10000000000000000000 is too large: it must be below 2^63."
+    assert told("100001") == "data.points=100001 is too large: at most 100000."
     assert told("2.5") == "data.points=2.5 is not a whole number."
 
 
