@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from normbench import data as datasets
@@ -80,6 +81,15 @@ def small(model: str, *words: str) -> RunSpec:
 
 def built(spec: RunSpec) -> models.Model:
     return models.build(spec.config, spec.sites())
+
+
+def moved(network: models.Model) -> models.Model:
+    """The same network in float64, every parameter away from where it began."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in network.double().parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
+    return network
 
 
 def numbers(metrics: Mapping[str, Metric]) -> dict[str, Tensor]:

@@ -80,40 +80,24 @@ class SkipThoughts(Model):
         previous: Tensor,
         previous_mask: Tensor,
     ) -> Tensor:
-        written = self._written(sentence, sentence_mask, next, next_mask, previous, previous_mask)
+        around = {"next": next, "next_mask": next_mask, "previous": previous, "previous_mask": previous_mask}
+        written = self._written(sentence, sentence_mask, **around)
         h, words = (torch.cat(parts) for parts in zip(*written, strict=True))
         return softmax.total(h, self.output.weight, self.output.bias, words)
 
-    def evaluate(
-        self,
-        sentence: Tensor,
-        sentence_mask: Tensor,
-        next: Tensor,
-        next_mask: Tensor,
-        previous: Tensor,
-        previous_mask: Tensor,
-    ) -> dict[str, PerPlace]:
-        written = self._written(sentence, sentence_mask, next, next_mask, previous, previous_mask)
+    def evaluate(self, sentence: Tensor, sentence_mask: Tensor, **around: Tensor) -> dict[str, PerPlace]:
         found = {}
-        for name, mask, (h, words) in zip(AROUND, (next_mask, previous_mask), written, strict=True):
+        for name, (h, words) in zip(AROUND, self._written(sentence, sentence_mask, **around), strict=True):
+            mask = around[f"{name}_mask"]
             nll = h.new_zeros(mask.shape)
             nll[mask] = softmax.nll(h, self.output.weight, self.output.bias, words)
             found[f"{name}_nll"] = PerPlace(nll.sum(1), mask.sum(1))
         of_both = [torch.stack(parts).sum(0) for parts in zip(*found.values(), strict=True)]
         return {"nll": PerPlace(*of_both), **found}
 
-    def _written(
-        self,
-        sentence: Tensor,
-        sentence_mask: Tensor,
-        next: Tensor,
-        next_mask: Tensor,
-        previous: Tensor,
-        previous_mask: Tensor,
-    ) -> list[tuple[Tensor, Tensor]]:
+    def _written(self, sentence: Tensor, sentence_mask: Tensor, **around: Tensor) -> list[tuple[Tensor, Tensor]]:
         vectors = self.read(sentence, sentence_mask)
-        around = zip(AROUND, ((next, next_mask), (previous, previous_mask)), strict=True)
-        return [self.tell(name, vectors, *words) for name, words in around]
+        return [self.tell(name, vectors, around[name], around[f"{name}_mask"]) for name in AROUND]
 
     @torch.no_grad()
     def encode(self, sentences: list[str], eos: bool, data: Dataset) -> np.ndarray:

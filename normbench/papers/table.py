@@ -6,14 +6,14 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from normbench.curves.series import Censored, Reached, level_on_the_way, log_floored, time_to_level
 from normbench.curves.series import final as final_value
 from normbench.curves.series import series as read_series
 from normbench.curves.statistics import t_interval
-from normbench.papers.claims import CLOCKS, LOSSES
+from normbench.papers.claims import CLOCKS, LOSSES, Artifact
 from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 
@@ -57,6 +57,20 @@ class Entry:
         few = self.interval is None or self.n < 5 or lost
         inside = f"n = {self.n}{lost}" if count and few else lost.removeprefix(", ")
         return f"{shown} ({inside})" if inside else shown
+
+
+def cells(
+    artifact: Artifact, runs: Sequence[RunRecord], arms: Iterable[str], group: str
+) -> Iterator[tuple[str, str, str, list[RunRecord]]]:
+    """A table's parts: the group's title, the control, the arm and its runs. Of a control only arms that have runs.
+
+    group: the title of what is no control.
+    """
+    for control in artifact.settings:
+        for arm in arms:
+            cell = [run for run in runs if (run.control, run.arm) == (control, arm)]
+            if cell or not control:
+                yield (f"control {control}" if control else group), control, arm, cell
 
 
 def alike(mean: float, low: float, high: float) -> list[str]:

@@ -16,6 +16,19 @@ from normbench.models.handwriting import MOST, Handwriting
 from normbench.rnn.layers import LSTM
 
 
+def gates(of: LSTM) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of the input and of the hidden state, and biases, of the first layer, gates in PyTorch's order."""
+    f, i, o, g = torch.arange(4 * of.hidden_size).chunk(4)
+    rows, cell = torch.cat([i, f, g, o]), of.cells[0]
+    return cell.weight_ih[rows], cell.weight_hh[rows], cell.bias[rows]
+
+
+def plain(of: LSTM) -> dict[str, Tensor]:
+    """The state of a `torch.nn.LSTMCell` that computes what that layer does."""
+    x, h, bias = gates(of)
+    return {"weight_ih": x, "weight_hh": h, "bias_ih": bias, "bias_hh": torch.zeros_like(bias)}
+
+
 class DrawLN(nn.Module):
     """h = σ(o) tanh(LN(c)), eps outside the root."""
 
@@ -52,15 +65,11 @@ class DrawPort(nn.Module):
 
     @staticmethod
     def _take(mine: nn.Module, ours: LSTM) -> None:
-        f, i, o, g = torch.arange(4 * ours.hidden_size).chunk(4)
-        rows, cell = torch.cat([i, f, g, o]), ours.cells[0]
+        x, h, bias = gates(ours)
         if isinstance(mine, DrawLN):
-            given = {"x.weight": cell.weight_ih[rows], "x.bias": cell.bias[rows], "h.weight": cell.weight_hh[rows]}
-            mine.load_state_dict({**mine.state_dict(), **given})
-            return
-        zero = torch.zeros_like(cell.bias)
-        given = {"weight_ih": cell.weight_ih[rows], "weight_hh": cell.weight_hh[rows], "bias_ih": cell.bias[rows]}
-        mine.load_state_dict({**given, "bias_hh": zero})
+            mine.load_state_dict({**mine.state_dict(), "x.weight": x, "x.bias": bias, "h.weight": h})
+        else:
+            mine.load_state_dict(plain(ours))
 
     def filters(self, given: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         gy, gx, log_stride, log_variance, log_intensity = given.chunk(5, 1)
@@ -128,14 +137,11 @@ class HandwritingPort(nn.Module):
 
     @staticmethod
     def _take(mine: nn.Module, ours: LSTM) -> None:
-        f, i, o, g = torch.arange(4 * ours.hidden_size).chunk(4)
-        rows, cell = torch.cat([i, f, g, o]), ours.cells[0]
+        x, h, bias = gates(ours)
         if isinstance(mine, HandwritingLN):
-            given = {"x.weight": cell.weight_ih[rows], "h.weight": cell.weight_hh[rows], "bias": cell.bias[rows]}
-            mine.load_state_dict({**mine.state_dict(), **given})
-            return
-        given = {"weight_ih": cell.weight_ih[rows], "weight_hh": cell.weight_hh[rows], "bias_ih": cell.bias[rows]}
-        mine.load_state_dict({**given, "bias_hh": torch.zeros_like(cell.bias)})
+            mine.load_state_dict({**mine.state_dict(), "x.weight": x, "h.weight": h, "bias": bias})
+        else:
+            mine.load_state_dict(plain(ours))
 
     def forward(self, strokes: Tensor, characters: Tensor) -> Tensor:
         x, target = strokes[:, :-1], strokes[:, 1:]

@@ -12,7 +12,7 @@ import torch
 from devices import has_kernel
 from PIL import Image
 from reference import draw as reference
-from smallest import batches, built, small
+from smallest import batches, built, moved, small
 
 from normbench import data as datasets
 from normbench.errors import NormbenchError
@@ -32,12 +32,8 @@ ARMS = {
 
 def made(arm: str, *words: str) -> Draw:
     """In float64, away from its start."""
-    network = built(small("draw", *ARMS[arm], *words)).double()
+    network = moved(built(small("draw", *ARMS[arm], *words)))
     assert isinstance(network, Draw)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
     network.rescale(network.encoder.cells[0].weight_ih)
     return network
 

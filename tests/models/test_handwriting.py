@@ -12,7 +12,7 @@ import pytest
 import torch
 from devices import has_kernel
 from reference import handwriting as reference
-from smallest import batches, built, small
+from smallest import batches, built, moved, small
 
 from normbench import data as datasets
 from normbench.config.plan import experiment_spec
@@ -27,12 +27,8 @@ ARMS = {"none": ("norm=none",), "ln": ("norm=layer", "norm.eps=0.01")}
 
 def made(arm: str, *words: str) -> Handwriting:
     """In float64, away from its start."""
-    network = built(small("handwriting", *ARMS[arm], *words)).double()
+    network = moved(built(small("handwriting", *ARMS[arm], *words)))
     assert isinstance(network, Handwriting)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
     return network
 
 

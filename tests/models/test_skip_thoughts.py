@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from reference import skip_thoughts as reference
-from smallest import batches, built, small
+from smallest import batches, built, moved, small
 from torch import Tensor
 
 from normbench import data as datasets
@@ -34,12 +34,8 @@ ARMS = {
 
 def made(arm: str) -> SkipThoughts:
     """In float64, away from its start."""
-    network = built(small("skip_thoughts", *ARMS[arm])).double()
+    network = moved(built(small("skip_thoughts", *ARMS[arm])))
     assert isinstance(network, SkipThoughts)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64))
     return network
 
 

@@ -9,7 +9,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry, percents, time_entry
+from normbench.papers.table import Entry, cells, estimate_entry, final_entry, percents, time_entry
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -36,22 +36,15 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Test errors and train NLL of each arm and control; then, by arm, the units of each layer at its border."""
     entries = []
-    for control in artifact.settings:
-        group = f"control {control}" if control else "training"
-        for arm, look in ARMS.items():
-            cell = [run for run in runs if run.arm == arm and run.control == control]
-            if control and not cell:
-                continue
-            best = percents([at_epoch(run, "test", "error", "best") for run in cell])
-            entries += [
-                final_entry(cell, group, look.name, "final test error", ("test", "eval", "error"), 100, "%"),
-                estimate_entry(best, group, look.name, "at the best validation", "%"),
-                final_entry(cell, group, look.name, "final train NLL (geometric mean)", RUNNING, log=True),
-                *(
-                    time_entry(cell, group, look.name, f"epochs to train NLL {level:g}", RUNNING, level)
-                    for level in LEVELS
-                ),
-            ]
+    for group, _, arm, cell in cells(artifact, runs, ARMS, "training"):
+        name = ARMS[arm].name
+        best = percents([at_epoch(run, "test", "error", "best") for run in cell])
+        entries += [
+            final_entry(cell, group, name, "final test error", ("test", "eval", "error"), 100, "%"),
+            estimate_entry(best, group, name, "at the best validation", "%"),
+            final_entry(cell, group, name, "final train NLL (geometric mean)", RUNNING, log=True),
+            *(time_entry(cell, group, name, f"epochs to train NLL {level:g}", RUNNING, level) for level in LEVELS),
+        ]
     return entries + [entry for arm in ARMS for entry in _units(arm, runs)]
 
 

@@ -9,7 +9,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, percents
+from normbench.papers.table import Entry, cells, estimate_entry, percents
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -30,18 +30,13 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Mean over the validation curve and its best point, per arm and control setting."""
     entries = []
-    for control in artifact.settings:
-        for arm in ARMS:
-            cell = [run for run in runs if run.matches({"arm": arm}) and run.control == control]
-            if control and not cell:
-                continue
-            for quantity in QUANTITIES:
-                where = quantity.split, quantity.mode, quantity.metric
-                means = percents([area(series(run, *where), log=False) for run in cell])
-                best = percents([at_epoch(run, quantity.split, quantity.metric, "best") for run in cell])
-                group = f"control {control}" if control else "as the code"
-                entries += [
-                    estimate_entry(means, group, arm, f"{quantity.name}, mean over updates", "%"),
-                    estimate_entry(best, group, arm, f"{quantity.name}, best", "%"),
-                ]
+    for group, _, arm, cell in cells(artifact, runs, ARMS, "as the code"):
+        for quantity in QUANTITIES:
+            where = quantity.split, quantity.mode, quantity.metric
+            means = percents([area(series(run, *where), log=False) for run in cell])
+            best = percents([at_epoch(run, quantity.split, quantity.metric, "best") for run in cell])
+            entries += [
+                estimate_entry(means, group, arm, f"{quantity.name}, mean over updates", "%"),
+                estimate_entry(best, group, arm, f"{quantity.name}, best", "%"),
+            ]
     return entries

@@ -9,7 +9,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry
+from normbench.papers.table import Entry, cells, estimate_entry, final_entry
 from normbench.runs.record import RunRecord
 
 ARMS = {"none": Look("Skip-Thoughts", COLOURS["none"]), "ln": Look("Skip-Thoughts + LN", COLOURS["layer"])}
@@ -38,15 +38,10 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Means over the checkpoints, with one C for all, and NLL per word of held-out books at the end."""
     entries = []
-    for control in artifact.settings:
-        group = f"control {control}" if control else "over training"
-        for arm in ARMS:
-            cell = [run for run in runs if run.matches({"arm": arm}) and run.control == control]
-            if control and not cell:
-                continue
-            for (split, metric), (name, factor, unit) in MEASURES.items():
-                means = [area(series(run, split, "along", metric), log=False) for run in cell]
-                shown = [None if value is None else value * factor for value in means]
-                entries.append(estimate_entry(shown, group, arm, f"{name}, mean over updates", unit))
-            entries.append(final_entry(cell, group, arm, "NLL per word, at the end", NLL, unit="nats"))
+    for group, _, arm, cell in cells(artifact, runs, ARMS, "over training"):
+        for (split, metric), (name, factor, unit) in MEASURES.items():
+            means = [area(series(run, split, "along", metric), log=False) for run in cell]
+            shown = [None if value is None else value * factor for value in means]
+            entries.append(estimate_entry(shown, group, arm, f"{name}, mean over updates", unit))
+        entries.append(final_entry(cell, group, arm, "NLL per word, at the end", NLL, unit="nats"))
     return entries

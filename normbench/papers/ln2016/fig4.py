@@ -8,7 +8,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, final_entry, levels_by_seed, time_entry
+from normbench.papers.table import Entry, cells, final_entry, levels_by_seed, time_entry
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -33,23 +33,18 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Bound and KL of all test images at the end, epochs to levels of the baseline at LN's scale, updates clipped."""
     at_paper = all(run.fidelity == "paper" for run in runs)
     entries = []
-    for control in artifact.settings:
+    for group, control, arm, cell in cells(artifact, runs, ARMS, "at the end of training"):
         own = [run for run in runs if run.control == control]
-        if control and not own:
-            continue
-        group = f"control {control}" if control else "at the end of training"
         levels = {share: levels_by_seed(own, SCALED, BOUND, share) for share in SHARES}
-        for arm in ARMS:
-            cell = [run for run in own if run.arm == arm]
-            known = artifact.reference["epoch_200"].get(arm)
-            paper = f"{known}" if known and at_paper and not control else ""
-            entries += [
-                final_entry(cell, group, arm, "test bound", ("test", "whole", "bound"), unit="nats", paper=paper),
-                final_entry(cell, group, arm, "of it KL", ("test", "whole", "kl"), unit="nats"),
-                *(
-                    time_entry(cell, group, arm, f"epochs to {share:.0%} of the way of {SCALED}", BOUND, of_seed)
-                    for share, of_seed in levels.items()
-                ),
-                final_entry(cell, group, arm, "updates clipped, last epoch", ("train", "running", "clipped"), 100, "%"),
-            ]
+        known = artifact.reference["epoch_200"].get(arm)
+        paper = f"{known}" if known and at_paper and not control else ""
+        entries += [
+            final_entry(cell, group, arm, "test bound", ("test", "whole", "bound"), unit="nats", paper=paper),
+            final_entry(cell, group, arm, "of it KL", ("test", "whole", "kl"), unit="nats"),
+            *(
+                time_entry(cell, group, arm, f"epochs to {share:.0%} of the way of {SCALED}", BOUND, of_seed)
+                for share, of_seed in levels.items()
+            ),
+            final_entry(cell, group, arm, "updates clipped, last epoch", ("train", "running", "clipped"), 100, "%"),
+        ]
     return entries

@@ -8,7 +8,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, final_entry, levels_by_seed, time_entry
+from normbench.papers.table import Entry, cells, final_entry, levels_by_seed, time_entry
 from normbench.runs.record import RunRecord
 
 ARMS = {"none": Look("Baseline", COLOURS["none"]), "ln": Look("LN", COLOURS["layer"])}
@@ -29,23 +29,18 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """NLL of test and training lines at the end, updates to levels of the baseline, the window's speed."""
     entries = []
-    for control in artifact.settings:
+    for group, control, arm, cell in cells(artifact, runs, ARMS, "at the end of training"):
         own = [run for run in runs if run.control == control]
-        if control and not own:
-            continue
-        group = f"control {control}" if control else "at the end of training"
         levels = {share: levels_by_seed(own, "none", NLL, share) for share in SHARES}
-        for arm in ARMS:
-            cell = [run for run in own if run.arm == arm]
-            entries += [
-                final_entry(cell, group, arm, "test NLL per line", NLL, unit="nats"),
-                final_entry(cell, group, arm, "train NLL per line", ("train", "eval", "line_nll"), unit="nats"),
-                *(
-                    time_entry(
-                        cell, group, arm, f"updates to {share:.0%} of the baseline's way", NLL, of_seed, clock="step"
-                    )
-                    for share, of_seed in levels.items()
-                ),
-                final_entry(cell, group, arm, "window's speed", ("test", "eval", "speed"), unit="characters a point"),
-            ]
+        entries += [
+            final_entry(cell, group, arm, "test NLL per line", NLL, unit="nats"),
+            final_entry(cell, group, arm, "train NLL per line", ("train", "eval", "line_nll"), unit="nats"),
+            *(
+                time_entry(
+                    cell, group, arm, f"updates to {share:.0%} of the baseline's way", NLL, of_seed, clock="step"
+                )
+                for share, of_seed in levels.items()
+            ),
+            final_entry(cell, group, arm, "window's speed", ("test", "eval", "speed"), unit="characters a point"),
+        ]
     return entries

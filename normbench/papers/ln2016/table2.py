@@ -8,7 +8,7 @@ from normbench.curves.series import at_epoch
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.fig1 import ARMS, RULES
 from normbench.papers.panels import Panel
-from normbench.papers.table import Entry, estimate_entry, percents, value_entry
+from normbench.papers.table import Entry, cells, estimate_entry, percents, value_entry
 from normbench.runs.record import RunRecord
 
 METRICS = {  # in the paper's order, the median rank behind it
@@ -31,19 +31,12 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """The paper's columns, its numbers beside ours where the data are its; then words counted, and chance."""
     at_paper = all(run.fidelity == "paper" for run in runs)
     entries = []
-    for control in artifact.settings:
-        group = f"control {control}" if control else "test"
-        for arm in ARMS:
-            cell = [run for run in runs if run.matches({"arm": arm}) and run.control == control]
-            if control and not cell:
-                continue
-            for metric, (title, unit) in METRICS.items():
-                paper = artifact.reference[arm].get(metric) if at_paper and not control else None
-                values = [at_epoch(run, "test", metric, "best") for run in cell]
-                shown = percents(values) if unit else values
-                entries.append(
-                    estimate_entry(shown, group, arm, title, unit, f"{paper:.1f}" if paper is not None else "")
-                )
+    for group, control, arm, cell in cells(artifact, runs, ARMS, "test"):
+        for metric, (title, unit) in METRICS.items():
+            paper = artifact.reference[arm].get(metric) if at_paper and not control else None
+            values = [at_epoch(run, "test", metric, "best") for run in cell]
+            shown = percents(values) if unit else values
+            entries.append(estimate_entry(shown, group, arm, title, unit, f"{paper:.1f}" if paper is not None else ""))
     counted = [run for run in runs if run.arm == RULES]
     for rule, name in COUNTED.items():
         for metric, (title, unit) in METRICS.items():
