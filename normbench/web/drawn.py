@@ -1,0 +1,351 @@
+"""A task with its answer as the page shows it: rows, colours, figures."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from normbench.compare import beside, configuration
+from normbench.compare.answer import answer
+from normbench.compare.cells import Cell, Task
+from normbench.compare.question import TUNED, Question
+from normbench.curves.series import Point, aggregate, series
+from normbench.papers.panels import Line, Look, Quantity
+from normbench.papers.style import EXTRA_COLOURS, colour_of, on_dark
+from normbench.runs.record import RunRecord
+from normbench.web import figures_compare as figures
+
+T = TypeVar("T")
+CLOCKS = {"step": "Updates", "epoch": "Epochs", "examples": "Examples", "seconds": "Seconds"}
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MOST_ROWS = 60  # of a forest plot
+
+
+class Kept(Generic[T]):
+    """The last results by key: what is computed of runs is the same as long as they have the same records."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.known = most, OrderedDict[Hashable, T]()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self.known:
+            self.known[key] = make()
+            while len(self.known) > self.most:
+                self.known.popitem(last=False)
+        self.known.move_to_end(key)
+        return self.known[key]
+
+
+def state(runs: Iterable[RunRecord]) -> Hashable:
+    """Equal as long as nothing new is known of these runs."""
+    return tuple((run.id, run.status, run.steps, run.reason, run.seconds, len(run.records)) for run in runs)
+
+
+_LINES = Kept[Line](1000)
+
+
+class Drawn:
+    """One task with its answer, as rows, chips and figures."""
+
+    def __init__(self, task: Task, question: Question, clock: str) -> None:
+        self.task, self.question = task, question
+        self.told = answer(task, question)
+        self.looks = _looks(task, question)
+        self.clock = clock if clock in clocks(task) else question.clock
+        self.rows = {row.cell.key: row for group in self.told.groups if not group.tuned for row in group.rows}
+        self.arm_names = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
+        self.ordered = sorted(task.cells, key=self._place)
+
+    def _place(self, cell: Cell) -> tuple[Any, ...]:
+        """Arms as they come, the baseline first; within an arm numbers by their size."""
+        q, arm = self.question, self.question.arm(cell)
+        return arm != q.against, self.arm_names.index(arm), *(_rank(cell.values.get(key)) for key in q.facets)
+
+    def arms(self) -> list[dict[str, Any]]:
+        known: dict[str, list[tuple[Look, str]]] = {}
+        for cell in self.ordered:
+            known.setdefault(self.question.arm(cell), []).append(self.looks[cell.key])
+        return [
+            {
+                "key": _key(arm),
+                "label": arm,
+                "colour": own[0][0].colour,
+                "dark": on_dark(own[0][0].colour),
+                "dash": own[0][1] if len(own) == 1 else "solid",
+            }
+            for arm, own in known.items()
+        ]
+
+    def facets(self) -> list[dict[str, Any]]:
+        found = []
+        for key in self.question.facets:
+            cells = sorted(self.task.cells, key=lambda cell: _rank(cell.values.get(key)))
+            texts = {
+                value_text(cell, key): configuration.short(cell.values[key]) if key in cell.values else "–"
+                for cell in cells
+            }
+            values = [{"key": _key(f"{key}={text}"), "label": shown} for text, shown in texts.items()]
+            found.append({"key": key, "values": values})
+        return found
+
+    def cells(self) -> list[dict[str, Any]]:
+        """Arms in their order, each with its places; a number is the answer's."""
+        found = []
+        for cell in self.ordered:
+            row, (look, dash) = self.rows[cell.key], self.looks[cell.key]
+            found.append(
+                {
+                    "key": cell.key,
+                    "arm": _key(row.arm),
+                    "arm_label": row.arm,
+                    "label": look.name,
+                    "place": [_key(f"{key}={value_text(cell, key)}") for key in self.question.facets],
+                    "colour": look.colour,
+                    "dark": on_dark(look.colour),
+                    "dash": dash,
+                    "n": row.at.n,
+                    "mean": row.at.mean,
+                    "interval": row.at.interval,
+                    "text": row.at.text(count=False),
+                    "time": row.time.text() if row.time else "",
+                    "pace": row.seconds_per_step,
+                    "states": counts(cell.runs),
+                    "seeds": seeds(cell, row.values),
+                }
+            )
+        return found
+
+    def caption(self) -> str:
+        q = self.question
+        n = sorted({row.at.n for row in self.rows.values()})
+        count = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
+        level = "" if q.level is None else f" Dotted: level {configuration.short(q.level * q.metric.factor)}{_unit(q)}."
+        return f"Means over all seeds of a cell ({count}) with 95 % intervals.{level}"
+
+    def curves(self) -> figures.Figure:
+        q = self.question
+        lines = [self._line(cell) for cell in self.ordered]
+        lost = {run.id: run.reason for run in self.task.runs if run.status == "diverged"}
+        drawn = figures.curves(
+            lines,
+            self._quantity(f"{q.split} {q.metric.title}{_unit(q, ', ')}"),
+            beside.references(self.task, q) if self.clock == q.clock else (),
+            lost,
+            None if q.level is None else q.level * q.metric.factor,
+            self._times(),
+        )
+        dashes = {key: dash for key, (_, dash) in self.looks.items()}
+        for trace in drawn["data"]:
+            if trace["meta"]["role"] in ("mean", "seed"):
+                trace["line"]["dash"] = dashes[trace["meta"]["arm"]]
+        return drawn
+
+    def _quantity(self, name: str) -> Quantity:
+        q = self.question
+        return Quantity(name, *q.where, log=q.metric.loss, x=CLOCKS[self.clock], clock=logged_clock(self.clock))
+
+    def _line(self, cell: Cell) -> Line:
+        of_seeds = figures.columns_of_seeds(len(self.task.runs))
+        return _line(cell, self.looks[cell.key][0], self.question, (self.clock, self._stretch(cell), of_seeds))
+
+    def _stretch(self, cell: Cell) -> float:
+        """From what is logged to the shown clock: seconds and examples of an update are this cell's."""
+        if self.clock == "seconds":
+            return self.rows[cell.key].seconds_per_step or 0.0
+        return float(cell.values.get("train.batch_size", 1)) if self.clock == "examples" else 1.0
+
+    def _times(self) -> dict[str, tuple[float, tuple[float, float] | None, str]]:
+        found = {}
+        for key, row in self.rows.items():
+            if row.time is None or row.time.mean is None:
+                continue
+            factor = 1.0
+            if self.clock != self.question.clock:
+                factor = self._stretch(row.cell) * _updates(row.cell, self.question.clock)
+                if self.clock == "epoch":
+                    factor = _updates(row.cell, self.question.clock) / _updates(row.cell, "epoch")
+            ends = row.time.interval and (factor * row.time.interval[0], factor * row.time.interval[1])
+            text = f"{self.looks[key][0].name}: {row.time.text()} {row.time.unit} to the level"
+            found[key] = (factor * row.time.mean, ends, text)
+        return found
+
+    def forest(self) -> figures.Figure | None:
+        """Every arm against the baseline; first where each has its own best learning rate."""
+        q = self.question
+        effects = []
+        for group in sorted(self.told.groups, key=lambda group: not group.tuned):
+            for row in group.rows:
+                if (d := row.difference) is None or d.mean is None:
+                    continue
+                name, place = q.arm(row.cell), self._spoken(row.cell, TUNED if group.tuned else "")
+                if group.tuned:
+                    name += f" · lr={configuration.short(row.cell.values.get(TUNED))}"
+                    place = " · ".join(word for word in (place, "best rate of each") if word)
+                look = replace(self.looks[row.cell.key][0], name=name)
+                effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text(), place))
+        if not effects:
+            return None
+        better = "right" if q.metric.rising else "left"
+        unit = f", {q.metric.step_unit}" if q.metric.step_unit else ""
+        title = f"less that of {figures.cut(q.against, 24)}{unit} · {better} is better"
+        return figures.forest(effects[:MOST_ROWS], title)
+
+    def _spoken(self, cell: Cell, but: str = "") -> str:
+        """The facets of a cell that differ between cells, but for this one."""
+        return _where(cell, self.question, [key for key in self.question.facets if key != but])
+
+    def sensitivity(self) -> figures.Figure | None:
+        """The number against the learning rate, where there are several."""
+        q = self.question
+        if TUNED not in self.task.differing:
+            return None
+        best = {row.cell.key for group in self.told.groups if group.tuned for row in group.rows}
+        lines: dict[tuple[str, str], list[figures.Setting]] = {}
+        looks: dict[tuple[str, str], Look] = {}
+        for cell in self.task.cells:
+            row = self.rows[cell.key]
+            rate = cell.values.get(TUNED)
+            if not isinstance(rate, int | float):
+                continue
+            others = replace(q, facets=tuple(key for key in q.facets if key != TUNED))
+            arm = (row.arm, _where(cell, others))
+            text = f"{row.arm} at {rate:g}: {row.at.text()}{_unit(q)}"
+            setting = figures.Setting(float(rate), row.at.mean, row.at.interval, text, cell.key in best)
+            lines.setdefault(arm, []).append(setting)
+            name = " · ".join(word for word in arm if word)
+            looks.setdefault(arm, replace(self.looks[cell.key][0], name=name))
+        shown = [(_key(arm[0]), looks[arm], settings) for arm, settings in lines.items()]
+        return figures.sensitivity(shown, "Learning rate", f"{q.split} {q.metric.title}{_unit(q, ', ')}", q.metric.loss)
+
+
+def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
+    """Name, colour and dash by cell: the normalizer's colour; cells that share it have different dashes.
+
+    Arms of one normalizer that differ in something else are told apart by colour as well.
+    """
+    arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
+    norms = {cell.norm for cell in task.cells}
+    alike = len(norms) == 1 and len(arms) > 1
+    varying = {  # a facet that is the same wherever an arm was run tells nothing of it
+        arm: {
+            key
+            for key in question.facets
+            if len({value_text(cell, key) for cell in task.cells if question.arm(cell) == arm}) > 1
+        }
+        for arm in arms
+    }
+    found, used = {}, Counter[str]()
+    for cell in task.cells:
+        arm = question.arm(cell)
+        norm = cell.norm
+        colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colour_of(norm)
+        name = " · ".join(word for word in (arm, _where(cell, question, varying[arm])) if word)
+        found[cell.key] = (Look(name, colour), DASHES[used[colour] % len(DASHES)])
+        used[colour] += 1
+    return found
+
+
+def _where(cell: Cell, question: Question, keys: Collection[str] | None = None) -> str:
+    """The facets of a cell, or these of them; keys without their group where that leaves no doubt: `lr=0.001`."""
+    last = Counter(key.rpartition(".")[2] for key in question.facets)
+    words = []
+    for key in question.facets:
+        if key in cell.values and (keys is None or key in keys):
+            short = key.rpartition(".")[2]
+            words.append(f"{short if last[short] == 1 else key}={configuration.short(cell.values[key])}")
+    return " ".join(words)
+
+
+def _line(cell: Cell, look: Look, question: Question, how: tuple[str, float, int]) -> Line:
+    """Mean, interval and seeds of a cell in the shown units, over all its runs with records, as they are drawn.
+
+    how: the clock, what its unit is of the logged one's, and the columns of a seed's curve.
+    """
+    runs = [run for run in cell.runs if run.records]
+    key = (state(runs), question.where, question.metric.factor, how)
+    made = _LINES.get(key, lambda: figures.thinned_line(_computed(runs, question, *how[:2]), how[2]))
+    return replace(made, arm=cell.key, look=look)
+
+
+def _computed(runs: Sequence[RunRecord], question: Question, clock: str, stretch: float) -> Line:
+    factor, x = question.metric.factor, logged_clock(clock)
+    points = []
+    for p in aggregate(runs, *question.where, x=x) if stretch else ():
+        if p.mean is not None:
+            ends = p.interval and (factor * p.interval[0], factor * p.interval[1])
+            points.append(Point(stretch * p.x, factor * p.mean, ends, p.n, p.diverged))
+    seeds = [
+        (run.seed, run.id, [(stretch * x, factor * y) for x, y in series(run, *question.where, x=x)])
+        for run in runs
+        if stretch
+    ]
+    lost = sum(run.status == "diverged" for run in runs)
+    return Line("", Look("", ""), points, seeds, lost)
+
+
+def logged_clock(clock: str) -> str:
+    """What of a record is counted for this clock."""
+    return clock if clock in ("epoch", "step") else "step"
+
+
+def _updates(cell: Cell, clock: str) -> float:
+    """Updates in one unit of a clock."""
+    if clock == "step":
+        return 1.0
+    whole = [run.steps / run.epochs for run in cell.runs if run.epochs and run.steps]
+    return statistics.median(whole) if whole else 1.0
+
+
+def clocks(task: Task) -> list[str]:
+    """The clocks that every cell has."""
+    found = ["epoch"] if task.budget[1] == "epochs" else []
+    found.append("step")
+    if all(isinstance(cell.values.get("train.batch_size"), int) for cell in task.cells):
+        found.append("examples")
+    if any(run.seconds for run in task.runs):
+        found.append("seconds")
+    return found
+
+
+def seeds(cell: Cell, values: Mapping[int, float | None]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": run.id,
+            "seed": run.seed,
+            "state": run.status,
+            "value": values.get(run.seed),
+            "text": "" if (v := values.get(run.seed)) is None else configuration.short(v),
+            "step": int(run.records[-1]["step"]) if run.records else 0,
+            "steps": run.steps,
+            "reason": run.reason,
+        }
+        for run in cell.runs
+    ]
+
+
+def counts(runs: Iterable[RunRecord]) -> dict[str, int]:
+    """How many in which state, those that are done left out."""
+    return dict(Counter(run.status for run in runs if run.status != "done"))
+
+
+def value_text(cell: Cell, key: str) -> str:
+    return configuration.text(cell.values[key]) if key in cell.values else "–"
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    """For an order: numbers by size, then all else by its text."""
+    number = isinstance(value, int | float)
+    return not number, float(value) if number else 0.0, configuration.text(value)
+
+
+def _key(text: str) -> str:
+    """A name for the address; where it has the mark that parts names there, its hash."""
+    return text if "|" not in text else hashlib.sha256(text.encode(errors="replace")).hexdigest()[:10]
+
+
+def _unit(question: Question, before: str = " ") -> str:
+    return f"{before}{question.metric.unit}" if question.metric.unit else ""
