@@ -130,8 +130,8 @@ def _evaluate(each: Source, names: Sequence[str], nested: bool, console: Console
 
     for name in names:
         began = time.monotonic()
-        (record,) = scored(each.rows, data.root(), nested, [name])
-        each.records.append(record)
+        (one,) = scored(each.rows, data.root(), nested, [name])
+        each.records.append(record := one.record)
         told = "  ".join(f"{title} {column.text(record)}" for title, column in COLUMNS.items() if column.set == name)
         say(console, f"{each.title}: {told}  ({places.duration(time.monotonic() - began)})")
 

@@ -148,7 +148,8 @@ def _is_mean_of_examples(part: Part) -> bool:
     """A logarithm of means is none; other evaluations than the best and the last keep nothing of examples."""
     end = part.endpoint
     when = end.epoch in ("best", "last") if end.kind == "chosen" else end.kind == "final"
-    return when and part.scale != "log" and end.mode == "eval" and part.test == "t" and part.kind != "size"
+    of_tests = end.mode == "eval" or (end.mode == "stage" and end.kind == "final")
+    return when and part.scale != "log" and of_tests and part.test == "t" and part.kind != "size"
 
 
 def _of_these_runs(part: Part, runs: Sequence[RunRecord], found: Table) -> Table:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,21 @@ from normbench.sentences import sets
 from normbench.sentences.rows import encoded
 from normbench.sentences.sets import ALL, Labelled
 
-__all__ = ["ALL", "Labelled", "evaluate", "scored"]
+__all__ = ["ALL", "Labelled", "Scored", "evaluate", "scored"]
 
 Encode = Callable[[list[str], bool], Any]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What came out of one set: a record, and of a metric that is a mean over examples what each of them gave.
+
+    `examples`: (N,) of `accuracy` 1 where a sentence was classified right while its part was tested, in the order of
+    the set's file; of SICK (N,) the squared errors of the test pairs, whose mean is `mse`.
+    """
+
+    record: dict[str, Any]
+    examples: dict[str, np.ndarray]
 
 
 def evaluate(
@@ -27,8 +40,8 @@ def evaluate(
     names: Sequence[str] = ALL,
     of: str = "encode",
     read: Callable[[str, Path], Labelled] = sets.read,
-) -> Iterator[dict[str, Any]]:
-    """Records of `scored` for the vectors that `encode(sentences, eos)` gives, a row (D,) for each sentence in order.
+) -> Iterator[Scored]:
+    """`scored` for the vectors that `encode(sentences, eos)` gives, a row (D,) for each sentence in order.
 
     It is called once a set, for all its sentences but empty ones; `eos`, whether each is to end in an end of sentence,
     is True for SICK alone. `of` names the vectors in errors.
@@ -42,8 +55,8 @@ def scored(
     nested: bool,
     names: Sequence[str] = ALL,
     read: Callable[[str, Path], Labelled] = sets.read,
-) -> Iterator[dict[str, Any]]:
-    """A record for each set, its name as the `split`: of SICK `pearson`, `spearman`, `mse`; of the others `accuracy`,
+) -> Iterator[Scored]:
+    """Of each set a record, its name as the `split`: of SICK `pearson`, `spearman`, `mse`; of the others `accuracy`,
     the mean over ten parts, and `accuracy_std`, its standard deviation over them.
 
     `vectors(set)` gives a row for each sentence in the order of its files, a numpy array or a scipy.sparse matrix.
@@ -59,8 +72,10 @@ def scored(
             ends = np.cumsum([len(told) for told in given.sentences.values()])
             u_v = iter(np.split(dense, ends[:-1]))
             parts = [relatedness.pairs(next(u_v), next(u_v), scores) for scores in given.targets.values()]
-            yield {"split": given.name, **relatedness.evaluate(*parts)}
+            metrics, squared = relatedness.evaluate(*parts)
+            yield Scored({"split": given.name, **metrics}, {"mse": squared})
         else:
             tested = folds.cross_validate(found, given.targets[given.name], nested)
             spread = float(tested.accuracies.std())
-            yield {"split": given.name, "accuracy": tested.accuracy, "accuracy_std": spread}
+            record = {"split": given.name, "accuracy": tested.accuracy, "accuracy_std": spread}
+            yield Scored(record, {"accuracy": tested.right})

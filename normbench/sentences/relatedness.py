@@ -38,8 +38,8 @@ def pairs(u: np.ndarray, v: np.ndarray, scores: np.ndarray) -> Pairs:
     return Pairs(torch.from_numpy(features.astype(np.float32)), scores)
 
 
-def evaluate(train: Pairs, trial: Pairs, test: Pairs) -> dict[str, float]:
-    """Pearson's r, Spearman's ρ and the mean squared error on the test part."""
+def evaluate(train: Pairs, trial: Pairs, test: Pairs) -> tuple[dict[str, float], np.ndarray]:
+    """Pearson's r, Spearman's ρ and the mean squared error on the test part; each test pair's squared error."""
     order = np.arange(len(train.scores))
     np.random.RandomState(SEED).shuffle(order)  # numpy's old generator, whose draws are frozen
     model = _Softmax(train.features[order], distributions(train.scores[order]))
@@ -52,11 +52,9 @@ def evaluate(train: Pairs, trial: Pairs, test: Pairs) -> dict[str, float]:
                 break
             best, kept = found, model.weights.clone()
     told = predicted(kept, test.features)
-    return {
-        "pearson": pearson(told, test.scores),
-        "spearman": spearman(told, test.scores),
-        "mse": float(np.mean((told - test.scores) ** 2)),
-    }
+    squared = (told - test.scores) ** 2
+    correlations = {"pearson": pearson(told, test.scores), "spearman": spearman(told, test.scores)}
+    return {**correlations, "mse": float(np.mean(squared))}, squared
 
 
 @contextmanager

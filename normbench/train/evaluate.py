@@ -67,8 +67,8 @@ class Evaluation:
     """All that the evaluations of one run have in common: call it with a state for the records of one.
 
     `config` is the run's: `eval`, `monitor`, `train.batch_size`. `outcomes` has each example's results of the last
-    evaluation's test passes, by split and variant. Errors: a split that is not there, a monitor that no pass gives, a
-    variant that no normalizer serves.
+    evaluation's test passes, by split and variant, and after training those of the downstream tasks. Errors: a split
+    that is not there, a monitor that no pass gives, a variant that no normalizer serves.
     """
 
     def __init__(self, model: Model, data: Dataset, config: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
@@ -130,8 +130,12 @@ class Evaluation:
         encode, mode = functools.partial(self.model.encode, data=self.data), "stage" if nested else "along"
         with self.data.tasks() as folder, torch.no_grad(), inference(self.model):
             of = "the model"
-            found = evaluate(encode, folder, nested, self.asked["tasks"], of, sets.unchecked)
-            return [{"mode": mode, **record} for record in found]
+            found = list(evaluate(encode, folder, nested, self.asked["tasks"], of, sets.unchecked))
+        if nested and self.asked["outcomes"]:
+            for one in found:
+                examples = {metric: torch.from_numpy(values) for metric, values in one.examples.items()}
+                self.outcomes[one.record["split"], text(USUAL)] = examples
+        return [{"mode": mode, **one.record} for one in found]
 
     # --- the lists ---------------------------------------------------------------------------------------------------
 

@@ -53,8 +53,8 @@ def vectors(name: str, folder: Path, size: int) -> np.ndarray:
 def evaluated(name: str, folder: Path, size: int) -> Took:
     """What one set's nested evaluation took."""
     made = vectors(name, folder, size)
-    took, records = timed(lambda: list(sentences.scored(lambda given: made, folder, True, [name])))
-    print(f"  {size} numbers: {records[0]}", flush=True)
+    took, found = timed(lambda: list(sentences.scored(lambda given: made, folder, True, [name])))
+    print(f"  {size} numbers: {found[0].record}", flush=True)
     return took
 
 

@@ -17,6 +17,7 @@ from smallest import batches, built, moved, small
 from torch import Tensor
 
 from normbench import data as datasets
+from normbench import sentences
 from normbench.config import identity
 from normbench.data import triples
 from normbench.errors import NormbenchError
@@ -180,11 +181,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     def evaluate(
         encode: Any, folder: Path, nested: bool, names: Sequence[str], of: str, read: Any
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[sentences.Scored]:
         calls.append((nested, list(names)))
         for name in names:
-            found = encode(read(name, folder).all, name == "sick")
-            yield {"split": name, "accuracy": float(abs(found).mean())}
+            found = abs(encode(read(name, folder).all, name == "sick"))
+            right = found.mean(1) > found.mean()
+            yield sentences.Scored({"split": name, "accuracy": float(found.mean())}, {"accuracy": right})
 
     monkeypatch.setattr("normbench.sentences.evaluate", evaluate)
     return calls
@@ -200,6 +202,11 @@ def test_tasks_are_evaluated_along_training_and_after_it(tmp_path: Path, asked: 
     found = [(r["step"], r["mode"], r["split"]) for r in records if r["split"] in names]
     along = [(step, "along", name) for step, name in itertools.product((0, 2, 4), names)]
     assert found == [*along, *((4, "stage", name) for name in names)]
+    with np.load(run.path / "outcomes" / "last.npz") as kept:
+        assert {key for key in kept if key[:2] in ("mr", "si")} == {
+            f"{name}|{what}" for name in names for what in ("count", "|accuracy")
+        }
+        assert 0 < np.unpackbits(kept["mr||accuracy"], count=int(kept["mr|count"])).sum() < kept["mr|count"]
     values = [r["accuracy"] for r in records if r["split"] == "mr"]
     assert values[0] != values[1] and values[2] == values[3]
 

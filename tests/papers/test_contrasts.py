@@ -266,6 +266,18 @@ def test_what_is_no_mean_over_examples_has_none(tmp_path: Path, more: dict[str, 
     assert collect(artifact(part(**more)), campaign(tmp_path, [1, 2]), tmp_path, Contrasts({})).tables == {}
 
 
+def test_a_downstream_task_is_judged_over_its_sentences_too(tmp_path: Path) -> None:
+    """Its accuracy is a mean over ten parts of almost equal length, not quite that over sentences."""
+    end = Endpoint("final", split="test", mode="stage", metric="error")
+    runs = []
+    for run in campaign(tmp_path):
+        last = {**run.records[-1], "mode": "stage", "error": run.records[-1]["error"] + 2e-5}
+        runs.append(replace(run, records=[*run.records, last]))
+    claims = artifact(part(endpoint=end, scale="percent"))
+    (told,) = only(claims, runs, collect(claims, runs, tmp_path, Contrasts({})))["parts"]
+    assert told["examples"] == 60
+
+
 def test_controls_have_their_own(tmp_path: Path) -> None:
     claims = artifact(part(), controls=("lr-low",))
     runs = campaign(tmp_path) + campaign(tmp_path, control="lr-low")

@@ -52,10 +52,11 @@ def test_it_stops_where_the_trial_part_is_no_better_and_goes_one_look_back(monke
     monkeypatch.setattr(relatedness._Softmax, "fit", lambda self: (fit(self), fits.append(self.weights.clone())))
     monkeypatch.setattr(relatedness, "pearson", lambda a, b: next(looks, None) or real(a, b))
     test = made(30)
-    found = relatedness.evaluate(made(140), made(20), test)
+    found, squared = relatedness.evaluate(made(140), made(20), test)
     assert len(fits) == 3
     told = relatedness.predicted(fits[1], test.features)
-    assert found["mse"] == np.mean((told - test.scores) ** 2)
+    np.testing.assert_array_equal(squared, (told - test.scores) ** 2)
+    assert found["mse"] == squared.mean()
     assert found["pearson"] == pytest.approx(stats.pearsonr(told, test.scores)[0])
     assert found["spearman"] == pytest.approx(stats.spearmanr(told, test.scores)[0])
 
@@ -64,7 +65,7 @@ def test_constant_predictions_are_not_correlated() -> None:
     assert relatedness.pearson(np.ones(4), np.arange(4.0)) == 0.0
     scores = np.array([1.0, 2.5, 4.0])
     nothing = relatedness.pairs(np.zeros((3, 2)), np.zeros((3, 2)), scores)
-    assert relatedness.evaluate(nothing, nothing, nothing)["pearson"] == 0.0
+    assert relatedness.evaluate(nothing, nothing, nothing)[0]["pearson"] == 0.0
 
 
 def test_threads_are_as_they_were() -> None:

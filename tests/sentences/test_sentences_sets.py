@@ -45,7 +45,8 @@ def test_every_set_gives_a_record_of_its_encoded_sentences(folder: Path) -> None
         asked.append((len(told), eos))
         return encode(told, eos)
 
-    found = list(sentences.evaluate(watched, folder, nested=False))
+    scored = list(sentences.evaluate(watched, folder, nested=False))
+    found = [one.record for one in scored]
     assert [record["split"] for record in found] == list(sentences.ALL) == ["sick", "mr", "cr", "subj", "mpqa"]
     pairs = 2 * sum(labelled.PAIRS.values())
     assert asked == [(pairs, True), (60, False), (43, False), (50, False), (40, False)]
@@ -57,12 +58,17 @@ def test_every_set_gives_a_record_of_its_encoded_sentences(folder: Path) -> None
     tested = folds.cross_validate(vectors, given.targets["cr"], nested=False)
     assert found[2]["accuracy"] == tested.accuracy and found[2]["accuracy_std"] == tested.accuracies.std()
     assert found[1]["accuracy"] > 0.6, "the words tell the labels"
+    np.testing.assert_array_equal(scored[2].examples["accuracy"], tested.right)
+    assert scored[0].examples["mse"].mean() == found[0]["mse"]
+    assert [len(next(iter(one.examples.values()))) for one in scored] == [labelled.PAIRS["test"], 60, 44, 50, 41], (
+        "the empty ones too"
+    )
 
 
 def test_pairs_keep_to_their_sides_and_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr(relatedness, "pairs", lambda u, v, scores: seen.append((u, v, scores)))
-    monkeypatch.setattr(relatedness, "evaluate", lambda *parts: {})
+    monkeypatch.setattr(relatedness, "evaluate", lambda *parts: ({}, np.zeros(0)))
     list(sentences.evaluate(encode, folder, nested=False, names=["sick"]))
     sick = sets.read("sick", folder)
     for part, (u, v, scores) in zip(sets.SICK_PARTS, seen, strict=True):
@@ -153,5 +159,7 @@ def test_the_real_sets_are_whole() -> None:
 def test_real_sets_are_told_by_random_words_as_well_as_is_known() -> None:
     """MR 70.8 ± 1.1 was seen at 2400 numbers; with 400 it is lower, and SUBJ easier."""
     encode = yardsticks.bag_of_words(400, 1)
-    found = {r["split"]: r for r in sentences.evaluate(encode, DATA, nested=False, names=["mr", "subj"])}
+    found = {
+        one.record["split"]: one.record for one in sentences.evaluate(encode, DATA, nested=False, names=["mr", "subj"])
+    }
     assert 0.6 < found["mr"]["accuracy"] < 0.72 < found["subj"]["accuracy"] < 0.9
