@@ -53,6 +53,7 @@ class Request:
     sets: str | None
     nested: bool
     weights: str | None
+    expand: Path | None
     size: int
     seed: int
     threads: int
@@ -97,6 +98,8 @@ def run(request: Request, results: Path, config_dir: Path | None, console: Conso
     names = _names(request.sets)
     for name in names:  # before anything is imported or computed
         sets.read(name, data.root())
+    if request.expand and not request.expand.is_file():
+        raise NormbenchError(f"--expand {request.expand} is not there: a file of word vectors.")
     sources = [source(word, request, results, config_dir) for word in request.words]
     for each in sources:
         if lacking := [name for name in names if name not in each.names] if request.sets else []:
@@ -177,14 +180,19 @@ def source(word: str, request: Request, results: Path, config_dir: Path | None) 
         return Source(word, lambda given: encoded(encode, given, word))
     from normbench.library.sentences import encoder
 
+    further = None
+    if request.expand:
+        told = (sentence for name in _names(request.sets) for sentence in sets.read(name, data.root()).all)
+        further = request.expand, told
     try:
-        encode = encoder(word, results, request.weights, config_dir)
+        encode = encoder(word, results, request.weights, config_dir, further)
     except NormbenchError as error:
         if not str(error).startswith("no run"):
             raise
         raise NormbenchError(f"{word} is neither a folder of vectors nor module:name, bag-of-words or tf-idf; and "
                              f"{error}") from None  # fmt: skip
-    return Source(f"run {word}", lambda given: encoded(encode, given, word))
+    title = f"run {word}, words of {request.expand.name}" if request.expand else f"run {word}"
+    return Source(title, lambda given: encoded(encode, given, word))
 
 
 def function(word: str) -> Callable[[list[str], bool], Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +13,13 @@ from normbench import data
 from normbench.commands import places
 from normbench.commands.sample import kept_run, trained
 from normbench.config import compose
+from normbench.data.triples import numbered
+from normbench.data.words import split
 from normbench.errors import NormbenchError
+from normbench.sentences import word_vectors
+
+if TYPE_CHECKING:
+    from normbench.models.base import Model
 
 
 def encode(
@@ -21,6 +28,7 @@ def encode(
     eos: bool = False,
     weights: str | None = None,
     results: str | Path | None = None,
+    expand: str | Path | None = None,
 ) -> np.ndarray:
     """The vectors of sentences by the model of a finished run: (N, D) float32, a row for each sentence in order.
 
@@ -33,14 +41,28 @@ def encode(
         eos: whether each ends in an end of sentence, as SICK's do in skip-thoughts' code.
         weights: `last`, `best` or `step-N` of those that the run kept; without it the last.
         results: the folder; without it NORMBENCH_RESULTS, else ./results.
+        expand: a file of word vectors of another tool (word2vec's text or binary, GloVe's), by which words that the
+            model does not know get vectors (Kiros et al. 2015, section 2.2); without it they are all one unknown word.
 
-    Errors: NormbenchError for a run that is not there or is published without weights, for a model that encodes none.
+    Errors: NormbenchError for a run that is not there or is published without weights, for a model that encodes none,
+    for a file that holds no word vectors, or too few of the model's words.
     """
-    return encoder(run, places.results(None if results is None else str(results)), weights)(list(sentences), eos)
+    told = list(sentences)
+    further = None if expand is None else (Path(expand), told)
+    return encoder(run, places.results(None if results is None else str(results)), weights, None, further)(told, eos)
 
 
-def encoder(run: str, results: Path, weights: str | None = None, config_dir: Path | None = None) -> Any:
-    """`encode(sentences, eos)` of a run's model, whose weights are loaded once."""
+def encoder(
+    run: str,
+    results: Path,
+    weights: str | None = None,
+    config_dir: Path | None = None,
+    expand: tuple[Path, Iterable[str]] | None = None,
+) -> Any:
+    """`encode(sentences, eos)` of a run's model, whose weights are loaded once.
+
+    expand: a file of word vectors, and the sentences whose further words are to be known by it.
+    """
     found, folder = kept_run(run, results)
     config = compose.restore(found.config, config_dir)
     model, _ = trained(folder, config, weights, config_dir)
@@ -53,4 +75,24 @@ def encoder(run: str, results: Path, weights: str | None = None, config_dir: Pat
         return rows
 
     encode(["a"], False)  # a model that does not is known before anything is computed
+    if expand is not None:
+        examples = replace(examples, words=_expanded(model, examples.words, *expand))
     return encode
+
+
+def _expanded(model: Model, words: Sequence[str], path: Path, sentences: Iterable[str]) -> list[str]:
+    """The words that the model knows now: of the sentences' further words those that the file has are added."""
+    import torch
+
+    table = model.word_table()
+    if table is None:
+        raise NormbenchError("--expand: this model has no word vectors that could be added to.")
+    numbers, rows = numbered(words), table.weight.detach()
+    further = sorted({word for sentence in sentences for word in split(sentence)} - numbers.keys())
+    found = word_vectors.read(path, numbers.keys() | set(further))
+    by = word_vectors.fit(found, {word: rows[number].numpy() for word, number in numbers.items()})
+    added = [word for word in further if word in found]
+    if added:
+        new = torch.from_numpy(word_vectors.mapped(np.stack([found[word] for word in added]), by))
+        table.weight = torch.nn.Parameter(torch.cat([rows, new]))
+    return [*words, *added]

@@ -105,6 +105,9 @@ class SkipThoughts(Model):
         ends = [END] if eos else []
         return self._of_numbers([[*triples.encoded(sentence, numbers), *ends] for sentence in sentences])
 
+    def word_table(self) -> nn.Embedding:
+        return self.embedding
+
     def _of_numbers(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
         """Of sentences as numbers, those of one length at a time; zeros for one without a word."""
         lengths = np.array(list(map(len, sentences)))

@@ -95,6 +95,7 @@ BAD = [
     (("tf-idf", "--threads", "0"), "--threads 0 must be at least 1"),
     (("bag-of-words", "--size", "0"), "--size 0 must be at least 1"),
     (("tf-idf", "--json", "no/where.json"), "--json no/where.json is not a file in a folder that is there"),
+    (("tf-idf", "--expand", "no.txt"), "--expand no.txt is not there: a file of word vectors."),
     (("data",), "holds none of sick.npy, mr.npy, cr.npy, subj.npy, mpqa.npy"),
     (("nomodule:encode",), "nomodule:encode: there is no module nomodule, here or installed."),
     (("mine:nothing",), "mine:nothing: module 'mine' has no attribute 'nothing'."),
@@ -163,3 +164,6 @@ def test_a_run_whose_model_encodes(evaluate, capfd, tmp_path: Path, monkeypatch:
     capfd.readouterr()
     assert evaluate(run, "--sets", "cr", "--fixed") == 0
     assert f"run {run}: CR " in capfd.readouterr().out
+    (tmp_path / "a.txt").write_text("the 1 2\n")
+    assert evaluate(run, "--sets", "cr", "--fixed", "--expand", "a.txt") == 2
+    assert "--expand: this model has no word vectors that could be added to." in capfd.readouterr().err

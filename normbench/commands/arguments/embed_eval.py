@@ -29,6 +29,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--fixed", action="store_true", help="one C for all instead of looking for it: much faster")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the numbers as well")
     parser.add_argument("--weights", metavar="NAME", help="a run's: last, best or step-N (default: last if kept)")
+    parser.add_argument(
+        "--expand", metavar="FILE", type=Path, help="word vectors (word2vec, GloVe) for words that a run does not know"
+    )
     parser.add_argument("--size", type=int, default=2400, metavar="N", help="of bag-of-words (default: 2400)")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="of bag-of-words (default: 1)")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default: 2)")
@@ -42,6 +45,14 @@ def run(given: Namespace, console: Any) -> int:
             raise NormbenchError(f"--write-sentences takes no vectors, such as {given.words[0]}.")
         return embed_eval.write_sentences(given.write_sentences, given.sets, console)
     request = embed_eval.Request(
-        given.words, given.sets, not given.fixed, given.weights, given.size, given.seed, given.threads, given.json
+        given.words,
+        given.sets,
+        not given.fixed,
+        given.weights,
+        given.expand,
+        given.size,
+        given.seed,
+        given.threads,
+        given.json,
     )
     return embed_eval.run(request, given.results, given.config_dir, console)
