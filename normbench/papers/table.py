@@ -236,14 +236,16 @@ def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the first quantity alone, a column per group: what the terminal shows."""
     first = [entry for entry in entries if entry.quantity == entries[0].quantity]
     unit = f", {first[0].unit}" if first[0].unit else ""
-    header = [first[0].quantity + unit]
+    header, with_paper = [first[0].quantity + unit], any(entry.paper for entry in first)
     for group in groups(first):
-        header += [f"{group}: paper", "ours"] if any(e.paper for e in first) else [group]
+        header += [f"{group}: paper", "ours"] if with_paper else [group]
     rows = []
     for row in dict.fromkeys(entry.row for entry in first):
         cells = [row]
-        for entry in (e for e in first if e.row == row):
-            cells += [entry.paper, entry.text()] if any(e.paper for e in first) else [entry.text()]
+        for group in groups(first):  # a row may be in some of them alone
+            entry = next((e for e in first if (e.group, e.row) == (group, row)), None)
+            shown = [entry.paper, entry.text()] if entry else ["", ""]
+            cells += shown if with_paper else shown[1:]
         rows.append(cells)
     return header, rows
 

@@ -13,6 +13,7 @@ from normbench.papers.table import Entry, cells, estimate_entry, final_entry
 from normbench.runs.record import RunRecord
 
 ARMS = {"none": Look("Skip-Thoughts", COLOURS["none"]), "ln": Look("Skip-Thoughts + LN", COLOURS["layer"])}
+RULES = "rules"
 NLL = ("valid", "eval", "nll")
 # in the order of Table 3: split and metric; name, factor and unit
 MEASURES = {
@@ -32,7 +33,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
         if (split, metric) != IN_TABLE_ALONE
     ]
     quantities.append(Quantity("NLL per word, held-out books", *NLL, x="Update", clock="step"))
-    return all_panels(runs, ARMS, {"skip-thoughts": {}}, quantities)
+    return all_panels([run for run in runs if run.arm != RULES], ARMS, {"skip-thoughts": {}}, quantities)
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:

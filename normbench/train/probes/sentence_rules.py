@@ -1,0 +1,29 @@
+"""What sentence vectors without training are worth on the downstream tasks: random words, and TF-IDF."""
+
+from __future__ import annotations
+
+from normbench import data as datasets
+from normbench.config.identity import RunSpec
+from normbench.sentences import evaluate, sets, yardsticks
+
+Record = dict[str, float | str]
+
+
+def compute(spec: RunSpec) -> list[Record]:
+    """A record of `words_sick_pearson`, `words_mr_accuracy` and so on, of sums of random vectors of words, which the
+    seed draws, and `tfidf_sick_pearson` and so on; C by nested cross-validation, as after training.
+    """
+    config = spec.config
+    encoders = {
+        "words": yardsticks.bag_of_words(config["model"]["size"], spec.seed),
+        "tfidf": yardsticks.tf_idf,
+    }
+    found: Record = {}
+    tasks = datasets.load(config["data"], seed=spec.seed).tasks
+    assert tasks is not None
+    with tasks() as folder:
+        for name, encode in encoders.items():
+            for one in evaluate(encode, folder, True, config["eval"]["tasks"], name, sets.unchecked):
+                split = one.record.pop("split")
+                found |= {f"{name}_{split}_{metric}": value for metric, value in one.record.items()}
+    return [found]
