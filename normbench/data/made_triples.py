@@ -7,7 +7,6 @@ to four fillers. In a story thing and mood mostly stay, and a verb is followed b
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from normbench import scratch
 from normbench.data import Dataset, content, triples
 from normbench.streams import stream
 
@@ -89,14 +89,14 @@ def tasks(seed: int) -> Iterator[Path]:
     Labels: MR and CR have the mood, SUBJ which half of the things it is, MPQA which half of the verbs, of a few words.
     SICK's pairs: as related as what they say has in common.
     """
-    with tempfile.TemporaryDirectory(prefix="normbench-tasks-") as folder:
-        place = Path(folder) / "sentence_eval"
+    with scratch.folder("normbench-tasks-") as folder:
+        place = folder / "sentence_eval"
         place.mkdir()
         for name, count in TOLD.items():
             draw = stream(seed, "made tasks", name)
             text = _pairs(draw, count) if name.startswith("sick") else _labelled(draw, name, count)
             (place / f"{name}.tsv").write_text(text, encoding="utf-8")
-        yield Path(folder)
+        yield folder
 
 
 def _anything(draw: np.random.Generator) -> tuple[int, int, int]:

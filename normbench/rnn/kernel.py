@@ -14,7 +14,6 @@ import shlex
 import signal
 import stat
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -22,7 +21,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from normbench import reading
+from normbench import reading, scratch
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
 from normbench.rnn.plan import BATCH, Gradients, Plan, Vectors
 
@@ -220,8 +219,8 @@ def _kept_or_built() -> ctypes.CDLL:
                     return _open(kept)
                 except Unavailable:
                     pass  # whole, but not loadable here: build it again
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                built = _build(Path(scratch))
+            with scratch.folder("build-", folder) as aside:
+                built = _build(aside)
                 built.with_suffix(".sha256").write_text(hashlib.sha256(built.read_bytes()).hexdigest())
                 for suffix in (".sha256", ".so"):
                     os.chmod(built.with_suffix(suffix), 0o600)
@@ -229,8 +228,8 @@ def _kept_or_built() -> ctypes.CDLL:
             return _open(kept)
     except OSError:
         try:
-            with tempfile.TemporaryDirectory() as scratch:  # of mode 0700
-                return _open(_build(Path(scratch)))  # once mapped, its file may go
+            with scratch.folder("normbench-kernel-") as aside:  # of mode 0700
+                return _open(_build(aside))  # once mapped, its file may go
         except OSError as error:
             raise Unavailable(f"no place to build it: {error}") from None
 

@@ -78,6 +78,26 @@ def test_a_damaged_library_is_built_anew(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @needs_compiler
+def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kernel, "FLAGS", QUICK)
+    monkeypatch.setattr(kernel, "_build", lambda folder: os._exit(9))
+    kernel._load.cache_clear()
+    if (child := os.fork()) == 0:
+        kernel.load()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    (left,) = kernel.cache().iterdir()
+    assert left.is_dir()
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kernel, "FLAGS", QUICK)
+    kernel._load.cache_clear()
+    assert kernel.compiler()
+    assert kept(tmp_path) == [".sha256", ".so"]
+
+
+@needs_compiler
 @pytest.mark.parametrize("place", ["file", "denied"])
 def test_a_cache_that_cannot_be_written_is_done_without(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
