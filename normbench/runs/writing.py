@@ -142,7 +142,12 @@ def directory(root: Path, spec: RunSpec) -> RunDirectory:
     for found in store.walk(root):
         if (found.id, found.seed) == (run_id, spec.seed) and found.path.is_dir():
             return RunDirectory(found.path)
-    return RunDirectory(root / spec.experiment / f"{spec.arm}.s{spec.seed}.{run_id}")
+    return RunDirectory(place(root, spec))
+
+
+def place(root: Path, spec: RunSpec) -> Path:
+    """Where a run that is nowhere below `root` yet belongs."""
+    return root / spec.experiment / f"{spec.arm}.s{spec.seed}.{spec.id}"
 
 
 def start_anew(path: Path, damage: Damaged) -> NormbenchError:

@@ -24,85 +24,18 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import harness
-import numpy as np
 from harness import Value as Row
+from made_runs import FIRST, PER_EVALUATION, RATES, TASK, records, specs, write
 
-from normbench.config.identity import RunSpec
 from normbench.config.plan import train_specs
-from normbench.runs import files, writing
-from normbench.streams import stream
+from normbench.runs import writing
 
-NORMS = ("none", "batch", "layer", "rms", "weight")
-RATES = (0.0003, 0.001, 0.003, 0.01)
-SEEDS = 10
-TASK = len(NORMS) * len(RATES) * SEEDS  # runs of one length: what may be compared
-SPLITS = ("train", "valid", "test")
-PER_EVALUATION = len(SPLITS) + 1
-FIRST = 16  # batch size of the first task, of each further one two more: no last batch of one example
 MANY, MANY_LINES = 20_000, 40
 ROUNDS = 5  # of news
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-# --- runs ------------------------------------------------------------------------------------------------------------
-
-
-def specs(count: int, lines: int) -> Iterator[RunSpec]:
-    """Tasks of TASK runs each: normalizers by learning rates by seeds, each task of another length."""
-    for task in itertools.count():
-        for norm, rate in itertools.product(NORMS, RATES):
-            words = [
-                "model=mnist_mlp", "data=digits", f"norm={norm}", f"optim.lr={rate}",
-                f"train.epochs={lines // PER_EVALUATION + task}", f"train.batch_size={FIRST + 2 * task}",
-            ]  # fmt: skip
-            (spec,) = train_specs(words, False)
-            for seed in range(1, SEEDS + 1):
-                if count <= 0:
-                    return
-                count -= 1
-                yield replace(spec, config={**spec.config, "seed": seed})
-
-
-def records(spec: RunSpec, lines: int) -> list[dict[str, Any]]:
-    """A curve that falls at a rate of its cell and seed, `lines` evaluations of a split."""
-    config = spec.config
-    rate = 2 + NORMS.index(config["norm"]["name"]) / 3 + RATES.index(config["optim"]["lr"]) / 2
-    noise = stream(config["seed"], "bench", spec.arm).standard_normal(lines) / 50
-    found = []
-    for place in range(lines):
-        epoch, split = divmod(place, PER_EVALUATION)
-        nll = 2.3 * float(np.exp(-rate * place / lines + noise[place]))
-        at = {"epoch": epoch, "step": epoch * spec.steps // spec.epochs, "nll": nll, "error": min(0.9, nll / 3)}
-        name, mode = (SPLITS[split], "eval") if split < len(SPLITS) else ("train", "train")
-        found.append({**at, "split": name, "mode": mode})
-    return found
-
-
-@contextlib.contextmanager
-def unflushed() -> Iterator[None]:
-    """These runs need not survive a power cut."""
-    kept, os.fsync = os.fsync, lambda handle: None
-    try:
-        yield
-    finally:
-        os.fsync = kept
-
-
-def make_runs(results: Path, count: int, lines: int) -> None:
-    """Whole run directories, as training leaves them."""
-    with unflushed():
-        for spec in specs(count, lines):
-            run = writing.RunDirectory(results / "runs" / "bench" / f"{spec.arm}.s{spec.config['seed']}.{spec.id}")
-            run.path.mkdir(parents=True)
-            run.file_as(spec)
-            run.write_config()
-            files.write_json(run.path / "environment.json", {"device": "cpu", "torch": harness.torch.__version__})
-            run.append("curve.jsonl", records(spec, lines))
-            run.finish("done", step=spec.steps, seconds=1.0)
 
 
 # run by TensorBoard's own Python: it has the writer
@@ -221,7 +154,7 @@ def views(results: Path, cache: Path, lines: int) -> Iterator[Row]:
 
 def many(folder: Path, count: int, lines: int) -> Iterator[Row]:
     results = folder / "many"
-    make_runs(results, count, lines)
+    write(results, itertools.islice(specs(lines), count), lines)
     for what in ("cold", "warm"):
         server = ours(results, folder / "many-cache")
         try:
@@ -238,7 +171,7 @@ def many(folder: Path, count: int, lines: int) -> Iterator[Row]:
 def news(results: Path, cache: Path) -> Row:
     """From the append of a line to the event, with one run that is being written."""
     (spec,) = train_specs(["model=mnist_mlp", "data=digits", "norm=layer", f"train.batch_size={FIRST - 1}"], False)
-    run = writing.RunDirectory(results / "runs" / "bench" / f"{spec.arm}.s{spec.config['seed']}.{spec.id}")
+    run = writing.RunDirectory(writing.place(results / "runs", spec))
     run.path.mkdir(parents=True)
     server = None
     try:
@@ -290,7 +223,7 @@ def tensorboard(path: Path, results: Path, folder: Path, count: int) -> tuple[fl
 
 def rows(given: argparse.Namespace, folder: Path) -> Iterator[Row]:
     results, cache = folder / "results", folder / "cache"
-    make_runs(results, given.runs, given.lines)
+    write(results, itertools.islice(specs(given.lines), given.runs), given.lines)
     beside: dict[str, float] = {}
     if given.tensorboard:
         beside["first view, cold"], beside["memory after that"] = tensorboard(

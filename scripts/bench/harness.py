@@ -10,8 +10,8 @@ import argparse
 import json
 import os
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class Value:
     value: float
     goal: float | None = None
     reference: float | None = None
+    smaller: Mapping[int, float] = field(default_factory=dict)  # the same with fewer of what there is, by their number
 
     @property
     def met(self) -> str:
@@ -123,6 +124,34 @@ def publish_values(
         + f"\n\n`{command}` on {where}\n"
     )
     _write(name, title, command, where, [asdict(r) for r in rows], page, folder)
+
+
+def publish_columns(
+    name: str, title: str, note: str, command: str, rows: Sequence[Value], sizes: Sequence[int], folder: Path = RESULTS
+) -> None:
+    """As `publish_values`, a column per size; the last of them is what a row's value and goal are of."""
+    where = machine()
+
+    def cell(row: Value, size: int) -> str:
+        value = row.value if size == sizes[-1] else row.smaller.get(size)
+        return "" if value is None else number(value)
+
+    lines = [
+        f"| {r.case} | {r.unit} | {' | '.join(cell(r, size) for size in sizes)} | "
+        f"{'' if r.goal is None else f'≤ {r.goal:g}, {r.met}'} |"
+        for r in rows
+    ]
+    page = (
+        f"# {title}\n\n{note}\n\n"
+        f"| case | unit | {' | '.join(f'{size:,}' for size in sizes)} | goal |\n"
+        f"| --- | --- |{' --- |' * len(sizes)} --- |\n" + "\n".join(lines) + f"\n\n`{command}` on {where}\n"
+    )
+    _write(name, title, command, where, [asdict(r) for r in rows], page, folder)
+
+
+def number(value: float) -> str:
+    """Two decimals, of less than a hundredth two digits."""
+    return f"{value:.2f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
 
 
 def _write(

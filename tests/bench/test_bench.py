@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -189,20 +190,18 @@ def test_the_loop_over_words_is_our_network(imdb, batch: int, per_gate: bool, mo
 
 
 def test_made_up_runs_are_whole_and_of_tasks(bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    import dashboard
+    import made_runs
 
     for name, value in {"NORMS": ("none", "layer"), "RATES": (0.01,), "SEEDS": 2}.items():
-        monkeypatch.setattr(dashboard, name, value)
+        monkeypatch.setattr(made_runs, name, value)
     from normbench.compare.cells import tasks
     from normbench.runs.find import everything
 
-    dashboard.make_runs(tmp_path, 5, 8)
+    made_runs.write(tmp_path, islice(made_runs.specs(8), 5), 8)
     runs, notes = everything(tmp_path)
     assert notes == [] and {len(run.records) for run in runs} == {8}
     assert [len(task.runs) for task in tasks(runs)] == [4, 1]
-    row = dashboard.Row("x", "s", 2.0, 1.0, 3.0)
-    assert row.met == "missed" and dashboard.Row("x", "s", 1.0, 1.0).met == "met"
-    sys.modules.pop("dashboard")
+    sys.modules.pop("made_runs")
 
 
 def test_sentence_rows_are_of_the_sets_and_agree_with_scikit_learn(bench, tmp_path: Path, monkeypatch):
@@ -226,6 +225,7 @@ def test_sentence_rows_are_of_the_sets_and_agree_with_scikit_learn(bench, tmp_pa
 def test_values_are_published_with_their_goals(bench, tmp_path: Path):
     harness, _ = bench
     rows = [harness.Value("a", "s", 2.0, 1.0, 3.0), harness.Value("b", "MB", 1.0)]
+    assert rows[0].met == "missed" and harness.Value("a", "s", 1.0, 1.0).met == "met"
     harness.publish_values("v", "Title", "Note.", "Other", "python v.py", rows, tmp_path)
     assert "| a | 2.00 | s | ≤ 1, missed | 3.00 |\n| b | 1.00 | MB |  |  |" in (tmp_path / "v.md").read_text()
     assert json.loads((tmp_path / "v.json").read_text())["rows"][0]["reference"] == 3.0

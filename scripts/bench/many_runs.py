@@ -1,0 +1,236 @@
+"""Commands with many stored runs: python scripts/bench/many_runs.py [--sizes N,N,N] [--lines N] [--only WORD]
+
+Makes up finished runs through the store, in a folder aside that grows from size to size, and counts the CPU seconds
+(user and system) of each command and of the processes that it starts: the least of several calls, for other work on
+the machine makes each of them slower. Beside the runs lies nothing, but where it says *published*: there it is all that
+this repository has published.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import harness
+from harness import Value
+from made_runs import specs, write
+
+SIZES = (100, 1000, 10_000)
+READ = 2000  # runs that are read at once
+STARTED = 100  # runs whose directories are asked for
+NEW = 1000  # the first seed of runs that are trained here
+CALLS, ENOUGH = 3, 20.0  # a command is called so often, unless it took so many seconds
+TRAINED = ("model=mnist_mlp", "data=digits", "norm=layer", "train.epochs=1", "train.batch_size=128")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row: the arguments of a command, the results it is called in, and the most CPU seconds that it should take."""
+
+    name: str
+    arguments: Callable[[int], Sequence[str]]  # of the number of the call
+    goal: float | None = None
+    published: bool = False
+
+
+def trained(count: int) -> Callable[[int], Sequence[str]]:
+    """Training of so many runs that are not there yet."""
+
+    def arguments(call: int) -> Sequence[str]:
+        first = NEW + call * count
+        seeds = f"seed=range({first},{first + count})" if count > 1 else f"seed={first}"
+        return ("train", *(["-m"] if count > 1 else []), *TRAINED, seeds)
+
+    return arguments
+
+
+def cases(folder: Path, shown: str) -> list[Case]:
+    """In the order in which they are called; `shown` is a run that is there."""
+
+    def always(*words: str) -> Callable[[int], Sequence[str]]:
+        return lambda call: words
+
+    return [
+        Case("status", always("status"), 1.0),
+        Case("show RUN", always("show", shown), 0.3),
+        Case("train, one run in all", trained(1), 2.5),
+        Case("train -m, ten runs", trained(10), 6.0),
+        Case("export csv", always("export", "csv", "--output", str(folder / "curves.csv")), 60.0),
+        Case("status, published", always("status"), None, True),
+        Case("show RUN, published", always("show", shown), None, True),
+        Case("reproduce ln2016/fig6 --max-time 0, published",
+             always("reproduce", "ln2016/fig6", "--max-time", "0"), 4.0, True),
+        Case("reproduce all --dry-run, published", always("reproduce", "all", "--dry-run"), 5.0, True),
+        Case("battery --norm rms --dry-run, published", always("battery", "--norm", "rms", "--dry-run"), None, True),
+        Case("report, published", always("report"), 5.0, True),
+    ]  # fmt: skip
+
+
+# --- in processes of their own ---------------------------------------------------------------------------------------
+
+
+def used(command: Sequence[str], log: Path) -> float:
+    """CPU seconds of a command and of the processes that it started and waited for. SystemExit where it fails."""
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{log.read_text()[-2000:]}")
+    return usage.ru_utime + usage.ru_stime
+
+
+def least(call: Callable[[int], float]) -> float:
+    """Of several calls, one where it takes long."""
+    found = [call(0)]
+    while len(found) < CALLS and found[-1] < ENOUGH:
+        found.append(call(len(found)))
+    return min(found)
+
+
+def told(function: Callable[[Path], None], results: Path) -> list[float]:
+    """The numbers that a function of this file prints in a process of its own."""
+    code = f"import sys, many_runs, pathlib; many_runs.{function.__name__}(pathlib.Path(sys.argv[1]))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(results)], env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return [float(word) for word in found.stdout.split()]
+
+
+def read(results: Path) -> None:
+    """All runs in memory: CPU seconds of this and the most memory of the process, in MB."""
+    from normbench.runs.find import everything
+
+    start = time.process_time()
+    runs, notes = everything(results)
+    assert runs and not notes
+    seconds = time.process_time() - start
+    most = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
+    print(seconds, int(most) / 1e3)
+
+
+def start(results: Path) -> None:
+    """CPU seconds per run that a launcher spends on where it is to be written, each before it is made."""
+    from normbench.config.plan import train_specs
+    from normbench.runs import writing
+
+    wanted = train_specs([*TRAINED, f"seed=range({NEW},{NEW + STARTED})"], True)
+    begin = time.process_time()
+    for spec in wanted:
+        writing.directory(results / "runs", spec).path.mkdir(parents=True)
+    print((time.process_time() - begin) / len(wanted))
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def measured(folder: Path, results: Path, shown: str, only: str) -> Iterator[Value]:
+    """One row per case, with the runs that are there now."""
+    for case in cases(folder, shown):
+        if only not in case.name:
+            continue
+        place = folder / "published" if case.published else results
+        if case.published:
+            shutil.copytree(harness.RESULTS.parent, place, ignore=shutil.ignore_patterns("runs", "report", "smoke"))
+            (results / "runs").rename(place / "runs")
+
+        def call(number: int, case: Case = case, place: Path = place) -> float:
+            words = [*case.arguments(number), "--results", str(place)]
+            return used([sys.executable, "-m", "normbench", *words], folder / "log")
+
+        try:
+            yield Value(case.name, "CPU s", least(call), case.goal)
+        finally:
+            if case.published:
+                (place / "runs").rename(results / "runs")
+                shutil.rmtree(place)
+            _forget(results)
+    if only in "train, per started run":
+        yield Value("train, per started run", "CPU s", least(lambda call: _started(results)), 0.005)
+
+
+def _started(results: Path) -> float:
+    try:
+        return told(start, results)[0]
+    finally:
+        _forget(results)
+
+
+def _forget(results: Path) -> None:
+    """Leave nothing of what was trained here."""
+    for path in (results / "runs").glob(f"*/*.s{NEW // 1000}???.*"):
+        shutil.rmtree(path)
+
+
+def rows(sizes: Sequence[int], lines: int, only: str, folder: Path) -> list[Value]:
+    results = folder / "results"
+    made = specs(lines)
+    there, shown = 0, ""
+    found: dict[str, dict[int, Value]] = {}
+
+    def grow(size: int) -> None:
+        nonlocal there, shown
+        new = list(itertools.islice(made, size - there))
+        shown = shown or new[0].id
+        write(results, new, lines)
+        there = size
+
+    def keep(row: Value, size: int) -> None:
+        found.setdefault(row.case, {})[size] = row
+        goal = "" if row.goal is None else f"  goal ≤ {row.goal:g}"
+        print(f"{size:>7,}  {row.case:<48} {harness.number(row.value):>8} {row.unit}{goal}", flush=True)
+
+    for size in sizes:
+        if there < READ <= size and only in "reading":
+            grow(READ)
+            seconds, memory = min(told(read, results) for _ in range(CALLS))
+            keep(Value(f"reading {READ:,} runs", "CPU s", seconds, 8.0), sizes[-1])
+            keep(Value(f"reading {READ:,} runs, memory", "MB", memory, 200.0), sizes[-1])
+        grow(size)
+        for row in measured(folder, results, shown, only):
+            keep(row, size)
+    last = sizes[-1]
+    return [
+        replace(by[last], smaller={size: row.value for size, row in by.items() if size != last})
+        for by in found.values()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=SIZES, metavar="N,N,N")
+    parser.add_argument("--lines", type=int, default=1000, help="of each curve")
+    parser.add_argument("--only", default="", metavar="WORD", help="rows with this in their name; nothing is published")
+    parser.add_argument("--output", type=Path, default=harness.RESULTS)
+    given = parser.parse_args()
+    if list(given.sizes) != sorted({*given.sizes}) or given.sizes[0] < 1:
+        parser.error(f"--sizes {given.sizes}: each larger than the one before, the first at least 1")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        found = rows(given.sizes, given.lines, given.only, Path(folder))
+    if given.only:
+        return
+    words = [f"--sizes {','.join(map(str, given.sizes))}"] if given.sizes != SIZES else []
+    words += [f"--lines {given.lines}"] if given.lines != parser.get_default("lines") else []
+    note = (
+        "CPU seconds (user and system) of a command and of the processes that it starts, the least of several calls, "
+        f"with so many stored runs of {given.lines:,} lines. *Published*: beside all that this repository publishes."
+    )
+    command = " ".join(["python scripts/bench/many_runs.py", *words])
+    harness.publish_columns(
+        "many_runs", "Commands with many stored runs", note, command, found, given.sizes, given.output
+    )
+
+
+if __name__ == "__main__":
+    main()
