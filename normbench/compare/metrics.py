@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers.claims import LOSSES
-from normbench.runs import columns
 from normbench.runs.record import PLACE, RunRecord
 
 NAMES = {"nll": "NLL"}
@@ -52,7 +51,7 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
         declares = _declares(str(run.config.get("model", {}).get("name", "")))
         order = {name: place for place, name in enumerate(declares.get("metrics") or ())}
         keys: dict[str, set[str]] = {}
-        for record in columns.kinds(run.records):
+        for record in run.columns.kinds():
             if record["mode"] in ("eval", "both") and not record.get("variant") and "order" not in record:
                 keys.setdefault(record["split"], set()).update(record.keys() - set(PLACE))
         monitor = run.monitor

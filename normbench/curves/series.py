@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from normbench.curves.statistics import Interval, t_interval
-from normbench.runs import columns
 from normbench.runs.record import RunRecord
 from normbench.variants import USUAL, Variant, select, text
 
@@ -53,11 +52,20 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
 
 
 def _series(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Series:
+    return sorted(_points(run, of, variant, x).items())
+
+
+def _points(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Mapping[float, float]:
+    """Value by x, looked for once: claims, figure and table of an artifact ask for the same."""
     split, mode, metric = of
-    modes = (mode, "both") if mode in ("eval", "train") else (mode,)
-    found = columns.values(run.records, split, modes, variant, (x, metric), PARTS)
-    # float() also reads the log's "NaN", "Infinity", "-Infinity"
-    return sorted({place: float(value) for place, value in found}.items())
+    asked = of, text(variant), x
+    if asked not in run.known:
+        modes = (mode, "both") if mode in ("eval", "train") else (mode,)
+        found = run.columns.values(split, modes, variant, (x, metric), PARTS)
+        # float() also reads the log's "NaN", "Infinity", "-Infinity"
+        run.known[asked] = {place: float(value) for place, value in found}
+    points: Mapping[float, float] = run.known[asked]
+    return points
 
 
 def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | None = None) -> float | None:
@@ -89,16 +97,23 @@ def area(points: Series, log: bool) -> float | None:
 
 def best_step(run: RunRecord, variant: Variant = USUAL) -> int | None:
     """The update at which what the run monitors is best, the first of equal ones; None without a finite value."""
-    monitor = run.monitor
-    sign = 1 if monitor["goal"] == "min" else -1
-    points = _series(run, (monitor["split"], "eval", monitor["metric"]), variant, "step")
-    finite = [(sign * value, step) for step, value in points if step and math.isfinite(value)]
-    return int(min(finite)[1]) if finite else None
+    asked = best_step, text(variant)
+    if asked not in run.known:
+        monitor = run.monitor
+        sign = 1 if monitor["goal"] == "min" else -1
+        points = _points(run, (monitor["split"], "eval", monitor["metric"]), variant, "step")
+        finite = [(sign * value, step) for step, value in points.items() if step and math.isfinite(value)]
+        run.known[asked] = int(min(finite)[1]) if finite else None
+    best: int | None = run.known[asked]
+    return best
 
 
 def variants(run: RunRecord) -> list[Variant]:
     """The variants that this run was evaluated in, in one order."""
-    return list({text(v): v for record in columns.kinds(run.records) if (v := record.get("variant"))}.values())
+    if variants not in run.known:
+        kinds = run.columns.kinds()
+        run.known[variants] = list({text(v): v for record in kinds if (v := record.get("variant"))}.values())
+    return list(run.known[variants])
 
 
 def in_orders(run: RunRecord, split: str, metric: str, variant: str | None = None) -> list[float]:
@@ -143,9 +158,9 @@ def at_epoch(
 
 def _value(run: RunRecord, when: str | int, variant: Variant, of: tuple[str, str, str]) -> float | None:
     if isinstance(when, int):
-        return dict(_series(run, of, variant)).get(when)
+        return _points(run, of, variant).get(when)
     step = run.steps if when == "last" else best_step(run, variant if when == "own" else USUAL)
-    return None if not step else dict(_series(run, of, variant, "step")).get(step)
+    return None if not step else _points(run, of, variant, "step").get(step)
 
 
 def _ranked(run: RunRecord, rank: str, when: str | int) -> Variant | None:

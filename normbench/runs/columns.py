@@ -61,7 +61,10 @@ class Columns(Sequence[Mapping[str, Any]]):
     def values(
         self, split: str, modes: Collection[str], variant: Mapping[str, Any], keys: Sequence[str], without: Set[str]
     ) -> Iterator[tuple[Any, ...]]:
-        """What `values` of the list would give, those of records alike together."""
+        """What all of these keys say in the records of a split, mode and variant that have them, and none of `without`.
+
+        In their order, but that those of records alike lie together.
+        """
         for group in self._groups:
             same, columns = group.same, group.columns
             there = same.get("split") == split and same.get("mode") in modes and same.get("variant", USUAL) == variant
@@ -69,7 +72,7 @@ class Columns(Sequence[Mapping[str, Any]]):
                 yield from zip(*(columns[key] for key in keys), strict=True)
 
     def kinds(self) -> Iterator[Record]:
-        """The first of all records that have the same keys, split, mode and variant."""
+        """At least one record of each set of keys, split, mode and variant."""
         return (group[0] for group in self._groups)
 
     def __len__(self) -> int:
@@ -90,33 +93,6 @@ class Columns(Sequence[Mapping[str, Any]]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
-
-
-def values(
-    records: Sequence[Mapping[str, Any]],
-    split: str,
-    modes: Collection[str],
-    variant: Mapping[str, Any],
-    keys: Sequence[str],
-    without: Set[str] = frozenset(),
-) -> Iterable[tuple[Any, ...]]:
-    """What all of these keys say in the records of a split, mode and variant that have them, and none of `without`."""
-    if isinstance(records, Columns):
-        return records.values(split, modes, variant, keys, without)
-    return (
-        tuple(record[key] for key in keys)
-        for record in records
-        if record.get("split") == split
-        and record.get("mode") in modes
-        and record.get("variant", USUAL) == variant
-        and record.keys() >= set(keys)
-        and not without & record.keys()
-    )
-
-
-def kinds(records: Sequence[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-    """At least one record of each set of keys, split, mode and variant."""
-    return records.kinds() if isinstance(records, Columns) else records
 
 
 @dataclass

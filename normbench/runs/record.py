@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from normbench import reading
 from normbench.config import compose
 from normbench.config.identity import MONITOR
 from normbench.runs import files
+from normbench.runs.columns import Columns
 
 SECTIONS = (*compose.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
 HIGHEST = 2**53  # of a count: every whole number below it is a float
@@ -120,6 +122,16 @@ class RunRecord:
         with contextlib.suppress(TypeError, KeyError, ValueError, OverflowError):  # no records: their reader says so
             per_epoch = next((r["step"] / r["epoch"] for r in self.records if r["epoch"] >= 1), 0)
             object.__setattr__(self, "steps", round(per_epoch * self.epochs))
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        """The records by what they are of: the points of a series lie together."""
+        return self.records if isinstance(self.records, Columns) else Columns(self.records)
+
+    @functools.cached_property
+    def known(self) -> dict[Any, Any]:
+        """What was made of the records before, by what was asked for."""
+        return {}
 
     @property
     def monitor(self) -> Mapping[str, str]:
