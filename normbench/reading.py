@@ -62,6 +62,8 @@ def read(path: str | Path, most: int) -> bytes:
         parts, left = [], most
         while part := os.read(handle, min(left + 1, max(found.st_size, 1 << 16))):
             parts.append(part)
+            if len(part) == found.st_size:  # all of it, as it was when it was opened
+                break
             if (left := left - len(part)) < 0:  # one that grows without end has no size
                 raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
         return b"".join(parts)

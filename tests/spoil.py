@@ -38,14 +38,14 @@ def become_folder(path: Path) -> None:
 def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that may not be listed, also where the tests are root."""
     folder.mkdir()
-    real = os.scandir
+    real = os.listdir
 
-    def scandir(path: Any) -> Any:
+    def listdir(path: Any) -> Any:
         if Path(path) == folder:
             raise PermissionError(13, "Permission denied")
         return real(path)
 
-    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "listdir", listdir)
 
 
 def become_pipe(path: Path) -> None:

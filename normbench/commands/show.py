@@ -11,7 +11,7 @@ from rich.console import Console
 
 from normbench.commands.terminal import say, say_json
 from normbench.errors import NormbenchError, unknown
-from normbench.runs import curve_file, pack, store
+from normbench.runs import curve_file, lookup, pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, curve_sha256
 
@@ -59,8 +59,7 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
 def known(name: str, results: Path) -> Known:
     """The run called `name`: in the raw store (where finished, damaged or going on), else in a published pack."""
     name = Path(name).name[-12:] if "/" in name else name
-    # a damaged copy hides no whole one, a shorter one no longer one
-    raw = {s.id: s for s in sorted(store.scan(results / "runs"), key=lambda s: not s.reason) if s.id}
+    raw = lookup.below(results / "runs")
     packed: list[tuple[RunRecord, Path]] = []
     damaged: list[NormbenchError] = []
     for path in pack.paths(results):
@@ -68,12 +67,14 @@ def known(name: str, results: Path) -> Known:
             packed += [(run, path) for run in pack.read(path)]
         except NormbenchError as error:
             damaged.append(error)
+    # a shorter one hides no longer one
     published = {run.id: (run, path) for run, path in sorted(packed, key=lambda pair: pair[0].steps)}
-    hits = sorted(i for i in {*raw, *published} if i.startswith(name)) if name else []
+    ids = raw.ids() | published.keys()
+    hits = sorted(i for i in ids if i.startswith(name)) if name else []
     if not hits and damaged:
         raise damaged[0]  # it may be in there
     if not hits:
-        raise unknown(f"no run {name} below {results}.", name, {*raw, *published}, "normbench status")
+        raise unknown(f"no run {name} below {results}.", name, ids, "normbench status")
     if len(hits) > 1:
         raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
     if hits[0] in published:
@@ -98,7 +99,8 @@ def known(name: str, results: Path) -> Known:
             dict(run.environment),
             dict(run.was),
         )
-    return _raw(raw[hits[0]])
+    # a damaged copy hides no whole one
+    return _raw(sorted(raw.stored(hits), key=lambda stored: not stored.reason)[-1])
 
 
 def _raw(stored: store.Stored) -> Known:

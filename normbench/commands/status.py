@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from normbench import reading
 from normbench.commands import places
-from normbench.commands.terminal import open_table, say, say_json
+from normbench.commands.terminal import say, say_json, show_rows
 from normbench.compare import configuration
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.runs import pack, store
 from normbench.runs.damaged import Damaged
+from normbench.runs.yaml_text import Configurations
 
 TAIL = 4096  # bytes: more than the records of one evaluation
 SHOWN = 40
+LABELS = {"axes", "control"}  # a status file of an older form has none
 
 
 def run(results: Path, as_json: bool, console: Console) -> int:
@@ -90,21 +91,31 @@ def entry(stored: store.Stored) -> dict[str, Any]:
 def labels(found: Sequence[store.Stored]) -> list[str]:
     """What each run is: arm, axes and control of an experiment; else what differs between the runs of its model."""
     told, own = [], {}
+    known = Configurations()
     for place, stored in enumerate(found):
         told.append(stored.arm)
         try:
-            content = store.read_config(stored.path)
-            axes = [f"{key}={value}" for key, value in content["axes"].items()]
             if stored.experiment == plan.ADHOC:
-                own[place] = configuration.flat(content["config"])
-            told[place] = " ".join(word for word in (stored.arm, *axes, content["control"]) if word)
+                own[place] = store.read_config(stored.path, load=known.load)["config"]
+            else:
+                content = stored.status if stored.status.keys() >= LABELS else store.read_config(stored.path)
+                told[place] = _of_experiment(stored.arm, content)
         except (Damaged, KeyError, TypeError, AttributeError):
             continue  # its state says so
-    for model in {values.get("model") for values in own.values()}:
-        alike = {place: values for place, values in own.items() if values.get("model") == model}
-        keys = dict.fromkeys(["model", configuration.ARM_GROUP, *configuration.differing(alike.values())])
-        told = [configuration.label(alike[place], keys) if place in alike else name for place, name in enumerate(told)]
+    values = dict(zip(own, configuration.flats(list(own.values())), strict=True))
+    for model in {flat.get("model") for flat in values.values()}:
+        alike = {place: flat for place, flat in values.items() if flat.get("model") == model}
+        once = {id(flat): flat for flat in alike.values()}  # what has the same parts is the same object
+        keys = dict.fromkeys(["model", configuration.ARM_GROUP, *configuration.differing(once.values())])
+        words = {name: configuration.label(flat, keys) for name, flat in once.items()}
+        for place, flat in alike.items():
+            told[place] = words[id(flat)]
     return told
+
+
+def _of_experiment(arm: str, content: Mapping[str, Any]) -> str:
+    axes = (f"{key}={value}" for key, value in content["axes"].items())
+    return " ".join(word for word in (arm, *axes, content["control"]) if word)
 
 
 def last_step(curve: Path) -> int:
@@ -144,11 +155,11 @@ def _summary(runs: list[dict[str, Any]], console: Console) -> None:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for run in runs:
         counts.setdefault((run["experiment"], run["label"]), Counter())[run["status"]] += 1
-    table = open_table("experiment", "configuration", "runs")
-    for (experiment, label), states in sorted(counts.items()):
-        text = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        table.add_row(escape(experiment), escape(label), text)
-    console.print(table)
+    rows = [
+        (experiment, label, ", ".join(f"{count} {state}" for state, count in sorted(states.items())))
+        for (experiment, label), states in sorted(counts.items())
+    ]
+    show_rows(console, ("experiment", "configuration", "runs"), rows)
 
 
 def _unfinished(runs: list[dict[str, Any]], console: Console) -> None:

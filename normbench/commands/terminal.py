@@ -14,6 +14,8 @@ from rich.text import Text
 
 from normbench.papers.text import hidden, visible, visible_lines
 
+MANY = 100  # rows, each of which takes a millisecond to be laid out with the others
+PLAIN = re.compile(r"[ -~]*")
 UNUSUAL = re.compile(r"[^\n -~]")  # characters that may be hidden
 
 
@@ -36,6 +38,23 @@ def open_table(*columns: str, whole: Sequence[str] = ()) -> Table:
     for name in columns:
         made.add_column(name, no_wrap=name in whole)
     return made
+
+
+def show_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table of texts. Of many rows that need no wrapping, and are as wide as they are long, at once."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    plain = all(PLAIN.fullmatch(text) for row in rows for text in row)
+    table = open_table(*columns)
+    if len(rows) > MANY and plain and sum(widths) + 2 * len(widths) <= console.width:
+        for name, width in zip(columns, widths, strict=True):
+            table.columns[columns.index(name)].min_width = width
+        console.print(table)
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        say(console, "\n".join(lines))
+        return
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print(table)
 
 
 def cell(text: str) -> str:

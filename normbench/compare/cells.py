@@ -137,7 +137,7 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
     values: dict[str, Mapping[str, Any]] = {}
     data: dict[tuple[str, ...], Mapping[str, Any]] = {}
     known: dict[tuple[int, str, Budget], list[RunRecord]] = {}  # runs that are told apart by their seeds alone
-    flats = configuration.flats(runs)
+    flats = configuration.flats([run.config for run in runs])
     for run, plain in zip(runs, flats, strict=True):
         budget = (run.epochs, "epochs") if run.epochs else (run.steps, "updates")
         what = id(plain), run.fidelity, budget

@@ -57,14 +57,14 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def flats(runs: Sequence[Configured]) -> list[Values]:
-    """Of each its `flat` configuration, computed once for those that have the same parts but for their seed."""
+def flats(configurations: Sequence[Mapping[str, Any]]) -> list[Values]:
+    """Of each its `flat` form, computed once for those that have the same parts but for their seed."""
     known: dict[tuple[int, ...], Values] = {}
     found = []
-    for run in runs:
-        parts = tuple(id(part) for key, part in run.config.items() if key != "seed")
+    for config in configurations:
+        parts = tuple(id(part) for key, part in config.items() if key != "seed")
         if parts not in known:
-            known[parts] = flat(run.config)
+            known[parts] = flat(config)
         found.append(known[parts])
     return found
 
@@ -189,7 +189,8 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
     """
     if not runs or not words:
         return list(runs)
-    known = [{**labels_of(run), **values} for run, values in zip(runs, flats(runs), strict=True)]
+    told = flats([run.config for run in runs])
+    known = [{**labels_of(run), **values} for run, values in zip(runs, told, strict=True)]
     keep = [True] * len(runs)
     bare = [word for word in words if "=" not in word]
     for word in bare:

@@ -25,7 +25,7 @@ from normbench.curves.series import at_epoch, final, named
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Artifact, Part
 from normbench.papers.parts import gather, paired_runs
-from normbench.runs import outcomes, store
+from normbench.runs import lookup, outcomes, store
 from normbench.runs.record import RunRecord
 from normbench.variants import text
 
@@ -117,9 +117,8 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, known:
 
     The paper's setting first, then its controls; what would go beyond 5 MB is left out, and judged over seeds.
     """
-    stored = {found.id: found for found in store.scan(results / "runs") if not found.reason}
-    ids = {run.id for run in runs}
-    raw = {run: found for run, found in stored.items() if run in ids}
+    stored = lookup.below(results / "runs").stored(run.id for run in runs)
+    raw = {found.id: found for found in stored if not found.reason}
     tables: dict[str, Table] = {}
     size = 0
     for control in artifact.settings:

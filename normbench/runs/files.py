@@ -18,6 +18,7 @@ from normbench.errors import NormbenchError
 LONGEST = 600  # s that another command is waited for
 _PASSING = re.compile(r"\..+\.\d+\.tmp|\..+\.normbench-(aside|old)")  # of `atomic_write`, of a site
 _encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def atomic_write(path: Path, content: bytes) -> None:
@@ -95,9 +96,9 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def seal(content: Mapping[str, Any]) -> str:
+def seal(content: dict[str, Any]) -> str:
     """The SHA-256 of a JSON object, whatever the order of its keys and the spaces between them."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(_canonical(content).encode()).hexdigest()
 
 
 def make_folder(path: Path) -> None:

@@ -8,14 +8,17 @@ from pathlib import Path
 
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
-from normbench.runs import pack, store
+from normbench.runs import lookup, pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 
 
 @dataclass
 class Found:
-    """Finished runs by id, under the labels of their specs; the raw store's directories by id; the damaged ones."""
+    """Finished runs by id, under the labels of their specs; the raw store's directories of these ids, the damaged ones.
+
+    Beside them the folders that cannot be listed: what is looked for may be in there.
+    """
 
     records: dict[str, RunRecord] = field(default_factory=dict)
     stored: dict[str, store.Stored] = field(default_factory=dict)
@@ -39,7 +42,8 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
             published = {run.id: run for run in pack.merge(published.values(), pack.read(path))}
         except NormbenchError as error:  # of some artifact; whoever publishes that one is stopped by it
             found.notes.append(str(error))
-    for stored in store.scan(results / "runs"):
+    raw = lookup.below(results / "runs")
+    for stored in (*raw.unlisted(), *raw.stored(spec.id for spec in specs)):
         if stored.reason:
             found.damaged.append(stored)
         if stored.id and (stored.id not in found.stored or not stored.reason):  # a damaged copy hides no whole one

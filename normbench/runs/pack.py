@@ -73,7 +73,11 @@ def sha256(runs: Iterable[RunRecord]) -> str:
 def _lines(runs: Iterable[RunRecord]) -> bytes:
     """Sorted by arm, axes and seed, the same bytes for the same runs."""
     ordered = sorted(runs, key=lambda run: (run.control, run.arm, json.dumps(dict(run.axes)), run.seed, run.id))
-    contents = (vars(run) | {"curve_sha256": curve_sha256(run.records)} for run in ordered)
+    contents = (
+        {name: getattr(run, name) for name in FIELDS}
+        | {"records": list(run.records), "curve_sha256": curve_sha256(run.records)}
+        for run in ordered
+    )
     return b"".join((json.dumps(content, sort_keys=True) + "\n").encode() for content in contents)
 
 

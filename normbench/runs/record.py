@@ -69,14 +69,17 @@ def _is_finite(value: Any) -> TypeGuard[float]:
     return type(value) in (float, int) and -LARGEST <= value <= LARGEST
 
 
-def check_config(config: Any) -> None:
-    """TypeError where a stored configuration lacks the form that everything else relies on, whatever it says."""
+def check_config(config: Any, text: str = "${") -> None:
+    """TypeError where a stored configuration lacks the form that everything else relies on, whatever it says.
+
+    text: that it was read from; an interpolation shows in it, spelt out or escaped.
+    """
     if not isinstance(config, dict):
         raise TypeError("is no configuration")
     for key in SECTIONS:
         if not isinstance(config.get(key, {}), dict):
             raise TypeError(f"says {key}={config[key]!r:.40}")
-    if found := reading.interpolation(config):
+    if ("${" in text or "\\" in text) and (found := reading.interpolation(config)):
         raise TypeError(f"says {found!r:.40}: an interpolation, which no configuration here has")
     for key, value in config.get("monitor", {}).items():
         if not isinstance(value, str):

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,10 +78,11 @@ def is_locked(path: Path) -> bool:
 
 def scan(root: Path) -> list[Stored]:
     """Every run directory below `root`, damaged ones included, sorted by path. Reads only the status files."""
-    return sorted(map(_with_status, walk(root)), key=lambda s: str(s.path))
+    return sorted(map(with_status, walk(root)), key=lambda s: str(s.path))
 
 
-def _with_status(run: Stored) -> Stored:
+def with_status(run: Stored) -> Stored:
+    """A run directory as found, with its status file or the reason why there is none."""
     if run.reason:
         return run
     try:
@@ -108,26 +110,42 @@ def unlisted(folder: Path, damage: Damaged) -> Stored:
 
 
 def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
-    """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged.
+    """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged."""
+    runs, folders, place = [], [], str(folder.relative_to(root))
+    for name in names(folder, root):
+        if run := by_name(folder, name, place):
+            runs.append(run)
+        elif is_folder(folder / name):
+            folders.append(folder / name)
+    return runs, folders
+
+
+def names(folder: Path, root: Path) -> list[str]:
+    """What there is in a folder below `root`. Raises Damaged.
 
     Names that begin with a dot are of what is on its way to being something else.
     """
-    place = folder.relative_to(root)
-    if len(place.parts) > DEEPEST:
+    if len(folder.relative_to(root).parts) > DEEPEST:
         raise Damaged(f"it lies deeper than {DEEPEST} folders below {root.name}")
     try:
-        entries = list(os.scandir(folder))
+        return [name for name in os.listdir(folder) if not name.startswith(".")]
     except OSError as error:
         raise Damaged(f"cannot be read: {error.strerror}") from None
-    runs, folders = [], []
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        if match := NAME.fullmatch(entry.name):
-            runs.append(Stored(Path(entry.path), str(place), match["arm"], int(match["seed"]), match["id"], {}))
-        elif entry.is_dir(follow_symlinks=False):
-            folders.append(Path(entry.path))
-    return runs, folders
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there may be runs in it; none are looked for behind a link."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def by_name(folder: Path, name: str, place: str) -> Stored | None:
+    """What a run directory's name says; None for another name. `place`: of the folder, below the root."""
+    if not (match := NAME.fullmatch(name)):
+        return None
+    return Stored(folder / name, place, match["arm"], int(match["seed"]), match["id"], {})
 
 
 def read_text(path: str | Path) -> str:
@@ -193,13 +211,14 @@ def read_config(
     """A run's config.yaml: labels, and configuration in today's form. Raises Damaged with the reason."""
     name = f"{prefix}config.yaml"
     try:
-        content = load(read_text(f"{path}/{name}"))
+        text = read_text(f"{path}/{name}")
+        content = load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise Damaged(f"{name} cannot be read: {why(error)}") from None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         raise Damaged(f"{name} has no configuration")
     try:
-        check_config(content["config"])
+        check_config(content["config"], text)
     except TypeError as error:
         raise Damaged(f"{name} {error}") from None
     return {**content, "config": upgrade.config(content["config"])}

@@ -14,7 +14,7 @@ import yaml
 from normbench import locks, reading
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, seals, store, upgrade
+from normbench.runs import curve_file, files, lookup, seals, store, upgrade
 from normbench.runs.damaged import Damaged
 
 READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
@@ -138,9 +138,8 @@ class RunDirectory:
 
 def directory(root: Path, spec: RunSpec) -> RunDirectory:
     """Where a run is, or will be, written: an existing directory with its id anywhere below `root`, else a new one."""
-    run_id = spec.id
-    for found in store.walk(root):
-        if (found.id, found.seed) == (run_id, spec.seed) and found.path.is_dir():
+    for found in lookup.below(root).named(spec.id):
+        if found.seed == spec.seed and found.path.is_dir():
             return RunDirectory(found.path)
     return RunDirectory(place(root, spec))
 

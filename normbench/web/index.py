@@ -27,8 +27,9 @@ from normbench.runs.columns import Columns
 from normbench.runs.damaged import Damaged
 from normbench.runs.find import is_longer
 from normbench.runs.record import RunRecord
+from normbench.runs.stamps import Stamp, settled, stamp
 from normbench.runs.yaml_text import Configurations
-from normbench.web.remembered import ALWAYS, Remembered, Stamp, settled, stamp
+from normbench.web.remembered import ALWAYS, Remembered
 
 KEPT = 500_000  # records of curves in memory, of about 70 bytes each
 HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config")]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import sqlite3
 import time
 import zlib
@@ -18,31 +17,16 @@ from pathlib import Path
 import normbench
 from normbench.data.files import cache
 from normbench.runs import pack, store
+from normbench.runs.stamps import Stamp, settled
 
 SCHEMA = 2
-SETTLED = 2.0  # s: a file younger than that could change once more within the same time stamp
 FORGOTTEN = 90 * 86400  # s since a results folder's file was written
 SHORT = 1000  # bytes that are kept as they are
 WAIT = 0.5  # s for another dashboard that is writing
 
 DAMAGE = (sqlite3.Error, ValueError, TypeError, OverflowError)  # what sqlite3 raises on a file that is none
 
-Stamp = tuple[int, int, int]  # inode, time of change in ns, size
-ALWAYS = (0, 0, 0)  # the stamp of what is of no file
-
-
-def stamp(path: str | Path) -> Stamp | None:
-    """By which a change of the file shows; None where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def settled(found: Stamp | None) -> bool:
-    """Whether any later change will show in the stamp."""
-    return found is not None and time.time_ns() - found[1] > SETTLED * 1e9
+ALWAYS: Stamp = (0, 0, 0)  # the stamp of what is of no file
 
 
 class Remembered:

@@ -133,12 +133,11 @@ def _write(folder: Path, results: Path, found: Sequence[_Shown], damaged: Sequen
     if checks or benches:
         titles = {pages[id(p.entry)]: p.entry.title for p in found}
         render("checks.html", "checks.html", checks=checks, benches=benches, titles=titles)
-    drawn = samples.finished(results)
     for shown in found:
         name = pages[id(shown.entry)]
         own = folder / Path(name).stem
         downloads = _downloads(shown.entry, own)
-        made = samples.put(samples.find(results, drawn, shown.entry.runs), own)
+        made = samples.put(samples.find(results, shown.entry.runs), own)
         render("artifact.html", name, **_page(shown, found, pages), downloads=downloads,
                samples=made, pictures=samples.pictures(made),
                checks=[check for check in checks if check.get("page") == name])  # fmt: skip

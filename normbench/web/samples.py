@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from normbench.reading import tail
-from normbench.runs import store
+from normbench.runs import lookup
 from normbench.runs.record import RunRecord
 
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -76,19 +76,16 @@ def read(folder: int, name: str) -> bytes:
         return tail(name, LARGEST, inside)
 
 
-def finished(results: Path) -> dict[str, Path]:
-    """The raw runs that came to their end, by id."""
-    return {s.id: s.path for s in store.scan(results / "runs") if s.state == "done"}
-
-
-def find(
-    results: Path, stored: Mapping[str, Path], runs: Iterable[RunRecord]
-) -> list[tuple[RunRecord, list[tuple[str, bytes]]]]:
+def find(results: Path, runs: Iterable[RunRecord]) -> list[tuple[RunRecord, list[tuple[str, bytes]]]]:
     """Of every arm at its own setting the run with the lowest seed that has samples, with their names and contents."""
+    raw = lookup.below(results / "runs")
     chosen: dict[tuple[str, str], tuple[RunRecord, list[tuple[str, bytes]]]] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         place = run.arm, repr(sorted(run.axes.items()))
-        if run.id in stored and not run.control and place not in chosen and (files := _files(results, stored[run.id])):
+        if run.control or place in chosen:
+            continue
+        ended = [stored.path for stored in raw.stored([run.id]) if stored.state == "done"]
+        if ended and (files := _files(results, ended[-1])):
             chosen[place] = run, files
     return list(chosen.values())
 

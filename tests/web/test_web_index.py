@@ -17,7 +17,7 @@ import pytest
 from spoil import LISTED, READ, become_pipe, forbid
 
 from normbench import reading
-from normbench.runs import curve_file, files, find, pack, seals, writing
+from normbench.runs import curve_file, files, find, pack, seals, stamps, writing
 from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
 from normbench.web import index as index_module
@@ -30,7 +30,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     """A cache of the test's own; files count as settled at once unless the test asks otherwise."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    monkeypatch.setattr(remembered, "SETTLED", -1.0)
+    monkeypatch.setattr(stamps, "SETTLED", -1.0)
     return folder
 
 
@@ -319,7 +319,7 @@ def test_a_run_that_goes_on_for_longer(trio: list, tmp_path: Path) -> None:
 def test_a_file_that_is_young_is_looked_at_again(trio: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two writes within one time stamp: the second shows all the same."""
     path = fake.directory(tmp_path / "runs", trio[0], status="failed")
-    monkeypatch.setattr(remembered, "SETTLED", 3600.0)
+    monkeypatch.setattr(stamps, "SETTLED", 3600.0)
     index = opened(tmp_path)
     at = (path / "status.json").stat()
     text = (path / "status.json").read_text()

@@ -20,9 +20,9 @@ from starlette.testclient import TestClient
 
 from normbench.compare import cells
 from normbench.errors import NormbenchError
-from normbench.runs import files, writing
+from normbench.runs import files, stamps, writing
 from normbench.runs.record import RunRecord
-from normbench.web import remembered, samples, server
+from normbench.web import samples, server
 from normbench.web.index import Index
 
 TOKEN = "the-token"
@@ -63,7 +63,7 @@ class Page:
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr(remembered, "SETTLED", -1.0)
+    monkeypatch.setattr(stamps, "SETTLED", -1.0)
 
 
 @pytest.fixture(scope="module")
