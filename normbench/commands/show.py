@@ -11,9 +11,9 @@ from rich.console import Console
 
 from normbench.commands.terminal import say, say_json
 from normbench.errors import NormbenchError, unknown
-from normbench.runs import curve_file, lookup, pack, store
+from normbench.runs import curve_file, find, lookup, store
 from normbench.runs.damaged import Damaged
-from normbench.runs.record import RunRecord, curve_sha256
+from normbench.runs.record import curve_sha256
 
 
 @dataclass(frozen=True)
@@ -60,25 +60,18 @@ def known(name: str, results: Path) -> Known:
     """The run called `name`: in the raw store (where finished, damaged or going on), else in a published pack."""
     name = Path(name).name[-12:] if "/" in name else name
     raw = lookup.below(results / "runs")
-    packed: list[tuple[RunRecord, Path]] = []
-    damaged: list[NormbenchError] = []
-    for path in pack.paths(results):
-        try:
-            packed += [(run, path) for run in pack.read(path)]
-        except NormbenchError as error:
-            damaged.append(error)
-    # a shorter one hides no longer one
-    published = {run.id: (run, path) for run, path in sorted(packed, key=lambda pair: pair[0].steps)}
+    packed, notes = find.in_packs(results)
+    published = {run.id: run for run in packed}
     ids = raw.ids() | published.keys()
     hits = sorted(i for i in ids if i.startswith(name)) if name else []
-    if not hits and damaged:
-        raise damaged[0]  # it may be in there
+    if not hits and notes:
+        raise NormbenchError(notes[0])  # it may be in there
     if not hits:
         raise unknown(f"no run {name} below {results}.", name, ids, "normbench status")
     if len(hits) > 1:
         raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
     if hits[0] in published:
-        run, path = published[hits[0]]
+        run, path = published[hits[0]].whole(), published[hits[0]].path
         labels = {
             "experiment": run.experiment,
             "arm": run.arm,

@@ -49,8 +49,8 @@ def _published(path: Path, place: Path) -> str:
     """How many of the runs that are planned at the paper's setting an artifact's pack has, and what else."""
     name, fidelity = place.parent.as_posix(), place.name
     try:
-        runs = pack.read(path)
-        artifact = artifacts.load(artifacts.select([name])[0])
+        runs = [packed.head for packed in pack.heads(path)]
+        artifact = artifacts.read(artifacts.select([name])[0])
         cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
     except NormbenchError as error:
         return f"published: {place}: {error}"

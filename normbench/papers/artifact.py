@@ -78,10 +78,14 @@ def _refuse_unbuilt(name: str) -> None:
 
 def load(name: str) -> claims.Artifact:
     """The artifact, checked key by key and against its experiment: every verdict must be within reach of its runs."""
-    path = HERE / f"{name}.yaml"
-    artifact = claims.load(path)
-    _check_runs(artifact, path)
+    artifact = read(name)
+    _check_runs(artifact, HERE / f"{name}.yaml")
     return artifact
+
+
+def read(name: str) -> claims.Artifact:
+    """The artifact, checked key by key alone."""
+    return claims.load(HERE / f"{name}.yaml")
 
 
 class Plan:

@@ -36,12 +36,8 @@ class Found:
 def find(specs: Sequence[RunSpec], results: Path) -> Found:
     """Look `specs` up by id below `results`: packs first, then the raw store."""
     found = Found()
-    published: dict[str, RunRecord] = {}
-    for path in pack.paths(results):
-        try:
-            published = {run.id: run for run in pack.merge(published.values(), pack.read(path))}
-        except NormbenchError as error:  # of some artifact; whoever publishes that one is stopped by it
-            found.notes.append(str(error))
+    packed, found.notes = in_packs(results)
+    published = {run.id: run for run in packed}
     raw = lookup.below(results / "runs")
     for stored in (*raw.unlisted(), *raw.stored(spec.id for spec in specs)):
         if stored.reason:
@@ -51,11 +47,36 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
     for spec in specs:
         run_id = spec.id
         run = published.get(run_id)
-        if run is not None and run.serves(spec.steps) and satisfies(run.config, spec.config, spec.config_dir):
-            found.records[run_id] = relabel(run, spec)
-        elif run_id in found.stored:
+        if (run is None or not _from_pack(found, spec, run)) and run_id in found.stored:
             _from_store(found, spec, run_id)
     return found
+
+
+def in_packs(results: Path) -> tuple[list[pack.Packed], list[str]]:
+    """All published runs below `results`, one per id; lines about packs that cannot be read."""
+    packed: list[pack.Packed] = []
+    notes = []
+    for path in pack.paths(results):
+        try:
+            packed += pack.heads(path)
+        except NormbenchError as error:  # of some artifact; whoever publishes that one is stopped by it
+            notes.append(str(error))
+    return pack.longest(packed, lambda run: (run.head.steps, run.evaluations)), notes
+
+
+def _from_pack(found: Found, spec: RunSpec, packed: pack.Packed) -> bool:
+    """Whether a published run is the one that the spec asks for, which is then found."""
+    if not satisfies(packed.head.config, spec.config, spec.config_dir):
+        return False
+    try:
+        run = packed.whole()
+    except NormbenchError as error:
+        found.notes += [] if str(error) in found.notes else [str(error)]
+        return False
+    if not run.serves(spec.steps):
+        return False
+    found.records[spec.id] = relabel(run, spec)
+    return True
 
 
 def everything(results: Path) -> tuple[list[RunRecord], list[str]]:

@@ -13,7 +13,8 @@ import io
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -110,11 +111,47 @@ def load(path: Path, keep: bool = True) -> Pack:
 
     keep: in memory as well, for the next call.
     """
+    with _told(path):
+        return (_parse if keep else _parse.__wrapped__)(_content(path)) if path.exists() else Pack()
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A run of a pack whose records were not looked at: the pack has its hash, and `head` is without them."""
+
+    head: RunRecord
+    evaluations: int  # how many records it has
+    path: Path
+    number: int  # of its line
+
+    @property
+    def id(self) -> str:
+        return self.head.id
+
+    def whole(self) -> RunRecord:
+        """The run, checked. Errors as of `load`."""
+        with _told(self.path):
+            opened = _opened(_content(self.path))
+            return _runs(opened.lines[self.number - opened.first :][:1], self.number, opened.parse)[0]
+
+
+def heads(path: Path) -> list[Packed]:
+    """The runs of a pack without their records, for who wants a few of them, or none. Errors as of `load`."""
     if not path.exists():
-        return Pack()
+        return []
+    with _told(path):
+        return [Packed(head, count, path, number) for head, count, number in _heads(_content(path))]
+
+
+def _content(path: Path) -> bytes:
+    return reading.read(os.path.realpath(path), LARGEST)  # behind a link as well
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What is wrong with a pack in one line."""
     try:
-        content = reading.read(os.path.realpath(path), LARGEST)  # behind a link as well
-        return (_parse if keep else _parse.__wrapped__)(content)
+        yield
     except _Newer as newer:
         raise NormbenchError(
             f"{path} has schema {newer}, this version reads 1 to {SCHEMA}: update normbench."
@@ -123,8 +160,18 @@ def load(path: Path, keep: bool = True) -> Pack:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A pack whose own hashes are checked: the lines of its runs, the number of the first, and how one is read."""
+
+    lines: Sequence[bytes]
+    first: int
+    parse: Callable[[bytes], RunRecord]
+    pack: Callable[[Sequence[RunRecord]], Pack]  # what these runs are
+
+
 @lru_cache(maxsize=32)  # a command over several artifacts looks into every pack for each of them
-def _parse(content: bytes) -> Pack:
+def _opened(content: bytes) -> _Opened:
     """Raises one of DAMAGE, or _Newer."""
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
         text = packed.read(LARGEST + 1)  # gzip takes no bytes at all for an empty file
@@ -136,8 +183,8 @@ def _parse(content: bytes) -> Pack:
     head = reading.parse(first)
     schema = head["schema"]
     if schema == 1:
-        runs = _runs(text, 1, _old_run)
-        return Pack(runs, sha256(runs), 1, {"schema": 1, "sha256": hashlib.sha256(text).hexdigest()})
+        was = {"schema": 1, "sha256": hashlib.sha256(text).hexdigest()}
+        return _Opened(text.splitlines(), 1, _old_run, lambda runs: Pack(runs, sha256(runs), 1, was))
     if type(schema) is int and schema > SCHEMA:
         raise _Newer(schema)
     if head.pop("header_sha256", "") != files.seal(head) or schema != SCHEMA:
@@ -147,35 +194,93 @@ def _parse(content: bytes) -> Pack:
         raise ValueError(f"its header says {head['runs']} runs, it has {count}")
     if head["sha256"] != hashlib.sha256(body).hexdigest():
         raise ValueError("its runs do not have the hash in its header")
-    return Pack(_runs(body, 2, _run), head["sha256"], SCHEMA, head.get("was", {}))
+    known, was = head["sha256"], head.get("was", {})
+    return _Opened(body.splitlines(), 2, _run, lambda runs: Pack(runs, known, SCHEMA, was))
 
 
-def _runs(text: bytes, first: int, parse: Callable[[dict[str, Any]], RunRecord]) -> tuple[RunRecord, ...]:
+@lru_cache(maxsize=32)
+def _parse(content: bytes) -> Pack:
+    """Raises one of DAMAGE, or _Newer."""
+    opened = _opened(content)
+    return opened.pack(_runs(opened.lines, opened.first, opened.parse))
+
+
+@lru_cache(maxsize=32)
+def _heads(content: bytes) -> list[tuple[RunRecord, int, int]]:
+    """The runs without their records, how many these are, and the line's number. Raises one of DAMAGE, or _Newer."""
+    opened = _opened(content)
+    found = []
+    for number, line in enumerate(opened.lines, opened.first):
+        head, records = _cut(line)
+        if opened.parse is not _run or not records:  # an older form
+            run = _runs([line], number, opened.parse)[0]
+            found.append((replace(run, records=()), len(run.records), number))
+        else:
+            (run,) = _runs([head], number, _head)
+            found.append((run, records.count(b'"step": '), number))
+    return found
+
+
+def _cut(line: bytes) -> tuple[bytes, bytes]:
+    """A line without its records, and these: in a pack that has its hash they stand as `_lines` wrote them."""
+    before, start, rest = line.partition(b'"records": [')
+    records, end, after = rest.rpartition(b'], "seconds": ')
+    return (before + start + end + after, records) if start and end else (line, b"")
+
+
+def _runs(lines: Iterable[bytes], first: int, parse: Callable[[bytes], RunRecord]) -> tuple[RunRecord, ...]:
     """The runs of lines, the first of which has that number; ValueError names one that is none."""
     runs = []
-    for number, line in enumerate(text.splitlines(), first):
+    for number, line in enumerate(lines, first):
         try:
-            runs.append(parse(reading.decode(line)))
+            runs.append(parse(line))
         except DAMAGE as error:
             raise ValueError(f"line {number}: {error}") from None
     return tuple(runs)
 
 
-def _run(line: dict[str, Any]) -> RunRecord:
-    run = _checked(RunRecord(**{key: value for key, value in line.items() if key in FIELDS}))
-    if line["curve_sha256"] != curve_sha256(run.records):
+def _run(text: bytes) -> RunRecord:
+    line = reading.decode(text)
+    run = _checked(_made(line))
+    # as they stand there, or made anew, which takes ten times as long
+    if line["curve_sha256"] != _curve_sha256(text) and line["curve_sha256"] != curve_sha256(run.records):
         raise ValueError(f"the records of run {run.id} do not have its curve_sha256")
     return replace(run, config=upgrade.config(run.config))
 
 
-def _old_run(line: dict[str, Any]) -> RunRecord:
+def _curve_sha256(line: bytes) -> str:
+    """The hash of the records as lines of a curve, of one where none holds what stands between two."""
+    _, records = _cut(line)
+    return hashlib.sha256(records.replace(b"}, {", b"}\n{") + b"\n").hexdigest()
+
+
+def _head(text: bytes) -> RunRecord:
+    run = _plain(_made(reading.decode(text)))
+    return replace(run, config=upgrade.config(run.config))
+
+
+def _old_run(text: bytes) -> RunRecord:
+    line = reading.decode(text)
     if line["schema"] != 1:
         raise ValueError(f"it has schema {line['schema']}")
-    return _checked(RunRecord(**{key: value for key, value in upgrade.run(line).items() if key in FIELDS}))
+    return _checked(_made(upgrade.run(line)))
+
+
+def _made(line: Mapping[str, Any]) -> RunRecord:
+    return RunRecord(**{key: value for key, value in line.items() if key in FIELDS})
 
 
 def _checked(run: RunRecord) -> RunRecord:
-    """The run, once its parts have the types that everything else relies on; else TypeError."""
+    """The run, once its records are some, and it is as `_plain` says; else TypeError, ValueError."""
+    for record in _plain(run).records:
+        check_record(record)
+    if not run.records:
+        raise TypeError("it has no records")
+    return run
+
+
+def _plain(run: RunRecord) -> RunRecord:
+    """The run, once its parts but for the records have the types that everything else relies on; else TypeError."""
     for name, kind in KINDS.items():
         value = getattr(run, name)
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -183,10 +288,6 @@ def _checked(run: RunRecord) -> RunRecord:
         if name != "records":
             reading.check_plain(value)
     check_config(run.config)
-    for record in run.records:
-        check_record(record)
-    if not run.records:
-        raise TypeError("it has no records")
     return run
 
 
