@@ -138,7 +138,10 @@ def named(run: RunRecord, words: str | None, when: str | int) -> list[Variant]:
     if " by " in words:
         ranked = _ranked(run, words, when)
         return [] if ranked is None else [ranked]
-    return select(words, variants(run))
+    asked = named, words
+    if asked not in run.known:
+        run.known[asked] = select(words, variants(run))
+    return list(run.known[asked])
 
 
 def at_epoch(

@@ -37,10 +37,14 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
     n = len(values)
     if n == 0:
         return Estimate(None, None, level, None, 0)
-    mean, sd = _moments(values)
-    if sd is None:
-        return Estimate(mean, None, level, None, n)
-    return Estimate(mean, _around(mean, t_quantile(n - 1, level) * sd / math.sqrt(n)), level, sd, n, freedom=n - 1)
+    mean, sd = moments(values)
+    interval = t_around(mean, sd, n, level)
+    return Estimate(mean, interval, level, sd, n, freedom=None if interval is None else n - 1)
+
+
+def t_around(mean: float, sd: float | None, n: int, level: float) -> Interval | None:
+    """The interval of `t_interval`, of moments that are known."""
+    return None if sd is None else _around(mean, t_quantile(n - 1, level) * sd / math.sqrt(n))
 
 
 def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:
@@ -60,7 +64,7 @@ def welch(first: Sequence[float], second: Sequence[float], level: float = 0.95) 
     n = min(len(first), len(second))
     if n == 0:
         return Estimate(None, None, level, None, 0)
-    (mean_1, sd_1), (mean_2, sd_2) = _moments(first), _moments(second)
+    (mean_1, sd_1), (mean_2, sd_2) = moments(first), moments(second)
     mean = mean_1 - mean_2
     if sd_1 is None or sd_2 is None:
         return Estimate(mean, None, level, None, n)
@@ -116,7 +120,7 @@ def prediction_interval(values: Sequence[float], level: float = 0.95) -> Interva
     """mean ± t(n−1)·s·√(1 + 1/n): holds one further run with probability `level` (Hahn, Meeker 1991)."""
     if len(values) < 2:
         return None  # one run has no spread to predict from
-    mean, sd = _moments(values)
+    mean, sd = moments(values)
     assert sd is not None
     return _around(mean, t_quantile(len(values) - 1, level) * sd * math.sqrt(1 + 1 / len(values)))
 
@@ -168,7 +172,8 @@ def sign_test(above: int, below: int) -> float:
     return min(1.0, 2 * tail / 2**n)
 
 
-def _moments(values: Sequence[float]) -> tuple[float, float | None]:
+def moments(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean and the standard deviation of one value or more; of one alone there is none of these."""
     n = len(values)
     # A mean of equal numbers can miss them by a rounding error, which would look like spread.
     mean = values[0] if min(values) == max(values) else math.fsum(values) / n
@@ -202,7 +207,7 @@ def _correlation(first: Sequence[float], second: Sequence[float]) -> float | Non
     """Pearson's r of the pairs; None below three pairs, where it is always ±1, or when one side does not vary."""
     if len(first) < 3:
         return None
-    (mean_1, sd_1), (mean_2, sd_2) = _moments(first), _moments(second)
+    (mean_1, sd_1), (mean_2, sd_2) = moments(first), moments(second)
     if not sd_1 or not sd_2:
         return None
     covariance = math.fsum((a - mean_1) * (b - mean_2) for a, b in zip(first, second, strict=True))

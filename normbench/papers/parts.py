@@ -7,6 +7,7 @@ than any, or than all up to where it was cut off, and the exact sign test can de
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +31,12 @@ from normbench.curves.statistics import (
     Interval,
     detectable_effect,
     median_interval,
+    moments,
     paired,
     prediction_interval,
     seeds_needed,
     sign_test,
+    t_around,
     t_interval,
     within,
 )
@@ -83,7 +86,7 @@ class Observed:
         """Whether every seed has a number."""
         return bool(self.effects) and len(self.known) == len(self.effects)
 
-    @property
+    @functools.cached_property
     def flat(self) -> bool:
         """All seeds say the same, up to rounding: a spread of zero decides nothing."""
         if not self.whole or len(self.effects) < 2:
@@ -108,7 +111,12 @@ class Observed:
             return median_interval(low, high, level)
         if not self.whole:
             return None
-        return self.spread.interval(level) if self.spread else t_interval(self.known, level).interval
+        return self.spread.interval(level) if self.spread else t_around(*self._moments, len(self.known), level)
+
+    @functools.cached_property
+    def _moments(self) -> tuple[float, float | None]:
+        """Taken once: a claim is asked for at several levels."""
+        return moments(self.known)
 
     def prediction(self, level: float) -> Interval | None:
         return prediction_interval(self.known, level) if self.whole and not self.flat else None

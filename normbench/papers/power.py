@@ -103,7 +103,7 @@ def simulate(
             drawn[:, place] = np.where(draw.random(len(drawn)) < above, sizes, -sizes)
         judged = []
         for place, (part, n, delta) in enumerate(zip(claim.parts, planned, deltas, strict=True)):
-            effects = tuple((effect, effect) for effect in drawn[:n, place])
+            effects = tuple((effect, effect) for effect in drawn[:n, place].tolist())
             judged.append((part, Observed(part, complete=n >= rules.FEWEST, delta=delta, effects=effects)))
         counts[rules.claim_word(judged, alpha)] += 1
     return {word: count / repetitions for word, count in counts.items()}

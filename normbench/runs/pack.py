@@ -112,7 +112,7 @@ def load(path: Path, keep: bool = True) -> Pack:
     keep: in memory as well, for the next call.
     """
     with _told(path):
-        return (_parse if keep else _parse.__wrapped__)(_content(path)) if path.exists() else Pack()
+        return _parse(_content(path), keep) if path.exists() else Pack()
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,7 @@ class Packed:
     def whole(self) -> RunRecord:
         """The run, checked. Errors as of `load`."""
         with _told(self.path):
-            opened = _opened(_content(self.path))
-            return _runs(opened.lines[self.number - opened.first :][:1], self.number, opened.parse)[0]
+            return _opened(_content(self.path)).run(self.number)
 
 
 def heads(path: Path) -> list[Packed]:
@@ -168,6 +167,17 @@ class _Opened:
     first: int
     parse: Callable[[bytes], RunRecord]
     pack: Callable[[Sequence[RunRecord]], Pack]  # what these runs are
+    known: dict[int, RunRecord] = field(default_factory=dict)  # by the number of the line
+
+    def run(self, number: int) -> RunRecord:
+        """The run of a line, checked once. Raises ValueError, which names the line."""
+        if number not in self.known:
+            self.known[number] = _read(self.lines[number - self.first], number, self.parse)
+        return self.known[number]
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + len(self.lines))
 
 
 @lru_cache(maxsize=32)  # a command over several artifacts looks into every pack for each of them
@@ -198,11 +208,10 @@ def _opened(content: bytes) -> _Opened:
     return _Opened(body.splitlines(), 2, _run, lambda runs: Pack(runs, known, SCHEMA, was))
 
 
-@lru_cache(maxsize=32)
-def _parse(content: bytes) -> Pack:
+def _parse(content: bytes, keep: bool) -> Pack:
     """Raises one of DAMAGE, or _Newer."""
-    opened = _opened(content)
-    return opened.pack(_runs(opened.lines, opened.first, opened.parse))
+    opened = (_opened if keep else _opened.__wrapped__)(content)
+    return opened.pack(tuple(map(opened.run, opened.numbers)))
 
 
 @lru_cache(maxsize=32)
@@ -210,14 +219,13 @@ def _heads(content: bytes) -> list[tuple[RunRecord, int, int]]:
     """The runs without their records, how many these are, and the line's number. Raises one of DAMAGE, or _Newer."""
     opened = _opened(content)
     found = []
-    for number, line in enumerate(opened.lines, opened.first):
+    for number, line in zip(opened.numbers, opened.lines, strict=True):
         head, records = _cut(line)
         if opened.parse is not _run or not records:  # an older form
-            run = _runs([line], number, opened.parse)[0]
+            run = opened.run(number)
             found.append((replace(run, records=()), len(run.records), number))
         else:
-            (run,) = _runs([head], number, _head)
-            found.append((run, records.count(b'"step": '), number))
+            found.append((_read(head, number, _head), records.count(b'"step": '), number))
     return found
 
 
@@ -228,15 +236,12 @@ def _cut(line: bytes) -> tuple[bytes, bytes]:
     return (before + start + end + after, records) if start and end else (line, b"")
 
 
-def _runs(lines: Iterable[bytes], first: int, parse: Callable[[bytes], RunRecord]) -> tuple[RunRecord, ...]:
-    """The runs of lines, the first of which has that number; ValueError names one that is none."""
-    runs = []
-    for number, line in enumerate(lines, first):
-        try:
-            runs.append(parse(line))
-        except DAMAGE as error:
-            raise ValueError(f"line {number}: {error}") from None
-    return tuple(runs)
+def _read(line: bytes, number: int, parse: Callable[[bytes], RunRecord]) -> RunRecord:
+    """The run of a line; ValueError names one that is none."""
+    try:
+        return parse(line)
+    except DAMAGE as error:
+        raise ValueError(f"line {number}: {error}") from None
 
 
 def _run(text: bytes) -> RunRecord:

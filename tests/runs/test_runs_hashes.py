@@ -29,7 +29,7 @@ def changed_form(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[dict]]
         return dict(old) | {"way": len(old["mode"])}
 
     monkeypatch.setattr(upgrade, "record", record)
-    pack._parse.cache_clear()
+    pack._opened.cache_clear()
     return lambda old: list(map(record, old))
 
 
