@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from normbench.variants import USUAL
 
 Record = dict[str, Any]
+Made = TypeVar("Made")
 CODES = {float: "d", int: "q"}
 SAME = ("split", "mode", "variant")  # what a series picks its records by
 
@@ -74,6 +75,15 @@ class Columns(Sequence[Mapping[str, Any]]):
     def kinds(self) -> Iterator[Record]:
         """At least one record of each set of keys, split, mode and variant."""
         return (group[0] for group in self._groups)
+
+    def packed(self) -> Iterator[tuple[Record, Mapping[str, Any]]]:
+        """Of all records alike the first, and by key the values of all: an array, where they are of one type."""
+        return ((group[0], group.columns) for group in self._groups)
+
+    def each(self, made: Callable[[Record, Mapping[str, Any]], Iterator[Made]]) -> Iterator[Made]:
+        """What is made of each record, of all those alike at once, as of `packed`."""
+        found = [made(first, columns) for first, columns in self.packed()]
+        return (next(found[number]) for number in self._group)
 
     def __len__(self) -> int:
         return len(self._row)

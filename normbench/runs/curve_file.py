@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 from normbench import reading
 from normbench.runs import upgrade
+from normbench.runs.columns import Columns
 from normbench.runs.damaged import Damaged, no_json
-from normbench.runs.record import check_record
+from normbench.runs.record import check_record, check_records
 
 RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 LARGEST = 1 << 30  # bytes
@@ -89,6 +91,19 @@ def checked(path: Path, status: Mapping[str, Any], known: str = "") -> tuple[lis
     if found != status["curve_sha256"]:
         raise Damaged(f"{path.name} does not have the hash that status.json recorded")
     return records, upgrade.was(found, records) if status["schema"] == upgrade.OLD else {}
+
+
+def packed(path: Path, status: Mapping[str, Any]) -> tuple[Columns, dict[str, Any]]:
+    """As `checked`, in a fraction of the memory and half of the time."""
+    if status["schema"] != upgrade.OLD and "curve_sha256" in status:
+        content = _bytes(path)
+        with contextlib.suppress(*RECORD_DAMAGE):  # `checked` says what it is, if it is anything
+            records = Columns(_at_once(content))
+            check_records(records)
+            if hashlib.sha256(content).hexdigest() == status["curve_sha256"]:
+                return records, {}
+    found, was = checked(path, status)
+    return Columns(found), was
 
 
 def sha256(path: Path) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from normbench import locks
 from normbench.errors import NormbenchError
@@ -22,11 +22,18 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Replace `path` by `content`, or leave it as it was: temporary file, fsync, rename, fsync of the folder."""
+    """Replace `path` by `content`, or leave it as it was."""
+    with atomic(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` at the end: temporary file, fsync, rename, fsync of the folder."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(aside, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)

@@ -11,6 +11,7 @@ from normbench.errors import NormbenchError
 from normbench.runs import lookup, pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
+from normbench.runs.yaml_text import Configurations
 
 
 @dataclass
@@ -81,24 +82,27 @@ def _from_pack(found: Found, spec: RunSpec, packed: pack.Packed) -> bool:
 
 def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
     """All finished runs below `results`, published and raw, one per id (the longest); lines about those unreadable."""
-    runs: list[RunRecord] = []
-    notes = []
-    for path in pack.paths(results):
-        try:
-            runs = pack.merge(runs, pack.read(path))
-        except NormbenchError as error:
-            notes.append(str(error))
-    known = {run.id: run.steps for run in runs}
+    packed, notes = in_packs(results)
+    known = {run.id: run.head.steps for run in packed}
+    configurations = Configurations()
+    raw: list[RunRecord] = []
     for stored in store.scan(results / "runs"):
         try:
             if stored.state in store.FINISHED and not is_longer(stored, known):
                 continue  # its curve need not be read
-            run = store.as_filed(stored)
+            run = store.as_filed(stored, configurations.load)
         except Damaged as damage:
             notes.append(f"{stored.path} is damaged: {damage}. It is left out.")
             continue
         if run is not None:
-            runs = pack.merge(runs, [run])
+            raw.append(run)
+    published = []
+    for one in packed:
+        try:
+            published.append(one.whole())
+        except NormbenchError as error:
+            notes += [] if str(error) in notes else [str(error)]
+    runs = pack.merge(published, raw)
     return sorted(runs, key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id)), notes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,6 +64,18 @@ def check_record(record: Any) -> None:
             isinstance(value, dict) and all(isinstance(v, str) or _is_finite(v) for v in value.values())
         ):
             raise TypeError(f"{record!r:.40} has a variant that is none")
+
+
+def check_records(records: Columns) -> None:
+    """As `check_record` of each; TypeError where one is none, but also where only looking at each can tell."""
+    for first, columns in records.packed():
+        check_record(first)
+        for key, values in columns.items():
+            if not isinstance(values, array):
+                raise TypeError(f"{key} is of several types")
+            least, most = (0, HIGHEST - 1) if key in ("step", "epoch", *COUNTS) else (-LARGEST, LARGEST)
+            if not least <= min(values) <= max(values) <= most:
+                raise TypeError(f"{key} is out of bounds")
 
 
 def _is_finite(value: Any) -> TypeGuard[float]:

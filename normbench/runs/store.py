@@ -290,13 +290,16 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
     return _record(stored, spec.steps, spec.labels(), spec.filed()["config"], spec)
 
 
-def as_filed(stored: Stored) -> RunRecord | None:
-    """The finished run under the labels of its own config.yaml; None if not finished. Raises Damaged."""
+def as_filed(stored: Stored, load: Callable[[str], Any] = yaml_text.load) -> RunRecord | None:
+    """The finished run under the labels of its own config.yaml; None if not finished. Raises Damaged.
+
+    load: of the text of that, for who reads many.
+    """
     if stored.reason:
         raise Damaged(stored.reason)
     if stored.state not in FINISHED:
         return None
-    content = read_config(stored.path)
+    content = read_config(stored.path, load=load)
     return _record(stored, int(stored.status["steps"]), labels_of(content), content["config"])
 
 
@@ -312,7 +315,7 @@ def _record(
     if asked is not None:  # it may have more evaluations than are asked for here
         had = read_config(stored.path, curve.name.removesuffix("curve.jsonl"))["config"]
         config = {**config, "eval": had.get("eval", config["eval"])}
-    records, was = curve_file.checked(curve, status)
+    records, was = curve_file.packed(curve, status)
     whole = replace(
         bare(stored, status, labels, config), records=records, environment=read_environment(stored.path), was=was
     )
