@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -16,6 +18,7 @@ from normbench.variants import USUAL
 Record = dict[str, Any]
 Made = TypeVar("Made")
 CODES = {float: "d", int: "q"}
+CLOCKS = {"epoch", "step", "examples"}
 SAME = ("split", "mode", "variant")  # what a series picks its records by
 
 
@@ -29,7 +32,7 @@ class Columns(Sequence[Mapping[str, Any]]):
     def __init__(self, records: Iterable[Mapping[str, Any]] = ()) -> None:
         self._known: dict[Any, int] = {}
         self._groups: list[_Group] = []
-        self._group, self._row = array("H"), array("L")  # of each record
+        self._group = array("H")  # of each record
         self._extend(records)
 
     def followed_by(self, records: Iterable[Mapping[str, Any]]) -> Columns:
@@ -39,25 +42,33 @@ class Columns(Sequence[Mapping[str, Any]]):
             dict(self._known),
             [replace(group, columns=dict(group.columns)) for group in self._groups],
         )
-        longer._group, longer._row = self._group[:], self._row[:]
+        longer._group = self._group[:]
         longer._extend(records)
         return longer
 
     def _extend(self, records: Iterable[Mapping[str, Any]]) -> None:
-        fresh: dict[int, list[Mapping[str, Any]]] = {}
+        fresh: list[list[Mapping[str, Any]]] = [[] for _ in self._groups]
+        known, append = self._known, self._group.append
         for record in records:
-            variant = record.get("variant")
-            kind = (tuple(record), record.get("split"), record.get("mode"), variant and str(variant))
-            number = self._known.get(kind)
+            get = record.get
+            kind = (tuple(record), get("split"), get("mode"), str(variant) if (variant := get("variant")) else None)
+            number = known.get(kind)
             if number is None:
-                number = self._known[kind] = len(self._groups)
+                number = known[kind] = len(fresh)
                 self._groups.append(_Group.like(record))
-            rows = fresh.setdefault(number, [])
-            self._group.append(number)
-            self._row.append(self._groups[number].count + len(rows))
-            rows.append(record)
-        for number, rows in fresh.items():
-            self._groups[number].extend(rows)
+                fresh.append([])
+            append(number)
+            fresh[number].append(record)
+        same: dict[Any, Any] = {}
+        for group, rows in zip(self._groups, fresh, strict=True):
+            if rows:
+                group.extend(rows, same)
+
+    @functools.cached_property
+    def _rows(self) -> Sequence[int]:
+        """Of each record its place in its group."""
+        each = [itertools.count() for _ in self._groups]
+        return array("L", (next(each[number]) for number in self._group))
 
     def values(
         self, split: str, modes: Collection[str], variant: Mapping[str, Any], keys: Sequence[str], without: Set[str]
@@ -86,7 +97,7 @@ class Columns(Sequence[Mapping[str, Any]]):
         return (next(found[number]) for number in self._group)
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self._group)
 
     @overload
     def __getitem__(self, place: int) -> Record: ...
@@ -95,7 +106,7 @@ class Columns(Sequence[Mapping[str, Any]]):
     def __getitem__(self, place: int | slice) -> Record | list[Record]:
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
-        return self._groups[self._group[place]][self._row[place]]
+        return self._groups[self._group[place]][self._rows[place]]
 
     def __iter__(self) -> Iterator[Record]:
         each = [iter(group) for group in self._groups]
@@ -120,10 +131,13 @@ class _Group:
         same = {key: first[key] for key in SAME if key in first}
         return cls(keys, same, {key: array("d") for key in keys if key not in SAME})
 
-    def extend(self, records: Sequence[Mapping[str, Any]]) -> None:
-        self.columns = {
-            key: _longer(column, list(map(itemgetter(key), records))) for key, column in self.columns.items()
-        }
+    def extend(self, records: Sequence[Mapping[str, Any]], same: dict[Any, Any]) -> None:
+        """With these at the end; `same`: arrays that others have as well, such as of steps."""
+        longer = {key: _longer(column, list(map(itemgetter(key), records))) for key, column in self.columns.items()}
+        for key in longer.keys() & CLOCKS:
+            if isinstance(column := longer[key], array):
+                longer[key] = same.setdefault((column.typecode, column.tobytes()), column)
+        self.columns = longer
         self.count += len(records)
 
     def __getitem__(self, row: int) -> Record:

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,38 +96,36 @@ def least(call: Callable[[int], float]) -> float:
     return min(found)
 
 
-def told(function: Callable[[Path], None], results: Path) -> list[float]:
-    """The numbers that a function of this file prints in a process of its own."""
-    code = f"import sys, many_runs, pathlib; many_runs.{function.__name__}(pathlib.Path(sys.argv[1]))"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    found = subprocess.run(
-        [sys.executable, "-c", code, str(results)], env=environment, check=True, stdout=subprocess.PIPE, text=True
-    )
+# all runs in memory: CPU seconds of this alone, and the most memory of the process in MB
+READING = """
+import pathlib, sys, time
+from normbench.runs.find import everything
+
+start = time.process_time()
+runs, notes = everything(pathlib.Path(sys.argv[1]))
+print(time.process_time() - start)
+assert runs and not notes
+print(int(pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1e3)
+"""
+# CPU seconds per run that a launcher spends on where it is to be written, each before it is made
+STARTING = """
+import pathlib, sys, time
+from normbench.config.plan import train_specs
+from normbench.runs import writing
+
+root, specs = pathlib.Path(sys.argv[1], "runs"), train_specs(sys.argv[2:], True)
+start = time.process_time()
+for spec in specs:
+    writing.directory(root, spec).path.mkdir(parents=True)
+print((time.process_time() - start) / len(specs))
+"""
+
+
+def told(code: str, *arguments: str | Path) -> list[float]:
+    """The numbers that this code prints in a process of its own, which has loaded nothing else."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return [float(word) for word in found.stdout.split()]
-
-
-def read(results: Path) -> None:
-    """All runs in memory: CPU seconds of this and the most memory of the process, in MB."""
-    from normbench.runs.find import everything
-
-    start = time.process_time()
-    runs, notes = everything(results)
-    assert runs and not notes
-    seconds = time.process_time() - start
-    most = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
-    print(seconds, int(most) / 1e3)
-
-
-def start(results: Path) -> None:
-    """CPU seconds per run that a launcher spends on where it is to be written, each before it is made."""
-    from normbench.config.plan import train_specs
-    from normbench.runs import writing
-
-    wanted = train_specs([*TRAINED, f"seed=range({NEW},{NEW + STARTED})"], True)
-    begin = time.process_time()
-    for spec in wanted:
-        writing.directory(results / "runs", spec).path.mkdir(parents=True)
-    print((time.process_time() - begin) / len(wanted))
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -161,7 +158,7 @@ def measured(folder: Path, results: Path, shown: str, only: str) -> Iterator[Val
 
 def _started(results: Path) -> float:
     try:
-        return told(start, results)[0]
+        return told(STARTING, results, *TRAINED, f"seed=range({NEW},{NEW + STARTED})")[0]
     finally:
         _forget(results)
 
@@ -193,7 +190,7 @@ def rows(sizes: Sequence[int], lines: int, only: str, folder: Path) -> list[Valu
     for size in sizes:
         if there < READ <= size and only in "reading":
             grow(READ)
-            seconds, memory = min(told(read, results) for _ in range(CALLS))
+            seconds, memory = min(told(READING, results) for _ in range(CALLS))
             keep(Value(f"reading {READ:,} runs", "CPU s", seconds, 8.0), sizes[-1])
             keep(Value(f"reading {READ:,} runs, memory", "MB", memory, 200.0), sizes[-1])
         grow(size)
