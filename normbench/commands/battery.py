@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,15 @@ from normbench.battery import contract, cost, trials
 from normbench.battery.adopt import Adopted, adopt
 from normbench.commands import places, training
 from normbench.commands.progress import Bars
-from normbench.commands.terminal import open_table, say
+from normbench.commands.terminal import open_table, say, show_rows
 from normbench.config import compose
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch.ensure import ensure_runs
+from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers.ln2016 import table1
 from normbench.papers.table import final_entry, grid
 from normbench.runs import files
-from normbench.runs.find import Found
+from normbench.runs.find import Found, find
 from normbench.web import standing
 from normbench.web.forest import effect_text
 
@@ -40,6 +40,7 @@ class Request:
     jobs: int = 0
     only: Sequence[str] = ()
     config_dir: Path | None = None
+    dry_run: bool = False
 
 
 def run(request: Request, console: Console) -> int:
@@ -53,11 +54,13 @@ def run(request: Request, console: Console) -> int:
         adopted.name, request.fidelity, request.seeds, request.only, adopted.config_dir
     )  # a mistyped --only is told before the contract takes its time
     probes = trials.table1(adopted.name, adopted.config_dir)
+    if request.dry_run:
+        for note in notes:
+            say(console, f"  {note}")
+        return _outlook(planned, probes, request.results, console)
     promises = _contract(adopted, console)
 
-    every = [spec for trial in planned for own in trial.specs.values() for spec in own]
-    every += [spec for spec in probes.values() if isinstance(spec, RunSpec)]
-    specs = list({spec.id: spec for spec in every}.values())
+    specs = _specs(planned, probes)
     for note in notes:
         say(console, f"  {note}")
 
@@ -96,6 +99,41 @@ def run(request: Request, console: Console) -> int:
     say(console, f"\n  numbers   {numbers}")
     say(console, f"  page      {page}")
     return 4 if any(outcome.failed for outcome in outcomes) else 0
+
+
+def _specs(planned: Sequence[trials.Trial], probes: Mapping[str, RunSpec | str]) -> list[RunSpec]:
+    """Every run of a battery once."""
+    every = [spec for trial in planned for own in trial.specs.values() for spec in own]
+    every += [spec for spec in probes.values() if isinstance(spec, RunSpec)]
+    return list({spec.id: spec for spec in every}.values())
+
+
+def _outlook(
+    planned: Sequence[trials.Trial], probes: Mapping[str, RunSpec | str], results: Path, console: Console
+) -> int:
+    """What would be trained, by trial and normalizer, and who cannot take part; nothing is examined or trained."""
+    specs = _specs(planned, probes)
+    found = find(specs, results)
+    lacking = {spec.id for spec in missing(specs, found)}
+    rows = []
+    for trial in planned:
+        of = f"{trial.experiment}{' · ' + trial.where if trial.where else ''}"
+        rows += [_counted(of, norm, own, lacking) for norm, own in trial.specs.items()]
+        rows += [(of, norm, reason, "") for norm, reason in trial.refused.items()]
+    for norm, probe in probes.items():
+        if isinstance(probe, RunSpec):
+            rows.append(_counted(trials.TABLE1, norm, [probe], lacking))
+        else:
+            rows.append((trials.TABLE1, norm, probe, ""))
+    show_rows(console, ("experiment", "normalizer", "runs", "of updates"), rows)
+    say(console, f"{places.plural(len(specs), 'run')} · {len(specs) - len(lacking)} done, {len(lacking)} to run; "
+        "--dry-run: nothing is run")  # fmt: skip
+    return 0
+
+
+def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[str]) -> tuple[str, str, str, str]:
+    left = sum(spec.id in lacking for spec in own)
+    return of, norm, f"{len(own) - left} done, {left} to run" if left else f"{len(own)} done", str(own[0].steps)
 
 
 def write(told: standing.Standing, place: Path) -> tuple[Path, Path]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from normbench.runs import store
 from normbench.runs.damaged import Damaged
 from normbench.runs.stamps import Stamp, settled, stamp
 
+RARELY = 1.0  # s
 IN_NAME = -12  # where the id begins in a directory's name
 
 
@@ -19,6 +22,7 @@ class _Folder:
 
     def __init__(self) -> None:
         self.stamp: Stamp | None = None
+        self.looked = -math.inf  # when, by time.monotonic()
         self.known: set[str] = set()  # names of runs
         self.runs: dict[str, list[str]] = {}
         self.folders: list[Path] = []
@@ -26,7 +30,7 @@ class _Folder:
 
     def look(self, path: Path, root: Path) -> None:
         """List it anew if it changed; names of runs that were there before are not looked at again."""
-        now = stamp(path)
+        now, self.looked = stamp(path), time.monotonic()
         if now == self.stamp and settled(now):
             return
         self.stamp, self.folders, self.damage = now, [], None
@@ -34,9 +38,12 @@ class _Folder:
             names = set(store.names(path, root))
         except Damaged as damage:
             names, self.damage = set(), damage
-        if not names >= self.known:  # some are gone
-            self.known, self.runs = set(), {}
-        for name in names - self.known:
+        new = names - self.known
+        if len(names) - len(new) < len(self.known):  # some are gone
+            self.known, self.runs, new = set(), {}, names
+        for name in new:
+            if name.startswith("."):
+                continue  # on its way to being something else
             if store.NAME.fullmatch(name):
                 self.known.add(name)
                 self.runs.setdefault(name[IN_NAME:], []).append(name)
@@ -51,14 +58,18 @@ class Lookup:
         self.root = root
         self._folders: dict[Path, _Folder] = {}
 
-    def refresh(self) -> Lookup:
-        """Look what came and went; of a folder that did not change only its time is asked."""
+    def refresh(self, spared: Path | None = None) -> Lookup:
+        """Look what came and went; of a folder that did not change only its time is asked.
+
+        spared: a folder that is looked at once in a while, since the caller itself changes it all the time.
+        """
         known, self._folders = self._folders, {}
         waiting = [self.root] if os.path.lexists(self.root) else []
         while waiting:
             path = waiting.pop()
             folder = self._folders[path] = known.get(path) or _Folder()
-            folder.look(path, self.root)
+            if path != spared or time.monotonic() - folder.looked > RARELY:
+                folder.look(path, self.root)
             waiting += folder.folders
         return self
 
@@ -89,6 +100,6 @@ def _known(root: Path, place: str) -> Lookup:
     return Lookup(root)
 
 
-def below(root: Path) -> Lookup:
-    """What there is below `root` now; what this process has listed before is not listed again."""
-    return _known(root, os.getcwd()).refresh()
+def below(root: Path, spared: Path | None = None) -> Lookup:
+    """What there is below `root` now; an unchanged folder is listed once per process. spared: as of `refresh`."""
+    return _known(root, os.getcwd()).refresh(spared)

@@ -113,6 +113,8 @@ def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
     """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged."""
     runs, folders, place = [], [], str(folder.relative_to(root))
     for name in names(folder, root):
+        if name.startswith("."):
+            continue  # on its way to being something else
         if run := by_name(folder, name, place):
             runs.append(run)
         elif is_folder(folder / name):
@@ -121,14 +123,11 @@ def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
 
 
 def names(folder: Path, root: Path) -> list[str]:
-    """What there is in a folder below `root`. Raises Damaged.
-
-    Names that begin with a dot are of what is on its way to being something else.
-    """
+    """What there is in a folder below `root`. Raises Damaged."""
     if len(folder.relative_to(root).parts) > DEEPEST:
         raise Damaged(f"it lies deeper than {DEEPEST} folders below {root.name}")
     try:
-        return [name for name in os.listdir(folder) if not name.startswith(".")]
+        return os.listdir(folder)
     except OSError as error:
         raise Damaged(f"cannot be read: {error.strerror}") from None
 

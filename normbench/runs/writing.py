@@ -138,10 +138,14 @@ class RunDirectory:
 
 def directory(root: Path, spec: RunSpec) -> RunDirectory:
     """Where a run is, or will be, written: an existing directory with its id anywhere below `root`, else a new one."""
-    for found in lookup.below(root).named(spec.id):
+    own = place(root, spec)
+    if own.is_dir():
+        return RunDirectory(own)
+    # where runs of this experiment are started one after the other not each of them lists all others
+    for found in lookup.below(root, spared=own.parent).named(spec.id):
         if found.seed == spec.seed and found.path.is_dir():
             return RunDirectory(found.path)
-    return RunDirectory(place(root, spec))
+    return RunDirectory(own)
 
 
 def place(root: Path, spec: RunSpec) -> Path:

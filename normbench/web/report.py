@@ -7,7 +7,8 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -59,9 +60,18 @@ def build(results: Path, target: Path | None = None) -> Report:
     notes: list[str] = []
 
     def write(folder: Path) -> None:
-        shown, damaged = _presentable(*published.collect(results))
+        found, damaged = published.collect(results)
+        shown = _presentable(found, damaged)
+        try:
+            _write(folder, results, shown, damaged)
+        except OSError:
+            raise  # there is no writing here
+        except Exception:  # of whatever kind: one file must not cost the others their page
+            for place in folder.iterdir():
+                if place.name not in (site.MARKER, "assets"):
+                    shutil.rmtree(place) if place.is_dir() else place.unlink()
+            _write(folder, results, _alone(shown, damaged), damaged)
         notes.extend(d.reason for d in damaged)
-        _write(folder, results, shown, damaged)
 
     site.put(target, write)
     return Report(place / "index.html", notes)
@@ -75,25 +85,38 @@ class _Shown:
     content: Mapping[str, Any]
 
 
-def _presentable(
-    found: Sequence[Published], damaged: Sequence[published.Damaged]
-) -> tuple[list[_Shown], list[published.Damaged]]:
-    """Those whose page can be made on its own: what nobody foresaw in one file must not cost the others their page."""
-    good, bad = [], list(damaged)
-    templates = site.environment()
+def _presentable(found: Sequence[Published], damaged: list[published.Damaged]) -> list[_Shown]:
+    """Those whose content can be made; the others are added to the damaged ones."""
+    good = []
     for entry in found:
-        try:
-            shown = _Shown(entry, _content(entry))
+        with _noted(entry, damaged):
+            good.append(_Shown(entry, _content(entry)))
+    return good
+
+
+def _alone(found: Sequence[_Shown], damaged: list[published.Damaged]) -> list[_Shown]:
+    """Those whose page can be made on its own, where not all of them together could be."""
+    good = []
+    templates = site.environment()
+    for shown in found:
+        with _noted(shown.entry, damaged):
             pages = _names([shown])
             common = {"version": "", "page": "", "menu": _menu([shown], pages), "checked": False}
             page = _page(shown, [shown], pages) | {"downloads": [], "samples": [], "pictures": {}, "checks": []}
             templates.get_template("artifact.html").render(**common, **page)
             templates.get_template("index.html").render(**common, **_index([shown], pages), damaged=[], contents=[])
             good.append(shown)
-        except Exception as error:  # of whatever kind: it is named on the index
-            reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
-            bad.append(published.Damaged(entry.place, reason))
-    return good, bad
+    return good
+
+
+@contextmanager
+def _noted(entry: Published, damaged: list[published.Damaged]) -> Iterator[None]:
+    """What nobody foresaw in one file, of whatever kind: it is named on the index."""
+    try:
+        yield
+    except Exception as error:
+        reason = f"{entry.place} cannot be shown ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
+        damaged.append(published.Damaged(entry.place, reason))
 
 
 def _names(found: Sequence[_Shown]) -> dict[int, str]:

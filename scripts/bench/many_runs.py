@@ -27,7 +27,7 @@ SIZES = (100, 1000, 10_000)
 READ = 2000  # runs that are read at once
 STARTED = 100  # runs whose directories are asked for
 NEW = 1000  # the first seed of runs that are trained here
-CALLS, ENOUGH = 3, 20.0  # a command is called so often, unless it took so many seconds
+CALLS, ENOUGH = 2, 20.0  # a command is called so often, unless it took so many seconds
 TRAINED = ("model=mnist_mlp", "data=digits", "norm=layer", "train.epochs=1", "train.batch_size=128")
 
 

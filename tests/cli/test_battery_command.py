@@ -92,3 +92,12 @@ def test_bad_words_get_one_line(words, line, normbench, capfd, tmp_path):
     err = capfd.readouterr().err
     assert line in err and err.count("\n") == 1
     assert not (tmp_path / "results").exists()
+
+
+def test_a_dry_run_lists_what_would_be_trained_and_trains_nothing(normbench, capfd, small, tmp_path):
+    words = ("battery", "--norm", str(EXAMPLE), *SMALL)
+    assert normbench(*words, "--dry-run") == 0
+    out = capfd.readouterr().out
+    assert "ln2016/online" in out and "0 done, 2 to run" in out and "has one value per feature" in out
+    assert "10 runs · 0 done, 10 to run; --dry-run: nothing is run" in out and "promises" not in out
+    assert not (tmp_path / "results" / "runs").exists()

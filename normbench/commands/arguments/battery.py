@@ -10,6 +10,7 @@ from normbench.commands import places
 EPILOG = """examples:
   normbench battery --norm my_norm.py                   a file with one class marked @normalizer("my_norm")
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
+  normbench battery --norm rms --dry-run                what would be trained; nothing is
   normbench battery --norm rms --only ln2016/fig6       one that is there already
 """
 
@@ -22,12 +23,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--only", action="append", default=[], metavar="EXPERIMENT", help="only this experiment (repeatable)"
     )
+    parser.add_argument("--dry-run", action="store_true", help="list what would be trained; examine and train nothing")
 
 
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import battery
 
     request = battery.Request(
-        given.norm, given.results, given.fidelity, given.seeds, given.jobs, given.only, given.config_dir
-    )
+        given.norm, given.results, given.fidelity, given.seeds, given.jobs, given.only, given.config_dir,
+        given.dry_run,
+    )  # fmt: skip
     return battery.run(request, console)
