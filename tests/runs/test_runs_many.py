@@ -1,0 +1,132 @@
+"""What a command opens does not grow with the runs that it was not asked for."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fake
+import pytest
+
+from normbench.commands import show, status
+from normbench.commands.terminal import console
+from normbench.runs import find, lookup, pack, stamps, store, writing
+
+FEW, MANY = 3, 40
+
+
+@pytest.fixture
+def specs() -> list[Any]:
+    return fake.specs(MANY + 10)
+
+
+class Opened(Counter[str]):
+    """Names of files that are opened, and of folders that are listed, from now on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        for name in ("open", "listdir"):
+            monkeypatch.setattr(os, name, self._counted(name, getattr(os, name)))
+
+    def _counted(self, what: str, real: Any) -> Any:
+        def call(path: Any, *further: Any, **named: Any) -> Any:
+            self["listed" if what == "listdir" else Path(path).name] += 1
+            return real(path, *further, **named)
+
+        return call
+
+
+def stored(results: Path, specs: list[Any]) -> Path:
+    for spec in specs:
+        fake.directory(results / "runs", spec)
+    return results
+
+
+def test_one_run_is_found_without_opening_the_others(specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    counts = []
+    for number in (FEW, MANY):
+        results = stored(tmp_path / str(number), specs[:number])
+        opened = Opened(monkeypatch)
+        found = find.find([specs[0], specs[-1]], results)
+        assert [found.state(spec) for spec in (specs[0], specs[-1])] == ["done", "missing"]
+        counts.append(dict(opened))
+    assert counts[0] == counts[1] and counts[0]["curve.jsonl"] == 1 and counts[0]["listed"] == 2
+
+
+def test_show_opens_the_files_of_one_run(
+    specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    results = stored(tmp_path, specs[:MANY])
+    opened = Opened(monkeypatch)
+    assert show.show(specs[0].id, results, True, console()) == 0
+    assert set(opened.values()) == {1, 2} and opened["status.json"] == opened["config.yaml"] == 1, opened
+
+
+def test_status_opens_no_curve_of_a_finished_run(specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    results = stored(tmp_path, specs[:MANY])
+    opened = Opened(monkeypatch)
+    assert status.run(results, False, console()) == 0
+    assert opened == {"status.json": MANY, "config.yaml": MANY, "listed": 2}
+
+
+def test_status_of_an_experiment_needs_its_status_files_alone(
+    specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    for spec in specs[:FEW]:
+        own = replace(spec, experiment="ln2016/fig6", arm="ln", axes={"train.batch_size": 4})
+        run = writing.RunDirectory(fake.directory(tmp_path / "runs", own))
+        run.file_as(own)
+        run.write_config()
+        run.finish("done")
+    opened = Opened(monkeypatch)
+    assert status.run(tmp_path, False, console()) == 0
+    assert opened["status.json"] == FEW and opened["config.yaml"] == 0
+    assert "ln train.batch_size=4" in capsys.readouterr().out
+
+
+def test_runs_that_are_started_list_no_others(specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    results = stored(tmp_path, specs[:MANY])
+    writing.directory(results / "runs", specs[MANY])
+    monkeypatch.setattr(stamps, "SETTLED", -1.0)
+    opened = Opened(monkeypatch)
+    for spec in specs[MANY:]:
+        path = writing.directory(results / "runs", spec).path
+        path.mkdir()
+        assert path == writing.place(results / "runs", spec)
+    assert opened["listed"] == 0
+    other = replace(specs[0], experiment="ln2016/fig6")
+    assert writing.directory(results / "runs", other).path == writing.place(results / "runs", specs[0])
+
+
+def test_a_lookup_sees_what_came_and_went(specs: list[Any], tmp_path: Path):
+    root = stored(tmp_path, specs[:FEW]) / "runs"
+    seen = lookup.below(root)
+    assert seen.ids() == {spec.id for spec in specs[:FEW]} and len(seen.named(specs[0].id)) == 1
+    copy = root / "elsewhere" / "deeper" / f"x.s1.{specs[0].id}"
+    copy.mkdir(parents=True)
+    assert [run.path for run in lookup.below(root).named(specs[0].id)][-1] == copy
+    (one,) = seen.named(specs[1].id)
+    one.path.rename(one.path.with_name(f".{one.path.name}"))
+    copy.rmdir()
+    assert lookup.below(root).ids() == {specs[0].id, specs[2].id}
+    assert [run.path for run in seen.stored([specs[0].id])] == [s.path for s in store.scan(root) if s.id == specs[0].id]
+    assert lookup.below(tmp_path / "nowhere").ids() == set()
+
+
+def test_a_pack_s_runs_are_parsed_where_they_are_asked_for(
+    specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    place = tmp_path / "ln2016" / "fig6" / "paper" / pack.NAME
+    pack.write(place, [fake.record(spec) for spec in specs[:FEW]])
+    parsed: list[str] = []
+    real = pack._run
+    monkeypatch.setattr(pack, "_run", lambda line: (run := real(line), parsed.append(run.id))[0])
+    heads = pack.heads(place)
+    assert [head.evaluations for head in heads] == [len(run.records) for run in map(fake.record, specs[:FEW])]
+    assert parsed == []
+    found = find.find([specs[1]], tmp_path)
+    assert found.state(specs[1]) == "done" and parsed == [specs[1].id]
+    assert [head.whole() for head in heads] == pack.read(place)
