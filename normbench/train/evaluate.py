@@ -337,8 +337,8 @@ class Evaluation:
             )
         needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["test"] == "lowest"
         needs_best = needs_best or "best" in config["train"]["keep"]
-        known = (*self.data.splits, MONITOR["split"])  # who chooses nothing may do without the usual one
-        if self.monitor["split"] not in self.splits and (needs_best or self.monitor["split"] not in known):
+        may_lack = {*self.data.splits, MONITOR["split"]}  # who chooses nothing may do without the usual one
+        if self.monitor["split"] not in self.splits and (needs_best or self.monitor["split"] not in may_lack):
             raise NormbenchError(
                 f"monitor.split={self.monitor['split']}: there is no evaluation of it to tell what is best. "
                 f"(splits that are evaluated: {there})"
