@@ -26,9 +26,11 @@ def way_on(
     """One line, "" where nothing is open; core-hours from the median seconds of runs like those that lack."""
     if fidelity == "smoke" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
         return ""
-    if fidelity != "paper":  # all seeds count there
-        claim = replace(claim, seeds=None)
     word, robust = judged["setting"], judged["robustness"]
+    if fidelity != "paper":
+        if word == rules.NOT_DECIDABLE:  # as a size is there
+            return ""
+        claim = replace(claim, seeds=None)  # all of them count
     if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
         return ""
     first = lacking(claim, [""], runs, plan)

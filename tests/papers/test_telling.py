@@ -71,9 +71,14 @@ def test_what_is_open_below_the_papers_fidelity_has_a_way_on_too() -> None:
         (found,) = verdicts.judge(replace(whole, claims=(claim,)), runs, fidelity, planned=Five())["claims"]
         return way_on.way_on(whole, claim, found, runs, fidelity, Five())
 
-    said = "4 planned runs lack, about 0.04 core-hours: normbench reproduce x/fig --fidelity reduced --only bn --only ln"
+    said = (
+        "4 planned runs lack, about 0.04 core-hours: normbench reproduce x/fig --fidelity reduced --only bn --only ln"
+    )
     assert way("reduced", 3) == said
     assert way("reduced", 5) == way("smoke", 3) == ""
+    size = replace(claim, parts=(Part(**{**claim.parts[0].__dict__, "kind": "size", "paper": 1.0, "band": 1.0}),))
+    whole, claim = replace(whole, claims=(size,)), size
+    assert way("reduced", 5) == "", "a size is not decidable there"
 
 
 def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
