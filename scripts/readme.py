@@ -1,6 +1,7 @@
 """Write what README.md and results/README.md say of the published verdicts: python scripts/readme.py [--check]
 
-README.md: how many claims have which verdict, and a few findings. results/README.md: the table of all verdicts.
+README.md: what has no runs so far, how many claims have which verdict, and a few findings. results/README.md: the table
+of all verdicts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- {}: written by scripts/readme.py -->", "<!-- end of {} -->"
 MANY = 8  # claims from which on an artifact has one row with counts: its page has the claims
 SO_FAR = {"holds": "hold", "opposite": "the opposite", "negligible": "negligible"}
+LESS = {"": "have no runs", "reduced": "have smaller ones alone", "proxy": "have ones on other data alone"}
 FINDINGS = (  # what the first page tells; every word and number is of the verdict as it is published
     ("ln2016/table2", "LN-A3"),
     ("ln2016/recall", "LN-H4"),
@@ -61,6 +63,18 @@ def table(results: Path) -> str:
             statement, evidence = escape(f"{claim.id}: {claim.statement}{amended}"), escape(verdict["evidence"])
             lines.append(f"| {link} | {statement} | **{verdict['verdict']}** | {evidence} |")
     return "\n".join(lines)
+
+
+def missing(results: Path) -> str:
+    """Which artifacts have no runs so far, and which none of the paper's protocol."""
+    highest = {name: verdicts(artifacts.load(name), results)[0] for name in artifacts.ids()}
+    places = {fidelity: [name for name, own in highest.items() if own == fidelity] for fidelity in ("", *FIDELITIES)}
+    told = [
+        f"{len(places[fidelity])} {what} ({', '.join(places[fidelity])})"
+        for fidelity, what in LESS.items()
+        if places[fidelity]
+    ]
+    return f"Of {len(highest)} artifacts, {'; '.join(told) or 'all have runs of the full size on the data'}."
 
 
 def findings(results: Path) -> str:
@@ -104,17 +118,18 @@ def fresh(text: str, block: str, content: str) -> str:
     return f"{before}{start}\n{content}\n{end}{rest.split(end)[1]}"
 
 
-PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {  # page -> its block, and what makes it
-    "README.md": ("findings", findings),
-    "results/README.md": ("verdicts", table),
+PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, and what makes each
+    "README.md": {"missing": missing, "findings": findings},
+    "results/README.md": {"verdicts": table},
 }
 
 
 if __name__ == "__main__":
-    for page, (block, make) in PAGES.items():
-        text = (ROOT / page).read_text()
+    for page, blocks in PAGES.items():
+        new = text = (ROOT / page).read_text()
         try:
-            new = fresh(text, block, make(ROOT / "results"))
+            for block, make in blocks.items():
+                new = fresh(new, block, make(ROOT / "results"))
         except NormbenchError as error:
             sys.exit(f"readme: {error}")
         if "--check" not in sys.argv:

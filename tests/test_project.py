@@ -35,9 +35,17 @@ def script() -> ModuleType:
 
 @pytest.mark.parametrize("page", ["README.md", "results/README.md"])
 def test_readmes_follow_from_the_verdicts(page: str, script: ModuleType):
-    block, make = script.PAGES[page]
     text = (ROOT / page).read_text()
-    assert script.fresh(text, block, make(ROOT / "results")) == text, f"{page} is stale: python scripts/readme.py"
+    for block, make in script.PAGES[page].items():
+        assert script.fresh(text, block, make(ROOT / "results")) == text, f"{page} is stale: python scripts/readme.py"
+
+
+def test_what_lacks_runs_is_said_by_the_fidelity_that_it_has(script: ModuleType, tmp_path: Path):
+    ids = artifacts.ids()
+    assert script.missing(tmp_path) == f"Of {len(ids)} artifacts, {len(ids)} have no runs ({', '.join(ids)})."
+    told = script.missing(ROOT / "results")
+    for name in ids:
+        assert (name in told) == ((ROOT / "results" / name / "paper") not in PUBLISHED)
 
 
 def test_findings_are_the_verdicts_own_words(script: ModuleType):

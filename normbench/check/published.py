@@ -152,6 +152,8 @@ def _histories(results: Path, judged: Mapping[tuple[str, str, str], str]) -> Ite
     for number, entry in enumerate(entries, 1):
         key = entry["artifact"], entry["fidelity"], entry["claim"]
         before = entry["before"]["verdict"] if entry["before"] else "not run"
+        if not entry["before"] and last.get(key) == history.WITHDRAWN:  # it is made again
+            del last[key]
         if last.get(key, before) != before:
             yield Finding("verdict", path, f"line {number}: {key[2]} was '{before}', but '{last[key]}' in the line "
                           "before: a line is missing. Restore it (git checkout)")  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import power, publish, rules, table
 from normbench.papers.claims import Artifact
+from normbench.papers.findings import decided
 from normbench.runs import pack
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
@@ -75,14 +77,18 @@ def run(request: Request, console: Console) -> int:
         chosen = [artifact for artifact in chosen if artifact not in lacking]
     plans = [(artifact, _plan(artifact, request)) for artifact in chosen]  # all checked before the first run starts
     code = 0
+    counts: Counter[str] = Counter()
     started = time.monotonic()
     for artifact, specs in plans:
         if request.max_time is not None:  # of the whole command, not of each artifact
             left = max(0.0, request.max_time - (time.monotonic() - started))
             request, started = replace(request, max_time=left), time.monotonic()
-        code = max(code, _artifact(artifact, specs, request, launcher, watch, console))
+        code = max(code, _artifact(artifact, specs, request, launcher, watch, console, counts))
         if code == 130:
             break
+    if counts:
+        share = f"{counts['decided']} of {places.plural(counts['claims'], 'claim')}"
+        say(console, f"  decided   {share}, {counts['decided before']} before this command")
     if not request.dry_run and request.results.is_dir():  # where nothing was run or published nothing is made
         _report(request.results, console)
     return code
@@ -120,7 +126,9 @@ def _artifact(
     launcher: Launcher,
     watch: Watch,
     console: Console,
+    counts: Counter[str],
 ) -> int:
+    """Exit code as of `run`; `counts` gets its claims, and how many are decided, and were before."""
     ensured = ensure_runs(
         specs,
         launcher,
@@ -142,7 +150,11 @@ def _artifact(
     for reason in dict.fromkeys(o.reason for o in failures if not ensured.interrupted):
         say(console, f"  failed: {reason}")
     # runs that the plan did not ask for stay in the pack; they are judged with the rest
-    _results(artifact, list(found.records.values()), request, console)
+    before = publish.last(request.results, artifact.id, request.fidelity) or {"claims": []}
+    judged = _results(artifact, list(found.records.values()), request, console)
+    counts["claims"] += len(judged["claims"])
+    counts["decided"] += decided(judged["claims"])
+    counts["decided before"] += decided(before["claims"])
     if ensured.interrupted:
         left = missing(specs, found, request.retry_failed)
         resumable = sum(found.state(spec) == "interrupted" for spec in left)
@@ -238,12 +250,13 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     console.print()
 
 
-def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:
+def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> dict[str, Any]:
+    """Publish and show; returns the verdicts."""
     place = publish.folder(request.results, artifact.id, request.fidelity)
     if not runs and not place.exists():
         judged = publish.judge(artifact, [], request.fidelity, request.results)
         show_verdicts(judged, console)
-        return
+        return judged
     judged, published, notes = publish.publish(artifact, runs, request.fidelity, request.results)
     show_table(artifacts.drawing(artifact.id).table(artifact, published), console)
     show_verdicts(judged, console)
@@ -252,6 +265,7 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     for name, file in (("figure", "figure.svg"), ("table", "table.md"), ("verdicts", "verdicts.json")):
         if (place / file).exists():  # a table has no figure
             say(console, f"  {name:<9} {place / file}")
+    return judged
 
 
 def show_table(entries: Sequence[table.Entry], console: Console) -> None:

@@ -46,6 +46,12 @@ def tally(claims: Sequence[Mapping[str, Any]], kind: tuple[str, str] = ("claim",
     return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(told)}."
 
 
+def decided(claims: Sequence[Mapping[str, Any]]) -> int:
+    """How many have an answer, of whatever kind and fidelity; verdicts of an older form count, too."""
+    news = (rules.NEWS.get(claim["verdict"].partition(" ")[0], "none") for claim in claims)
+    return sum(kind not in ("open", "none") for kind in news)
+
+
 def said(word: str, claims: int) -> str:
     """`are undecided`: what that many claims do that have this word."""
     return _SAID[word][claims > 1] if word in _SAID else word

@@ -5,6 +5,7 @@
      "cause": ["rules"]}
 
 `cause` says what differs between the two: rules (with the plan), claims, runs. Lines are only added, each with a seal.
+A claim that is not made any more ends with a line, too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from normbench.runs import files, seals
 
 NAME = "history.jsonl"
 LARGEST = 1 << 27  # bytes
+WITHDRAWN = "withdrawn"  # what is said of a claim that is not made any more, as when it is split
 _CAUSES = {"claims": "claims_sha256", "rules": "rules_sha256", "runs": "pack_sha256"}
 
 
@@ -39,8 +41,13 @@ def _lines(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, 
     cause = [name for name, key in _CAUSES.items() if before and before.get(key, "") != after[key]]
     place = {"artifact": after["artifact"], "fidelity": after["fidelity"]}
     last = {entry["claim"]: entry["after"] for entry in read(results) if place.items() <= entry.items()}
+    ended = [
+        {"id": name, "verdict": WITHDRAWN, "n": 0}
+        for name, claim in old.items()
+        if claim["verdict"] != "not run" and name not in {c["id"] for c in after["claims"]}
+    ]
     lines = b""
-    for claim in after["claims"]:
+    for claim in [*after["claims"], *ended]:
         was = old.get(claim["id"])
         now = _said(claim, after)
         if (was["verdict"] if was else "not run") == claim["verdict"] or last.get(claim["id"]) == now:

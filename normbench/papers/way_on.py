@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from normbench.curves.statistics import seeds_needed, within
@@ -23,9 +24,13 @@ def way_on(
     artifact: Artifact, claim: Claim, judged: Mapping[str, Any], runs: Sequence[RunRecord], fidelity: str, plan: Planned
 ) -> str:
     """One line, "" where nothing is open; core-hours from the median seconds of runs like those that lack."""
-    if fidelity != "paper" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
+    if fidelity == "smoke" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
         return ""
     word, robust = judged["setting"], judged["robustness"]
+    if fidelity != "paper":
+        if word == rules.NOT_DECIDABLE:  # as a size is there
+            return ""
+        claim = replace(claim, seeds=None)  # all of them count
     if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
         return ""
     first = lacking(claim, [""], runs, plan)
@@ -78,6 +83,12 @@ def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRe
     open_parts = [part for part in parts if part["word"] != word and part["effect"] is not None]
     if open_parts and all(part["kind"] == "size" for part in open_parts):
         return "more seeds do not narrow the spread of single runs, which a size is held against"
+    if any(part["effect"] is None and part["n"] and part["test"] == "t" for part in parts):
+        pairs = rules.fewest_pairs(rules.ALPHA / max(1, len(claim.parts)))
+        return (
+            "a test of means needs a number of every run: longer runs, or the sign test with "
+            f"{pairs} seeds or more; plan them in the claim first"
+        )
     needed = [_seeds(part) for part in open_parts if part["kind"] != "size"]
     if not needed or None in needed:
         return "no number of seeds within reach would show the effects seen" if needed else ""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from normbench.config.identity import MONITOR
 from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
@@ -335,7 +336,9 @@ class Evaluation:
                 f"data={self.data.name}."
             )
         needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["test"] == "lowest"
-        if self.monitor["split"] not in self.splits and (needs_best or "best" in config["train"]["keep"]):
+        needs_best = needs_best or "best" in config["train"]["keep"]
+        may_lack = {*self.data.splits, MONITOR["split"]}  # who chooses nothing may do without the usual one
+        if self.monitor["split"] not in self.splits and (needs_best or self.monitor["split"] not in may_lack):
             raise NormbenchError(
                 f"monitor.split={self.monitor['split']}: there is no evaluation of it to tell what is best. "
                 f"(splits that are evaluated: {there})"

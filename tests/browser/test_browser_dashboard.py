@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from normbench.web.view import view
 pytestmark = pytest.mark.browser
 uvicorn = pytest.importorskip("uvicorn")
 TOKEN = "let-me-in"
+PUBLISHED = Path(__file__).resolve().parents[2] / "results"
 SHOWN = "() => !document.body.hasAttribute('aria-busy') && document.querySelectorAll('#plot-curves .main-svg').length"
 ROLES = "() => document.getElementById('plot-curves').data.map(t => [t.meta.role, t.meta.arm])"
 PIXEL = bytes.fromhex(
@@ -383,3 +385,55 @@ def test_a_failed_run_shows_its_last_lines_and_samples_in_a_box(
     assert "1 failed" in it.page.locator("#live").inner_text()
     it.page.keyboard.press("Escape")
     assert it.page.locator("#run").is_hidden()
+
+
+def test_damaged_torn_and_truncated_runs_stand_beside_whole_ones(
+    chromium: Any,
+    serve: Callable[[Path], str],
+    tmp_path: Path,
+):
+    whole = [replace(run, id=f"{i:012x}") for i, run in enumerate(compared.runs(("none", "batch"), 5))]
+    records = [dict(record) for record in whole[0].records]
+    for record in records:
+        if record["epoch"] in (6, 11):
+            record["error"] = 30.0 if record["epoch"] == 6 else "NaN"
+    whole[0] = replace(whole[0], records=records)
+    published(tmp_path, whole)
+    lost = [replace(compared.run("layer", seed), id=f"{seed:x}" * 12) for seed in (10, 11, 12)]
+    torn, cut, damaged = (stored(tmp_path, run) for run in lost)
+    curves = [path / "curve.jsonl" for path in (torn, cut, damaged)]
+    curves[0].write_bytes(curves[0].read_bytes()[:-9])
+    curves[1].write_bytes(b"".join(curves[1].read_bytes().splitlines(keepends=True)[:5])[:-3])
+    curves[2].write_bytes(curves[2].read_bytes().replace(b'"epoch": 4', b'"epoch": [4', 1))
+    before = [path.read_bytes() for path in curves]
+    it = opened(chromium, serve(tmp_path), "metric=error&split=test")
+    assert "2 interrupted · 1 damaged" in it.page.locator("#live").inner_text()
+    seeds = it.page.evaluate(
+        "() => document.getElementById('plot-curves').data.filter(t => t.meta.role === 'seed')"
+        ".map(t => Array.from(t.y))"
+    )
+    spiky = next(y for y in seeds if 3000.0 in y)
+    assert None in spiky, "the line has a gap where there is no number"
+    row = it.page.locator("#table [data-row]", has_text="none").first
+    assert "5" in row.inner_text().split(), "all five seeds of the whole runs are counted"
+    assert [path.read_bytes() for path in curves] == before and it.said == []
+
+
+def test_what_the_papers_have_is_drawn_grey_on_wish(chromium: Any, serve: Callable[[Path], str], tmp_path: Path):
+    name = "bln2022/fig4/paper"
+    shutil.copytree(PUBLISHED / name, tmp_path / name)
+    it = opened(chromium, serve(tmp_path), "metric=nll&split=valid")
+    script = (
+        "() => document.getElementById('plot-curves').data.filter(t => t.meta.role === 'reference')"
+        ".map(t => [t.visible !== false, t.line.color, t.name])"
+    )
+    drawn = it.page.evaluate(script)
+    assert drawn and all(shown for shown, _, _ in drawn), "the authors' logs"
+    told = it.page.locator("#sentence").inner_text()  # which, by how much, how sure: without a click, like the paper's
+    assert "BLN" in told.upper() and "[" in told and "]" in told
+    (grey,) = {colour for _, colour, _ in drawn}
+    red, green, blue = (int(grey[place : place + 2], 16) for place in (1, 3, 5))
+    assert max(red, green, blue) - min(red, green, blue) <= 32
+    it.page.get_by_label("paper").uncheck()
+    until(it.page, f"() => ({script})().every(([shown]) => !shown)")
+    assert asked_now(it.page)["paper"] == "0" and it.said == []

@@ -197,6 +197,10 @@ def test_a_history_that_lacks_a_line_is_damage(results: Path) -> None:
     longer = [*lines, *(files.line(seals.sealed(entry)) for entry in (second, third))]
     path.write_bytes(b"".join(longer))
     assert found(results) == []
+    ended = {**first, "before": first["after"], "after": {**first["after"], "verdict": history.WITHDRAWN}}
+    again = [files.line(seals.sealed(entry)) for entry in (ended, {**first, "before": None})]
+    path.write_bytes(b"".join([*lines, *again]))
+    assert found(results) == [], "a claim that was withdrawn is made again"
     path.write_bytes(b"".join([*lines, longer[-1]]))
     assert found(results) == [("verdict", history.NAME)]
     path.write_bytes(b"".join(longer[:-1]))

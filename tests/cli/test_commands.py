@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from normbench.runs import pack, store
 
 REPRODUCE = ("reproduce", "ln2016/fig6", "--fidelity", "smoke", "--seeds", "1")
+PUBLISHED = Path(__file__).resolve().parents[2] / "results"
 OUTPUT = {"figure.svg", "table.md", "table.csv", "verdicts.json", "runs.jsonl.gz", "contrasts.npz"}
 
 
@@ -197,3 +199,19 @@ def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     assert process.returncode == 130
     (found,) = store.scan(tmp_path / "results" / "runs")
     assert found.state == "interrupted"
+
+
+def test_the_share_of_decided_claims_is_told_before_and_after(normbench, capfd, tmp_path: Path):
+    place = tmp_path / "results" / "ln2016" / "table1" / "paper"
+    shutil.copytree(PUBLISHED / "ln2016" / "table1" / "paper", place)
+    path = place / "verdicts.json"
+    content = json.loads(path.read_text())
+    words = ["inconclusive", "undecided", "not run", "reproduced", "not decidable here"]
+    claims = [{"id": c["id"], "verdict": word, "n": 1} for c, word in zip(content["claims"], words, strict=True)]
+    content = {key: value for key, value in content.items() if key != "sha256"} | {"schema": 1, "claims": claims}
+    path.write_text(json.dumps(content))  # as it was judged by other rules, before there were seals
+    command = ("reproduce", "ln2016/table1", "ln2016/fig6", "--max-time", "0")
+    assert normbench(*command) == 0
+    assert "\n  decided   5 of 10 claims, 1 before this command\n" in capfd.readouterr().out
+    assert normbench(*command) == 0
+    assert "\n  decided   5 of 10 claims, 5 before this command\n" in capfd.readouterr().out

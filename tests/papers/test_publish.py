@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fake
 import numpy as np
@@ -245,6 +246,21 @@ def test_the_history_has_a_line_for_every_change_of_a_word_and_for_nothing_else(
         path.write_text(path.read_text().splitlines()[0] + f"\n{damage}\n")
         with pytest.raises(NormbenchError, match="line 2 is damaged"):
             history.read(tmp_path)
+
+
+def test_a_claim_that_is_not_made_any_more_ends_in_the_history(tmp_path: Path):
+    def judged(**words: str) -> dict[str, Any]:
+        claims = [{"id": name.replace("_", "-"), "verdict": word, "n": 5} for name, word in words.items()]
+        hashes = dict.fromkeys(("claims_sha256", "rules_sha256", "pack_sha256"), str(words))
+        return {"artifact": "ln2016/fig6", "fidelity": "paper", "claims": claims, **hashes}
+
+    whole, split = judged(A="inconclusive", B="not run", C="reproduced"), judged(C="reproduced", A_1="not run")
+    history.append(tmp_path, whole, split)
+    history.append(tmp_path, whole, split)  # as after a kill in between
+    (line,) = history.read(tmp_path)
+    assert (line["claim"], line["before"]["verdict"], line["after"]["verdict"]) == ("A", "inconclusive", "withdrawn")
+    history.append(tmp_path, split, judged(A="supported", C="reproduced"))
+    assert [line["after"]["verdict"] for line in history.read(tmp_path)] == ["withdrawn", "supported"]
 
 
 def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_are_one_line(

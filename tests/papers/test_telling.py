@@ -24,7 +24,7 @@ class Five:
     sha256 = "r"
 
     def seeds(self, part: Part, control: str, alone: Any) -> list[int]:
-        return list(range(1, 6))
+        return [seed for seed in range(1, 6) if alone is None or seed in alone]
 
     def smallest_effect(self, part: Part) -> float | None:
         return 1.0
@@ -62,6 +62,25 @@ def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
     assert "fresh seeds" in way(arms(-0.9, spread=5.0)), "all planned runs are there, and they do not decide"
 
 
+def test_what_is_open_below_the_papers_fidelity_has_a_way_on_too() -> None:
+    whole = artifact(direction())
+    claim = replace(whole.claims[0], seeds=range(5, 6))  # fresh ones, at the paper's fidelity alone
+
+    def way(fidelity: str, n: int) -> str:
+        runs = [replace(run, fidelity=fidelity, seconds=36.0) for run in arms(-3.0, n=n)]
+        (found,) = verdicts.judge(replace(whole, claims=(claim,)), runs, fidelity, planned=Five())["claims"]
+        return way_on.way_on(whole, claim, found, runs, fidelity, Five())
+
+    said = (
+        "4 planned runs lack, about 0.04 core-hours: normbench reproduce x/fig --fidelity reduced --only bn --only ln"
+    )
+    assert way("reduced", 3) == said
+    assert way("reduced", 5) == way("smoke", 3) == ""
+    size = replace(claim, parts=(Part(**{**claim.parts[0].__dict__, "kind": "size", "paper": 1.0, "band": 1.0}),))
+    whole, claim = replace(whole, claims=(size,)), size
+    assert way("reduced", 5) == "", "a size is not decidable there"
+
+
 def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
     claim = artifact(direction()).claims[0]
 
@@ -76,6 +95,7 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
     assert "about 27 fresh seeds" in way(kind="equivalence", within=0.6)
     assert "within reach" in way(kind="equivalence", within=0.05)
     assert "spread of single runs" in way(kind="size")
+    assert "the sign test with 6 seeds or more" in way(effect=None, sd=None), "a run without a number"
 
 
 def test_a_change_of_a_word_has_its_line_and_nothing_else_has(tmp_path: Path) -> None:

@@ -243,6 +243,7 @@ def test_noise_of_an_evaluation_belongs_to_the_example(spec: Any, tmp_path: Path
         (("train.steps=5", "train.epochs=5"), "train.epochs=5 and train.steps=5: a run is as long as one of them says"),
         (("monitor.metric=rnak",), "monitor.metric=rnak: model=tenant has no such metric. Did you mean 'rank'?"),
         (("monitor.split=tset",), "monitor.split=tset: there is no evaluation of it to tell what is best."),
+        (("monitor.split=tset", "train.keep=[last]"), "monitor.split=tset: there is no evaluation of it to tell what"),
         (("eval.strides={valid: 0}",), "monitor.split=valid: there is no evaluation of it"),
         (("eval.strides={tset: 2}",), "eval.strides.tset: the data have no split tset."),
         (("train.sampler=equal_lengths", "eval.unit=epochs"), "Count in updates"),
