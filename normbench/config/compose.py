@@ -12,20 +12,17 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from normbench import reading, schema
 from normbench.errors import NormbenchError, did_you_mean, unknown
+
+if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
+    from hydra.core.override_parser.types import Override
 
 LATER_GROUPS = ("schedule", "clip")  # came after runs had been published, which had none of them
 RUN_GROUPS = ("model", "norm", "data", "optim", *LATER_GROUPS)  # what a run is
@@ -182,6 +179,8 @@ def can_be_chosen(group: str, name: str, extra: Path | None = None) -> bool:
 
 def parse(words: Sequence[str]) -> list[Override]:
     """Override words in Hydra's grammar; what cannot be parsed is one line naming the word."""
+    from hydra.errors import HydraException
+
     parsed = []
     for word in words:
         if "${" in word:  # it would be resolved to nothing, or be taken for a name
@@ -208,6 +207,8 @@ def parse(words: Sequence[str]) -> list[Override]:
 @functools.lru_cache(4096)
 def _parse(word: str) -> Override:
     """Kept, since the runs of a plan share most of their words; an override's values are made anew when asked for."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
     return OverridesParser.create().parse_override(word)
 
 
@@ -228,6 +229,8 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
 
 
 def _sweep_words(override: Override) -> list[str]:
+    from hydra.errors import HydraException
+
     try:
         return list(override.sweep_string_iterator())
     except HydraException:  # interval() and glob(): these have no list of values
@@ -247,6 +250,11 @@ def refuse_sweeps(overrides: Iterable[Override]) -> None:
 
 @functools.cache
 def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Any:
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+
     words = [f"{group}={name}" for group, name in selection]
     for group, name in selection:
         choice(group, name, extra)

@@ -25,7 +25,8 @@ def passes(model: Any, config: Any) -> None:
         model.evaluate(document, document > 0, question, question > 0, torch.full((2,), 3))
     elif data.get("shape") == ["sentence", "next", "previous"]:
         words = torch.ones(2, 30, dtype=torch.int64)
-        model.evaluate(*(given for _ in range(3) for given in (words, words > 0)))
+        model.evaluate(**{f"{name}{end}": given for name in ("sentence", "next", "previous")
+                          for end, given in (("", words), ("_mask", words > 0))})  # fmt: skip
     elif data.get("shape") == ["strokes", "characters"]:
         strokes, characters = torch.zeros(2, config["data"]["points"], 3), torch.ones(2, 28, dtype=torch.int64)
         model.evaluate(strokes, strokes[..., 0] == 0, characters, characters > 0)
