@@ -52,7 +52,7 @@ def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[
         seen["verdicts"] += len(verdicts["claims"])
     if verdicts and packed and not third:
         try:
-            found += _follows(places.read(place, results))
+            found += _follows(places.read(place, results, packed))
         except NormbenchError as error:
             found.append(Finding("verdict", place, str(error)))
     return verdicts or {"claims": []}, found

@@ -86,8 +86,11 @@ def collect(results: Path) -> tuple[list[Published], list[Damaged]]:
     return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
 
 
-def read(place: Path, results: Path) -> Published:
-    """Verdicts and pack at one place; NormbenchError with one line where they are missing or damaged."""
+def read(place: Path, results: Path, packed: pack.Pack | None = None) -> Published:
+    """Verdicts and pack at one place; NormbenchError with one line where they are missing or damaged.
+
+    `packed` is the pack there, where it has been read.
+    """
     verdicts = read_verdicts(place / "verdicts.json")
     name, fidelity = place.parent.relative_to(results).as_posix(), place.name
     if (verdicts["artifact"], verdicts["fidelity"]) != (name, fidelity):
@@ -97,7 +100,7 @@ def read(place: Path, results: Path) -> Published:
         )
     if fidelity not in FIDELITIES:
         raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
-    packed = pack.load(place / pack.NAME)
+    packed = packed or pack.load(place / pack.NAME)
     if verdicts["pack_sha256"] != packed.sha256:
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
