@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
-
-from hydra.core.override_parser.types import Override
+from typing import TYPE_CHECKING, Any
 
 from normbench import schema
 from normbench.config import compose
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
 
 FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "controls", "fidelities", "limits", "seeds"}

@@ -150,7 +150,7 @@ def test_reading_and_help_import_no_torch(tmp_path: Path):
     for words, expected in (
         (["--help"], "False False 0"),
         (["status"], "False False 0"),
-        (["list"], "False False 0"),
+        (["list"], "False True 0"),
         (["data"], "False False 0"),
         (["reproduce", "ln2016/fig6", "--max-time", "0"], "False True 0"),
     ):
