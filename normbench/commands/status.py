@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from normbench.commands.terminal import open_table, say, say_json
 from normbench.compare import configuration
 from normbench.config import plan
 from normbench.errors import NormbenchError
+from normbench.launch import queue
 from normbench.papers import artifact as artifacts
 from normbench.runs import pack, store
 from normbench.runs.damaged import Damaged
@@ -29,6 +30,12 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     """One line per experiment and configuration with counts, then each run that is not simply done."""
     found = store.scan(results / "runs")
     runs = [{**entry(stored), "label": told} for stored, told in zip(found, labels(found), strict=True)]
+    waiting, notes = queue.queued(results)
+    for run in runs:
+        run["status"] = queue.state(run["status"], run["id"], waiting)
+    fresh = queue.not_begun(waiting, (run["id"] for run in runs), results / "runs")
+    known = [waiting[stored.id] for stored in fresh]
+    runs += [{**entry(stored), "label": told} for stored, told in zip(fresh, labels(fresh, known), strict=True)]
     if as_json:
         say_json({"runs": runs})
         return 0
@@ -37,6 +44,8 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     else:
         _summary(runs, console)
         _unfinished([r for r in runs if r["status"] not in store.FINISHED], console)
+    for note in notes:
+        say(console, f"note: {note}")
     if hint := places.where_published(results):
         say(console, hint)
     for path in pack.paths(results):
@@ -87,13 +96,16 @@ def entry(stored: store.Stored) -> dict[str, Any]:
     }
 
 
-def labels(found: Sequence[store.Stored]) -> list[str]:
-    """What each run is: arm, axes and control of an experiment; else what differs between the runs of its model."""
+def labels(found: Sequence[store.Stored], known: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """What each run is: arm, axes and control of an experiment; else what differs between the runs of its model.
+
+    known: what is else read from their config.yaml.
+    """
     told, own = [], {}
     for place, stored in enumerate(found):
         told.append(stored.arm)
         try:
-            content = store.read_config(stored.path)
+            content = known[place] if known else store.read_config(stored.path)
             axes = [f"{key}={value}" for key, value in content["axes"].items()]
             if stored.experiment == plan.ADHOC:
                 own[place] = configuration.flat(content["config"])

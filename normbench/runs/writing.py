@@ -14,7 +14,7 @@ import yaml
 from normbench import locks, reading
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, seals, store, upgrade
+from normbench.runs import claims, curve_file, files, seals, store, upgrade
 from normbench.runs.damaged import Damaged
 
 READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
@@ -22,10 +22,10 @@ LONGEST = 10_000  # characters of a reason that is written
 
 
 class RunDirectory:
-    """One run's directory while this process writes it."""
+    """One run's directory while this process writes it; `claimed`: beside workers on other nodes."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, claimed: bool = False) -> None:
+        self.path, self.claimed = path, claimed
         self.filed: Mapping[str, Any] = {}  # what config.yaml says of the run
         self.heading: Mapping[str, Any] = {}  # what every status.json does
 
@@ -50,9 +50,10 @@ class RunDirectory:
                 holder = locks.holder(handle.fileno())
                 raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
             locks.sign(handle.fileno())
-            for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; under the lock there is no other
-                left.unlink(missing_ok=True)
-            yield
+            with claims.hold(self.path) if self.claimed else claims.respected(self.path):
+                for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
+                    left.unlink(missing_ok=True)
+                yield
         finally:
             handle.close()
 
