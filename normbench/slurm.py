@@ -65,6 +65,15 @@ def live(names: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
+def comment(job: str) -> str:
+    """What a job, or a task of an array, left as its comment, "" where Slurm has forgotten it."""
+    try:
+        found = re.search(r"^\s*Comment=(.+?)\s*$", ask("scontrol", "show", "job", job), re.MULTILINE)
+    except Refused:
+        return ""
+    return found[1] if found and found[1] != "(null)" else ""
+
+
 def largest_array() -> int:
     """How many tasks an array may have."""
     limit = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config"), re.MULTILINE)

@@ -102,6 +102,7 @@ class Slurm:
             waiting, notes = queued(results)
             if notes:
                 raise NormbenchError(f"launcher=slurm: {notes[0]} Nothing was submitted.")
+            _check_last(results)
             there = Outcome("queued", "queued already: nothing is submitted for them")
             outcomes = {spec.id: there for spec in specs if spec.id in waiting}
             fresh = [spec for spec in specs if spec.id not in waiting]
@@ -140,6 +141,16 @@ class Slurm:
             raise NormbenchError(
                 f"launcher=slurm: Slurm refuses: {refusal}{f' ({chosen})' if chosen else ''}. Nothing was submitted."
             ) from None
+
+
+def _check_last(results: Path) -> None:
+    """NormbenchError where the last jobs for this folder ended because their nodes do not see it."""
+    for plan, name, jobs in plans.started(results):
+        for job in jobs if name == "slurm" else ():
+            said = slurm.comment(job)
+            if said.startswith("normbench: "):  # and not a user's own
+                plans.forget_jobs(plan)  # told once: the folder may be mounted by now
+                raise NormbenchError(f"launcher=slurm: job {job} ended: {said.removeprefix('normbench: ')}.")
 
 
 ASKED = ("partition", "time", "memory", "options")

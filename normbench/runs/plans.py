@@ -94,6 +94,10 @@ def note_jobs(plan: Plan, launcher: str, jobs: Sequence[str]) -> None:
     files.write_json(plan.path / JOBS, {"launcher": launcher, "jobs": [*jobs]})
 
 
+def forget_jobs(plan: Plan) -> None:
+    (plan.path / JOBS).unlink(missing_ok=True)
+
+
 def _content(folder: Path) -> dict[str, Any]:
     try:
         content = json.loads(reading.read(folder / PLAN, LARGEST))
