@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from rich.console import Console
 
 from normbench.commands import compare, places
 from normbench.commands.terminal import cell, open_table, say
-from normbench.commands.training import watching
+from normbench.commands.training import left, watching
 from normbench.compare import configuration, metrics
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
@@ -35,8 +34,8 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
 
     ensured = ensure_runs(specs, launcher, results, announce, watching(console, logger, results))
     found, outcomes = ensured.found, ensured.outcomes
-    left = {run: ended.status for run, ended in outcomes.items() if ended.status in base.LEFT}
-    states = {spec.id: left.get(spec.id, found.state(spec)) for spec in specs}
+    queued = {run: ended.status for run, ended in outcomes.items() if ended.status in base.LEFT}
+    states = {spec.id: queued.get(spec.id, found.state(spec)) for spec in specs}
     _table(specs, found, states, console)
     for line in _remarks(specs, found, outcomes):
         say(console, line)
@@ -77,8 +76,7 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
         yield f"  {found.stored[specs[0].id].path}"
     for reason in dict.fromkeys(o.reason for o in outcomes.values() if o.status in ("failed", "refused", "busy")):
         yield f"normbench: {reason}"
-    for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
-        yield f"{places.plural(runs, 'run')} {reason}"
+    yield from left(outcomes)
     for spec in specs:
         if found.state(spec) == "damaged":
             stored = found.stored[spec.id]

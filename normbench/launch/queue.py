@@ -11,7 +11,7 @@ from normbench.errors import NormbenchError
 from normbench.runs import plans, store
 
 WAITING = "queued"
-OPEN = ("interrupted", "failed")  # states of a run that a job of its plan goes on with
+OPEN = ("interrupted", "missing")  # states of a run that a job of its plan begins or goes on with
 
 
 def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
@@ -19,25 +19,25 @@ def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
 
     Those that are running or finished are among them: `state` tells them apart.
     """
-    asked: dict[str, list[tuple[plans.Plan, list[str]]]] = {}
-    for plan, launcher, jobs in plans.started(results):
-        asked.setdefault(launcher, []).append((plan, jobs))
     found: dict[str, Mapping[str, Any]] = {}
     notes = []
-    for launcher, listed in sorted(asked.items()):
+    started = plans.started(results)
+    for launcher in sorted({one.launcher for one in started}):
+        own = [one for one in started if one.launcher == launcher]
         try:
-            alive = importlib.import_module(f"normbench.launch.{launcher}").live([plan for plan, _ in listed])
+            alive = importlib.import_module(f"normbench.launch.{launcher}").live([one.path.name for one in own])
         except (NormbenchError, ImportError) as error:
             notes.append(f"what waits in {launcher} is not known: {error}")
             continue
-        for plan, _ in listed:
-            found |= {str(run["id"]): run for run in plan.runs if plan.name in alive}
+        for one in own:
+            if one.path.name in alive:
+                found |= {str(run["id"]): run for run in one.runs()}
     return found, notes
 
 
 def state(state: str, run: str, waiting: Iterable[str]) -> str:
     """A run's state as users see it: `missing` or interrupted, but queued, is queued."""
-    return WAITING if run in waiting and state in (*OPEN, "missing") else state
+    return WAITING if run in waiting and state in OPEN else state
 
 
 def not_begun(waiting: Mapping[str, Mapping[str, Any]], known: Iterable[str], root: Path) -> list[store.Stored]:
@@ -45,7 +45,7 @@ def not_begun(waiting: Mapping[str, Mapping[str, Any]], known: Iterable[str], ro
     begun = set(known)
     return [
         store.Stored(
-            writing_place(root, run),
+            _place(root, run),
             run["experiment"],
             run["arm"],
             int(run["config"]["seed"]),
@@ -57,5 +57,5 @@ def not_begun(waiting: Mapping[str, Mapping[str, Any]], known: Iterable[str], ro
     ]
 
 
-def writing_place(root: Path, run: Mapping[str, Any]) -> Path:
+def _place(root: Path, run: Mapping[str, Any]) -> Path:
     return root / str(run["experiment"]) / f"{run['arm']}.s{run['config']['seed']}.{run['id']}"

@@ -102,7 +102,7 @@ class Slurm:
             waiting, notes = queued(results)
             if notes:
                 raise NormbenchError(f"launcher=slurm: {notes[0]} Nothing was submitted.")
-            _check_last(results)
+            _forget_ended(results)
             there = Outcome("queued", "queued already: nothing is submitted for them")
             outcomes = {spec.id: there for spec in specs if spec.id in waiting}
             fresh = [spec for spec in specs if spec.id not in waiting]
@@ -143,13 +143,17 @@ class Slurm:
             ) from None
 
 
-def _check_last(results: Path) -> None:
-    """NormbenchError where the last jobs for this folder ended because their nodes do not see it."""
-    for plan, name, jobs in plans.started(results):
-        for job in jobs if name == "slurm" else ():
+def _forget_ended(results: Path) -> None:
+    """Forget jobs that have ended. NormbenchError where they did because their nodes do not see this folder."""
+    own = [one for one in plans.started(results) if one.launcher == "slurm"]
+    alive = live([one.path.name for one in own])
+    for one in own:
+        if one.path.name in alive:
+            continue
+        one.forget()  # and told once: the folder may be mounted by now
+        for job in one.jobs:
             said = slurm.comment(job)
             if said.startswith("normbench: "):  # and not a user's own
-                plans.forget_jobs(plan)  # told once: the folder may be mounted by now
                 raise NormbenchError(f"launcher=slurm: job {job} ended: {said.removeprefix('normbench: ')}.")
 
 
@@ -169,7 +173,7 @@ def script(plan: Path, setup: Sequence[str]) -> str:
     )
 
 
-def live(known: Sequence[Plan]) -> set[str]:
-    """Those of these plans, by name, whose jobs wait or run."""
-    names = {NAME.format(plan.name): plan.name for plan in known}
+def live(known: Sequence[str]) -> set[str]:
+    """Those of these plans whose jobs wait or run."""
+    names = {NAME.format(plan): plan for plan in known}
     return {names[job] for job in slurm.live([*names]) if job in names} if names else set()

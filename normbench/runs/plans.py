@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,23 +79,39 @@ def load(path: Path) -> Plan:
     return Plan(folder.resolve(), content["runs"])
 
 
-def started(results: Path) -> Iterator[tuple[Plan, str, list[str]]]:
-    """Plans that a launcher has started jobs for: the plan, the launcher's name, the jobs. Unreadable ones are none."""
+@dataclass(frozen=True)
+class Started:
+    """The jobs that a launcher has started for a plan."""
+
+    path: Path  # the plan's folder
+    launcher: str
+    jobs: Sequence[str]
+
+    def runs(self) -> Sequence[Mapping[str, Any]]:
+        """The messages of the plan's runs; none where it cannot be read, by whatever version."""
+        try:
+            return list(_content(self.path)["runs"])
+        except NormbenchError:
+            return []
+
+    def forget(self) -> None:
+        (self.path / JOBS).unlink(missing_ok=True)
+
+
+def started(results: Path) -> list[Started]:
+    """What launchers have noted; large plans are not read for that."""
+    found = []
     for path in sorted((results / FOLDER).glob(f"*/{JOBS}")):
         try:
             told = reading.parse(reading.read(path, LARGEST).decode())
-            plan = Plan(path.parent.resolve(), _content(path.parent)["runs"])
-            yield plan, str(told["launcher"]), [str(job) for job in told["jobs"]]
-        except (NormbenchError, OSError, ValueError, TypeError, KeyError):
+            found.append(Started(path.parent, str(told["launcher"]), [str(job) for job in told["jobs"]]))
+        except (OSError, ValueError, TypeError, KeyError):
             continue
+    return found
 
 
 def note_jobs(plan: Plan, launcher: str, jobs: Sequence[str]) -> None:
     files.write_json(plan.path / JOBS, {"launcher": launcher, "jobs": [*jobs]})
-
-
-def forget_jobs(plan: Plan) -> None:
-    (plan.path / JOBS).unlink(missing_ok=True)
 
 
 def _content(folder: Path) -> dict[str, Any]:

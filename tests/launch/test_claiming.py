@@ -214,7 +214,7 @@ def test_queued_is_what_no_one_has_begun_or_finished(tmp_path: Path, monkeypatch
     fake.directory(tmp_path / "runs", specs[1], "interrupted")
     plan = plans.write(specs, tmp_path)
     plans.note_jobs(plan, "slurm", ["5"])
-    monkeypatch.setattr(slurm, "live", lambda known: {one.name for one in known})
+    monkeypatch.setattr(slurm, "live", lambda known: set(known))
     waiting, notes = queue.queued(tmp_path)
     assert notes == [] and [*waiting] == [spec.id for spec in specs]
     stored = store.scan(tmp_path / "runs")

@@ -199,7 +199,7 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, word: str, said: str) ->
 def test_a_results_folder_that_the_node_does_not_see(tmp_path: Path) -> None:
     """The job says so where it still can, and the command repeated passes it on."""
     results, away = tmp_path / "results", tmp_path / "away"
-    number = job(submit(results, 1, SHORT, "launcher.options=[--begin=now+1hour]").stdout)
+    number = job(submit(results, 1, SHORT, "launcher.options=['--begin=now+1hour']").stdout)
     results.rename(away)
     assert tiny.wait_until(is_over, 60)
     away.rename(results)
