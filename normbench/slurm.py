@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from normbench.errors import NormbenchError
 
-ASK_SECONDS = 60.0
+ASK_SECONDS = 20.0
 INSTALL = "Run this where Slurm's commands are (a login node), or take launcher=pool."
 _PREFIX = re.compile(r"^\w+: (?:error|fatal): ")
 
