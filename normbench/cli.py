@@ -30,6 +30,7 @@ COMMANDS = {
     "list": "what there is: artifacts, models, norms, data",
     "train": "one run by Hydra overrides; -m sweeps",
     "reproduce": "plan, train what is missing, draw, judge",
+    "worker": "train what is left of a plan, beside other workers: for batch systems, xargs, ssh",
     "status": "runs done, running, failed; time left",
     "compare": "runs beside each other: means, differences, who wins or what is open",
     "show": "one run: configuration, environment, last records",

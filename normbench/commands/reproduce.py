@@ -149,6 +149,8 @@ def _artifact(
     failures = [o for o in ensured.outcomes.values() if o.status in ("failed", "refused")]
     for reason in dict.fromkeys(o.reason for o in failures if not ensured.interrupted):
         say(console, f"  failed: {reason}")
+    for line in training.left(ensured.outcomes):
+        say(console, f"  {line}")
     # runs that the plan did not ask for stay in the pack; they are judged with the rest
     before = publish.last(request.results, artifact.id, request.fidelity) or {"claims": []}
     judged = _results(artifact, list(found.records.values()), request, console)

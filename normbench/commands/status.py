@@ -16,6 +16,7 @@ from normbench.commands.terminal import say, say_json, show_rows
 from normbench.compare import configuration
 from normbench.config import plan
 from normbench.errors import NormbenchError
+from normbench.launch import queue
 from normbench.papers import artifact as artifacts
 from normbench.runs import pack, store
 from normbench.runs.damaged import Damaged
@@ -30,6 +31,12 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     """One line per experiment and configuration with counts, then each run that is not simply done."""
     found = store.scan(results / "runs")
     runs = [{**entry(stored), "label": told} for stored, told in zip(found, labels(found), strict=True)]
+    waiting, notes = queue.queued(results)
+    for run in runs:
+        run["status"] = queue.state(run["status"], run["id"], waiting)
+    fresh = queue.not_begun(waiting, (run["id"] for run in runs), results / "runs")
+    planned = [waiting[stored.id] for stored in fresh]
+    runs += [{**entry(stored), "label": told} for stored, told in zip(fresh, labels(fresh, planned), strict=True)]
     if as_json:
         say_json({"runs": runs})
         return 0
@@ -38,6 +45,8 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     else:
         _summary(runs, console)
         _unfinished([r for r in runs if r["status"] not in store.FINISHED], console)
+    for note in notes:
+        say(console, f"note: {note}")
     if hint := places.where_published(results):
         say(console, hint)
     for path in pack.paths(results):
@@ -88,14 +97,21 @@ def entry(stored: store.Stored) -> dict[str, Any]:
     }
 
 
-def labels(found: Sequence[store.Stored]) -> list[str]:
-    """What each run is: arm, axes and control of an experiment; else what differs between the runs of its model."""
-    told, own = [], {}
+def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """What each run is: arm, axes and control of an experiment; else what differs between the runs of its model.
+
+    planned: of runs without a config.yaml so far, what it will say.
+    """
+    told: list[str] = []
+    own: dict[int, Any] = {}
     known = Configurations()
     for place, stored in enumerate(found):
         told.append(stored.arm)
         try:
-            if stored.experiment == plan.ADHOC:
+            if planned:
+                own |= {place: planned[place]["config"]} if stored.experiment == plan.ADHOC else {}
+                told[place] = _of_experiment(stored.arm, planned[place])
+            elif stored.experiment == plan.ADHOC:
                 own[place] = store.read_config(stored.path, load=known.load)["config"]
             else:
                 content = stored.status if stored.status.keys() >= LABELS else store.read_config(stored.path)

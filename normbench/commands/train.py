@@ -10,7 +10,7 @@ from rich.console import Console
 
 from normbench.commands import compare, places
 from normbench.commands.terminal import cell, open_table, say
-from normbench.commands.training import watching
+from normbench.commands.training import left, watching
 from normbench.compare import configuration, metrics
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
@@ -34,7 +34,9 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
 
     ensured = ensure_runs(specs, launcher, results, announce, watching(console, logger, results))
     found, outcomes = ensured.found, ensured.outcomes
-    _table(specs, found, console)
+    queued = {run: ended.status for run, ended in outcomes.items() if ended.status in base.LEFT}
+    states = {spec.id: queued.get(spec.id, found.state(spec)) for spec in specs}
+    _table(specs, found, states, console)
     for line in _remarks(specs, found, outcomes):
         say(console, line)
     if multirun:
@@ -74,6 +76,7 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
         yield f"  {found.stored[specs[0].id].path}"
     for reason in dict.fromkeys(o.reason for o in outcomes.values() if o.status in ("failed", "refused", "busy")):
         yield f"normbench: {reason}"
+    yield from left(outcomes)
     for spec in specs:
         if found.state(spec) == "damaged":
             stored = found.stored[spec.id]
@@ -83,7 +86,7 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
             yield f"normbench: run {spec.id} diverged: {reason}. It counts as diverged in figures and verdicts."
 
 
-def _table(specs: Sequence[RunSpec], found: Found, console: Console) -> None:
+def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], console: Console) -> None:
     """A row per run: what differs between them, and the chief metrics at the end, in evaluation mode."""
     logged = metrics.logged(list(found.records.values()))
     monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.records.values()}
@@ -106,5 +109,5 @@ def _table(specs: Sequence[RunSpec], found: Found, console: Console) -> None:
             for (_, metric), end in zip(shown, ends, strict=True)
         ]
         settings = [cell(configuration.text(values[key])) if key in values else "" for key in keys]
-        grid.add_row(spec.id, *settings, str(spec.seed), found.state(spec), *texts)
+        grid.add_row(spec.id, *settings, str(spec.seed), states[spec.id], *texts)
     console.print(grid)

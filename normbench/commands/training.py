@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
+from normbench.commands import places
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import say
 from normbench.config import plan
@@ -25,6 +27,12 @@ def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = Non
         raise NormbenchError(f"--jobs {jobs} must be 0 (one per core) or more.")
     asked = [MANY, *([f"launcher.jobs={jobs}"] if jobs else []), *words]
     return base.load(plan.command_options("launcher", asked, config_dir))
+
+
+def left(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
+    """What a launcher that submits and leaves says of so many runs."""
+    for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
+        yield f"{places.plural(runs, 'run')} {reason}"
 
 
 def watching(console: Console, logger: Config, results: Path) -> base.Watch:

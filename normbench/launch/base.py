@@ -18,10 +18,18 @@ from normbench.errors import NormbenchError
 Listener = Callable[[RunSpec, dict[str, Any]], None]
 Watch = Callable[[int], AbstractContextManager[Listener]]  # a context for the training of so many runs
 
+# glibc: large blocks that one step frees stay for the next. Given back and taken anew they are fresh pages every time,
+# which cost a quarter of a training step of the RNN on IMDB and almost half of its evaluation.
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+LEFT = ("queued", "planned")  # how runs end for a command whose launcher submits and leaves
+
 
 @dataclass
 class Outcome:
-    """How a run ended for this command: done, diverged, interrupted, failed, refused, busy or not started."""
+    """How a run ended for this command: done, diverged, interrupted, failed, refused, busy or not started; or LEFT."""
 
     status: str
     reason: str = ""
@@ -34,6 +42,10 @@ class Launcher(Protocol):
     @property
     def processes(self) -> int:
         """How many runs it trains at once, at most."""
+
+    @property
+    def here(self) -> bool:
+        """Whether runs are trained on this machine, before `launch` returns."""
 
     def launch(
         self,
@@ -48,6 +60,11 @@ class Launcher(Protocol):
         deadline: by time.monotonic(); then running runs are saved and stopped. A run that another process writes ends
         as `busy`.
         """
+
+
+def worker_environment() -> dict[str, str]:
+    """What a process that trains runs must be started with, unless the user has set it: one thread, kept memory."""
+    return {key: os.environ.get(key, value) for key, value in KEEP_MEMORY.items()} | dict.fromkeys(THREADS, "1")
 
 
 def load(options: Mapping[str, Any]) -> Launcher:

@@ -58,7 +58,7 @@ def ensure_runs(
     for config in {(config["name"], config.get("source")): config for config in sets}.values():
         data.check(config)
     check_writable(root)
-    for device in sorted({spec.config["device"] for spec in lacking}):
+    for device in sorted({spec.config["device"] for spec in lacking}) if launcher.here else ():
         check_device(device)
     with watch(len(lacking)) as listen:
         deadline = None if seconds is None else time.monotonic() + seconds

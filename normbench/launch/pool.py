@@ -19,12 +19,9 @@ from types import FrameType
 from typing import Any
 
 from normbench.config.identity import RunSpec
-from normbench.launch.base import Launcher, Listener, Outcome, cores
+from normbench.launch.base import Launcher, Listener, Outcome, cores, worker_environment
 from normbench.runs import writing
 
-# glibc: large blocks that one step frees stay for the next. Given back and taken anew they are fresh pages every time,
-# which cost a quarter of a training step of the RNN on IMDB and almost half of its evaluation.
-KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 WORKER = (sys.executable, "-m", "normbench.launch.worker")
 POLL_SECONDS = 0.1
 END_SECONDS = 10.0  # for a process that says nothing any more, before it is killed
@@ -44,6 +41,7 @@ class Pool:
     """
 
     jobs: int = 0
+    here: bool = True
 
     @property
     def processes(self) -> int:
@@ -75,7 +73,7 @@ class _Worker:
                 [*WORKER, str(writer)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,  # what is printed while a run lasts goes to that run's log
-                env=KEEP_MEMORY | os.environ | {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")},
+                env=os.environ | worker_environment(),
                 pass_fds=[writer],
                 start_new_session=True,  # Ctrl-C reaches the parent alone, which asks its workers to save
             )

@@ -11,17 +11,14 @@ import contextlib
 import json
 import os
 import queue
-import shutil
 import sys
 import threading
-import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from normbench import reading
-from normbench.config.identity import RunSpec
-from normbench.errors import FULL, NormbenchError
-from normbench.runs import store, writing
+from normbench.launch.one import train_one
+from normbench.runs import writing
 
 GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
 
@@ -54,10 +51,8 @@ def _listen(source: IO[str], jobs: queue.Queue[dict[str, Any] | None], stopping:
 
 
 def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
-    from normbench.train.ensure import ensure_run  # here, for torch takes a while, in which the input is heard
-
-    def tell(event: str, **fields: Any) -> None:
-        line = (json.dumps({"event": event} | fields) + "\n").encode()
+    def tell(event: Mapping[str, Any]) -> None:
+        line = (json.dumps(event) + "\n").encode()
         try:
             while line:
                 line = line[os.write(events, line) :]
@@ -65,61 +60,8 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
             stopping.set()
 
     run = writing.RunDirectory(Path(job["path"]))
-    try:
-        spec = RunSpec.from_message(job["run"])
-        with _output_to(run.path / "output.log"):
-            status = ensure_run(spec, run, lambda event: tell("progress", **event), stopping.is_set)
-        tell("end", status=status, reason=store.read_status(run.path).get("reason", ""))
-    except NormbenchError as error:
-        if error.code == 2:
-            _leave_nothing_begun(run.path)
-        tell("end", status="busy" if error.code == 5 else "refused", reason=str(error), code=error.code)
-    except Exception as error:  # whatever a model or a user's normalizer raises: this run failed, the others go on
-        if isinstance(error, OSError) and error.errno in FULL:  # outside of the run's own care
-            return tell("end", status="refused", reason=f"{run.path}: {error.strerror}", code=4)
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        _record_failure(run, reason)
-        tell("end", status="failed", reason=reason)
-
-
-def _leave_nothing_begun(path: Path) -> None:
-    """A run that was refused before it began leaves no folder: it would be listed as one that was killed."""
-    with contextlib.suppress(OSError):
-        if {entry.name for entry in path.iterdir()} <= {"lock", "output.log"} and not store.is_locked(path):
-            shutil.rmtree(path)
-
-
-def _record_failure(run: writing.RunDirectory, reason: str) -> None:
-    """The traceback into the run's log, and the status; a finished run keeps its own."""
-    # the failure may be that nothing can be written here; the parent hears of it all the same
-    with contextlib.suppress(Exception), run.writing():
-        with open(run.path / "output.log", "a", opener=reading.at_once) as log:
-            traceback.print_exc(file=log)
-        if store.finished(run.path, 1) is None:
-            run.write_status("failed", reason=reason)
-
-
-class _output_to:
-    """Standard output and error of the process into a run's log while the run lasts."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        sys.stdout.flush()
-        self.kept = os.dup(1), os.dup(2)
-        log = reading.at_once(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
-
-    def __exit__(self, *error: object) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for target, kept in zip((1, 2), self.kept, strict=True):
-            os.dup2(kept, target)
-            os.close(kept)
+    ended = train_one(job["run"], run, lambda event: tell({"event": "progress"} | event), stopping.is_set)
+    tell({"event": "end"} | vars(ended))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The raw store: one directory per run, found by id, readable while it is being written.
 
     runs/<experiment>/<arm>.s<seed>.<id>/
-      config.yaml environment.json curve.jsonl timing.jsonl status.json output.log checkpoint/ weights/ lock
+      config.yaml environment.json curve.jsonl timing.jsonl status.json output.log checkpoint/ weights/ lock claim
 
 status.json has a seal over itself and, of a finished run, the hashes of the curve and of all else that the run left.
 A damaged directory is listed with its reason and hides no other.
@@ -23,7 +23,7 @@ import yaml
 
 from normbench import reading
 from normbench.config.identity import RunSpec, satisfies
-from normbench.runs import curve_file, seals, upgrade, yaml_text
+from normbench.runs import claims, curve_file, seals, upgrade, yaml_text
 from normbench.runs.damaged import Damaged, no_json, why
 from normbench.runs.record import HIGHEST, RunRecord, check_config, evaluation_complete
 
@@ -72,8 +72,8 @@ def is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False
-    return False
+        pass
+    return claims.is_claimed(path)  # on another node, where a lock is not seen here
 
 
 def scan(root: Path) -> list[Stored]:

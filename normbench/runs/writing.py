@@ -14,7 +14,7 @@ import yaml
 from normbench import locks, reading
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, lookup, seals, store, upgrade
+from normbench.runs import claims, curve_file, files, lookup, seals, store, upgrade
 from normbench.runs.damaged import Damaged
 
 READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
@@ -50,9 +50,10 @@ class RunDirectory:
                 holder = locks.holder(handle.fileno())
                 raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
             locks.sign(handle.fileno())
-            for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; under the lock there is no other
-                left.unlink(missing_ok=True)
-            yield
+            with claims.hold(self.path):
+                for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
+                    left.unlink(missing_ok=True)
+                yield
         finally:
             handle.close()
 

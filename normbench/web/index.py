@@ -13,15 +13,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from normbench import reading
 from normbench.errors import NormbenchError
+from normbench.launch import queue
 from normbench.runs import curve_file, pack, store
 from normbench.runs.columns import Columns
 from normbench.runs.damaged import Damaged
@@ -33,6 +36,7 @@ from normbench.web.remembered import ALWAYS, Remembered
 
 KEPT = 500_000  # records of curves in memory, of about 70 bytes each
 HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config")]
+ASKED_SECONDS = 10.0  # between two questions to a batch system
 FILES = ("status.json", "config.yaml", "curve.jsonl")
 
 
@@ -120,6 +124,9 @@ class Index:
         self._lock = threading.RLock()
         self._folders: dict[Path, _Folder] = {}
         self._own: dict[str, _Own] = {}
+        self._waiting: dict[str, Mapping[str, Any]] = {}  # queued runs, by id
+        self._asked = -math.inf
+        self._queue_notes: list[str] = []
         self._packs: dict[Path, tuple[Stamp | None, list[_Published], str]] = {}  # with what is wrong with it
         self._sources: dict[str, _Own | _Published] = {}
         self._heads: list[RunRecord] = []
@@ -156,7 +163,7 @@ class Index:
         with self._lock:
             if first := self._told is None:
                 self._recall()
-            changed = self._look_for_packs()
+            changed = self._look_for_packs() | self._look_at_queue()
             found = self._look_for_directories()
             for key in self._own.keys() - found.keys():
                 changed.add(self._own.pop(key).id)
@@ -168,6 +175,22 @@ class Index:
                 self._told = {}
             self._tell(changed)
             return bool(changed)
+
+    def _look_at_queue(self) -> set[str]:
+        """The runs that came into a batch system's queue or left it; their heads are made anew."""
+        if time.monotonic() - self._asked < ASKED_SECONDS:
+            return set()
+        self._asked = time.monotonic()
+        before = self._waiting.keys()
+        self._waiting, self._queue_notes = queue.queued(self.results)
+        changed = set(before ^ self._waiting.keys())
+        for own in self._own.values():
+            if own.id in changed and own.head:
+                own.head = self._head(own)
+        return changed
+
+    def _state(self, own: _Own) -> str:
+        return queue.state(own.stored.state, own.id, self._waiting)
 
     def _tell(self, changed: Iterable[str]) -> None:
         """Choose and mark anew after these ids changed; keep what was read."""
@@ -216,7 +239,7 @@ class Index:
             if own.damage and not _still(own.damage[0], now[-1], own.stored.status.get("status") in store.FINISHED):
                 own.damage = None
             own.head = self._head(own)
-        elif own.stored.state != own.status and not own.damage:  # killed, or going on: nothing but its lock tells
+        elif self._state(own) != own.status and not own.damage:  # killed, or going on: nothing but its lock tells
             own.head = self._head(own)
         return own.head != was or now[-1] != before[-1]
 
@@ -272,7 +295,7 @@ class Index:
 
     def _head(self, own: _Own) -> RunRecord:
         """A run as its status and configuration tell; under the labels of its status, or its name, where these fail."""
-        stored, state = own.stored, own.stored.state
+        stored, state = own.stored, self._state(own)
         named: dict[str, Any] = {"experiment": stored.experiment, "arm": stored.arm}
         try:
             if isinstance(own.content, Damaged):
@@ -340,7 +363,7 @@ class Index:
             run.id: run for run in pack.longest(published, lambda run: (run.head.steps, run.evaluations))
         }
         known = {run.id: run.head.steps for run in chosen.values() if run.head}
-        self._notes = [damage for _, _, damage in self._packs.values() if damage]
+        self._notes = [*self._queue_notes, *(damage for _, _, damage in self._packs.values() if damage)]
         for _, own in sorted(self._own.items()):
             other = chosen.get(own.id)
             first = other is None or self._goes_before(own, other, known)
@@ -349,6 +372,10 @@ class Index:
                 chosen[own.id] = own
             if isinstance(left, _Own) and left.head and left.status == "damaged":
                 self._notes.append(f"{left.stored.path} is damaged: {left.head.reason}. It is left out.")
+        for stored in queue.not_begun(self._waiting, chosen, self.root):
+            own = _Own(stored, stamps=(None,) * len(FILES), content=dict(self._waiting[stored.id]))
+            own.head = self._head(own)
+            chosen[stored.id] = own
         self._sources = chosen
         heads = [run.head for run in chosen.values() if run.head]
         self._heads = sorted(heads, key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id))

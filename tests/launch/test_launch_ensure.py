@@ -23,6 +23,7 @@ class Made:
     """A launcher that makes runs up; `first`: how some end at its first launch, such as seed1="busy"."""
 
     processes = 1
+    here = True
 
     def __init__(self, **first: str) -> None:
         self.first = first

@@ -1,0 +1,33 @@
+"""`normbench worker PLAN`: trains what is left of a plan, beside other workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from normbench import slurm
+from normbench.commands.terminal import say
+from normbench.launch import claiming
+from normbench.launch.base import worker_environment
+from normbench.runs import claims, plans
+
+
+def run(path: Path, console: Console) -> int:
+    """Exit code: 0 done, 2 a run was refused, 4 one failed, 130 told to stop before."""
+    plan = plans.load(path)
+    wanted = worker_environment()
+    if any(os.environ.get(key) != value for key, value in wanted.items()):  # read when a process starts
+        os.execve(sys.executable, [sys.executable, "-m", "normbench", "worker", str(plan.path)], os.environ | wanted)
+    job = slurm.own_job()
+    who = f"{claims.host()} {f'job {job}' if job else f'process {os.getpid()}'}"
+
+    def tell(line: str) -> None:
+        say(console, f"{time.strftime('%H:%M:%S')} {who}: {line}")
+        sys.stdout.flush()
+
+    tell(f"plan {plan.name}, {len(plan.runs)} runs")
+    return claiming.work(plan, tell)

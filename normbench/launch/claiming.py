@@ -1,0 +1,92 @@
+"""A worker of a plan: it claims one run after the other and trains it, beside any number of others, anywhere."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
+from typing import Any
+
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.launch.base import Outcome
+from normbench.launch.one import train_one
+from normbench.runs import store, writing
+from normbench.runs.damaged import Damaged
+from normbench.runs.plans import Plan
+
+STOPPED = 130  # the exit code of a worker that was told to stop and leaves runs to be trained
+CODES = {"refused": 2, "failed": 4}
+
+
+def work(plan: Plan, say: Callable[[str], None]) -> int:
+    """Train what is left of a plan. Exit code: 0 done, 2 a run was refused, 4 one failed, 130 told to stop before.
+
+    SIGTERM or SIGINT let it save its run and end. A worker that finds only runs which others write leaves them: who
+    waits for the end of a run holds a node for nothing.
+    """
+    stopping = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    waiting = {str(run["id"]): run for run in plan.runs}
+    left = random.SystemRandom().randrange(len(waiting) or 1)  # not all workers ask for the same run first
+    order = [*waiting][left:] + [*waiting][:left]
+    code, busy, again = 0, 0, True
+    while waiting and again and not stopping.is_set():
+        busy, again = 0, False
+        for run in [run for run in order if run in waiting]:
+            ended = _one(plan, waiting[run], stopping.is_set)
+            if ended.status == "busy":
+                busy += 1
+                continue
+            if ended.status != "finished before":
+                again = True  # it took a while: what was busy may have been left since
+                reason = f": {ended.reason}" if ended.reason else ""
+                say(f"{run} {ended.status}{reason}")
+            if stopping.is_set():
+                break
+            del waiting[run]
+            code = max(code, ended.code or CODES.get(ended.status, 0))
+    if stopping.is_set() and (left := _left(plan, waiting.values())):
+        say(f"told to stop: {left} of {len(plan.runs)} runs are left")
+        return STOPPED
+    if busy:
+        say(f"nothing left to claim: {busy} being written by other workers")
+    return code
+
+
+def _one(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -> Outcome:
+    try:
+        spec = RunSpec.from_message(message)
+    except NormbenchError as error:
+        return Outcome("refused", str(error), error.code)
+    run = writing.directory(plan.root, spec)
+    if is_settled(plan, spec, run):
+        return Outcome("finished before")
+    return train_one(message, run, stopping=stopping)
+
+
+def is_settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> bool:
+    """Whether there is nothing to train: finished, damaged, or tried and failed since the plan was asked for."""
+    if not run.path.is_dir():
+        return False
+    try:
+        status = store.read_status(run.path)["status"]
+        if status == "failed":
+            return os.stat(run.path / "status.json").st_mtime_ns > plan.since
+    except (Damaged, OSError):
+        return True
+    return store.finished(run.path, spec.steps, spec) is not None
+
+
+def _left(plan: Plan, messages: Iterable[Mapping[str, Any]]) -> int:
+    """How many of these nobody has finished meanwhile."""
+    specs = [RunSpec.from_message(message) for message in messages]
+    return sum(not is_settled(plan, spec, writing.directory(plan.root, spec)) for spec in specs)

@@ -1,0 +1,145 @@
+"""Plans: runs that workers anywhere claim one by one, `RESULTS/plans/NAME/plan.json`; beside it, jobs started for it.
+
+A plan is named by its content. Its runs lie where those of the results folder do that it is in, wherever that is
+mounted. A worker of other code refuses it: what it trained would not be what was planned.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import normbench
+from normbench import reading
+from normbench.config import compose
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.runs import files
+
+SCHEMA = 1
+FOLDER, PLAN, JOBS = "plans", "plan.json", "jobs.json"
+LARGEST = 1 << 30  # bytes: about 3 kB a run
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Runs to be, as messages; `path` is the plan's folder."""
+
+    path: Path
+    runs: Sequence[Mapping[str, Any]]
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def root(self) -> Path:
+        """Where its runs lie."""
+        return self.path.parent.parent / "runs"
+
+    @property
+    def since(self) -> int:
+        """When it was last asked for, in ns: a run that failed before that is tried again."""
+        return (self.path / PLAN).stat().st_mtime_ns
+
+
+def write(specs: Sequence[RunSpec], results: Path) -> Plan:
+    """The plan of these runs, there when this returns, as new."""
+    runs = [spec.message() for spec in specs]
+    for run in runs:
+        if run["config_dir"]:
+            run["config_dir"] = str(Path(run["config_dir"]).resolve())
+    content = {"schema": SCHEMA, "normbench": normbench.__version__, "code": code(), "runs": runs}
+    plan = Plan(results.resolve() / FOLDER / files.seal(content)[:12], runs)
+    files.make_folder(plan.path)
+    files.write_json(plan.path / PLAN, content)
+    return plan
+
+
+def load(path: Path) -> Plan:
+    """A plan for a worker of this code: by its folder or its file. NormbenchError, one line, where it is not for it."""
+    folder = path.parent if path.name == PLAN else path
+    content = _content(folder)
+    if content["normbench"] != normbench.__version__:
+        raise NormbenchError(
+            f"{folder} was planned by normbench {content['normbench']}, this is {normbench.__version__} on "
+            f"{socket.gethostname()}: repeat the command that planned it, with this version."
+        )
+    if content["code"] != code():
+        raise NormbenchError(
+            f"{folder} was planned by other code ({content['code']:.12}) than this worker's ({code()}, "
+            f"{Path(normbench.__file__).parent} on {socket.gethostname()}): repeat the command that planned it."
+        )
+    return Plan(folder.resolve(), content["runs"])
+
+
+@dataclass(frozen=True)
+class Started:
+    """The jobs that a launcher has started for a plan."""
+
+    path: Path  # the plan's folder
+    launcher: str
+    jobs: Sequence[str]
+
+    def runs(self) -> Sequence[Mapping[str, Any]]:
+        """The messages of the plan's runs; none where it cannot be read, by whatever version."""
+        try:
+            return list(_content(self.path)["runs"])
+        except NormbenchError:
+            return []
+
+    def forget(self) -> None:
+        (self.path / JOBS).unlink(missing_ok=True)
+
+
+def started(results: Path) -> list[Started]:
+    """What launchers have noted; large plans are not read for that."""
+    found = []
+    for path in sorted((results / FOLDER).glob(f"*/{JOBS}")):
+        try:
+            told = reading.parse(reading.read(path, LARGEST).decode())
+            found.append(Started(path.parent, str(told["launcher"]), [str(job) for job in told["jobs"]]))
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+    return found
+
+
+def note_jobs(plan: Plan, launcher: str, jobs: Sequence[str]) -> None:
+    files.write_json(plan.path / JOBS, {"launcher": launcher, "jobs": [*jobs]})
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(reading.read(folder / PLAN, LARGEST))
+    except OSError as error:
+        raise NormbenchError(
+            f"{folder / PLAN} cannot be read on {socket.gethostname()}: {error.strerror}. A results folder that all "
+            "nodes see is needed (--results DIR or NORMBENCH_RESULTS)."
+        ) from None
+    except (ValueError, RecursionError):
+        raise NormbenchError(f"{folder / PLAN} is not JSON: repeat the command that planned it.") from None
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        schema = content.get("schema") if isinstance(content, dict) else None
+        raise NormbenchError(
+            f"{folder} is a plan of another version (schema {schema}, this version reads {SCHEMA}): repeat the command "
+            "that planned it, with this version."
+        )
+    if files.seal(content)[:12] != folder.resolve().name:
+        raise NormbenchError(f"{folder / PLAN} was changed after planning: repeat the command that planned it.")
+    return content
+
+
+@functools.cache
+def code() -> str:
+    """A hash of all that decides what a run computes: the package's sources and the shipped choices."""
+    found = hashlib.sha256()
+    for base in (Path(normbench.__file__).parent, compose.conf_dir()):
+        for path in sorted(p for p in base.rglob("*") if p.suffix in (".py", ".c", ".yaml")):
+            found.update(f"{path.relative_to(base)}\0".encode() + path.read_bytes() + b"\0")
+    return found.hexdigest()[:12]

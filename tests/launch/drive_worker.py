@@ -1,0 +1,21 @@
+"""A worker on a made-up host, where a lock holds for nobody else, as flock on some shared file systems.
+
+drive_worker.py PLAN HOST [seconds until a heartbeat is stale]
+"""
+
+import fcntl
+import socket
+import sys
+from pathlib import Path
+
+from normbench import locks
+from normbench.launch import claiming
+from normbench.runs import claims, plans
+
+plan, host, *stale = sys.argv[1:]
+socket.gethostname = lambda: host
+fcntl.flock = lambda handle, kind: None
+assert locks.take(0, Path("."), 0)
+if stale:
+    claims.STALE, claims.BEAT = float(stale[0]), float(stale[0]) / 4
+sys.exit(claiming.work(plans.load(Path(plan)), lambda line: print(line, flush=True)))

@@ -1,0 +1,235 @@
+"""Workers of one plan: each run is trained once, whoever stops, dies or stands still, also where locks do not hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import fake
+import pytest
+import tiny
+
+from normbench import locks
+from normbench.config import compose
+from normbench.errors import NormbenchError
+from normbench.launch import claiming, one, queue, slurm
+from normbench.launch.pool import Pool
+from normbench.runs import claims, plans, store, writing
+
+DRIVE = Path(__file__).with_name("drive_worker.py")
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(compose.conf_dir().parent), *(p for p in sys.path if p)]))
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        monkeypatch.delenv(name)
+
+
+def worker(plan: plans.Plan, host: str, stale: str = "1") -> subprocess.Popen[str]:
+    words = [sys.executable, str(DRIVE), str(plan.path), host, stale]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+def trained_once(run: Path) -> bool:
+    steps = [json.loads(line)["step"] for line in (run / "timing.jsonl").read_text().splitlines()]
+    return steps == sorted(set(steps))
+
+
+def test_two_hosts_without_locks_train_each_run_once(tmp_path: Path) -> None:
+    """Their curves are the pool's."""
+    specs = [tiny.spec("train.batch_size=20", f"seed={seed}") for seed in range(1, 5)]
+    plan = plans.write(specs, tmp_path)
+    first, second = worker(plan, "one"), worker(plan, "two")
+    assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/claim")))
+    ended = first.communicate(timeout=120)[0] + second.communicate(timeout=120)[0]
+    trained = Counter(re.findall(r"([0-9a-f]{12}) done", ended))
+    found = {run.id: run for run in store.scan(plan.root)}
+    assert {run.id for run in specs} == {run for run in found if found[run].state == "done"} == set(trained)
+    assert all(trained_once(run.path) for run in found.values())
+    assert not any((run.path / "claim").exists() for run in found.values())
+    Pool(1).launch(specs[:1], tmp_path / "pool" / "runs")
+    for run in store.scan(tmp_path / "pool" / "runs"):
+        assert found[run.id].status["curve_sha256"] == run.status["curve_sha256"]
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is on another host, where the locks of the first do not hold."""
+    monkeypatch.setattr(claims, "host", lambda: "two")
+    monkeypatch.setattr(claims, "STALE", 1.0)
+    monkeypatch.setattr(locks.fcntl, "flock", lambda handle, kind: None)
+
+
+def begun(tmp_path: Path) -> tuple[subprocess.Popen[str], writing.RunDirectory]:
+    """A worker in the middle of a long run."""
+    plan = plans.write([tiny.spec("train.batch_size=4", "train.epochs=3000")], tmp_path)
+    first = worker(plan, "one")
+    assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/timing.jsonl")))
+    return first, writing.RunDirectory(next((tmp_path / "runs").glob("*/*")))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_killed_worker_is_replaced_when_its_heartbeat_is_stale(tmp_path: Path) -> None:
+    first, run = begun(tmp_path)
+    time.sleep(1.2)  # it beats
+    with pytest.raises(NormbenchError, match=r"being written by process \d+ on one"), run.writing():
+        pass
+    first.kill()
+    first.wait()
+    with pytest.raises(NormbenchError, match=r"being written by process \d+ on one"), run.writing():
+        pass
+    time.sleep(1.2)
+    with run.writing():
+        assert claims.read(run.path).said["host"] == "two"
+    assert not (run.path / "claim").exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_worker_that_stood_still_too_long_ends_without_writing_on(tmp_path: Path) -> None:
+    first, run = begun(tmp_path)
+    first.send_signal(signal.SIGSTOP)
+    time.sleep(1.2)
+    with run.writing():
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(30) == claims.LOST
+        assert claims.read(run.path).said["host"] == "two"
+
+
+def test_told_to_stop_a_worker_saves_and_says_what_is_left(tmp_path: Path) -> None:
+    plan = plans.write([tiny.spec("train.batch_size=4", "train.epochs=3000", f"seed={n}") for n in (1, 2)], tmp_path)
+    first = worker(plan, "one")
+    assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/timing.jsonl")))
+    first.send_signal(signal.SIGTERM)
+    first.send_signal(signal.SIGTERM)  # a batch system may send it twice
+    assert "2 of 2 runs are left" in first.communicate(timeout=30)[0]
+    assert first.returncode == claiming.STOPPED
+    (run,) = (run for run in store.scan(plan.root) if run.status.get("step"))
+    assert run.state == "interrupted" and not (run.path / "claim").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "age", "dead"),
+    [
+        ({"host": "there"}, 10, False),
+        ({"host": "there"}, 200, True),
+        ({"host": "there", "job": "7_1"}, 30, False),  # not yet worth a question
+        ({"host": "there", "job": "7_1"}, 50, True),  # Slurm does not know it any more
+        ({"host": "there", "job": "8_1"}, 50, False),
+        ({"host": "there", "job": "9_0", "restart": "0"}, 1, True),  # this job, before it was requeued
+        ({"host": "there", "job": "9_0", "restart": "1"}, 1, False),  # another worker in this job
+        ({"host": "here", "boot": "b", "pid": 1, "born": "no such"}, 1, True),
+        ({"host": "here", "boot": "another", "pid": 1, "born": "no such"}, 1, False),
+        ({}, 1, False),  # just being written
+    ],
+)
+def test_when_a_claim_is_dead(said: dict[str, object], age: float, dead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "host", lambda: "here")
+    monkeypatch.setattr(claims, "_boot", lambda: "b")
+    monkeypatch.setattr(claims.slurm, "is_gone", lambda job: job == "7_1")
+    for name, value in {"ARRAY_JOB_ID": "9", "ARRAY_TASK_ID": "0", "JOB_ID": "9", "RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert claims.is_dead(claims.Claim(said, 1000.0), 1000.0 + age) is dead
+
+
+def test_others_give_way_to_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool on this machine, to a worker on another; `status` says running."""
+    spec = tiny.spec()
+    path = fake.directory(tmp_path / "runs", spec, "running")
+    (path / "claim").write_text(json.dumps({"host": "there", "pid": 3, "job": "5_1"}))
+    assert store.scan(tmp_path / "runs")[0].state == "running"
+    told = r"written by process 3 on there \(job 5_1\)"
+    with pytest.raises(NormbenchError, match=told) as busy, writing.RunDirectory(path).writing():
+        pass
+    assert busy.value.code == 5
+    os.utime(path / "claim", (0, 0))
+    assert store.scan(tmp_path / "runs")[0].state == "interrupted"
+    with writing.RunDirectory(path).writing():
+        assert not (path / "claim").exists()
+
+
+def test_a_failed_run_is_tried_once_a_plan(tmp_path: Path) -> None:
+    """By all its workers together; asked for again, once more."""
+    spec = tiny.spec()
+    fake.directory(tmp_path / "runs", spec, "failed")
+    time.sleep(0.02)
+    plan = plans.write([spec], tmp_path)
+    run = writing.directory(plan.root, spec)
+    assert not claiming.is_settled(plan, spec, run)
+    time.sleep(0.02)
+    os.utime(run.path / "status.json")
+    assert claiming.is_settled(plan, spec, run)
+
+
+def test_a_failure_of_a_longer_run_on_its_way_is_recorded(tmp_path: Path) -> None:
+    """It is beyond the length asked for, but not finished."""
+    spec = tiny.spec("train.epochs=9")
+    path = fake.directory(tmp_path, spec, "running", epochs=5)
+    assert store.finished(path, 1) is not None
+    try:
+        raise ValueError("no")
+    except ValueError:
+        one._record_failure(writing.RunDirectory(path), "no")
+    assert store.read_status(path)["status"] == "failed"
+
+
+def test_a_plan_of_another_version_or_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plans.write([tiny.spec()], tmp_path)
+    assert plans.load(plan.path / "plan.json").runs == plan.runs
+    assert plans.write([tiny.spec()], tmp_path) == plan  # the same name
+    content = json.loads((plan.path / "plan.json").read_text())
+    for change, said in (
+        ({"schema": 9}, "another version"),
+        ({"runs": []}, "was changed after planning"),
+    ):
+        (plan.path / "plan.json").write_text(json.dumps(content | change))
+        with pytest.raises(NormbenchError, match=said) as refused:
+            plans.load(plan.path)
+        assert refused.value.code == 2
+    (plan.path / "plan.json").write_text("{")
+    with pytest.raises(NormbenchError, match="is not JSON"):
+        plans.load(plan.path)
+    with pytest.raises(NormbenchError, match="results folder that all nodes see"):
+        plans.load(tmp_path / "plans" / "nowhere")
+    plan = plans.write([tiny.spec()], tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(plans, "code", lambda: "0" * 12)
+        with pytest.raises(NormbenchError, match="planned by other code"):
+            plans.load(plan.path)
+    monkeypatch.setattr(plans.normbench, "__version__", "9")
+    with pytest.raises(NormbenchError, match=r"planned by normbench .*, this is 9"):
+        plans.load(plan.path)
+
+
+def test_queued_is_what_no_one_has_begun_or_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = fake.specs(3)
+    fake.directory(tmp_path / "runs", specs[0])
+    fake.directory(tmp_path / "runs", specs[1], "interrupted")
+    plan = plans.write(specs, tmp_path)
+    plans.note_jobs(plan, "slurm", ["5"])
+    monkeypatch.setattr(slurm, "live", lambda known: set(known))
+    waiting, notes = queue.queued(tmp_path)
+    assert notes == [] and [*waiting] == [spec.id for spec in specs]
+    stored = store.scan(tmp_path / "runs")
+    assert {run.id: queue.state(run.state, run.id, waiting) for run in stored} == {
+        specs[0].id: "done",
+        specs[1].id: "queued",
+    }
+    (fresh,) = queue.not_begun(waiting, [run.id for run in stored], tmp_path / "runs")
+    assert (fresh.id, fresh.state, fresh.seed) == (specs[2].id, "queued", specs[2].seed)
+    monkeypatch.setattr(slurm, "live", lambda known: set())
+    assert queue.queued(tmp_path) == ({}, [])
+
+
+def test_without_slurm_one_line_and_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NormbenchError, match=r"launcher=slurm: there is no program \w+ here") as refused:
+        slurm.Slurm(2).launch([tiny.spec()], tmp_path / "runs")
+    assert refused.value.code == 2 and not [*tmp_path.iterdir()]

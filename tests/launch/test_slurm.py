@@ -1,0 +1,210 @@
+"""On a real Slurm (scripts/slurm/check.sh): what an array of workers trains is what the pool trains, whatever hits it.
+
+A requeued task waits two minutes for its turn: the tests move that forward, as an operator may.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import tiny
+
+from normbench.launch.pool import Pool
+from normbench.runs import store
+from normbench.web.index import Index
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(shutil.which("sbatch") is None, reason="there is no Slurm here: scripts/slurm/check.sh"),
+]
+LONG = ["train.batch_size=10", "train.epochs=20"]  # some seconds
+SHORT = ["train.batch_size=60", "train.epochs=2"]
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    """As a user types it; it never takes long, for it submits and leaves."""
+    return subprocess.run(
+        [sys.executable, "-m", "normbench", *words], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def submit(results: Path, runs: int, length: list[str], *words: str) -> subprocess.CompletedProcess[str]:
+    seeds = f"seed={','.join(map(str, range(1, runs + 1)))}"
+    return command("train", "-m", *tiny.WORDS, *length, seeds, "launcher=slurm", *words, "--results", str(results))
+
+
+def slurm(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def job(said: str) -> str:
+    found = re.search(r"submitted: job (\d+)", said)
+    assert found, said
+    return found[1]
+
+
+def states(results: Path) -> Counter[str]:
+    return Counter(run["status"] for run in told(results))
+
+
+def told(results: Path) -> list[dict[str, str]]:
+    return json.loads(command("status", "--json", "--results", str(results)).stdout)["runs"]
+
+
+def hurry() -> None:
+    for task in slurm("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i").split():
+        subprocess.run(["scontrol", "update", f"JobId={task}", "StartTime=now"], capture_output=True, check=False)
+
+
+def is_over() -> bool:
+    hurry()
+    return not slurm("squeue", "--noheader").strip()
+
+
+def trained_once(run: Path) -> bool:
+    """Every evaluation's time was taken once: whoever trains a stretch again writes its lines again."""
+    steps = [json.loads(line)["step"] for line in (run / "timing.jsonl").read_text().splitlines()]
+    return steps == sorted(set(steps))
+
+
+def logs(results: Path) -> str:
+    return "".join(path.read_text() for path in sorted(results.glob("plans/*/*.log")))
+
+
+def processes(job_or_task: str) -> list[int]:
+    """Workers of a task: the processes that train, not Slurm's shell around them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            environment = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        array, _, task = job_or_task.partition("_")
+        mine = {f"SLURM_ARRAY_JOB_ID={array}".encode(), f"SLURM_ARRAY_TASK_ID={task}".encode()} <= set(environment)
+        if mine and b"worker" in words and entry.name.isdigit():
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def empty() -> None:
+    assert is_over(), "other jobs are in this Slurm"
+
+
+def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) -> None:
+    """12 runs, 3 tasks, each requeued once, one killed with -9; the command repeated meanwhile submits nothing."""
+    results = tmp_path / "slurm"
+    first = submit(results, 12, LONG, "launcher.workers=3")
+    assert first.returncode == 0, first.stderr
+    number = job(first.stdout)
+    assert states(results)["queued"] >= 9  # of 12: three may have begun
+    index = Index(results)
+    index.refresh()
+    assert Counter(run.status for run in index.heads())["queued"] >= 9
+    again = submit(results, 12, LONG, "launcher.workers=3")
+    assert "12 runs queued already" in again.stdout and again.returncode == 0
+    assert set(slurm("squeue", "--noheader", "--format=%F").split()) == {number}
+
+    assert tiny.wait_until(lambda: states(results)["running"] == 3)
+    slurm("scontrol", "requeue", f"{number}_0")  # from outside
+    slurm("scontrol", "requeue", f"{number}_2")
+    slurm("scancel", "--batch", "--signal=TERM", f"{number}_1")  # the task itself, by its own array and number
+    assert tiny.wait_until(lambda: "1 goes back into the queue" in logs(results))
+    assert tiny.wait_until(lambda: states(results)["running"] == 0)  # saved, all three, before Slurm's KILL
+    assert states(results)["queued"] + states(results)["done"] == 12
+    hurry()
+    assert tiny.wait_until(lambda: (hurry(), states(results)["running"] == 3)[1])
+    (victim,) = processes(f"{number}_1")
+    os.kill(victim, signal.SIGKILL)
+    assert tiny.wait_until(is_over, 240), slurm("squeue")
+
+    assert states(results) == {"done": 12}, logs(results)
+    runs = {stored.id: stored for stored in store.scan(results / "runs")}
+    specs = [tiny.spec(*LONG, f"seed={seed}") for seed in range(1, 13)]
+    Pool(4).launch(specs, tmp_path / "pool" / "runs")
+    for stored in store.scan(tmp_path / "pool" / "runs"):
+        assert runs[stored.id].status["curve_sha256"] == stored.status["curve_sha256"]
+    repeated = [run for run in runs.values() if not trained_once(run.path)]
+    assert len(repeated) <= 1, [run.path for run in repeated]  # the one whose worker was killed: from its checkpoint
+    ended = Counter(re.findall(r": ([0-9a-f]{12}) interrupted", logs(results)))
+    assert len(ended) == 3  # each of the three requeued saved its run
+    for folder in runs.values():
+        assert not (folder.path / "claim").exists()
+
+
+def test_a_time_limit_saves_and_goes_on(tmp_path: Path) -> None:
+    """Slurm's shortest limit is a minute; the worker is told 50 s before."""
+    words = ["launcher.workers=1", "launcher.time=1", "launcher.grace=50"]
+    asked = submit(tmp_path, 2, ["train.batch_size=2", "train.epochs=80"], *words)
+    assert asked.returncode == 0, asked.stderr
+    assert tiny.wait_until(lambda: "goes back into the queue" in logs(tmp_path), 100)
+    assert tiny.wait_until(is_over, 400)
+    assert states(tmp_path) == {"done": 2}, logs(tmp_path)
+    assert "interrupted" in logs(tmp_path)
+    assert all(trained_once(stored.path) for stored in store.scan(tmp_path / "runs"))
+
+
+def test_more_workers_than_an_array_may_have(tmp_path: Path) -> None:
+    asked = submit(tmp_path, 7, SHORT, "launcher.workers=100")
+    assert "5 workers for 7 runs" in asked.stdout, asked.stderr
+    assert tiny.wait_until(is_over, 120)
+    assert states(tmp_path) == {"done": 7}
+    again = submit(tmp_path, 7, SHORT, "launcher.workers=100")
+    assert "7 runs · 7 done, 0 to run" in again.stdout
+    assert not slurm("squeue", "--noheader").strip()
+
+
+def test_a_cancelled_array_stays_cancelled_and_the_command_goes_on(tmp_path: Path) -> None:
+    number = job(submit(tmp_path, 2, LONG, "launcher.workers=2").stdout)
+    assert tiny.wait_until(lambda: states(tmp_path)["running"] == 2)
+    slurm("scancel", number)
+    assert tiny.wait_until(lambda: not slurm("squeue", "--noheader").strip())
+    assert states(tmp_path) == {"interrupted": 2}
+    assert job(submit(tmp_path, 2, LONG, "launcher.workers=2").stdout) != number
+    assert tiny.wait_until(is_over, 120)
+    assert states(tmp_path) == {"done": 2}
+    assert all(trained_once(stored.path) for stored in store.scan(tmp_path / "runs"))
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("launcher.partition=nope", "invalid partition specified: nope"),
+        ("launcher.time=soon", "Invalid --time specification"),
+        ("launcher.time=100-0", "Requested time limit is invalid"),
+        ("launcher.memory=900T", "memory"),
+        ("launcher.options=[--nope]", "nope"),
+    ],
+)
+def test_what_slurm_refuses_is_one_line(tmp_path: Path, word: str, said: str) -> None:
+    asked = submit(tmp_path, 3, SHORT, word)
+    assert asked.returncode == 2
+    (line,) = asked.stderr.splitlines()
+    assert line.startswith("normbench: launcher=slurm: Slurm refuses: ") and said in line, line
+    assert line.endswith("Nothing was submitted.")
+    assert not slurm("squeue", "--noheader").strip()
+    assert not list(tmp_path.glob("plans/*"))
+
+
+def test_a_results_folder_that_the_node_does_not_see(tmp_path: Path) -> None:
+    """The job says so where it still can, and the command repeated passes it on."""
+    results, away = tmp_path / "results", tmp_path / "away"
+    number = job(submit(results, 1, SHORT, "launcher.options=['--begin=now+1hour']").stdout)
+    results.rename(away)
+    assert tiny.wait_until(is_over, 60)
+    away.rename(results)
+    assert "must be one that all nodes share" in slurm("scontrol", "show", "job", number)
+    again = submit(results, 1, SHORT)
+    assert again.returncode == 2
+    (line,) = again.stderr.splitlines()
+    assert "is not seen on" in line
