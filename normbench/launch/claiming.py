@@ -68,6 +68,7 @@ def _one(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -
     except NormbenchError as error:
         return Outcome("refused", str(error), error.code)
     run = writing.directory(plan.root, spec)
+    run.claimed = True
     if is_settled(plan, spec, run):
         return Outcome("finished before")
     return train_one(message, run, stopping=stopping)

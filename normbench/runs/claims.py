@@ -1,4 +1,4 @@
-"""Whoever writes a run claims it by a file as well: on a shared file system a lock may hold on one node alone.
+"""A run that a plan's worker writes is claimed by a file too: on a shared file system a lock may hold on one node alone.
 
 The file `claim` is made with O_EXCL, which holds on all nodes. It says whose it is: host, process, job, start; its time
 of change is the heartbeat, so that only one clock counts, that of the file system. It is taken over when the process
@@ -78,6 +78,13 @@ def hold(folder: Path) -> Iterator[None]:
         beating.join()
         if (left := read(folder)) and left.said.get("token") == mine:
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def respected(folder: Path) -> Iterator[None]:
+    """Write without a claim of one's own, but nothing that is claimed."""
+    _give_way(folder)
+    yield
 
 
 def _give_way(folder: Path) -> None:

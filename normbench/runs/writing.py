@@ -22,10 +22,10 @@ LONGEST = 10_000  # characters of a reason that is written
 
 
 class RunDirectory:
-    """One run's directory while this process writes it."""
+    """One run's directory while this process writes it; `claimed`: beside workers on other nodes."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, claimed: bool = False) -> None:
+        self.path, self.claimed = path, claimed
         self.filed: Mapping[str, Any] = {}  # what config.yaml says of the run
         self.heading: Mapping[str, Any] = {}  # what every status.json does
 
@@ -50,7 +50,7 @@ class RunDirectory:
                 holder = locks.holder(handle.fileno())
                 raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
             locks.sign(handle.fileno())
-            with claims.hold(self.path):
+            with claims.hold(self.path) if self.claimed else claims.respected(self.path):
                 for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
                     left.unlink(missing_ok=True)
                 yield

@@ -73,7 +73,7 @@ def begun(tmp_path: Path) -> tuple[subprocess.Popen[str], writing.RunDirectory]:
     plan = plans.write([tiny.spec("train.batch_size=4", "train.epochs=3000")], tmp_path)
     first = worker(plan, "one")
     assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/timing.jsonl")))
-    return first, writing.RunDirectory(next((tmp_path / "runs").glob("*/*")))
+    return first, writing.RunDirectory(next((tmp_path / "runs").glob("*/*")), claimed=True)
 
 
 @pytest.mark.usefixtures("elsewhere")
