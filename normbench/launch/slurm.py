@@ -27,7 +27,7 @@ from normbench.runs.plans import Plan
 
 NAME = "normbench-{}"
 RESTARTS = 5  # of a task that was killed, by whatever: memory that does not suffice would kill it for ever
-KILLED = 137
+ENDED, KILLED = 143, 137  # a shell's codes for SIGTERM and SIGKILL
 
 # A task is requeued by its array and its number: SLURM_JOB_ID of the last task is that of the whole array. Only while
 # it is RUNNING: one that was cancelled stays so, and of one that somebody else requeues the own requeue would fail.
@@ -52,7 +52,8 @@ while kill -0 $worker 2>/dev/null; do  # a signal ends `wait` before the worker 
 done
 trap '' TERM
 task="${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"
-if [ $code -eq {stopped} ] || {{ [ $code -eq {killed} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {restarts} ]; }}; then
+# {ended}: told to stop while Python was starting
+if [ $code -eq {stopped} ] || [ $code -eq {ended} ] || {{ [ $code -eq {killed} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {restarts} ]; }}; then
     state=$(squeue --noheader --jobs="$task" --format=%T)
     if [ "$state" = RUNNING ]; then
         echo "normbench: $task goes back into the queue"
@@ -168,6 +169,7 @@ def script(plan: Path, setup: Sequence[str]) -> str:
         setup="\n".join(setup),
         worker=shlex.join(worker),
         stopped=STOPPED,
+        ended=ENDED,
         killed=KILLED,
         restarts=RESTARTS,
     )
