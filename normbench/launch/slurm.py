@@ -52,8 +52,12 @@ while kill -0 $worker 2>/dev/null; do  # a signal ends `wait` before the worker 
 done
 trap '' TERM
 task="${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"
-# {ended}: told to stop while Python was starting
-if [ $code -eq {stopped} ] || [ $code -eq {ended} ] || {{ [ $code -eq {killed} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {restarts} ]; }}; then
+again=
+case $code in
+    {stopped} | {ended}) again=1 ;; # the second: told to stop while Python was starting
+    {killed}) [ "${{SLURM_RESTART_COUNT:-0}}" -ge {restarts} ] || again=1 ;;
+esac
+if [ -n "$again" ]; then
     state=$(squeue --noheader --jobs="$task" --format=%T)
     if [ "$state" = RUNNING ]; then
         echo "normbench: $task goes back into the queue"
