@@ -27,7 +27,7 @@ from normbench.runs import files, plans
 from normbench.runs.plans import Plan
 
 RESTARTS = 5  # of a task that was killed, by whatever: memory that does not suffice would kill it for ever
-KILLED = 137
+ENDED, KILLED = 143, 137  # a shell's codes for SIGTERM and SIGKILL
 
 # A task is requeued by its array and its number: SLURM_JOB_ID of the last task is that of the whole array. Only while
 # it is RUNNING: one that was cancelled stays so, and of one that somebody else requeues the own requeue would fail.
@@ -55,7 +55,12 @@ wait $worker  # once more: one that ended while the trap ran has left its own co
 code=$?
 trap '' TERM
 task="${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"
-if [ $code -eq {stopped} ] || {{ [ $code -eq {killed} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {restarts} ]; }}; then
+again=
+case $code in
+    {stopped} | {ended}) again=1 ;; # the second: told to stop while Python was starting
+    {killed}) [ "${{SLURM_RESTART_COUNT:-0}}" -ge {restarts} ] || again=1 ;;
+esac
+if [ -n "$again" ]; then
     state=$(squeue --noheader --jobs="$task" --format=%T)
     if [ "$state" = RUNNING ]; then
         echo "normbench: $task goes back into the queue"
@@ -174,6 +179,7 @@ def script(plan: Path, setup: Sequence[str]) -> str:
         setup="\n".join(setup),
         worker=shlex.join(worker),
         stopped=STOPPED,
+        ended=ENDED,
         killed=KILLED,
         restarts=RESTARTS,
     )

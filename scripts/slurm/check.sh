@@ -9,6 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 scratch=$(mktemp -d)
+export SLURM_CONF="$scratch/slurm.conf"
 started=()
 leave() {
     scancel --user="$(id -un)" --full --signal=KILL >/dev/null 2>&1 || true
@@ -22,6 +23,7 @@ fail() {
     tail -n 20 "$scratch"/*.log >&2 || true
     exit 1
 }
+trap leave EXIT
 
 for program in slurmctld slurmd munged; do
     command -v "$program" >/dev/null || missing=1
@@ -68,8 +70,6 @@ ReturnToService=2
 NodeName=$node NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
 PartitionName=main Nodes=$node Default=YES MaxTime=60 State=UP
 CONF
-export SLURM_CONF="$scratch/slurm.conf"
-trap leave EXIT
 
 munged --foreground --force --socket="$scratch/munge/socket" --key-file="$scratch/munge.key" \
     --pid-file="$scratch/munge/pid" --seed-file="$scratch/munge/seed" --log-file="$scratch/munged.log" \

@@ -22,6 +22,8 @@ from normbench.errors import NormbenchError
 from normbench.launch import claiming, one, queue, slurm
 from normbench.launch.pool import Pool
 from normbench.runs import claims, plans, store, writing
+from normbench.web import index as index_module
+from normbench.web.index import Index
 
 DRIVE = Path(__file__).with_name("drive_worker.py")
 
@@ -224,8 +226,17 @@ def test_queued_is_what_no_one_has_begun_or_finished(tmp_path: Path, monkeypatch
     }
     (fresh,) = queue.not_begun(waiting, [run.id for run in stored], tmp_path / "runs")
     assert (fresh.id, fresh.state, fresh.seed) == (specs[2].id, "queued", specs[2].seed)
+    index = Index(tmp_path)
+    index.refresh()
+    assert {run.id: run.status for run in index.heads()} == dict(
+        zip([*waiting], ["done", "queued", "queued"], strict=True)
+    )
+    assert index.load([specs[2].id])[specs[2].id].config["model"]["name"] == "mnist_mlp"
     monkeypatch.setattr(slurm, "live", lambda known: set())
     assert queue.queued(tmp_path) == ({}, [])
+    monkeypatch.setattr(index_module, "ASKED_SECONDS", 0.0)
+    index.refresh()  # the jobs were cancelled
+    assert {run.id: run.status for run in index.heads()} == {specs[0].id: "done", specs[1].id: "interrupted"}
 
 
 def test_without_slurm_one_line_and_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

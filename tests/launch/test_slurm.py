@@ -143,13 +143,13 @@ def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) ->
 
 
 def test_a_time_limit_saves_and_goes_on(tmp_path: Path) -> None:
-    """Slurm's shortest limit is a minute; the worker is told 50 s before."""
-    words = ["launcher.workers=1", "launcher.time=1", "launcher.grace=50"]
-    asked = submit(tmp_path, 2, ["train.batch_size=2", "train.epochs=80"], *words)
+    """Slurm's shortest limit is a minute; the worker is told 20 s before, or up to half a minute earlier."""
+    words = ["launcher.workers=1", "launcher.time=1", "launcher.grace=20"]
+    asked = submit(tmp_path, 3, ["train.batch_size=2", "train.epochs=80"], *words)
     assert asked.returncode == 0, asked.stderr
     assert tiny.wait_until(lambda: "goes back into the queue" in logs(tmp_path), 100)
     assert tiny.wait_until(is_over, 400)
-    assert states(tmp_path) == {"done": 2}, logs(tmp_path)
+    assert states(tmp_path) == {"done": 3}, logs(tmp_path)
     assert "interrupted" in logs(tmp_path)
     assert all(trained_once(stored.path) for stored in store.scan(tmp_path / "runs"))
 
