@@ -1,4 +1,4 @@
-"""A plan's worker claims the run that it writes by a file, too: on a shared file system a lock may hold on one node alone.
+"""A plan's worker claims the run it writes by a file, too: on a shared file system a lock may hold on one node alone.
 
 The file `claim` is made with O_EXCL, which holds on all nodes. It says whose it is: host, process, job, start; its time
 of change is the heartbeat, so that only one clock counts, that of the file system. It is taken over when the process
