@@ -88,4 +88,4 @@ done
 [ "$state" = idle ] || fail "Slurm did not start: its node is '${state:-not known}'"
 sbatch --version
 
-if [ $# -gt 0 ]; then "$@"; else pytest -m slurm; fi
+if [ $# -gt 0 ]; then "$@"; else pytest -m slurm -n0; fi  # one after the other: they count the jobs of this Slurm
