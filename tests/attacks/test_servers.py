@@ -126,7 +126,8 @@ def test_a_name_that_is_looked_up_for_ever(config: dict, tmp_path: Path, monkeyp
 def test_an_interrupt_interrupts(tmp_path: Path) -> None:
     """While a name is looked up, which no signal ends."""
     script = (
-        "import ctypes, socket, sys\n"
+        "import ctypes, signal, socket, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs of a shell ignore it
         "from normbench.data import fetch\n"
         "socket.getaddrinfo = lambda *_, **__: ctypes.PyDLL(None).sleep(0) or ctypes.CDLL(None).sleep(60)\n"
         f"config = {{'name': 'digits', 'declares': {{'files': {{'x.gz': {MD5!r}}}, 'megabytes': 1}}}}\n"
