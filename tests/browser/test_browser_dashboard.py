@@ -408,6 +408,9 @@ def test_damaged_torn_and_truncated_runs_stand_beside_whole_ones(
     before = [path.read_bytes() for path in curves]
     it = opened(chromium, serve(tmp_path), "metric=error&split=test")
     assert "2 interrupted · 1 damaged" in it.page.locator("#live").inner_text()
+    it.page.wait_for_function(
+        "() => document.getElementById('plot-curves').data.some(t => Array.from(t.y).includes(3000))"
+    )
     seeds = it.page.evaluate(
         "() => document.getElementById('plot-curves').data.filter(t => t.meta.role === 'seed')"
         ".map(t => Array.from(t.y))"
