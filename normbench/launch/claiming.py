@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any
@@ -28,10 +27,14 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
     SIGTERM or SIGINT let it save its run and end. A worker that finds only runs which others write leaves them: who
     waits for the end of a run holds a node for nothing.
     """
-    stopping = threading.Event()
+    told = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        stopping.set()
+        nonlocal told  # no Event: a second signal inside its `set` would wait for the first for ever
+        told = True
+
+    def stopping() -> bool:
+        return told
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
@@ -39,10 +42,10 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
     left = random.SystemRandom().randrange(len(waiting) or 1)  # not all workers ask for the same run first
     order = [*waiting][left:] + [*waiting][:left]
     code, busy, again = 0, 0, True
-    while waiting and again and not stopping.is_set():
+    while waiting and again and not told:
         busy, again = 0, False
         for run in [run for run in order if run in waiting]:
-            ended = _one(plan, waiting[run], stopping.is_set)
+            ended = _one(plan, waiting[run], stopping)
             if ended.status == "busy":
                 busy += 1
                 continue
@@ -50,11 +53,11 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
                 again = True  # it took a while: what was busy may have been left since
                 reason = f": {ended.reason}" if ended.reason else ""
                 say(f"{run} {ended.status}{reason}")
-            if stopping.is_set():
+            if told:
                 break
             del waiting[run]
             code = max(code, ended.code or CODES.get(ended.status, 0))
-    if stopping.is_set() and (left := _left(plan, waiting.values())):
+    if told and (left := _left(plan, waiting.values())):
         say(f"told to stop: {left} of {len(plan.runs)} runs are left")
         return STOPPED
     if busy:

@@ -8,9 +8,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import fake
 import pytest
@@ -115,6 +118,32 @@ def test_told_to_stop_a_worker_saves_and_says_what_is_left(tmp_path: Path) -> No
     assert first.returncode == claiming.STOPPED
     (run,) = (run for run in store.scan(plan.root) if run.status.get("step"))
     assert run.state == "interrupted" and not (run.path / "claim").exists()
+
+
+def test_a_second_signal_inside_the_handler_of_the_first_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's own and the one that its script passes on come within a moment of each other."""
+    handlers = {}
+    monkeypatch.setattr(claiming.signal, "signal", lambda number, handler: handlers.update({number: handler}))
+    claiming.work(plans.write([], tmp_path), print)
+    nested = []
+
+    def again(frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line" and len(nested) < 100:
+            nested.append(frame.f_lineno)
+            handlers[signal.SIGTERM](signal.SIGTERM, None)
+        return again
+
+    def told() -> None:
+        sys.settrace(again)
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
+        sys.settrace(None)
+
+    thread = threading.Thread(target=told, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert nested and not thread.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -60,9 +61,17 @@ def told(results: Path) -> list[dict[str, str]]:
     return json.loads(command("status", "--json", "--results", str(results)).stdout)["runs"]
 
 
+SINCE: dict[str, float] = {}  # when a task was first seen to wait for its turn
+
+
 def hurry() -> None:
-    for task in slurm("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i").split():
-        subprocess.run(["scontrol", "update", f"JobId={task}", "StartTime=now"], capture_output=True, check=False)
+    """Requeued tasks begin now, but for the first seconds: within one second of its end Slurm refuses a task."""
+    waiting = slurm("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i").split()
+    for task in SINCE.keys() - set(waiting):
+        del SINCE[task]
+    for task in waiting:
+        if time.monotonic() - SINCE.setdefault(task, time.monotonic()) > 2.5:
+            subprocess.run(["scontrol", "update", f"JobId={task}", "StartTime=now"], capture_output=True, check=False)
 
 
 def is_over() -> bool:
@@ -122,7 +131,6 @@ def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) ->
     assert tiny.wait_until(lambda: "1 goes back into the queue" in logs(results))
     assert tiny.wait_until(lambda: states(results)["running"] == 0)  # saved, all three, before Slurm's KILL
     assert states(results)["queued"] + states(results)["done"] == 12
-    hurry()
     assert tiny.wait_until(lambda: (hurry(), states(results)["running"] == 3)[1])
     (victim,) = processes(f"{number}_1")
     os.kill(victim, signal.SIGKILL)
