@@ -3,6 +3,7 @@
 Makes up runs through the store, in a folder aside, and asks a server of its own as a browser does. Counted are the
 server's CPU seconds from its start, or from the request before, and its largest memory; of news, the seconds from a
 line at the end of a curve to the event. With the path of a `tensorboard`, that server on the same runs beside them.
+With `--browser` a Chromium opens the page; its seconds and the server's together are counted as well.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import harness
@@ -34,6 +36,7 @@ from normbench.config.plan import train_specs
 from normbench.runs import writing
 
 MANY, MANY_LINES = 20_000, 40
+WIDE, WIDE_POINTS = 20, 5_000  # few long curves
 ROUNDS = 5  # of news
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -72,13 +75,13 @@ class Server:
             urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
         )
         self.used = 0.0
+        self.link = self.home = home
         if home:
-            self.home = home
             return
         assert self.process.stdout is not None
-        link = self.process.stdout.readline().split()[0]
-        self.home = link.split("?")[0]
-        self.opener.open(link, timeout=600).close()
+        self.link = self.process.stdout.readline().split()[0]
+        self.home = self.link.split("?")[0]
+        self.opener.open(self.link, timeout=600).close()
 
     def get(self, path: str) -> bytes:
         with self.opener.open(f"{self.home}{path}", timeout=600) as answer:
@@ -111,9 +114,58 @@ def _with_children(pid: int) -> list[int]:
     return [pid, *(found for child in below for found in _with_children(int(child)))]
 
 
+def _name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text()
+    return ""
+
+
 def _seconds(pid: int) -> float:
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / TICKS
+
+
+class Browser:
+    """A Chromium with one page, and what it used: all of its processes."""
+
+    LISTED = "() => document.querySelectorAll('#table [data-row]').length > 0"
+    DRAWN = (
+        "() => !document.body.hasAttribute('aria-busy') && document.querySelector('#plot-curves .main-svg') !== null"
+    )
+
+    def __init__(self, started: Any) -> None:
+        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+        path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+        if path is None:
+            raise SystemExit("--browser: there is no Chromium on PATH")
+        self.browser = started.chromium.launch(executable_path=path, args=quiet)
+        self.page = self.browser.new_page(viewport={"width": 1400, "height": 900})
+        self.used: dict[int, float] = {}
+        self.cpu()
+
+    def cpu(self) -> float:
+        """Seconds of user and system since it was asked last."""
+        before = self.used
+        now = {pid: _seconds(pid) for pid in _with_children(os.getpid()) if "chrom" in _name(pid)}
+        self.used = before | now
+        return sum(now[pid] - before.get(pid, 0.0) for pid in now)
+
+    def until(self, script: str) -> None:
+        """The page's policy forbids a wait that evaluates texts."""
+        end = time.monotonic() + 120
+        while not self.page.evaluate(script):
+            if time.monotonic() > end:
+                raise SystemExit(f"not within two minutes: {script}")
+            time.sleep(0.05)
+
+    def ask(self, path: str) -> None:
+        """Another view on the same page, as going back to it would give it."""
+        self.page.evaluate(
+            "path => { history.pushState(null, '', path); document.body.setAttribute('aria-busy', 'true');"
+            " dispatchEvent(new PopStateEvent('popstate')); }",
+            path,
+        )
+        self.until(self.DRAWN)
 
 
 def ours(results: Path, cache: Path) -> Server:
@@ -150,6 +202,48 @@ def views(results: Path, cache: Path, lines: int) -> Iterator[Row]:
             yield Row("memory after that", "MB", server.memory(), 150.0)
         finally:
             server.close()
+
+
+def in_a_browser(started: Any, results: Path, folder: Path, lines: int) -> Iterator[Row]:
+    """What the page costs from its address to its curves, and each further selection."""
+    cache = folder / "browser-cache"
+    for what, goal in (("cold", 2.0), ("warm", 1.5)):
+        server, browser = ours(results, cache), Browser(started)
+        try:
+            server.cpu()  # started already: the rows above have that
+            browser.page.goto(server.link)
+            browser.until(browser.LISTED)
+            yield Row(f"page lists the cells, {what}", "CPU s", server.cpu() + browser.cpu(), goal)
+            browser.until(browser.DRAWN)
+            yield Row(f"page draws {TASK} curves, {what}", "CPU s", server.cpu() + browser.cpu())
+            if what == "cold":
+                continue
+            first = browser.page.title()
+            others = (task for task in itertools.count() if f", {lines // PER_EVALUATION + task} epochs" not in first)
+            for task, rates, most in zip(others, (RATES[:1], RATES), (1.0, 2.5), strict=False):
+                browser.ask(asked(task, rates).removeprefix("api/view"))
+                count = len(rates) * TASK // len(RATES)
+                yield Row(f"page selects {count} runs", "CPU s", server.cpu() + browser.cpu(), most)
+        finally:
+            server.close()
+            browser.browser.close()
+
+
+def wide(started: Any, folder: Path) -> Iterator[Row]:
+    """Long curves: what the browser takes to draw what is left of them."""
+    results = folder / "wide"
+    write(results, itertools.islice(specs(WIDE_POINTS * PER_EVALUATION), WIDE), WIDE_POINTS * PER_EVALUATION)
+    server, browser = ours(results, folder / "wide-cache"), Browser(started)
+    try:
+        browser.page.goto(server.link)
+        browser.until(browser.DRAWN)
+        browser.cpu()
+        browser.ask("?metric=error")
+        yield Row(f"page draws {WIDE} curves of {WIDE_POINTS} points", "CPU s", browser.cpu(), 0.5)
+    finally:
+        server.close()
+        browser.browser.close()
+        shutil.rmtree(results)
 
 
 def many(folder: Path, count: int, lines: int) -> Iterator[Row]:
@@ -232,6 +326,12 @@ def rows(given: argparse.Namespace, folder: Path) -> Iterator[Row]:
     for row in views(results, cache, given.lines):
         yield replace(row, reference=beside.get(row.case))
     yield news(results, cache)
+    if given.browser:
+        from playwright.sync_api import sync_playwright
+
+        with sync_playwright() as started:
+            yield from in_a_browser(started, results, folder, given.lines)
+            yield from wide(started, folder)
     shutil.rmtree(results)
     if given.many:
         yield from many(folder, given.many, MANY_LINES)
@@ -243,6 +343,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1000, help="of each curve")
     parser.add_argument("--many", type=int, default=MANY, help="runs of a second folder; 0 for none")
     parser.add_argument("--tensorboard", type=Path, metavar="PATH", help="its command, to be measured beside")
+    parser.add_argument("--browser", action="store_true", help="measure the page in a Chromium as well")
     parser.add_argument("--output", type=Path, default=harness.RESULTS)
     given = parser.parse_args()
     if given.runs < 3 * TASK:
@@ -258,7 +359,12 @@ def main() -> None:
              if getattr(given, name) != parser.get_default(name)]  # fmt: skip
     if given.tensorboard:
         words.append("--tensorboard PATH")
-    note = "CPU seconds are the server's, from its start or from the request before."
+    if given.browser:
+        words.append("--browser")
+    note = (
+        "CPU seconds are the server's, from its start or from the request before; of the page, the server's and those "
+        "of all processes of a Chromium, from its address to what is said, or from what was said before."
+    )
     title = f"The dashboard with {given.runs} runs of {given.lines} lines"
     command = " ".join(["python scripts/bench/dashboard.py", *words])
     harness.publish_values("dashboard", title, note, "TensorBoard", command, found, given.output)
