@@ -53,6 +53,11 @@ def ensure_runs(
     announce(found, lacking)
     if not lacking or seconds == 0:
         return Ensured(found, lacking)
+    if seconds is not None and not launcher.here:
+        raise NormbenchError(
+            "--max-time ends runs that this command trains; this launcher leaves them to others. Leave one of the two "
+            "out: how long a task of Slurm may take is launcher.time=4:00:00."
+        )
     root = results / "runs"
     sets = [of for spec in lacking for of in data.read_by(spec.config)]
     for config in {(config["name"], config.get("source")): config for config in sets}.values():

@@ -41,7 +41,9 @@ if [ ! -r "$plan/plan.json" ]; then
     exit 2
 fi
 exec >>"$plan/${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID.log" 2>&1
+trap 'echo "normbench: setup line failed with code $?: $BASH_COMMAND"' ERR
 {setup}
+trap - ERR
 {worker} &
 worker=$!
 trap 'kill -TERM $worker' TERM
@@ -117,12 +119,12 @@ class Slurm:
             if fresh:
                 plan = plans.write(fresh, results)
                 tasks = min(self.workers, len(fresh), largest)
-                own = slurm.live([job_name(plan.path)]).get(
-                    job_name(plan.path)
-                )  # of a command killed before it noted it
+                name = job_name(plan.path)
+                own = slurm.live([name]).get(name)  # of a command killed before it noted it
                 job = own[0] if own else self._submit(plan, tasks)
                 plans.note_jobs(plan, "slurm", [job])
-                said = f"submitted: job {job}, {tasks} workers for {len(fresh)} runs; {plan.path}"
+                fewer = f" (MaxArraySize of this Slurm: {largest})" if tasks < min(self.workers, len(fresh)) else ""
+                said = f"submitted: job {job}, {tasks} workers{fewer} for {len(fresh)} runs; {plan.path}"
                 outcomes |= {spec.id: Outcome("queued", said) for spec in fresh}
         return outcomes, False
 

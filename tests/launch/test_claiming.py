@@ -146,6 +146,19 @@ def test_a_second_signal_inside_the_handler_of_the_first_holds_nothing_up(
     assert nested and not thread.is_alive()
 
 
+def test_a_task_says_which_of_its_setup_lines_failed_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plans.write([], tmp_path)
+    (plan.path / "task.sh").write_text(slurm.script(plan.path, ["export A=1", "cd /nowhere", "module() { true; }"]))
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    assert subprocess.run(["bash", str(plan.path / "task.sh")], timeout=60, check=False).returncode == 0
+    said = (plan.path / "7_0.log").read_text()
+    assert said.count("setup line failed") == 1 and "setup line failed with code 1: cd /nowhere" in said
+    assert "0 runs" in said  # the worker's
+
+
 @pytest.mark.parametrize(
     ("said", "age", "dead"),
     [

@@ -60,6 +60,14 @@ def test_only_what_is_missing_is_launched(tmp_path: Path) -> None:
     assert announced[2] == [failed]
 
 
+def test_a_time_to_stop_is_refused_where_runs_are_left_to_others(tmp_path: Path) -> None:
+    launcher = Made()
+    launcher.here = False
+    with pytest.raises(NormbenchError, match="--max-time ends runs that this command trains"):
+        ensure_runs(fake.specs(1), launcher, tmp_path, seconds=60)
+    assert not launcher.launches and not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("wait", "launches"), [(True, [[1, 2], [1]]), (False, [[1, 2]])])
 def test_a_busy_run_is_waited_for_and_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: bool, launches: list[list[int]]

@@ -163,10 +163,11 @@ def test_a_time_limit_saves_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_more_workers_than_an_array_may_have(tmp_path: Path) -> None:
-    asked = submit(tmp_path, 7, SHORT, "launcher.workers=100")
-    assert "5 workers for 7 runs" in asked.stdout, asked.stderr
+    asked = submit(tmp_path, 7, SHORT, "launcher.workers=100", "launcher.setup=['cd /nowhere']")
+    assert "5 workers (MaxArraySize of this Slurm: 5) for 7 runs" in " ".join(asked.stdout.split()), asked.stderr
     assert tiny.wait_until(is_over, 120)
     assert states(tmp_path) == {"done": 7}
+    assert logs(tmp_path).count("setup line failed with code 1: cd /nowhere") == 5
     again = submit(tmp_path, 7, SHORT, "launcher.workers=100")
     assert "7 runs · 7 done, 0 to run" in again.stdout
     assert not slurm("squeue", "--noheader").strip()
