@@ -12,9 +12,8 @@ import pytest
 
 DRIVER = Path(__file__).with_name("faults.py")
 FAULTS = ("EIO", "ENOSPC", "power")
-# by operation, so that each kind of one is met; all of them are tried by the slow test
-SAMPLE = ("train:power:7:67", "train:ENOSPC:5:83", "publish:EIO:2:19", "publish:power:3:17", "report:ENOSPC:4:41",
-          "check:EIO:1:9", "data:power:1:3", "data:ENOSPC:2:3")  # fmt: skip
+# of each command and of each fault some; all of them are tried by the slow test
+SAMPLE = ("train:power:7:67", "publish:EIO:2:19", "report:ENOSPC:4:41", "check:EIO:1:9", "data:power:1:3")
 
 
 def tried(folder: Path, *words: str) -> dict[str, dict]:

@@ -38,7 +38,11 @@ def passes(model: Any, config: Any) -> None:
         model.evaluate(*[inputs, torch.zeros(2, dtype=torch.int64)][: len(base.takes(model))])
 
 
-@pytest.mark.parametrize("name", MODELS)
+# of hundreds of millions of weights, whose first draws alone take long
+LARGE = {"skip_thoughts": pytest.mark.slow}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LARGE.get(name, ())) for name in MODELS])
 def test_declared_layers_are_the_built_models(name: str) -> None:
     (spec,) = plan.train_specs([f"model={name}", "norm=none"], multirun=False)
     model = base.build(spec.config, spec.sites())
