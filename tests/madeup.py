@@ -97,18 +97,18 @@ def beside(results: Path) -> None:
         (results / name / "one.json").write_text(json.dumps(content))
 
 
-def drawn(results: Path) -> None:
-    """Samples of one published run that want to be code."""
+def drawn(results: Path, elsewhere: str = "http://127.0.0.1:9") -> None:
+    """Samples of one published run that want to be code, and a picture from elsewhere."""
     run = next(run for run in pack.read(results / "ln2016" / "fig6" / "paper" / pack.NAME) if run.arm == "ln")
     samples = results / "runs" / "ln2016" / "fig6" / f"ln.s{run.seed}.{run.id}" / "samples"
     samples.mkdir(parents=True)
     status = {"schema": 2, "status": "done", "epochs": 1, "steps": 1, "curve_sha256": ""}
     (samples.parent / "status.json").write_text(json.dumps(status))
-    harm = "<script>parent.pwned = 1</script><img src='http://127.0.0.1:9/seen.png' onerror='parent.pwned = 1'>"
+    harm = f"<script>parent.pwned = 1</script><img src='{elsewhere}/seen.png' onerror='parent.pwned = 1'>"
     (samples / "question.html").write_text(f"<p>drawn {HOSTILE}</p>{harm}")
     (samples / "picture.svg").write_text(
         '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>pwned = 1</script>'
-        '<image href="http://127.0.0.1:9/seen.png"/></svg>'
+        f'<image href="{elsewhere}/seen.png"/></svg>'
     )
     (samples / "link.png").symlink_to("/etc/hostname")
     (samples / "large.png").write_bytes(b"\0" * (1 << 20))
