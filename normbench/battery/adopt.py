@@ -131,7 +131,7 @@ def _place(name: str, node: Mapping[str, Any], folder: Path, derived: bool = Fal
     with files.alone(target.parent):
         files.atomic_write(target, text.encode())
     adopted = Adopted(name, conf, text if derived else "")
-    compose.choice.cache_clear()
+    compose.forget()
     compose.compose(compose.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), conf)  # its YAML is checked
     return adopted
 

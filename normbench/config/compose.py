@@ -53,6 +53,7 @@ Config = dict[str, Any]
 LARGEST = 1 << 20  # bytes of a choice's file
 
 
+@functools.cache
 def conf_dir() -> Path:
     """The shipped choices: `conf/` beside the package in a checkout, inside it in an installed wheel."""
     package = Path(__file__).resolve().parent.parent
@@ -82,6 +83,7 @@ def is_probe(model: str, extra: Path | None = None) -> bool:
     return bool(declaration("model", model, extra).get("probe"))
 
 
+@functools.cache
 def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     """The YAML file of a choice; a name that does not exist is answered with the nearest one."""
     found = [
@@ -102,13 +104,30 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
 
 
 @functools.cache
+def text(path: Path) -> str:
+    """Of a choice's file."""
+    return reading.read(os.path.realpath(path), LARGEST).decode()
+
+
+@functools.cache
+def content(path: Path) -> Any:
+    """What a choice's file holds, as plain data; nobody may change it."""
+    reading.load_yaml(text(path), finite=False)  # first, since OmegaConf goes as deep and makes as much as it is told
+    return OmegaConf.to_container(OmegaConf.create(text(path)))
+
+
+def forget() -> None:
+    """Read files anew from now on: one was changed."""
+    for known in (choice_path, text, content, choice, declaration, _compose_groups, _chosen):
+        known.cache_clear()
+
+
+@functools.cache
 def choice(group: str, name: str, extra: Path | None = None) -> Config:
     """The content of a choice file as plain data, without what it inherits."""
     path = choice_path(group, name, extra)
     try:
-        text = reading.read(os.path.realpath(path), LARGEST).decode()
-        reading.load_yaml(text, finite=False)  # first, since OmegaConf goes as deep and makes as much as it is told
-        node = OmegaConf.to_container(OmegaConf.create(text))
+        node = copy.deepcopy(content(path))
     except (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     if not isinstance(node, dict):
@@ -153,6 +172,7 @@ def _find_owner(node: Config, extra: Path | None) -> None:
         declares["tasks"] = [choice("data", name, extra) for name in declares["tasks"]]
 
 
+@functools.cache
 def declaration(group: str, name: str, extra: Path | None = None) -> Config:
     """The `declares` block of a choice: title, source, maths version, options, sites; readable without torch."""
     node = choice(group, name, extra)
@@ -255,7 +275,10 @@ def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) 
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
 
-    words = [f"{group}={name}" for group, name in selection]
+    from normbench.config import shipped
+
+    shipped.register()
+    words = [f"{group}={name}" for group, name in selection] + shipped.WITHOUT_HYDRAS_OWN
     for group, name in selection:
         choice(group, name, extra)
     if extra is not None:
@@ -290,12 +313,8 @@ def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
             if key not in words and did_you_mean(key, words):
                 raise unknown(f"{key} is not an option.", key, words)
         raise NormbenchError("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
-    choices = tuple(sorted(selection.items()))
-    config = copy.deepcopy(_plain_groups(choices, extra))  # OmegaConf's own copy takes ten times as long
-    known = _known_keys(config, selection, extra)
-    for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its own choice there
-        options = config[group]["declares"].get("options") or {}
-        config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
+    chosen, known = _chosen(tuple(sorted(selection.items())), extra)
+    config: Config = _copied(chosen)
     for override in overrides:
         key = override.key_or_group
         if key in GROUPS:
@@ -308,10 +327,14 @@ def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
             node = node[name]
         node[last] = override.value()
     _one_budget(config, {o.key_or_group for o in overrides})
-    norm = selection.get("norm", config["norm"]["name"])
-    _place_file(config["norm"], choice_path("norm", norm, extra))
-    _find_owner(config["data"], extra)
     return config
+
+
+def _copied(value: Any) -> Any:
+    """Without the declarations, which all configurations of the same choices share: nobody changes them."""
+    if isinstance(value, dict):
+        return {key: inner if key == "declares" else _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _one_budget(config: Config, said: Set[str]) -> None:
@@ -322,11 +345,19 @@ def _one_budget(config: Config, said: Set[str]) -> None:
 
 
 @functools.cache
-def _plain_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Config:
-    plain = OmegaConf.to_container(_compose_groups(selection, extra), resolve=False)
-    _refuse_interpolation(" ".join(f"{group}={name}" for group, name in selection), plain)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+def _chosen(choices: tuple[tuple[str, str], ...], extra: Path | None) -> tuple[Config, set[str]]:
+    """What these choices give before any value is set, and the keys that can be."""
+    selection = dict(choices)
+    config = OmegaConf.to_container(_compose_groups(choices, extra), resolve=False)
+    _refuse_interpolation(" ".join(f"{group}={name}" for group, name in choices), config)
+    assert isinstance(config, dict)
+    known = _known_keys(config, selection, extra)
+    for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its own choice there
+        options = config[group]["declares"].get("options") or {}
+        config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
+    _place_file(config["norm"], choice_path("norm", config["norm"]["name"], extra))
+    _find_owner(config["data"], extra)
+    return {str(key): value for key, value in config.items()}, known
 
 
 def command_choice(group: str, name: str | None, extra: Path | None = None) -> Config:
