@@ -269,27 +269,23 @@ def refuse_sweeps(overrides: Iterable[Override]) -> None:
 
 
 @functools.cache
-def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Any:
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
+def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Config:
     from hydra.errors import HydraException
 
     from normbench.config import shipped
 
-    shipped.register()
-    words = [f"{group}={name}" for group, name in selection] + shipped.WITHOUT_HYDRAS_OWN
+    words = [f"{group}={name}" for group, name in selection]
     for group, name in selection:
         choice(group, name, extra)
     if extra is not None:
         path = str(extra.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         words.append(f"hydra.searchpath=['file://{path}']")
-    GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            return hydra_compose("config", overrides=words)
+        config = shipped.composed(words, own=extra is not None)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError) as error:
         raise NormbenchError(f"configuration {' '.join(words)}: {error}") from None
+    _refuse_interpolation(" ".join(words), config)
+    return config
 
 
 def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
@@ -348,25 +344,21 @@ def _one_budget(config: Config, said: Set[str]) -> None:
 def _chosen(choices: tuple[tuple[str, str], ...], extra: Path | None) -> tuple[Config, set[str]]:
     """What these choices give before any value is set, and the keys that can be."""
     selection = dict(choices)
-    config = OmegaConf.to_container(_compose_groups(choices, extra), resolve=False)
-    _refuse_interpolation(" ".join(f"{group}={name}" for group, name in choices), config)
-    assert isinstance(config, dict)
+    config = dict(_compose_groups(choices, extra))
     known = _known_keys(config, selection, extra)
     for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its own choice there
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
     _place_file(config["norm"], choice_path("norm", config["norm"]["name"], extra))
     _find_owner(config["data"], extra)
-    return {str(key): value for key, value in config.items()}, known
+    return config, known
 
 
 def command_choice(group: str, name: str | None, extra: Path | None = None) -> Config:
     """The launcher or logger called `name`, or the default one, with its declarations."""
     if name is not None:
         choice_path(group, name, extra)
-    node = OmegaConf.to_container(_compose_groups(((group, name),) if name is not None else (), extra)[group])
-    assert isinstance(node, dict)
-    return {str(key): value for key, value in node.items()}
+    return dict(_compose_groups(((group, name),) if name is not None else (), extra)[group])
 
 
 def _known_keys(config: Config, selection: Mapping[str, str], extra: Path | None) -> set[str]:

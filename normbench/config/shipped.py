@@ -1,14 +1,21 @@
-"""The shipped choices as Hydra reads them: each file once per process, where Hydra parses it for every composition.
+"""Hydra over the shipped choices: each file is read once per process, where Hydra parses it for every composition.
 
-By its interfaces for plugins: a source of configurations, and a search path in which that source stands before the
-folder of the same files. Hydra's own groups (logging, sweeper, help) are composed with nothing in them.
+By Hydra's interfaces for plugins: a source of configurations, and a search path in which that source stands before the
+folder of the same files. Hydra's own groups (logging, sweeper, help) are composed with nothing in them. Where all
+choices are shipped ones, what they declare, most of their content, stays outside: nothing is merged into it.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -19,11 +26,40 @@ from normbench.config import compose
 
 SCHEME = "normbench"
 GROUPS = ("output", "launcher", "sweeper", "help", "hydra_help", "hydra_logging", "job_logging", "env")
-WITHOUT_HYDRAS_OWN = [f"hydra/{group}=[]" for group in GROUPS]
+DECLARES = "declares"
+
+
+def composed(words: Sequence[str], own: bool) -> compose.Config:
+    """What these override words choose; `own`: there are choices of the user's. Errors as Hydra's."""
+    for plugin in (ShippedSource, ShippedFirst):
+        Plugins.instance().register(plugin)
+    ShippedSource.whole = own
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(compose.conf_dir()), version_base="1.3"):
+        found = hydra_compose("config", overrides=[*words, *(f"hydra/{group}=[]" for group in GROUPS)])
+    plain = OmegaConf.to_container(found, resolve=False)
+    assert isinstance(plain, dict)
+    return {str(key): value if own else _declaring(value) for key, value in _declaring(plain).items()}
+
+
+def _apart(node: Any, path: Path) -> Any:
+    """With the name of its file in the place of what it declares."""
+    return {**node, DECLARES: str(path)} if isinstance(node, dict) and DECLARES in node else node
+
+
+def _declaring(node: Any) -> Any:
+    """The inverse of `_apart`."""
+    if not isinstance(node, dict) or not isinstance(node.get(DECLARES), str):
+        return node
+    content = compose.content(Path(node[DECLARES]))
+    inner = content if DECLARES in content else content[Path(node[DECLARES]).parent.name]
+    return {**node, DECLARES: copy.deepcopy(inner[DECLARES])}
 
 
 class ShippedSource(ConfigSource):
     """Files of a folder that stay as they are."""
+
+    whole: ClassVar[bool] = True  # with what they declare
 
     @staticmethod
     def scheme() -> str:
@@ -31,9 +67,11 @@ class ShippedSource(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         path = self._file(config_path)
-        header = self._get_header_dict(compose.text(path))
+        header, content = self._get_header_dict(compose.text(path)), compose.content(path)
+        if not self.whole:
+            content = _apart({key: _apart(value, path) for key, value in content.items()}, path)
         # made anew: Hydra takes the nodes out of it
-        return ConfigResult(self.provider, self.full_path(), OmegaConf.create(compose.content(path)), header)
+        return ConfigResult(self.provider, self.full_path(), OmegaConf.create(content), header)
 
     def available(self) -> bool:
         return self.is_group("")
@@ -61,9 +99,3 @@ class ShippedFirst(SearchPathPlugin):
         folder = str(compose.conf_dir())
         if any(place.provider == "main" and place.path == folder for place in search_path.get_path()):
             search_path.prepend(SCHEME, f"{SCHEME}://{folder}", anchor="main")
-
-
-def register() -> None:
-    """Make them known to Hydra, as often as one likes."""
-    for plugin in (ShippedSource, ShippedFirst):
-        Plugins.instance().register(plugin)
