@@ -152,10 +152,11 @@ def check_plain(value: Any, finite: bool = True) -> None:
             raise ValueError(f"it has a {type(one).__name__}: {str(one)[:40]!r} needs quotes")
 
 
-def load_yaml(text: str, finite: bool = True) -> Any:
+def load_yaml(text: str, finite: bool = True, loader: Any = SAFE_LOADER) -> Any:
     """The value of one document, as `yaml.safe_load`, where it is no more than JSON has and not too much of it.
 
-    finite: without NaN, infinity and whole numbers beyond HIGHEST. Raises yaml.YAMLError, ValueError, RecursionError.
+    finite: without NaN, infinity and whole numbers beyond HIGHEST. loader: one that is derived from SAFE_LOADER.
+    Raises yaml.YAMLError, ValueError, RecursionError.
     """
     if len(text) > LONGEST:
         raise yaml.YAMLError(f"it has more than {LONGEST} characters")
@@ -165,11 +166,11 @@ def load_yaml(text: str, finite: bool = True) -> Any:
         > BRACKETS
     ):
         raise yaml.YAMLError("it may be nested too deeply")
-    loader = SAFE_LOADER(text)  # by libyaml where it is there
+    loading = loader(text)  # by libyaml where it is there
     try:
-        value = loader.get_single_data()
+        value = loading.get_single_data()
     finally:
-        loader.dispose()
+        loading.dispose()
     try:
         check_plain(value, finite)
     except ValueError as error:

@@ -21,7 +21,7 @@ import yaml
 from normbench import reading
 from normbench.battery import contract
 from normbench.battery.cases import LAYOUTS, WEIGHT_LAYOUTS, Axes, Subject
-from normbench.config import compose
+from normbench.config import choice_file, compose
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import base
 from normbench.runs import files
@@ -106,7 +106,7 @@ def described(path: Path) -> tuple[dict[str, Any], type[base.Normalizer] | None]
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        node = reading.load_yaml(reading.read(os.path.realpath(path), compose.LARGEST).decode(), finite=False)
+        node = reading.load_yaml(reading.read(os.path.realpath(path), choice_file.LARGEST).decode(), finite=False)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     declares = node.get("declares") if isinstance(node, dict) else None

@@ -9,16 +9,14 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from normbench import reading, schema
+from normbench.config import choice_file
 from normbench.errors import NormbenchError, did_you_mean, unknown
 
 if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
@@ -50,7 +48,6 @@ MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it
 # numbers of words, cloze questions, features of images with captions, lines of writing or neighbouring sentences; a
 # model of those declares the one that it `reads`
 Config = dict[str, Any]
-LARGEST = 1 << 20  # bytes of a choice's file
 
 
 @functools.cache
@@ -103,22 +100,10 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     raise unknown(f"{group}={name} is not {article} {noun}.", name, choices(group, extra), listing)
 
 
-@functools.cache
-def text(path: Path) -> str:
-    """Of a choice's file."""
-    return reading.read(os.path.realpath(path), LARGEST).decode()
-
-
-@functools.cache
-def content(path: Path) -> Any:
-    """What a choice's file holds, as plain data; nobody may change it."""
-    reading.load_yaml(text(path), finite=False)  # first, since OmegaConf goes as deep and makes as much as it is told
-    return OmegaConf.to_container(OmegaConf.create(text(path)))
-
-
 def forget() -> None:
     """Read files anew from now on: one was changed."""
-    for known in (choice_path, text, content, choice, declaration, _compose_groups, _chosen):
+    choice_file.forget()
+    for known in (choice_path, choice, declaration, _compose_groups, _chosen):
         known.cache_clear()
 
 
@@ -127,8 +112,8 @@ def choice(group: str, name: str, extra: Path | None = None) -> Config:
     """The content of a choice file as plain data, without what it inherits."""
     path = choice_path(group, name, extra)
     try:
-        node = copy.deepcopy(content(path))
-    except (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
+        node = copy.deepcopy(choice_file.content(path))
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     if not isinstance(node, dict):
         raise NormbenchError(f"{path} must hold keys and values.")
@@ -185,7 +170,7 @@ def declaration(group: str, name: str, extra: Path | None = None) -> Config:
 @functools.cache
 def root_declaration() -> Config:
     """The `declares` block of the root: the options of training and evaluation."""
-    return dict(yaml.safe_load((conf_dir() / "config.yaml").read_text(encoding="utf-8"))["declares"])
+    return dict(choice_file.content(conf_dir() / "config.yaml")["declares"])
 
 
 def can_be_chosen(group: str, name: str, extra: Path | None = None) -> bool:
@@ -200,6 +185,7 @@ def can_be_chosen(group: str, name: str, extra: Path | None = None) -> bool:
 def parse(words: Sequence[str]) -> list[Override]:
     """Override words in Hydra's grammar; what cannot be parsed is one line naming the word."""
     from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
 
     parsed = []
     for word in words:
@@ -271,6 +257,7 @@ def refuse_sweeps(overrides: Iterable[Override]) -> None:
 @functools.cache
 def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Config:
     from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
 
     from normbench.config import shipped
 

@@ -22,7 +22,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from normbench.config import compose
+from normbench.config import choice_file, compose
 
 SCHEME = "normbench"
 GROUPS = ("output", "launcher", "sweeper", "help", "hydra_help", "hydra_logging", "job_logging", "env")
@@ -51,7 +51,7 @@ def _declaring(node: Any) -> Any:
     """The inverse of `_apart`."""
     if not isinstance(node, dict) or not isinstance(node.get(DECLARES), str):
         return node
-    content = compose.content(Path(node[DECLARES]))
+    content = choice_file.content(Path(node[DECLARES]))
     inner = content if DECLARES in content else content[Path(node[DECLARES]).parent.name]
     return {**node, DECLARES: copy.deepcopy(inner[DECLARES])}
 
@@ -67,7 +67,7 @@ class ShippedSource(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         path = self._file(config_path)
-        header, content = self._get_header_dict(compose.text(path)), compose.content(path)
+        header, content = self._get_header_dict(choice_file.text(path)), choice_file.content(path)
         if not self.whole:
             content = _apart({key: _apart(value, path) for key, value in content.items()}, path)
         # made anew: Hydra takes the nodes out of it

@@ -1,0 +1,57 @@
+"""The YAML file of a choice, read once per process, and as OmegaConf reads it: by libyaml, where that takes ten times
+as long.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from normbench import reading
+
+LARGEST = 1 << 20  # bytes
+
+
+class Loader(reading.SAFE_LOADER):  # type: ignore[misc, valid-type]
+    """1e-3 is a number, as it is in JSON; no key stands twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        names = set()
+        for key, _ in node.value:
+            if key.tag != yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG:
+                continue
+            if key.value in names:
+                raise yaml.constructor.ConstructorError(
+                    "while constructing a mapping", node.start_mark, f"found duplicate key {key.value}", key.start_mark
+                )
+            names.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(?:_[0-9]+)*(?:\.[0-9_]*)?[eE][-+]?[0-9]+\Z"), [*"-+0123456789"]
+)
+
+
+@functools.cache
+def text(path: Path) -> str:
+    """Errors as of `reading.read`, and UnicodeDecodeError."""
+    return reading.read(os.path.realpath(path), LARGEST).decode()
+
+
+@functools.cache
+def content(path: Path) -> Any:
+    """As plain data that nobody may change; of an empty file no keys. Errors as of `text` and `reading.load_yaml`."""
+    found = reading.load_yaml(text(path), finite=False, loader=Loader)
+    return {} if found is None else found
+
+
+def forget() -> None:
+    """Read files anew from now on."""
+    text.cache_clear()
+    content.cache_clear()
