@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -192,6 +193,11 @@ def test_pairing_needs_equal_lengths_and_correlation_needs_spread() -> None:
 def test_kendall_tau() -> None:
     assert stats.kendall([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(4 / 6)
     assert math.isnan(stats.kendall([1, 2, 3], [5, 5, 5]))
+    draw = np.random.default_rng(0)
+    for n, values in [(2, 9), (5, 3), (16, 4), (16, 10**6)] * 20:
+        first, second = draw.integers(0, values, (2, n)).tolist()
+        wanted = scipy.stats.kendalltau(first, second).statistic
+        assert np.array_equal(stats.kendall(first, second), wanted, equal_nan=True)
 
 
 @settings(deadline=None)
