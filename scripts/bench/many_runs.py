@@ -213,6 +213,7 @@ def main() -> None:
     if list(given.sizes) != sorted({*given.sizes}) or given.sizes[0] < 1:
         parser.error(f"--sizes {given.sizes}: each larger than the one before, the first at least 1")
     os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # modules that are compiled anew by every command are no user's
     with tempfile.TemporaryDirectory() as folder:
         found = rows(given.sizes, given.lines, given.only, Path(folder))
     if given.only:

@@ -1,0 +1,73 @@
+"""Hydra gets the shipped choices as their files have them, each read once; and what comes beside them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from omegaconf import OmegaConf
+
+from normbench import reading
+from normbench.config import choice_file, compose, plan, shipped
+from normbench.errors import NormbenchError
+
+
+@pytest.mark.parametrize("model", compose.choices("model"))
+def test_what_is_declared_may_stay_outside(model: str) -> None:
+    found = shipped.composed([f"model={model}"], own=False)
+    assert found == shipped.composed([f"model={model}"], own=True)
+    assert found["model"]["declares"]["title"] and found["declares"]["options"]
+
+
+def test_it_is_what_hydra_composes_by_itself(tmp_path: Path) -> None:
+    words = ["model=mnist_mlp", "norm=batch", "optim=sgd", "clip=global", "schedule=cosine", "launcher=pool"]
+    found = shipped.composed(words, own=False)
+    shutil.copytree(compose.conf_dir(), tmp_path / "conf")  # not the shipped folder: our source stands aside
+    with initialize_config_dir(str(tmp_path / "conf"), version_base="1.3"):
+        plain = hydra_compose("config", overrides=words)
+    assert found == OmegaConf.to_container(plain)
+
+
+def test_each_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: Counter[str] = Counter()
+    real = reading.read
+    monkeypatch.setattr(reading, "read", lambda path, most: (opened.update([str(path)]), real(path, most))[1])
+    compose.forget()
+    plan.train_specs(["model=mnist_mlp,lenet5", "norm=none,batch,layer", "seed=range(3)"], True)
+    assert opened[str(compose.conf_dir() / "norm" / "layer.yaml")] == 1 and set(opened.values()) == {1}
+
+
+def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
+    (tmp_path / "norm").mkdir()
+    text = (compose.conf_dir() / "norm" / "layer.yaml").read_text().replace("name: layer", "name: own")
+    seen = []
+    for eps in ("1.0e-5", "2.0e-5"):
+        (tmp_path / "norm" / "own.yaml").write_text(text.replace("eps: 1.0e-5", f"eps: {eps}"))
+        compose.forget()
+        seen.append(compose.compose(compose.parse(["model=mnist_mlp", "norm=own"]), tmp_path)["norm"]["eps"])
+    assert seen == [1e-5, 2e-5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: 1e-3", "a: -1E+5", "a: 1_0e2", "a: .5e+3", "a: 1.5e3", "a: e3", "a: 1e", "a: 1__0e3", "a: 0x1e3", "a: yes",
+     "a: 1:30", "a: .inf", "1: a\n'1': b", "a: ???", "", "a: [1e3, {b: 2e-1}]"],
+)  # fmt: skip
+def test_yaml_is_read_as_omegaconf_reads_it(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    assert repr(choice_file.content(tmp_path / "x.yaml")) == repr(OmegaConf.to_container(OmegaConf.create(text)))
+
+
+@pytest.mark.parametrize("text", ["a: 1\na: 2", "b: {a: 1, a: 1}"])
+def test_no_key_stands_twice(text: str, tmp_path: Path) -> None:
+    (tmp_path / "norm").mkdir()
+    (tmp_path / "norm" / "own.yaml").write_text(text)
+    with pytest.raises(yaml.YAMLError, match="duplicate key a"):
+        choice_file.content(tmp_path / "norm" / "own.yaml")
+    with pytest.raises(NormbenchError, match="own.yaml cannot be read"):
+        compose.choice("norm", "own", tmp_path)
