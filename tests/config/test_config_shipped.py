@@ -69,5 +69,5 @@ def test_no_key_stands_twice(text: str, tmp_path: Path) -> None:
     (tmp_path / "norm" / "own.yaml").write_text(text)
     with pytest.raises(yaml.YAMLError, match="duplicate key a"):
         choice_file.content(tmp_path / "norm" / "own.yaml")
-    with pytest.raises(NormbenchError, match="own.yaml cannot be read"):
+    with pytest.raises(NormbenchError, match=r"own\.yaml cannot be read"):
         compose.choice("norm", "own", tmp_path)
