@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,7 @@ def build(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
     """
     facts = config["declares"]
     fused = {"fused": True} if facts.get("fused") else {}
-    found: torch.optim.Optimizer = made("optim", config, vars(torch.optim) | OURS, model.parameters(), **fused)
+    found: torch.optim.Optimizer = made("optim", config, CLASSES, model.parameters(), **fused)
     return found
 
 
@@ -97,11 +98,31 @@ def kiros_ratio(t: int, beta1: float, beta2: float) -> float:
     return correction(1 - beta1, 1 - beta2) / correction(beta1, beta2)
 
 
-def _adam(parameters: Any, bias_correction: str, **options: Any) -> torch.optim.Adam:
-    return {"standard": torch.optim.Adam, "kiros": KirosAdam}[bias_correction](parameters, **options)
+def _uncompiled(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+    """The class without what keeps torch's compiler away from its methods: the same computation.
+
+    At the first call that loads the compiler, which nothing here uses and which takes as long as the rest of torch.
+    """
+    plain: dict[str, Any] = {name: inspect.unwrap(getattr(cls, name)) for name in ("add_param_group", "zero_grad")}
+    return type(cls.__name__, (cls,), plain | {"step": torch.no_grad()(inspect.unwrap(cls.step))})
 
 
-OURS: dict[str, Any] = {"Adam": _adam, "KerasAdam": KerasAdam}  # before torch's of the same name
+ADAMS = {"standard": _uncompiled(torch.optim.Adam), "kiros": _uncompiled(KirosAdam)}
+
+
+def _adam(parameters: Any, bias_correction: str, **options: Any) -> torch.optim.Optimizer:
+    return ADAMS[bias_correction](parameters, **options)
+
+
+CLASSES: dict[str, Any] = {  # ours before torch's of the same name
+    **{
+        name: _uncompiled(cls)
+        for name, cls in vars(torch.optim).items()
+        if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
+    },
+    "Adam": _adam,
+    "KerasAdam": _uncompiled(KerasAdam),
+}
 
 
 def state_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

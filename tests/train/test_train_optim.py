@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+import subprocess
+import sys
 
 import pytest
 import tiny
@@ -97,6 +99,24 @@ def test_it_steps_as_torchs_class_and_goes_on_after_a_stop(name: str) -> None:
     plain = layer()
     defaults = stepped(cls(plain.parameters(), lr=chosen["lr"]), plain, range(6))
     assert not torch.allclose(defaults[0], found[0], rtol=1e-4), "the options change nothing"
+
+
+def test_no_optimizer_loads_torchs_compiler() -> None:
+    code = """
+import sys, torch
+from normbench.config import compose
+from normbench.train import optim
+for name in sys.argv[1:]:
+    model = torch.nn.Linear(3, 2)
+    words = ["model=mnist_mlp", f"optim={name}"]
+    optimizer = optim.build(compose.compose(compose.parse(words))["optim"], model)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("torch._dynamo" in sys.modules, optimizer.step.__qualname__)
+"""
+    done = subprocess.run([sys.executable, "-c", code, *USED, "keras_adam"], capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "Adam.step"], done.stderr
 
 
 def test_adafactors_default_is_torchs_none() -> None:
