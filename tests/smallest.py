@@ -67,8 +67,8 @@ LEARNT = {  # less than this, where the least loss is not 0, or the loss is a su
     "skip_thoughts": 10,  # nats of 20 triples, which have 315 words
 }
 HEAVY = (
-    *("recall_lstm", "imdb_rnn", "order_embeddings", "attentive_reader", "convnet", "draw", "handwriting"),
-    "skip_thoughts",
+    *("recall_lstm", "imdb_rnn", "order_embeddings", "attentive_reader", "lenet5", "convnet", "draw"),
+    *("handwriting", "skip_thoughts"),
 )
 NORMS = compose.choices("norm")
 MODELS = [name for name in compose.choices("model") if not compose.is_probe(name)]
