@@ -147,9 +147,9 @@ def hashed(found: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(found).encode()).hexdigest()[:12]
 
 
-def satisfies(stored: Mapping[str, Any], config: compose.Config, extra: Path | None = None) -> bool:
-    """Whether a run of the stored configuration, of the same id, has every evaluation that `config` asks for."""
-    had, asked = _asked(stored), _asked(config)
+def satisfies(stored: Mapping[str, Any], spec: RunSpec) -> bool:
+    """Whether a run of the stored configuration, of the same id, has every evaluation that the spec asks for."""
+    had, asked = _asked(stored), _asked(spec.config)
     # splits are those of further evaluations: without any they ask for nothing
     further = any(asked[key] for key in EVALUATIONS if key != "splits") or asked["reshuffles"]
     if further and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
@@ -162,15 +162,15 @@ def satisfies(stored: Mapping[str, Any], config: compose.Config, extra: Path | N
     ):
         return False
     # the last evaluation is tested in any case, and another length has another last one
-    if had["test"] != "each" and (asked["test"] == "each" or _length(stored) != _length(config)):
+    if had["test"] != "each" and (asked["test"] == "each" or _length(stored) != _length(spec.config)):
         return False
-    usual = _usual(config, extra)
+    usual = _usual(spec)
     if not any(usual.values()):
         return True
     try:  # what else decides it is the same in runs of one id
-        facts = compose.choice("norm", stored["norm"]["name"], extra)["declares"]
+        facts = compose.choice("norm", stored["norm"]["name"], spec.config_dir)["declares"]
         norm = {**schema.legacy_defaults(facts), **stored["norm"], "declares": facts}
-        return _usual({**config, "norm": norm}, extra) == usual
+        return _usual(replace(spec, config={**spec.config, "norm": norm})) == usual
     except (NormbenchError, KeyError, TypeError):  # of a version that had other options
         return False
 
@@ -210,11 +210,11 @@ def _asked(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**EARLIER, **config.get("eval", {}), "monitor": {**MONITOR, **config.get("monitor", {})}}
 
 
-def _usual(config: compose.Config, extra: Path | None) -> dict[str, Any]:
+def _usual(spec: RunSpec) -> dict[str, Any]:
     """The options at each site that decide how a trained run is evaluated without being asked for more."""
-    if config["model"]["declares"].get("probe"):
+    if spec.config["model"]["declares"].get("probe"):
         return {}
-    return {path: {key: c.options[key] for key in c.evaluation} for path, c in assign(config, extra).items()}
+    return {path: {key: c.options[key] for key in c.evaluation} for path, c in spec.sites().items()}
 
 
 def canonical(value: Any) -> str:

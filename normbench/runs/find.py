@@ -67,7 +67,7 @@ def in_packs(results: Path) -> tuple[list[pack.Packed], list[str]]:
 
 def _from_pack(found: Found, spec: RunSpec, packed: pack.Packed) -> bool:
     """Whether a published run is the one that the spec asks for, which is then found."""
-    if not satisfies(packed.head.config, spec.config, spec.config_dir):
+    if not satisfies(packed.head.config, spec):
         return False
     try:
         run = packed.whole()

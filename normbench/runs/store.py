@@ -264,7 +264,7 @@ def finished(path: Path, steps: int, asked: RunSpec | None = None) -> tuple[dict
 def has_evaluations(path: Path, spec: RunSpec, prefix: str = "") -> bool:
     """Whether the configuration at `path` asked for every evaluation that `spec` does."""
     try:
-        return satisfies(read_config(path, prefix)["config"], spec.config, spec.config_dir)
+        return satisfies(read_config(path, prefix)["config"], spec)
     except Damaged:
         return False
 

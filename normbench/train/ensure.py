@@ -80,7 +80,7 @@ def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> RunSpec:
     """Where what is there was trained without an evaluation that is asked for now: with both, and from the start."""
     with contextlib.suppress(Damaged):
         old = store.read_config(run.path)["config"]
-        if not satisfies(old, spec.config, spec.config_dir):
+        if not satisfies(old, spec):
             checkpoint.clear(run.path / "checkpoint")
             return merged(spec, old)
     return spec

@@ -276,14 +276,14 @@ def test_every_published_configuration_gives_the_id_it_is_published_under() -> N
             key = path, run.arm, run.control, json.dumps(dict(run.axes))
             if key not in seen:  # seeds differ in nothing else
                 seen.add(key)
-                today = compose.restore(run.config)
-                assert identity.run_id(today) == run.id, (path, run.arm, run.seed)
+                today = identity.RunSpec(compose.restore(run.config), "", "", "")
+                assert today.id == run.id, (path, run.arm, run.seed)
                 assert identity.satisfies(run.config, today), "it would be repeated"
     assert len(seen) > 50
 
 
 def test_the_usual_evaluation_of_a_stored_run_is_known_however_it_was_written() -> None:
-    asked = tiny.spec("norm=batch_layer", "norm.configuration=TTTT").config
+    asked = tiny.spec("norm=batch_layer", "norm.configuration=TTTT")
     for words, same in (
         (("norm=batch_layer", "norm.configuration=TTTT"), True),
         (("norm=layer", "norm.sites={hidden:{name:batch_layer,configuration:TTTT}}"), True),
@@ -292,7 +292,7 @@ def test_the_usual_evaluation_of_a_stored_run_is_known_however_it_was_written() 
     ):
         spec = tiny.spec(*words)
         stored = compose.stored_form(spec.config)
-        assert identity.run_id(asked) == spec.id and identity.satisfies(stored, asked) is same, words
-    stored = compose.stored_form(asked)
+        assert asked.id == spec.id and identity.satisfies(stored, asked) is same, words
+    stored = compose.stored_form(asked.config)
     for norm in ({**stored["norm"], "colour": "green"}, {**stored["norm"], "name": "of_another_version"}, {}):
         assert not identity.satisfies({**stored, "norm": norm}, asked), "it is repeated"

@@ -214,8 +214,8 @@ def test_tasks_are_evaluated_along_training_and_after_it(tmp_path: Path, asked: 
 def test_a_run_without_the_tasks_that_are_asked_for_is_repeated() -> None:
     none, one, both = (small("skip_thoughts", f"eval.tasks={tasks}") for tasks in ("[]", "[mr]", "[mr,sick]"))
     assert none.id == one.id == both.id
-    assert identity.satisfies(both.config, one.config) and identity.satisfies(one.config, none.config)
-    assert not identity.satisfies(none.config, one.config) and not identity.satisfies(one.config, both.config)
+    assert identity.satisfies(both.config, one) and identity.satisfies(one.config, none)
+    assert not identity.satisfies(none.config, one) and not identity.satisfies(one.config, both)
     assert identity.merged(one, both.config).config["eval"]["tasks"] == ["mr", "sick"]
 
 

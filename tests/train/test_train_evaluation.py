@@ -132,8 +132,8 @@ def test_the_last_evaluation_passes_over_whole_splits_as_well(tmp_path: Path) ->
     wanted = {r["split"]: r["nll"] for r in usual if r["epoch"] == 2 and r["mode"] == "eval"}
     assert of["test", "whole"] == pytest.approx(wanted["test"], rel=1e-6) and of["test", "eval"] != wanted["test"]
     assert of["valid", "whole"] == of["valid", "eval"], "one without a stride"
-    without, having = tiny.spec(asked[0]).config, tiny.spec(*asked).config
-    assert identity.satisfies(having, without) and not identity.satisfies(without, having)
+    without, having = tiny.spec(asked[0]), tiny.spec(*asked)
+    assert identity.satisfies(having.config, without) and not identity.satisfies(without.config, having)
 
 
 def test_batch_statistics_go_by_batches_of_the_training_size() -> None:
@@ -223,18 +223,17 @@ def test_test_splits_can_wait_for_the_lowest_validation_loss(tmp_path: Path) -> 
 
 
 def test_a_run_tested_less_often_is_not_one_tested_at_every_epoch() -> None:
-    each, lowest = tiny.spec(*BLN).config, tiny.spec(*BLN, "eval.test=lowest").config
-    assert (
-        identity.satisfies(each, lowest) and identity.satisfies(lowest, lowest) and not identity.satisfies(lowest, each)
-    )
-    before = {key: value for key, value in each["eval"].items() if key != "test"}  # a run from when it was always so
-    assert identity.satisfies({**each, "eval": before}, each)
-    assert identity.merged(tiny.spec(*BLN), lowest).config["eval"]["test"] == "each"
+    each, lowest = tiny.spec(*BLN), tiny.spec(*BLN, "eval.test=lowest")
+    assert identity.satisfies(each.config, lowest) and identity.satisfies(lowest.config, lowest)
+    assert not identity.satisfies(lowest.config, each)
+    before = {k: v for k, v in each.config["eval"].items() if k != "test"}  # a run from when it was always so
+    assert identity.satisfies({**each.config, "eval": before}, each)
+    assert identity.merged(each, lowest.config).config["eval"]["test"] == "each"
     # the last epoch of another length is not tested for being the last
     spec = tiny.spec(*BLN, "eval.test=lowest", "train.epochs=9")
-    assert not identity.satisfies(spec.config, lowest) and not identity.satisfies(lowest, spec.config)
-    assert identity.satisfies({**spec.config, "eval": each["eval"]}, lowest)
-    both = identity.merged(spec, lowest)
+    assert not identity.satisfies(spec.config, lowest) and not identity.satisfies(lowest.config, spec)
+    assert identity.satisfies({**spec.config, "eval": each.config["eval"]}, lowest)
+    both = identity.merged(spec, lowest.config)
     assert (both.config["eval"]["test"], both.epochs) == ("each", 9)
 
 

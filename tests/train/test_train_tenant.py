@@ -204,8 +204,8 @@ def test_evaluations_after_named_updates(spec: Any, tmp_path: Path) -> None:
     ]
     stored = given.config
     assert given.id == spec().id
-    assert all(satisfies(stored, asked.config) for asked in (spec(), spec("eval.also_after=[7]")))
-    assert not satisfies(stored, spec("eval.also_after=[7,8]").config)
+    assert all(satisfies(stored, asked) for asked in (spec(), spec("eval.also_after=[7]")))
+    assert not satisfies(stored, spec("eval.also_after=[7,8]"))
     assert merged(spec("eval.also_after=[8]"), stored).config["eval"]["also_after"] == [8, 1, 7, 500]
 
 
