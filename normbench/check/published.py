@@ -12,7 +12,7 @@ from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, history, publish
+from normbench.papers import contrasts, gallery, history, publish
 from normbench.papers import published as places
 from normbench.papers.published import Published
 from normbench.runs import pack, seals
@@ -20,7 +20,14 @@ from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
 from normbench.web import measured
 
-FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, contrasts.NAME)  # by any of which a place is known
+FILES = (
+    "verdicts.json",
+    "table.md",
+    "table.csv",
+    pack.NAME,
+    contrasts.NAME,
+    gallery.NAME,
+)  # by any of which a place is known
 
 
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
@@ -44,10 +51,12 @@ def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[
     verdicts, first = _read(place / "verdicts.json", places.read_verdicts)
     packed, second = _read(place / pack.NAME, pack.load)
     _, third = _read(place / contrasts.NAME, contrasts.load, needed=False)
-    found = [*first, *second, *third]
+    drawn, fourth = _read(place / gallery.NAME, gallery.load, needed=False)
+    found = [*first, *second, *third, *fourth]
     if packed:
         seen["published runs"] += len(packed.runs)
         found += _ids(place, packed.runs, ids)
+        found += _drawn(place, packed.runs, drawn or {})
     if verdicts:
         seen["verdicts"] += len(verdicts["claims"])
     if verdicts and packed and not third:
@@ -86,6 +95,12 @@ def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
                           "the run again")  # fmt: skip
     for why, count in unknown.items():
         yield Finding("unknown", place / pack.NAME, f"the ids of {count} runs cannot be computed here: {why}")
+
+
+def _drawn(place: Path, runs: Sequence[RunRecord], drawn: Mapping[str, gallery.Files]) -> Iterator[Finding]:
+    if foreign := sorted(drawn.keys() - {run.id for run in runs}):
+        yield Finding("verdict", place / gallery.NAME, f"it has samples of {', '.join(foreign)}, which the pack has "
+                      f"not. Publish again: normbench reproduce {_asked(place)}")  # fmt: skip
 
 
 def _follows(entry: Published) -> Iterator[Finding]:

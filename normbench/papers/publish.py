@@ -1,5 +1,5 @@
-"""What an artifact leaves in `<paper>/<artifact>/<fidelity>/`: figure, tables, verdicts, the pack of its runs
-and what each test example gave."""
+"""What an artifact leaves in `<paper>/<artifact>/<fidelity>/`: figure, tables, verdicts, the pack of its runs,
+what each test example gave, and what its models drew."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from normbench import reading
 from normbench.config import plan
 from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, draw, history, table, verdicts
+from normbench.papers import contrasts, draw, gallery, history, table, verdicts
 from normbench.papers.claims import Artifact
 from normbench.papers.contrasts import Contrasts
 from normbench.papers.findings import findings
@@ -21,7 +21,7 @@ from normbench.papers.panels import Panel
 from normbench.papers.published import LARGEST
 from normbench.papers.table import Entry
 from normbench.papers.way_on import way_on
-from normbench.runs import files, pack, seals
+from normbench.runs import files, pack, samples, seals
 from normbench.runs.record import RunRecord
 
 
@@ -101,10 +101,13 @@ def publish(
             runs = list(packed.runs)  # with what they were
         published = contrasts.load(place / contrasts.NAME)
         examples = contrasts.collect(artifact, runs, results, published)
+        drawn = gallery.load(place / gallery.NAME)
+        shows = {run.id: own for run, own in gallery.of_arms(runs, drawn.get, samples.of_raw(results))}
         before = last(results, artifact.id, fidelity)
         judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs), examples)
         contents = {
             pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
+            gallery.NAME: None if shows == drawn else gallery.dump(shows),
             contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
             "figure.svg": _figure(artifacts.drawing(artifact.id).panels(artifact, runs), shown(judged)),
             **tables(artifact, fidelity, judged, runs),
@@ -113,6 +116,8 @@ def publish(
         try:
             if published.sha256 and not examples.sha256:  # none of what was compared is so any more
                 (place / contrasts.NAME).unlink()
+            if drawn and not shows:
+                (place / gallery.NAME).unlink()
             for name, content in contents.items():
                 path = place / name
                 if content is not None and not (path.exists() and path.read_bytes() == content):

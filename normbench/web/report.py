@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -18,17 +18,18 @@ import normbench
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import published, table
+from normbench.papers import gallery, published, table
 from normbench.papers.claims import FIDELITIES
 from normbench.papers.findings import deciding, findings, said, tally
 from normbench.papers.published import Published
 from normbench.papers.rules import DECIDED, HOLDS, NEWS, UNDECIDED
 from normbench.papers.style import on_dark
 from normbench.runs import pack
+from normbench.runs import samples as drawn
 from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, measured, samples, site
 
-DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME)
+DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME, gallery.NAME)
 FIDELITY_MEANING = {
     "paper": "the paper's protocol, sizes and data",
     "reduced": "same data and task, smaller size or budget: cannot say reproduced",
@@ -61,7 +62,7 @@ def build(results: Path, target: Path | None = None) -> Report:
 
     def write(folder: Path) -> None:
         found, damaged = published.collect(results)
-        shown = _presentable(found, damaged)
+        shown = _presentable(found, damaged, drawn.of_raw(results))
         try:
             _write(folder, results, shown, damaged)
         except OSError:
@@ -83,15 +84,30 @@ class _Shown:
 
     entry: Published
     content: Mapping[str, Any]
+    drawn: Sequence[tuple[RunRecord, gallery.Files]]
 
 
-def _presentable(found: Sequence[Published], damaged: list[published.Damaged]) -> list[_Shown]:
+def _presentable(
+    found: Sequence[Published], damaged: list[published.Damaged], raw: Callable[[str], gallery.Files]
+) -> list[_Shown]:
     """Those whose content can be made; the others are added to the damaged ones."""
     good = []
     for entry in found:
         with _noted(entry, damaged):
-            good.append(_Shown(entry, _content(entry)))
+            good.append(_Shown(entry, _content(entry), _drawn(entry, damaged, raw)))
     return good
+
+
+def _drawn(
+    entry: Published, damaged: list[published.Damaged], raw: Callable[[str], gallery.Files]
+) -> list[tuple[RunRecord, gallery.Files]]:
+    """Of raw runs where they are here, which may have more than what was published of them."""
+    known: Mapping[str, gallery.Files] = {}
+    try:
+        known = gallery.load(entry.place / gallery.NAME)
+    except NormbenchError as error:
+        damaged.append(published.Damaged(entry.place, str(error)))
+    return gallery.of_arms(entry.runs, raw, known.get)
 
 
 def _alone(found: Sequence[_Shown], damaged: list[published.Damaged]) -> list[_Shown]:
@@ -160,7 +176,7 @@ def _write(folder: Path, results: Path, found: Sequence[_Shown], damaged: Sequen
         name = pages[id(shown.entry)]
         own = folder / Path(name).stem
         downloads = _downloads(shown.entry, own)
-        made = samples.put(samples.find(results, shown.entry.runs), own)
+        made = samples.put(shown.drawn, own)
         render("artifact.html", name, **_page(shown, found, pages), downloads=downloads,
                samples=made, pictures=samples.pictures(made),
                checks=[check for check in checks if check.get("page") == name])  # fmt: skip

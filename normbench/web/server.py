@@ -35,8 +35,8 @@ from normbench import reading
 from normbench.compare import cells, configuration
 from normbench.errors import NormbenchError
 from normbench.papers.text import visible
+from normbench.runs import samples
 from normbench.runs.record import RunRecord
-from normbench.web import samples
 from normbench.web.index import Index
 from normbench.web.plain import dumped
 

@@ -18,7 +18,7 @@ from hostile import PLACED, VALUES
 
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, history, publish, published
+from normbench.papers import contrasts, gallery, history, publish, published
 from normbench.runs import files, outcomes, pack
 from normbench.web import measured
 
@@ -27,6 +27,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "verdicts.json": lambda place: published.read_verdicts(place / "verdicts.json"),
     "history.jsonl": history.read,
     contrasts.NAME: lambda place: contrasts.load(place / contrasts.NAME),
+    gallery.NAME: lambda place: gallery.load(place / gallery.NAME),
     "best.npz": lambda place: outcomes.read(place / "best.npz", "test", [""], "nll"),
 }
 CONTENT = {

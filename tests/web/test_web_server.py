@@ -20,9 +20,9 @@ from starlette.testclient import TestClient
 
 from normbench.compare import cells
 from normbench.errors import NormbenchError
-from normbench.runs import files, stamps, writing
+from normbench.runs import files, samples, stamps, writing
 from normbench.runs.record import RunRecord
-from normbench.web import samples, server
+from normbench.web import server
 from normbench.web.index import Index
 
 TOKEN = "the-token"

@@ -1,0 +1,88 @@
+"""What trained models drew: the pictures and pages in the folders of raw runs.
+
+A run's folder is opened from the results folder down, and nothing in it through a link.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from normbench.reading import tail
+from normbench.runs import lookup
+
+PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
+PAGE = ".html"
+TYPES = {  # of the files that are shown
+    PAGE: "text/html; charset=utf-8",
+    **PICTURES,
+    ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
+}
+LARGEST = 8 << 20  # bytes of one that is asked for by itself
+WITHIN = 1 << 19  # the same of one that is published, or stands in a page of the report
+
+
+@contextmanager
+def below(results: Path, path: Path) -> Iterator[int]:
+    """A folder, opened from the results folder down without following a link. OSError where that cannot be."""
+    handle = os.open(results, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in path.relative_to(results).parts:
+            inside = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = inside
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _samples(folder: int) -> Iterator[int]:
+    handle = os.open("samples", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def names(folder: int, most: int = LARGEST) -> list[str]:
+    """The samples of an open run folder that can be shown: regular files of known types, of at most so many bytes."""
+    try:
+        with _samples(folder) as inside:
+            known = sorted(
+                name for name in os.listdir(inside) if Path(name).suffix in TYPES and not name.startswith(".")
+            )
+            told = {name: os.stat(name, dir_fd=inside, follow_symlinks=False) for name in known}
+    except OSError:
+        return []
+    return [name for name, found in told.items() if stat.S_ISREG(found.st_mode) and found.st_size <= most]
+
+
+def read(folder: int, name: str) -> bytes:
+    """One of these. OSError where it has become something else."""
+    with _samples(folder) as inside:
+        return tail(name, LARGEST, inside)
+
+
+def of_raw(results: Path) -> Callable[[str], dict[str, bytes]]:
+    """Of a finished run with an id what can be published, by name; nothing where there is no such run."""
+    raw = lookup.below(results / "runs")
+
+    def found(run_id: str) -> dict[str, bytes]:
+        ended = [stored.path for stored in raw.stored([run_id]) if stored.state == "done"]
+        return _files(results, ended[-1]) if ended else {}
+
+    return found
+
+
+def _files(results: Path, run: Path) -> dict[str, bytes]:
+    try:
+        with below(results, run) as folder:
+            known = [name for name in names(folder, WITHIN) if Path(name).suffix in (*PICTURES, PAGE)]
+            return {name: read(folder, name) for name in known}
+    except OSError:
+        return {}
