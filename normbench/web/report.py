@@ -25,7 +25,7 @@ from normbench.papers.published import Published
 from normbench.papers.rules import DECIDED, HOLDS, NEWS, UNDECIDED
 from normbench.papers.style import on_dark
 from normbench.runs import pack
-from normbench.runs import samples as drawn
+from normbench.runs import samples as raw_samples
 from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, measured, samples, site
 
@@ -62,7 +62,7 @@ def build(results: Path, target: Path | None = None) -> Report:
 
     def write(folder: Path) -> None:
         found, damaged = published.collect(results)
-        shown = _presentable(found, damaged, drawn.of_raw(results))
+        shown = _presentable(found, damaged, raw_samples.of_raw(results))
         try:
             _write(folder, results, shown, damaged)
         except OSError:
@@ -94,20 +94,22 @@ def _presentable(
     good = []
     for entry in found:
         with _noted(entry, damaged):
-            good.append(_Shown(entry, _content(entry), _drawn(entry, damaged, raw)))
+            content = _content(entry)
+            good.append(_Shown(entry, content, _drawn(entry, [*content["names"]], damaged, raw)))
     return good
 
 
 def _drawn(
-    entry: Published, damaged: list[published.Damaged], raw: Callable[[str], gallery.Files]
+    entry: Published, arms: Sequence[str], damaged: list[published.Damaged], raw: Callable[[str], gallery.Files]
 ) -> list[tuple[RunRecord, gallery.Files]]:
-    """Of raw runs where they are here, which may have more than what was published of them."""
+    """In the order of the figure's arms; of raw runs where they are here, which may have more than was published."""
     known: Mapping[str, gallery.Files] = {}
     try:
         known = gallery.load(entry.place / gallery.NAME)
     except NormbenchError as error:
         damaged.append(published.Damaged(entry.place, str(error)))
-    return gallery.of_arms(entry.runs, raw, known.get)
+    found = gallery.of_arms(entry.runs, raw, known.get)
+    return sorted(found, key=lambda own: arms.index(own[0].arm) if own[0].arm in arms else len(arms))
 
 
 def _alone(found: Sequence[_Shown], damaged: list[published.Damaged]) -> list[_Shown]:

@@ -17,6 +17,9 @@ LOCK = (
 )
 
 
+_EARLY = re.compile(r"step-(\d{1,12})-(.+)")
+
+
 @dataclass(frozen=True)
 class Sample:
     """One file: `src` is where a picture lies below the site's folder, `page` the text of a page for a frame."""
@@ -34,17 +37,24 @@ def put(found: Iterable[tuple[RunRecord, Mapping[str, bytes]]], folder: Path) ->
 
 
 def pictures(found: Iterable[tuple[RunRecord, Sequence[Sample]]]) -> dict[str, list[tuple[RunRecord, Sample]]]:
-    """The pictures by name, those of all runs beside each other; numbers in a name count as such."""
+    """The pictures by what they are of, those of all runs beside each other: at the end, then by update."""
     by_name: dict[str, list[tuple[RunRecord, Sample]]] = {}
     for run, files in found:
         for file in files:
             if file.src:
                 by_name.setdefault(file.name, []).append((run, file))
-    return {name: by_name[name] for name in sorted(by_name, key=_in_order)}
+    return {_spoken(name): by_name[name] for name in sorted(by_name, key=_parted)}
 
 
-def _in_order(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+def _parted(name: str) -> tuple[str, int]:
+    """What a picture is of, and after which update, 0 for the end: as runs name them."""
+    early = _EARLY.fullmatch(name)
+    return (early[2], int(early[1])) if early else (name, 0)
+
+
+def _spoken(name: str) -> str:
+    of, update = _parted(name)
+    return f"{of}, after {update} updates" if update else of
 
 
 def _sample(name: str, content: bytes, folder: Path, own: str) -> Sample:

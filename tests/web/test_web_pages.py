@@ -134,7 +134,7 @@ def test_pictures_of_one_name_stand_beside_each_other_in_the_order_of_their_numb
     page = samples.Sample("c", page="<p>")
     found = samples.pictures([(runs[0], [*drawn, page]), (runs[1], drawn[:2])])
     assert [(name, [run.arm for run, _ in row]) for name, row in found.items()] == [
-        ("b", ["ln", "none"]), ("step-90-a", ["ln"]), ("step-1000-a", ["ln", "none"]),
+        ("a, after 90 updates", ["ln"]), ("a, after 1000 updates", ["ln", "none"]), ("b", ["ln", "none"]),
     ]  # fmt: skip
 
 
