@@ -14,15 +14,15 @@ from normbench.errors import NormbenchError
 from normbench.launch.base import Outcome
 from normbench.launch.one import train_one
 from normbench.runs import store, writing
-from normbench.runs.damaged import Damaged
+from normbench.runs.damaged import Damaged, why
 from normbench.runs.plans import Plan
 
 STOPPED = 130  # the exit code of a worker that was told to stop and leaves runs to be trained
-CODES = {"refused": 2, "failed": 4}
+CODES = {"refused": 2, "failed": 4, "damaged": 4}
 
 
 def work(plan: Plan, say: Callable[[str], None]) -> int:
-    """Train what is left of a plan. Exit code: 0 done, 2 a run was refused, 4 one failed, 130 told to stop before.
+    """Train what is left of a plan. Exit code: 0 done, 2 a run was refused, 4 one failed or is damaged, 130 stopped.
 
     SIGTERM or SIGINT let it save its run and end. A worker that finds only runs which others write leaves them: who
     waits for the end of a run holds a node for nothing.
@@ -72,25 +72,23 @@ def _one(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -
         return Outcome("refused", str(error), error.code)
     run = writing.directory(plan.root, spec)
     run.claimed = True
-    if is_settled(plan, spec, run):
-        return Outcome("finished before")
-    return train_one(message, run, stopping=stopping)
+    return settled(plan, spec, run) or train_one(message, run, stopping=stopping)
 
 
-def is_settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> bool:
-    """Whether there is nothing to train: finished, damaged, or tried and failed since the plan was asked for."""
+def settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> Outcome | None:
+    """Why there is nothing to train: finished, damaged, or tried and failed since the plan was asked for; else None."""
+    before = Outcome("finished before")
     if not run.path.is_dir():
-        return False
+        return None
     try:
-        status = store.read_status(run.path)["status"]
-        if status == "failed":
-            return os.stat(run.path / "status.json").st_mtime_ns > plan.since
-    except (Damaged, OSError):
-        return True
-    return store.finished(run.path, spec.steps, spec) is not None
+        if store.read_status(run.path)["status"] == "failed":
+            return before if os.stat(run.path / "status.json").st_mtime_ns > plan.since else None
+    except (Damaged, OSError) as error:
+        return Outcome("damaged", f"{why(error)}; it is left alone (normbench check)")
+    return before if store.finished(run.path, spec.steps, spec) else None
 
 
 def _left(plan: Plan, messages: Iterable[Mapping[str, Any]]) -> int:
     """How many of these nobody has finished meanwhile."""
     specs = [RunSpec.from_message(message) for message in messages]
-    return sum(not is_settled(plan, spec, writing.directory(plan.root, spec)) for spec in specs)
+    return sum(settled(plan, spec, writing.directory(plan.root, spec)) is None for spec in specs)

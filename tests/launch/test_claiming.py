@@ -206,10 +206,23 @@ def test_a_failed_run_is_tried_once_a_plan(tmp_path: Path) -> None:
     time.sleep(0.02)
     plan = plans.write([spec], tmp_path)
     run = writing.directory(plan.root, spec)
-    assert not claiming.is_settled(plan, spec, run)
+    assert claiming.settled(plan, spec, run) is None
     time.sleep(0.02)
     os.utime(run.path / "status.json")
-    assert claiming.is_settled(plan, spec, run)
+    assert claiming.settled(plan, spec, run)
+
+
+def test_a_damaged_run_is_said_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming.signal, "signal", lambda number, handler: None)
+    done, damaged = fake.specs(2)
+    fake.directory(tmp_path / "runs", done)
+    status = fake.directory(tmp_path / "runs", damaged) / "status.json"
+    status.write_text("{")
+    plan, said = plans.write([done, damaged], tmp_path), list[str]()
+    assert claiming.work(plan, said.append) == 4
+    (line,) = said
+    assert line.startswith(f"{damaged.id} damaged: ") and line.endswith("(normbench check)")
+    assert status.read_text() == "{"
 
 
 def test_a_failure_of_a_longer_run_on_its_way_is_recorded(tmp_path: Path) -> None:
