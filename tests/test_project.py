@@ -14,7 +14,7 @@ import yaml
 
 import normbench
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, publish, table
+from normbench.papers import contrasts, gallery, publish, table
 from normbench.runs import pack
 
 ROOT = Path(__file__).parent.parent
@@ -104,7 +104,8 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     packed = pack.load(place / pack.NAME)
     runs = packed.runs
     examples = contrasts.load(place / contrasts.NAME)
-    judged = publish.judge(artifact, runs, fidelity, ROOT / "results", packed.sha256, examples)
+    drawn = gallery.load(place / gallery.NAME)
+    judged = publish.judge(artifact, runs, fidelity, ROOT / "results", packed.sha256, examples, drawn.sha256)
     assert judged == json.loads((place / "verdicts.json").read_text())
     assert table.as_csv(artifacts.drawing(name).table(artifact, runs)) == (place / "table.csv").read_text()
 

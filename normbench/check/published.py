@@ -56,7 +56,8 @@ def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[
     if packed:
         seen["published runs"] += len(packed.runs)
         found += _ids(place, packed.runs, ids)
-        found += _drawn(place, packed.runs, drawn or {})
+    if packed and verdicts and not fourth:
+        found += _drawn(place, packed.runs, drawn or gallery.Gallery(), verdicts.get("samples_sha256", ""))
     if verdicts:
         seen["verdicts"] += len(verdicts["claims"])
     if verdicts and packed and not third:
@@ -97,10 +98,15 @@ def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
         yield Finding("unknown", place / pack.NAME, f"the ids of {count} runs cannot be computed here: {why}")
 
 
-def _drawn(place: Path, runs: Sequence[RunRecord], drawn: Mapping[str, gallery.Files]) -> Iterator[Finding]:
-    if foreign := sorted(drawn.keys() - {run.id for run in runs}):
+def _drawn(place: Path, runs: Sequence[RunRecord], drawn: gallery.Gallery, sha256: str) -> Iterator[Finding]:
+    way = f"Restore it (git checkout), or publish again: normbench reproduce {_asked(place)}"
+    if sha256 and not drawn.runs:
+        yield Finding("missing", place / gallery.NAME, f"it is gone. {way}")
+    elif drawn.sha256 != sha256:
+        yield Finding("damage", place / gallery.NAME, f"it is not the one that verdicts.json has the hash of. {way}")
+    elif foreign := sorted(drawn.runs.keys() - {run.id for run in runs}):
         yield Finding("verdict", place / gallery.NAME, f"it has samples of {', '.join(foreign)}, which the pack has "
-                      f"not. Publish again: normbench reproduce {_asked(place)}")  # fmt: skip
+                      f"not. {way}")  # fmt: skip
 
 
 def _follows(entry: Published) -> Iterator[Finding]:
@@ -112,7 +118,8 @@ def _follows(entry: Published) -> Iterator[Finding]:
     runs = [replace(run, records=Columns(run.records)) for run in entry.runs]  # each is searched a hundred times
     known = contrasts.load(place / contrasts.NAME)
     sha256 = entry.verdicts["pack_sha256"]
-    judged = publish.judge(entry.artifact, runs, entry.fidelity, place.parents[2], sha256, known)
+    drawn = entry.verdicts.get("samples_sha256", "")
+    judged = publish.judge(entry.artifact, runs, entry.fidelity, place.parents[2], sha256, known, drawn)
     if (content := json.loads(json.dumps(judged))) != entry.verdicts:
         pairs = zip(content["claims"], entry.verdicts["claims"], strict=False)
         others = [now["id"] for now, then in pairs if now != then]

@@ -13,6 +13,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from normbench import reading
@@ -29,6 +30,19 @@ _NAME = re.compile(rf"([0-9a-f]{{12}})/([^/\\\0.][^/\\\0]*(?:{'|'.join(map(re.es
 Files = Mapping[str, bytes]
 
 
+@dataclass(frozen=True)
+class Gallery:
+    """Samples by run id and name, and the archive that has them."""
+
+    runs: Mapping[str, Files] = field(default_factory=dict)
+    content: bytes = b""
+
+    @property
+    def sha256(self) -> str:
+        """Of all of the archive before it; "" of none."""
+        return self.content[-DIGITS:].decode()
+
+
 def of_arms(runs: Iterable[RunRecord], *sources: Callable[[str], Files | None]) -> list[tuple[RunRecord, Files]]:
     """Of every arm at its own setting the run with the lowest seed of whose id one of the sources has samples."""
     chosen: dict[tuple[str, str], tuple[RunRecord, Files]] = {}
@@ -41,37 +55,43 @@ def of_arms(runs: Iterable[RunRecord], *sources: Callable[[str], Files | None]) 
     return list(chosen.values())
 
 
-def load(path: Path) -> dict[str, dict[str, bytes]]:
-    """Those published at `path`, by run id and name; none without a file. NormbenchError where it is damaged."""
+def load(path: Path) -> Gallery:
+    """What is published at `path`, nothing without a file. NormbenchError where it is damaged."""
     if not path.exists():
-        return {}
+        return Gallery()
     try:
-        return _unpacked(reading.read(os.path.realpath(path), MOST))
+        content = reading.read(os.path.realpath(path), MOST)
+        return Gallery(_unpacked(content), content)
     except (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
 
 
-def dump(found: Mapping[str, Files]) -> bytes | None:
-    """The content of samples.zip; None where there is nothing to keep."""
-    kept: dict[str, bytes] = {}
-    packed = None
-    for run, files in found.items():
-        more = kept | {f"{run}/{name}": content for name, content in sorted(files.items())}
-        if len(content := _packed(more)) > MOST:
+def kept(found: Iterable[tuple[RunRecord, Files]], known: Gallery) -> Gallery:
+    """A gallery of these, the known one where it has just these: packed anew it may be other bytes."""
+    runs = {run.id: dict(files) for run, files in found}
+    return known if runs == known.runs else packed(runs)
+
+
+def packed(runs: Mapping[str, Files]) -> Gallery:
+    """The first of these runs, as many as there is room for."""
+    made, files = Gallery(), dict[str, bytes]()
+    for run, own in runs.items():
+        files |= {f"{run}/{name}": content for name, content in sorted(own.items())}
+        if len(content := _packed(files)) > MOST:
             break
-        kept, packed = more, content
-    return packed
+        made = Gallery({**made.runs, run: dict(own)}, content)
+    return made
 
 
 def _packed(files: Files) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    archived = io.BytesIO()
+    with zipfile.ZipFile(archived, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in files.items():
             entry = zipfile.ZipInfo(name, TIME)
             entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100644 << 16
             archive.writestr(entry, content)
         archive.comment = bytes(DIGITS)
-    before = packed.getvalue()[:-DIGITS]
+    before = archived.getvalue()[:-DIGITS]
     return before + _sha256(before)
 
 

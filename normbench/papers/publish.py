@@ -36,6 +36,7 @@ def judge(
     results: Path,
     pack_sha256: str = "",
     known: Contrasts | None = None,
+    samples_sha256: str = "",
 ) -> dict[str, Any]:
     """Sealed verdicts on `runs`, those of the pack with that hash, and on what is known of their test examples.
 
@@ -47,7 +48,7 @@ def judge(
     judged = verdicts.judge(artifact, runs, fidelity, previous, planned, examples.spread)
     for claim, found in zip(artifact.claims, judged["claims"], strict=True):
         found["way_on"] = way_on(artifact, claim, found, runs, fidelity, planned)
-    return verdicts.sealed(judged, pack_sha256, examples.sha256)
+    return verdicts.sealed(judged, pack_sha256, examples.sha256, samples_sha256)
 
 
 def last(results: Path, name: str, fidelity: str) -> dict[str, Any] | None:
@@ -102,12 +103,13 @@ def publish(
         published = contrasts.load(place / contrasts.NAME)
         examples = contrasts.collect(artifact, runs, results, published)
         drawn = gallery.load(place / gallery.NAME)
-        shows = {run.id: own for run, own in gallery.of_arms(runs, drawn.get, samples.of_raw(results))}
+        shows = gallery.kept(gallery.of_arms(runs, drawn.runs.get, samples.of_raw(results)), drawn)
         before = last(results, artifact.id, fidelity)
-        judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs), examples)
+        judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs), examples,
+                       shows.sha256)  # fmt: skip
         contents = {
             pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
-            gallery.NAME: None if shows == drawn else gallery.dump(shows),
+            gallery.NAME: None if shows == drawn else shows.content or None,
             contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
             "figure.svg": _figure(artifacts.drawing(artifact.id).panels(artifact, runs), shown(judged)),
             **tables(artifact, fidelity, judged, runs),
@@ -116,7 +118,7 @@ def publish(
         try:
             if published.sha256 and not examples.sha256:  # none of what was compared is so any more
                 (place / contrasts.NAME).unlink()
-            if drawn and not shows:
+            if drawn.runs and not shows.runs:
                 (place / gallery.NAME).unlink()
             for name, content in contents.items():
                 path = place / name

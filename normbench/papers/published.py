@@ -24,7 +24,7 @@ SPAN = (list, type(None))
 TOP: dict[str, Any] = {
     "artifact": str, "fidelity": str, "command": str, "deviations": list, "claims_sha256": str, "rules_sha256": str,
     "amendments": list, "note": str, "expected_wrong": NUMBER, "claims": list, "pack_sha256": str,
-    "contrasts_sha256": str,
+    "contrasts_sha256": str, "samples_sha256": str,
 }  # fmt: skip
 CLAIM: dict[str, Any] = {
     "id": str, "kind": str, "statement": str, "quote": str, "locator": str, "endpoint": str, "setting": str,
@@ -134,7 +134,7 @@ def read_verdicts(path: Path) -> dict[str, Any]:
         _walk(content)
         _shape(content, {"schema": int}, "it")
         judging.check_seal(content, path)
-        _shape(content, TOP, "it")
+        _shape({"samples_sha256": "", **content}, TOP, "it")
         for claim in content["claims"]:
             _claim(claim)
         for entry in content["amendments"]:

@@ -262,9 +262,15 @@ def _of_controls(robust: str, word: str, tried: Mapping[str, tuple[str, str]]) -
     return "".join(f"; {told} under {', '.join(names)}" for told, names in said.items())
 
 
-def sealed(content: Mapping[str, Any], pack_sha256: str, contrasts_sha256: str = "") -> dict[str, Any]:
-    """Verdicts with the hashes of what they were judged on ("": none) and with `sha256`, the seal over all else."""
+def sealed(
+    content: Mapping[str, Any], pack_sha256: str, contrasts_sha256: str = "", samples_sha256: str = ""
+) -> dict[str, Any]:
+    """Verdicts with the hashes of what they were judged on ("": none), where models drew some with that of the samples,
+    and with `sha256`, the seal over all else.
+    """
     whole = {**content, "schema": SCHEMA, "pack_sha256": pack_sha256, "contrasts_sha256": contrasts_sha256}
+    if samples_sha256:
+        whole["samples_sha256"] = samples_sha256
     whole.pop("sha256", None)
     first = {key: whole[key] for key in ("schema", "pack_sha256", "contrasts_sha256")}
     return {"schema": SCHEMA, "sha256": files.seal(whole)} | first | whole

@@ -103,12 +103,12 @@ def _drawn(
     entry: Published, arms: Sequence[str], damaged: list[published.Damaged], raw: Callable[[str], gallery.Files]
 ) -> list[tuple[RunRecord, gallery.Files]]:
     """In the order of the figure's arms; of raw runs where they are here, which may have more than was published."""
-    known: Mapping[str, gallery.Files] = {}
+    known = gallery.Gallery()
     try:
         known = gallery.load(entry.place / gallery.NAME)
     except NormbenchError as error:
         damaged.append(published.Damaged(entry.place, str(error)))
-    found = gallery.of_arms(entry.runs, raw, known.get)
+    found = gallery.of_arms(entry.runs, raw, known.runs.get)
     return sorted(found, key=lambda own: arms.index(own[0].arm) if own[0].arm in arms else len(arms))
 
 

@@ -30,7 +30,7 @@ FILES = {"one.svg": SVG, "two.html": PAGE, "three.png": PNG}
 def published(results: Path) -> dict[str, dict[str, bytes]]:
     runs = [fake.record(spec, records=RECORDS) for spec in SPECS]
     publish.publish(artifacts.load("ln2016/fig6"), runs, "smoke", results)
-    return gallery.load(results / PLACE / gallery.NAME)
+    return dict(gallery.load(results / PLACE / gallery.NAME).runs)
 
 
 def drew(results: Path, arm: str, seed: int, **drawn: bytes) -> str:
@@ -83,19 +83,18 @@ def test_samples_go_with_the_last_of_their_runs(tmp_path: Path) -> None:
 
 def test_the_same_samples_are_the_same_bytes_and_too_many_end_before_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = {f"{i:012x}": {"a.svg": bytes(range(200)) * (i + 1)} for i in range(4)}
-    assert gallery.dump(runs) == gallery.dump({run: dict(own) for run, own in runs.items()}) != None  # noqa: E711
-    monkeypatch.setattr(gallery, "MOST", len(gallery.dump(dict(list(runs.items())[:3])) or b""))
-    assert list(_loaded(gallery.dump(runs))) == list(runs)[:3]
-    assert gallery.dump({}) is None
-
-
-def _loaded(content: bytes | None) -> dict[str, dict[str, bytes]]:
-    return gallery._unpacked(content or b"")
+    whole = gallery.packed(runs)
+    assert whole == gallery.packed({run: dict(own) for run, own in runs.items()}) and whole.runs == runs
+    assert gallery._unpacked(whole.content) == runs
+    monkeypatch.setattr(gallery, "MOST", len(gallery.packed(dict(list(runs.items())[:3])).content))
+    fewer = gallery.packed(runs)
+    assert list(fewer.runs) == list(gallery._unpacked(fewer.content)) == list(runs)[:3]
+    assert gallery.packed({}) == gallery.Gallery()
 
 
 def test_any_damage_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / gallery.NAME
-    content = gallery.dump({"0" * 12: FILES, "1" * 12: {"one.svg": SVG}}) or b""
+    content = gallery.packed({"0" * 12: FILES, "1" * 12: {"one.svg": SVG}}).content
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x15]) + content[place + 1 :])
         with pytest.raises(NormbenchError, match="is damaged") as caught:
@@ -133,8 +132,15 @@ def test_damage_costs_no_page_and_check_names_it(tmp_path: Path) -> None:
     (found,) = published(tmp_path).items()
     path = tmp_path / PLACE / gallery.NAME
     assert not [f for f in Check(tmp_path).findings() if f.place == path]
-    path.write_bytes(gallery.dump({found[0]: found[1], "f" * 12: FILES}) or b"")
-    assert [(f.kind, "f" * 12 in f.text) for f in Check(tmp_path).findings() if f.place == path] == [("verdict", True)]
+    whole = path.read_bytes()
+    for damage, kind in (
+        (lambda: path.unlink(), "missing"),
+        (lambda: path.write_bytes(gallery.packed({found[0]: {"one.svg": SVG}}).content), "damage"),
+        (lambda: path.write_bytes(gallery.packed({"f" * 12: FILES}).content), "damage"),
+    ):
+        damage()
+        assert [f.kind for f in Check(tmp_path).findings() if f.place == path] == [kind]
+        path.write_bytes(whole)
     path.write_bytes(b"PK")
     (finding,) = [f for f in Check(tmp_path).findings() if f.place == path]
     assert finding.kind == "damage"
