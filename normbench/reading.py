@@ -8,6 +8,7 @@ import math
 import os
 import re
 import stat
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ WIDEST = 1000  # bits of one where that does not matter: a larger one is no floa
 SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 BRACKETS = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
 BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LONGEST = 1 << 18  # characters of one document: a second or two
 
 
@@ -76,6 +78,18 @@ def tail(path: str | Path, most: int, dir_fd: int | None = None) -> bytes:
     with opened(path, dir_fd=dir_fd) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read(most)
+
+
+def check_archive(archive: zipfile.ZipFile, most: int) -> None:
+    """ValueError where a ZIP file would unpack to more bytes than that, or by another method than deflation.
+
+    Of the other methods Python unpacks all that an entry has, whatever size it says.
+    """
+    entries = archive.infolist()
+    if other := [entry.compress_type for entry in entries if entry.compress_type not in METHODS]:
+        raise ValueError(f"it is packed by method {other[0]}")
+    if sum(entry.file_size for entry in entries) > most:
+        raise ValueError(f"it unpacks to more than {most >> 20} MiB")
 
 
 def decode(text: str | bytes) -> Any:

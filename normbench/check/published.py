@@ -20,14 +20,8 @@ from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
 from normbench.web import measured
 
-FILES = (
-    "verdicts.json",
-    "table.md",
-    "table.csv",
-    pack.NAME,
-    contrasts.NAME,
-    gallery.NAME,
-)  # by any of which a place is known
+# by any of which a place is known
+FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, contrasts.NAME, gallery.NAME)
 
 
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from normbench import reading
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, seals, store
+from normbench.runs import curve_file, outcomes, seals, store
 from normbench.runs.damaged import Damaged
 
 MANY = 100 << 20  # bytes of a safetensors header, at most
@@ -177,5 +177,6 @@ def _tensors(file: Path) -> None:
 def _arrays(file: Path) -> None:
     """An archive every member of which has its CRC-32."""
     with reading.opened(file) as opened, zipfile.ZipFile(opened) as archive:
+        reading.check_archive(archive, outcomes.LARGEST)
         if bad := archive.testzip():
             raise ValueError(f"{bad} does not have its checksum")

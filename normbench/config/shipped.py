@@ -8,6 +8,7 @@ choices are shipped ones, what they declare, most of their content, stays outsid
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,16 +28,18 @@ from normbench.config import choice_file, compose
 SCHEME = "normbench"
 GROUPS = ("output", "launcher", "sweeper", "help", "hydra_help", "hydra_logging", "job_logging", "env")
 DECLARES = "declares"
+_ALONE = threading.RLock()  # Hydra's state is the process', and so is what our source is told
 
 
 def composed(words: Sequence[str], own: bool) -> compose.Config:
     """What these override words choose; `own`: there are choices of the user's. Errors as Hydra's."""
     for plugin in (ShippedSource, ShippedFirst):
         Plugins.instance().register(plugin)
-    ShippedSource.whole = own
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(compose.conf_dir()), version_base="1.3"):
-        found = hydra_compose("config", overrides=[*words, *(f"hydra/{group}=[]" for group in GROUPS)])
+    with _ALONE:
+        ShippedSource.whole = own
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(str(compose.conf_dir()), version_base="1.3"):
+            found = hydra_compose("config", overrides=[*words, *(f"hydra/{group}=[]" for group in GROUPS)])
     plain = OmegaConf.to_container(found, resolve=False)
     assert isinstance(plain, dict)
     return {str(key): value if own else _declaring(value) for key, value in _declaring(plain).items()}

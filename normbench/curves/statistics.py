@@ -162,12 +162,13 @@ def seeds_needed(effect: float, sd: float, level: float = 0.95, power: float = P
 def kendall(first: Sequence[float], second: Sequence[float]) -> float:
     """Kendall's tau-b between two rankings of the same things; NaN where one of them has no order.
 
-    Not by scipy.stats, which takes longer to import than all else that shows published results.
+    Of numbers alone: NaN would be a tie. Not by scipy.stats, which takes longer to import than all else that shows
+    published results.
     """
     pairs = list(combinations(zip(first, second, strict=True), 2))
     signs = [(_sign(a - c), _sign(b - d)) for (a, b), (c, d) in pairs]
     ordered = [sum(sign != 0 for sign in one) for one in zip(*signs, strict=True)]
-    if not all(ordered):
+    if not ordered or not all(ordered):
         return math.nan
     tau = sum(a * b for a, b in signs) / math.sqrt(ordered[0]) / math.sqrt(ordered[1])
     return max(-1.0, min(1.0, tau))

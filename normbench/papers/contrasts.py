@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from normbench import reading
 from normbench.curves.examples import Spread, spread
 from normbench.curves.series import at_epoch, final, named
 from normbench.errors import NormbenchError
@@ -89,10 +88,7 @@ def load(path: Path) -> Contrasts:
     """Those published at `path`, none where there is no file. NormbenchError where it is damaged."""
     tables: dict[str, Table] = {}
     try:
-        with (
-            reading.opened(os.path.realpath(path), outcomes.LARGEST) as file,
-            np.load(file, allow_pickle=False) as arrays,
-        ):
+        with outcomes.arrays(os.path.realpath(path)) as arrays:
             for name in arrays:
                 if not name.endswith("|effects"):
                     continue

@@ -12,21 +12,21 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
-from normbench.runs.samples import PAGE, PICTURES, WITHIN
+from normbench.runs.samples import WITHIN, can_be_published
 
 NAME = "samples.zip"
-MOST = 1 << 20  # bytes of an artifact's file; where the runs left more, the later arms have none
+MOST = 1 << 20  # bytes of an artifact's file
 UNPACKED = 1 << 25
 DIGITS = 64
 TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP file can say: the same samples give the same bytes
-_NAME = re.compile(rf"([0-9a-f]{{12}})/([^/\\\0.][^/\\\0]*(?:{'|'.join(map(re.escape, (*PICTURES, PAGE)))}))")
+_ID = re.compile(r"[0-9a-f]{12}")
 Files = Mapping[str, bytes]
 
 
@@ -46,13 +46,16 @@ class Gallery:
 def of_arms(runs: Iterable[RunRecord], *sources: Callable[[str], Files | None]) -> list[tuple[RunRecord, Files]]:
     """Of every arm at its own setting the run with the lowest seed of whose id one of the sources has samples."""
     chosen: dict[tuple[str, str], tuple[RunRecord, Files]] = {}
-    for run in sorted(runs, key=lambda run: run.seed):
-        place = run.arm, repr(sorted(run.axes.items()))
-        if run.control or place in chosen:
+    for run in sorted(runs, key=lambda run: (run.seed, run.arm, _axes(run), run.id)):
+        if run.control or (run.arm, _axes(run)) in chosen:
             continue
         if files := next(filter(None, (source(run.id) for source in sources)), None):
-            chosen[place] = run, files
+            chosen[run.arm, _axes(run)] = run, files
     return list(chosen.values())
+
+
+def _axes(run: RunRecord) -> str:
+    return repr(sorted(run.axes.items()))
 
 
 def load(path: Path) -> Gallery:
@@ -66,27 +69,39 @@ def load(path: Path) -> Gallery:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
 
 
-def kept(found: Iterable[tuple[RunRecord, Files]], known: Gallery) -> Gallery:
-    """A gallery of these, the known one where it has just these: packed anew it may be other bytes."""
-    runs = {run.id: dict(files) for run, files in found}
-    return known if runs == known.runs else packed(runs)
+def collect(
+    runs: Iterable[RunRecord], raw: Callable[[str], Files | None], known: Gallery
+) -> tuple[Gallery, Sequence[RunRecord]]:
+    """`known`, brought up to date with the raw runs; and those for whose samples there is no room beside the others.
+
+    What is published stays, as long as its run does and none with a lower seed has samples.
+    """
+    found = sorted(of_arms(runs, known.runs.get, raw), key=lambda own: own[0].id not in known.runs)
+    kept: dict[str, Files] = {}
+    left = []
+    for run, files in found:
+        if _fits(more := {**kept, run.id: dict(files)}, known):
+            kept = more
+        else:
+            left.append(run)
+    # packed anew it may be other bytes, as another zlib's
+    return known if kept == known.runs else Gallery(kept, _packed(kept)), left
 
 
-def packed(runs: Mapping[str, Files]) -> Gallery:
-    """The first of these runs, as many as there is room for."""
-    made, files = Gallery(), dict[str, bytes]()
-    for run, own in runs.items():
-        files |= {f"{run}/{name}": content for name, content in sorted(own.items())}
-        if len(content := _packed(files)) > MOST:
-            break
-        made = Gallery({**made.runs, run: dict(own)}, content)
-    return made
+def _fits(runs: Mapping[str, Files], known: Gallery) -> bool:
+    if runs.keys() <= known.runs.keys():
+        return True
+    size = sum(len(content) for files in runs.values() for content in files.values())
+    return size <= UNPACKED and len(_packed(runs)) <= MOST
 
 
-def _packed(files: Files) -> bytes:
+def _packed(runs: Mapping[str, Files]) -> bytes:
+    if not runs:
+        return b""
+    files = {f"{run}/{name}": content for run, own in runs.items() for name, content in own.items()}
     archived = io.BytesIO()
-    with zipfile.ZipFile(archived, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, content in files.items():
+    with zipfile.ZipFile(archived, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(files.items()):
             entry = zipfile.ZipInfo(name, TIME)
             entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100644 << 16
             archive.writestr(entry, content)
@@ -100,13 +115,14 @@ def _unpacked(content: bytes) -> dict[str, dict[str, bytes]]:
         raise ValueError("it does not have its hash")
     found: dict[str, dict[str, bytes]] = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        entries = archive.infolist()
-        if sum(entry.file_size for entry in entries) > UNPACKED:
-            raise ValueError(f"it unpacks to more than {UNPACKED >> 20} MiB")
-        for entry in entries:
-            if not (parts := _NAME.fullmatch(entry.filename)) or entry.file_size > WITHIN:
+        reading.check_archive(archive, UNPACKED)
+        for entry in archive.infolist():
+            run, _, name = entry.filename.partition("/")
+            if not _ID.fullmatch(run) or not can_be_published(name) or entry.file_size > WITHIN:
                 raise ValueError(f"{entry.filename[:100]!r} is no sample")
-            found.setdefault(parts[1], {})[parts[2]] = archive.read(entry)
+            found.setdefault(run, {})[name] = archive.read(entry)
+    if not found:
+        raise ValueError("it has no samples")
     return found
 
 

@@ -102,14 +102,18 @@ def publish(
             runs = list(packed.runs)  # with what they were
         published = contrasts.load(place / contrasts.NAME)
         examples = contrasts.collect(artifact, runs, results, published)
-        drawn = gallery.load(place / gallery.NAME)
-        shows = gallery.kept(gallery.of_arms(runs, drawn.runs.get, samples.of_raw(results)), drawn)
         before = last(results, artifact.id, fidelity)
+        shown_before = gallery.load(place / gallery.NAME)
+        drawn, left = gallery.collect(runs, samples.of_raw(results), shown_before)
+        if left:
+            notes.append(f"samples of {', '.join(f'{run.arm} s{run.seed}' for run in left)} are too large to publish")
+        if before and before.get("samples_sha256", "") not in ("", shown_before.sha256):
+            notes.append(f"{place / gallery.NAME} is gone, or not the one that verdicts.json had the hash of")
         judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs), examples,
-                       shows.sha256)  # fmt: skip
+                       drawn.sha256)  # fmt: skip
         contents = {
             pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
-            gallery.NAME: None if shows == drawn else shows.content or None,
+            gallery.NAME: None if drawn == shown_before else drawn.content or None,
             contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
             "figure.svg": _figure(artifacts.drawing(artifact.id).panels(artifact, runs), shown(judged)),
             **tables(artifact, fidelity, judged, runs),
@@ -118,7 +122,7 @@ def publish(
         try:
             if published.sha256 and not examples.sha256:  # none of what was compared is so any more
                 (place / contrasts.NAME).unlink()
-            if drawn.runs and not shows.runs:
+            if shown_before.runs and not drawn.runs:
                 (place / gallery.NAME).unlink()
             for name, content in contents.items():
                 path = place / name

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +21,21 @@ DAMAGE = (
 LARGEST = 1 << 30  # bytes
 
 
+@contextmanager
+def arrays(path: str | Path) -> Iterator[Any]:
+    """The archive of arrays at `path`, open; raises what is in DAMAGE, FileNotFoundError where there is none."""
+    with reading.opened(path, LARGEST) as file, np.load(file, allow_pickle=False) as found:
+        reading.check_archive(found.zip, LARGEST)
+        yield found
+
+
 def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[np.ndarray, np.ndarray] | None:
     """(N,) the examples' own numbers, (N,) float64 the mean over `variants` ("" is the usual evaluation).
 
     None where the file or one of the variants is not there; NormbenchError where what is there does not fit together.
     """
     try:
-        with reading.opened(path, LARGEST) as file, np.load(file, allow_pickle=False) as kept:
+        with arrays(path) as kept:
             if not variants or any(f"{split}|{variant}|{metric}" not in kept for variant in variants):
                 return None
             count = int(kept[f"{split}|count"])

@@ -68,6 +68,12 @@ def read(folder: int, name: str) -> bytes:
         return tail(name, LARGEST, inside)
 
 
+def can_be_published(name: str) -> bool:
+    """Whether a file called so is a picture or a page, and a name that every machine can write."""
+    plain = name.isprintable() and not name.startswith(".") and not {"/", "\\"} & {*name}
+    return plain and Path(name).suffix in (*PICTURES, PAGE)
+
+
 def of_raw(results: Path) -> Callable[[str], dict[str, bytes]]:
     """Of a finished run with an id what can be published, by name; nothing where there is no such run."""
     raw = lookup.below(results / "runs")
@@ -82,7 +88,7 @@ def of_raw(results: Path) -> Callable[[str], dict[str, bytes]]:
 def _files(results: Path, run: Path) -> dict[str, bytes]:
     try:
         with below(results, run) as folder:
-            known = [name for name in names(folder, WITHIN) if Path(name).suffix in (*PICTURES, PAGE)]
+            known = [name for name in names(folder, WITHIN) if can_be_published(name)]
             return {name: read(folder, name) for name in known}
     except OSError:
         return {}

@@ -102,6 +102,7 @@ def _uncompiled(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]
     """The class without what keeps torch's compiler away from its methods: the same computation.
 
     At the first call that loads the compiler, which nothing here uses and which takes as long as the rest of torch.
+    Such an optimizer cannot be pickled; its state can.
     """
     plain: dict[str, Any] = {name: inspect.unwrap(getattr(cls, name)) for name in ("add_param_group", "zero_grad")}
     return type(cls.__name__, (cls,), plain | {"step": torch.no_grad()(inspect.unwrap(cls.step))})
@@ -118,7 +119,7 @@ CLASSES: dict[str, Any] = {  # ours before torch's of the same name
     **{
         name: _uncompiled(cls)
         for name, cls in vars(torch.optim).items()
-        if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
+        if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer
     },
     "Adam": _adam,
     "KerasAdam": _uncompiled(KerasAdam),

@@ -106,7 +106,14 @@ def _drawn(
     known = gallery.Gallery()
     try:
         known = gallery.load(entry.place / gallery.NAME)
+        if known.sha256 != entry.verdicts.get("samples_sha256", ""):
+            raise NormbenchError(
+                f"{entry.place / gallery.NAME} is gone, or not the one that verdicts.json has the hash of. Restore it "
+                f"(git checkout), or publish again: normbench reproduce {entry.name} --fidelity {entry.fidelity} "
+                "--max-time 0"
+            )
     except NormbenchError as error:
+        known = gallery.Gallery()
         damaged.append(published.Damaged(entry.place, str(error)))
     found = gallery.of_arms(entry.runs, raw, known.runs.get)
     return sorted(found, key=lambda own: arms.index(own[0].arm) if own[0].arm in arms else len(arms))

@@ -15,8 +15,6 @@ LOCK = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
     "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
 )
-
-
 _EARLY = re.compile(r"step-(\d{1,12})-(.+)")
 
 
@@ -38,23 +36,24 @@ def put(found: Iterable[tuple[RunRecord, Mapping[str, bytes]]], folder: Path) ->
 
 def pictures(found: Iterable[tuple[RunRecord, Sequence[Sample]]]) -> dict[str, list[tuple[RunRecord, Sample]]]:
     """The pictures by what they are of, those of all runs beside each other: at the end, then by update."""
-    by_name: dict[str, list[tuple[RunRecord, Sample]]] = {}
+    rows: dict[tuple[str, int], list[tuple[RunRecord, Sample]]] = {}
     for run, files in found:
         for file in files:
             if file.src:
-                by_name.setdefault(file.name, []).append((run, file))
-    return {_spoken(name): by_name[name] for name in sorted(by_name, key=_parted)}
+                rows.setdefault(_parted(file.name), []).append((run, file))
+    ordered = sorted(rows, key=lambda row: (_in_order(row[0]), row[1]))
+    return {f"{of}, after {update} updates" if update else of: rows[of, update] for of, update in ordered}
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """Numbers in a name count as such."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _parted(name: str) -> tuple[str, int]:
     """What a picture is of, and after which update, 0 for the end: as runs name them."""
     early = _EARLY.fullmatch(name)
     return (early[2], int(early[1])) if early else (name, 0)
-
-
-def _spoken(name: str) -> str:
-    of, update = _parted(name)
-    return f"{of}, after {update} updates" if update else of
 
 
 def _sample(name: str, content: bytes, folder: Path, own: str) -> Sample:

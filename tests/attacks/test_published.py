@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,18 @@ def test_a_hostile_file_is_one_line(name: str, how: str, tmp_path: Path) -> None
         assert str(tmp_path) in str(error) and len(str(error)) < 600
     else:
         assert how in ("a link to itself", "nothing"), "it was taken for whole"
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("name", [contrasts.NAME, "best.npz"])
+def test_arrays_packed_as_nobody_here_packs_them_are_not_unpacked(name: str, method: int, tmp_path: Path) -> None:
+    """A few bytes would be gigabytes, whatever size they say."""
+    array = io.BytesIO()
+    np.save(array, np.zeros(3))
+    with zipfile.ZipFile(tmp_path / name, "w", method) as archive:
+        archive.writestr("x|effects.npy", array.getvalue())
+    with pytest.raises(NormbenchError, match="packed by method"):
+        READERS[name](tmp_path)
 
 
 def test_a_pack_behind_a_link_is_read(tmp_path: Path) -> None:

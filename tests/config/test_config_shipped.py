@@ -53,6 +53,26 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     assert seen == [1e-5, 2e-5]
 
 
+def test_a_broken_file_that_was_mended_is_read_anew(tmp_path: Path) -> None:
+    (tmp_path / "norm").mkdir()
+    text = (compose.conf_dir() / "norm" / "layer.yaml").read_text()
+    for broken in ("a: [", "a: 1\na: 2"):
+        (tmp_path / "norm" / "own.yaml").write_text(broken)
+        with pytest.raises(NormbenchError, match=r"own\.yaml cannot be read"):
+            compose.choice("norm", "own", tmp_path)
+        (tmp_path / "norm" / "own.yaml").write_text(text.replace("name: layer", "name: own"))
+        assert compose.choice("norm", "own", tmp_path)["name"] == "own"
+        compose.forget()
+
+
+def test_what_is_composed_once_is_never_written_into(tmp_path: Path) -> None:
+    """By what the choices give each other later."""
+    words = compose.parse(["model=skip_thoughts", "data=book_corpus"])
+    first = compose.compose(words)
+    compose._chosen.cache_clear()
+    assert compose.compose(words) == first
+
+
 @pytest.mark.parametrize(
     "text",
     ["a: 1e-3", "a: -1E+5", "a: 1_0e2", "a: .5e+3", "a: 1.5e3", "a: e3", "a: 1e", "a: 1__0e3", "a: 0x1e3", "a: yes",

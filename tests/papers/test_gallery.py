@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
+import random
+import shutil
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +18,8 @@ from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import gallery, publish
-from normbench.runs import writing
+from normbench.runs import samples, writing
+from normbench.runs.record import RunRecord
 from normbench.web import report
 
 SVG, PAGE, PNG = b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"<p>drawn", b"\x89PNG\r\n"
@@ -81,20 +87,39 @@ def test_samples_go_with_the_last_of_their_runs(tmp_path: Path) -> None:
     assert not (tmp_path / PLACE / gallery.NAME).exists()
 
 
-def test_the_same_samples_are_the_same_bytes_and_too_many_end_before_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = {f"{i:012x}": {"a.svg": bytes(range(200)) * (i + 1)} for i in range(4)}
-    whole = gallery.packed(runs)
-    assert whole == gallery.packed({run: dict(own) for run, own in runs.items()}) and whole.runs == runs
-    assert gallery._unpacked(whole.content) == runs
-    monkeypatch.setattr(gallery, "MOST", len(gallery.packed(dict(list(runs.items())[:3])).content))
-    fewer = gallery.packed(runs)
-    assert list(fewer.runs) == list(gallery._unpacked(fewer.content)) == list(runs)[:3]
-    assert gallery.packed({}) == gallery.Gallery()
+def records(*arms: str, seed: int = 1) -> list[RunRecord]:
+    spec = SPECS[0]
+    return [fake.record(spec, id=f"{ord(arm[0]):x}".zfill(12), arm=arm, seed=seed, axes={}) for arm in arms]
+
+
+def test_the_same_samples_are_the_same_bytes_in_whatever_order_they_come() -> None:
+    runs = records("a", "b", "c")
+    found, left = gallery.collect(runs, lambda run: FILES, gallery.Gallery())
+    again, _ = gallery.collect(runs[::-1], lambda run: dict(reversed(FILES.items())), gallery.Gallery())
+    assert found == again and found.sha256 == again.sha256 and not left
+    assert gallery._unpacked(found.content) == found.runs == {run.id: FILES for run in runs}
+    assert gallery.collect([], lambda run: FILES, found) == (gallery.Gallery(), [])
+
+
+def test_what_is_published_keeps_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = {name: {"a.png": random.Random(name).randbytes(40_000)} for name in "abc"}
+    monkeypatch.setattr(gallery, "MOST", 100_000)
+    a, b, c = runs = records("a", "b", "c")
+    drawn = {run.id: noise[run.arm] for run in runs}
+    first, left = gallery.collect([b, c], drawn.get, gallery.Gallery())
+    assert first.runs.keys() == {b.id, c.id} and not left
+    again, left = gallery.collect(runs, drawn.get, first)
+    assert again is first and left == [a], "neither pushed out nor packed anew"
+    assert gallery.collect(runs, drawn.get, first)[0] is first
+    monkeypatch.setattr(gallery, "UNPACKED", 50_000)
+    fewer, left = gallery.collect(runs, drawn.get, gallery.Gallery())
+    assert (fewer.runs.keys(), left) == ({a.id}, [b, c])
+    assert gallery._unpacked(fewer.content) == fewer.runs
 
 
 def test_any_damage_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / gallery.NAME
-    content = gallery.packed({"0" * 12: FILES, "1" * 12: {"one.svg": SVG}}).content
+    content = gallery._packed({"0" * 12: FILES, "1" * 12: {"one.svg": SVG}})
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x15]) + content[place + 1 :])
         with pytest.raises(NormbenchError, match="is damaged") as caught:
@@ -106,25 +131,52 @@ def test_any_damage_is_one_line(tmp_path: Path) -> None:
             gallery.load(path)
 
 
+def zipped(entries: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """With the right hash."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", method) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+        archive.comment = bytes(gallery.DIGITS)
+    before = content.getvalue()[: -gallery.DIGITS]
+    return before + gallery._sha256(before)
+
+
 @pytest.mark.parametrize("name", ["../x.svg", "ID/../x.svg", "ID/.x.svg", "ID/x.exe", "x.svg", "ID/a/x.svg",
-                                  "ID/x.svg\n", "ID\\x.svg", "/x.svg", "IDa/x.svg"])  # fmt: skip
+                                  "ID/x.svg\n", "ID/a\nb.svg", "ID\\x.svg", "ID/a\\x.svg", "/x.svg",
+                                  "IDa/x.svg"])  # fmt: skip
 def test_no_name_leads_out(name: str, tmp_path: Path) -> None:
-    name = name.replace("ID", "0" * 12)
-    (tmp_path / gallery.NAME).write_bytes(gallery._packed({name: SVG}))
+    (tmp_path / gallery.NAME).write_bytes(zipped({name.replace("ID", "0" * 12): SVG}))
     with pytest.raises(NormbenchError, match="is no sample"):
         gallery.load(tmp_path / gallery.NAME)
 
 
+def test_a_name_that_cannot_be_written_everywhere_stays_with_its_run(tmp_path: Path) -> None:
+    names = (b"a\\b.svg", b"a\xff.svg", b"a\nb.svg", b".a.svg", b"a.exe", b"whole.svg")
+    run = tmp_path / "runs" / "x" / "ln.s1.000000000000"
+    (run / "samples").mkdir(parents=True)
+    for name in names:
+        Path(os.fsdecode(os.fsencode(run / "samples") + b"/" + name)).write_bytes(SVG)
+    assert samples._files(tmp_path, run) == {"whole.svg": SVG}
+
+
 def test_a_file_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
-    many = {f"{'0' * 12}/{i}.svg": bytes(gallery.WITHIN) for i in range(gallery.UNPACKED // gallery.WITHIN + 1)}
-    (tmp_path / gallery.NAME).write_bytes(gallery._packed(many))
+    path, run = tmp_path / gallery.NAME, "0" * 12
+    path.write_bytes(zipped({f"{run}/{i}.svg": bytes(1 << 19) for i in range(65)}))
     with pytest.raises(NormbenchError, match="unpacks to more than 32 MiB"):
-        gallery.load(tmp_path / gallery.NAME)
-    before = gallery._packed({"0" * 12 + "/x.svg": bytes(1 << 20)})[: -gallery.DIGITS]
-    lying = before.replace((1 << 20).to_bytes(4, "little"), (9).to_bytes(4, "little"))
-    (tmp_path / gallery.NAME).write_bytes(lying + gallery._sha256(lying))
+        gallery.load(path)
+    lying = zipped({f"{run}/x.svg": bytes(1 << 20)})[: -gallery.DIGITS]
+    lying = lying.replace((1 << 20).to_bytes(4, "little"), (9).to_bytes(4, "little"))
+    path.write_bytes(lying + gallery._sha256(lying))
     with pytest.raises(NormbenchError, match="is damaged"):
-        gallery.load(tmp_path / gallery.NAME)
+        gallery.load(path)
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):  # of these all is unpacked, whatever size is said
+        path.write_bytes(zipped({f"{run}/x.svg": SVG}, method))
+        with pytest.raises(NormbenchError, match="packed by method"):
+            gallery.load(path)
+    path.write_bytes(zipped({}))
+    with pytest.raises(NormbenchError, match="no samples"):
+        gallery.load(path)
 
 
 def test_damage_costs_no_page_and_check_names_it(tmp_path: Path) -> None:
@@ -132,14 +184,18 @@ def test_damage_costs_no_page_and_check_names_it(tmp_path: Path) -> None:
     (found,) = published(tmp_path).items()
     path = tmp_path / PLACE / gallery.NAME
     assert not [f for f in Check(tmp_path).findings() if f.place == path]
+    shutil.rmtree(tmp_path / "runs")
     whole = path.read_bytes()
     for damage, kind in (
         (lambda: path.unlink(), "missing"),
-        (lambda: path.write_bytes(gallery.packed({found[0]: {"one.svg": SVG}}).content), "damage"),
-        (lambda: path.write_bytes(gallery.packed({"f" * 12: FILES}).content), "damage"),
+        (lambda: path.write_bytes(gallery._packed({found[0]: {"one.svg": SVG}})), "damage"),
+        (lambda: path.write_bytes(gallery._packed({"f" * 12: FILES})), "damage"),
     ):
         damage()
         assert [f.kind for f in Check(tmp_path).findings() if f.place == path] == [kind]
+        made = report.build(tmp_path)
+        assert any("is gone, or not the one" in note for note in made.notes)
+        assert "Drawn by" not in made.index.with_name("ln2016-fig6-smoke.html").read_text()
         path.write_bytes(whole)
     path.write_bytes(b"PK")
     (finding,) = [f for f in Check(tmp_path).findings() if f.place == path]
