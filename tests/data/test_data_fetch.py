@@ -19,6 +19,7 @@ from normbench.errors import NormbenchError
 
 IMAGES = "train-images-idx3-ubyte.gz"
 CONF = Path(__file__).resolve().parents[2] / "conf" / "data"
+HANGING = (Handler.hang, Handler.hang_halfway)  # only these are waited for: a busy machine answers late
 
 
 @pytest.fixture
@@ -91,11 +92,11 @@ def test_bad_mirror_then_good_one(
 ) -> None:
     first, second = mirror(bad), mirror()
     started = time.monotonic()
-    fetch.get(config, folder, mirrors=[first.url, second.url], timeout=0.1)
+    fetch.get(config, folder, mirrors=[first.url, second.url], timeout=0.5 if bad in HANGING else 20)
     assert complete(folder, made)
     # The good mirror is asked first from then on.
     assert {name for name, _ in first.asked} == {IMAGES}
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
 
 
 def test_dead_mirror_then_good_one(
@@ -118,7 +119,7 @@ def test_dead_mirror_then_good_one(
 )
 def test_no_mirror_works(config: dict[str, Any], folder: Path, mirror: Any, dead: str, bad: Any, reason: str) -> None:
     with pytest.raises(NormbenchError) as caught:
-        fetch.get(config, folder, mirrors=[dead, mirror(bad).url], timeout=0.1)
+        fetch.get(config, folder, mirrors=[dead, mirror(bad).url], timeout=0.1 if bad in HANGING else 20)
     line, target = str(caught.value), folder / "MNIST" / "raw" / IMAGES
     assert caught.value.code == 2
     assert line.startswith(f"{IMAGES} could not be brought ({dead}: Connection refused; http://127.0.0.1:")
