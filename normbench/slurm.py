@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from normbench.errors import NormbenchError
 
-ASK_SECONDS = 20.0
+ASK_SECONDS, SUBMIT_SECONDS = 20.0, 120.0  # a controller under load takes its time to take a job
 INSTALL = "Run this where Slurm's commands are (a login node), or take launcher=pool."
+FILTERS = ("SQUEUE_", "SCONTROL_", "SBATCH_WAIT")  # a user's habits, which would hide jobs or wait for their end
 _PREFIX = re.compile(r"^\w+: (?:error|fatal): ")
 
 
@@ -19,20 +20,36 @@ class Refused(NormbenchError):
     """One of Slurm's commands failed; the message is what it said."""
 
 
-def ask(*words: str, given: str | None = None) -> str:
+class Silent(Refused):
+    """It did not end in time: what was asked for may have happened."""
+
+
+def ask(*words: str, given: str | None = None, seconds: float = ASK_SECONDS) -> str:
     """What a command of Slurm's prints. Refused with its last words, NormbenchError where there is no such program."""
     if shutil.which(words[0]) is None:
         raise NormbenchError(f"launcher=slurm: there is no program {words[0]} here. {INSTALL}")
     try:
         asked = subprocess.run(
-            words, input=given, capture_output=True, text=True, timeout=ASK_SECONDS, check=False, errors="replace"
+            words,
+            input=given,
+            env={key: value for key, value in os.environ.items() if not key.startswith(FILTERS)},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            errors="replace",
         )
     except subprocess.TimeoutExpired:
-        raise Refused(f"{words[0]} gave no answer within {ASK_SECONDS:.0f} s") from None
+        raise Silent(f"{words[0]} gave no answer within {seconds:.0f} s") from None
     if asked.returncode:
         said = [_PREFIX.sub("", line.strip()) for line in asked.stderr.splitlines() if line.strip()]
         raise Refused("; ".join(said) or f"{words[0]} ended with exit code {asked.returncode}")
     return asked.stdout
+
+
+def submit(*words: str, script: str) -> str:
+    """What `sbatch` prints. Silent where the job may be there or not, else as `ask`."""
+    return ask("sbatch", *words, given=script, seconds=SUBMIT_SECONDS)
 
 
 def own_job() -> str:
@@ -55,14 +72,37 @@ def is_gone(job: str) -> bool:
         return False
 
 
-def live(names: Sequence[str]) -> dict[str, list[str]]:
-    """Jobs (or arrays) that wait or run, by these job names. Refused where Slurm gives no answer."""
+def live(names: Sequence[str] = (), jobs: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Jobs (or arrays) that wait or run, by name: those called so, or those of these numbers.
+
+    Refused where Slurm gives no answer.
+    """
+    which = f"--name={','.join(names)}" if names else f"--jobs={','.join(jobs)}"
+    try:
+        lines = ask("squeue", "--noheader", which, "--format=%j %F").splitlines()
+    except Refused as refusal:
+        if "Invalid job id" not in str(refusal):  # what it says of one number, of several it leaves out the ended
+            raise
+        lines = []
     found: dict[str, list[str]] = {}
-    for line in ask("squeue", "--noheader", f"--name={','.join(names)}", "--format=%j %F").splitlines():
+    for line in lines:
         name, job = line.split()
         if job not in found.setdefault(name, []):
             found[name].append(job)
     return found
+
+
+def seconds(time: str) -> float | None:
+    """How long a limit is that is written as sbatch takes it: MIN, MIN:SEC, H:MIN:SEC, DAYS-H[:MIN[:SEC]]; else None.
+
+    seconds("2-12:30") is 217800
+    """
+    days, dash, rest = time.rpartition("-")
+    numbers = rest.split(":")
+    if not all(number.isdecimal() for number in [*numbers, *([days] if dash else [])]) or len(numbers) > 3:
+        return None
+    units = (3600, 60, 1) if dash or len(numbers) == 3 else (60, 1)
+    return 86400 * int(days or 0) + sum(unit * int(number) for unit, number in zip(units, numbers, strict=False))
 
 
 def comment(job: str) -> str:

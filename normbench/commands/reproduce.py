@@ -64,7 +64,7 @@ def run(request: Request, console: Console) -> int:
     # a typo is told before anything starts
     launcher = training.launcher(request.jobs, request.words, request.config_dir)
     logger = plan.command_options("logger", request.words, request.config_dir)
-    watch = training.watching(console, logger, request.results)
+    watch = training.watching(console, logger, request.results, launcher)
     chosen = [artifacts.load(name) for name in artifacts.select(request.names)]
     lacking = [
         a for a in chosen if request.fidelity not in plan.experiment(a.experiment, request.config_dir)["fidelities"]

@@ -38,7 +38,7 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     planned = [waiting[stored.id] for stored in fresh]
     runs += [{**entry(stored), "label": told} for stored, told in zip(fresh, labels(fresh, planned), strict=True)]
     if as_json:
-        say_json({"runs": runs})
+        say_json({"runs": runs, "notes": notes})
         return 0
     if not runs:
         say(console, f"no runs below {results / 'runs'} yet. Try: normbench reproduce ln2016/fig6 --fidelity smoke")

@@ -32,10 +32,12 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
         done = sum(found.state(spec) in FINISHED for spec in specs)
         say(console, f"{places.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
 
-    ensured = ensure_runs(specs, launcher, results, announce, watching(console, logger, results))
+    ensured = ensure_runs(specs, launcher, results, announce, watching(console, logger, results, launcher))
     found, outcomes = ensured.found, ensured.outcomes
-    queued = {run: ended.status for run, ended in outcomes.items() if ended.status in base.LEFT}
-    states = {spec.id: queued.get(spec.id, found.state(spec)) for spec in specs}
+    states = {spec.id: found.state(spec) for spec in specs}
+    for run, ended in outcomes.items():
+        if ended.status in base.LEFT and states[run] != "running":
+            states[run] = ended.status
     _table(specs, found, states, console)
     for line in _remarks(specs, found, outcomes):
         say(console, line)

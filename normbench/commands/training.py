@@ -35,8 +35,16 @@ def left(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
         yield f"{places.plural(runs, 'run')} {reason}"
 
 
-def watching(console: Console, logger: Config, results: Path) -> base.Watch:
-    """Progress on the terminal, and a mirror as `logger` says, while so many runs are trained."""
+def watching(console: Console, logger: Config, results: Path, launcher: base.Launcher) -> base.Watch:
+    """Progress on the terminal, and a mirror as `logger` says, while so many runs are trained.
+
+    NormbenchError where a mirror is asked for, and they are trained by others.
+    """
+    if logger["name"] != "none" and not launcher.here:
+        raise NormbenchError(
+            f"logger={logger['name']} mirrors what this command trains, and this launcher leaves that to others. Leave "
+            "it out; once the runs have ended: normbench export wandb"
+        )
 
     @contextmanager
     def watch(runs: int) -> Iterator[base.Listener]:

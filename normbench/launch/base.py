@@ -63,7 +63,7 @@ class Launcher(Protocol):
 
 
 def worker_environment() -> dict[str, str]:
-    """What a process that trains runs must be started with, unless the user has set it: one thread, kept memory."""
+    """What a process that trains runs must be started with: one thread; kept memory, unless the user says otherwise."""
     return {key: os.environ.get(key, value) for key, value in KEEP_MEMORY.items()} | dict.fromkeys(THREADS, "1")
 
 

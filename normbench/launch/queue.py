@@ -3,36 +3,57 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
 from normbench.runs import plans, store
+from normbench.runs.plans import Plan
 
 WAITING = "queued"
 OPEN = ("interrupted", "missing")  # states of a run that a job of its plan begins or goes on with
 
 
-def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """The messages of all runs in plans whose jobs are there, by id, and a line where that could not be asked.
-
-    Those that are running or finished are among them: `state` tells them apart.
-    """
-    found: dict[str, Mapping[str, Any]] = {}
-    notes = []
-    started = plans.started(results)
+def with_jobs(results: Path) -> tuple[list[Plan], list[str]]:
+    """The plans whose jobs wait or run, and lines about what could not be asked or read."""
+    started, notes = plans.started(results)
+    found = []
     for launcher in sorted({one.launcher for one in started}):
         own = [one for one in started if one.launcher == launcher]
         try:
-            alive = importlib.import_module(f"normbench.launch.{launcher}").live([one.path for one in own])
-        except (NormbenchError, ImportError) as error:
+            there = _live(launcher, own)
+        except NormbenchError as error:
             notes.append(f"what waits in {launcher} is not known: {error}")
             continue
         for one in own:
-            if one.path in alive:
-                found |= {str(run["id"]): run for run in one.runs()}
+            if one.path not in there:
+                continue
+            try:
+                found.append(plans.read(one.path))
+            except NormbenchError as error:
+                notes.append(f"{error} Its jobs are there: end them, then delete the folder.")
     return found, notes
+
+
+def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
+    """The messages of all runs in plans whose jobs are there, by id, and the lines of `with_jobs`.
+
+    Those that are running or finished are among them: `state` tells them apart.
+    """
+    found, notes = with_jobs(results)
+    return {run["id"]: run for plan in found for run in plan.runs}, notes
+
+
+def _live(launcher: str, known: Sequence[plans.Started]) -> set[Path]:
+    """As the launcher's `live` says; NormbenchError where there is none, or it cannot be asked."""
+    path = f"normbench.launch.{launcher}"
+    module = importlib.import_module(path) if launcher.isidentifier() and importlib.util.find_spec(path) else None
+    if not hasattr(module, "live"):
+        raise NormbenchError(f"{known[0].path / plans.JOBS}: there is no launcher of that name that starts jobs.")
+    there: set[Path] = module.live(known)  # type: ignore[union-attr]
+    return there
 
 
 def state(state: str, run: str, waiting: Iterable[str]) -> str:

@@ -150,7 +150,9 @@ def test_a_task_says_which_of_its_setup_lines_failed_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plans.write([], tmp_path)
-    (plan.path / "task.sh").write_text(slurm.script(plan.path, ["export A=1", "cd /nowhere", "module() { true; }"]))
+    (plan.path / "task.sh").write_text(
+        slurm.script(plan.path, ["export A=1", "cd /nowhere", "module() { true; }"], grace=60)
+    )
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     assert subprocess.run(["bash", str(plan.path / "task.sh")], timeout=60, check=False).returncode == 0
@@ -271,7 +273,7 @@ def test_queued_is_what_no_one_has_begun_or_finished(tmp_path: Path, monkeypatch
     fake.directory(tmp_path / "runs", specs[1], "interrupted")
     plan = plans.write(specs, tmp_path)
     plans.note_jobs(plan, "slurm", ["5"])
-    monkeypatch.setattr(slurm, "live", lambda known: set(known))
+    monkeypatch.setattr(slurm, "live", lambda known: {one.path for one in known})
     waiting, notes = queue.queued(tmp_path)
     assert notes == [] and [*waiting] == [spec.id for spec in specs]
     stored = store.scan(tmp_path / "runs")
