@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from normbench.curves.series import final
 from normbench.papers.claims import Artifact
-from normbench.papers.ln2016.fig3 import ARMS, MEASURES, RULES
+from normbench.papers.ln2016.fig3 import ARMS, LESS_IS_BETTER, MEASURES, RULES, against_the_start, own, sides, start
 from normbench.papers.panels import Panel
 from normbench.papers.table import Entry, cells, estimate_entry, final_entry, value_entry
 from normbench.runs.record import RunRecord
 
 WITHOUT_TRAINING = {"words": "random words", "tfidf": "TF-IDF"}
+AFTER = "after training"
+IN_PAPER_ALONE = {"original": "Skip-Thoughts, original", "ln-1.7M": "Skip-Thoughts + LN, 1.7M updates"}
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
@@ -20,37 +22,78 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    """The paper's columns, its numbers beside ours where the data are its; vectors without training; how far above
-    these each arm is, seed by seed.
+    """The paper's columns, its numbers beside ours where the data are its; the same before training, and of vectors
+    that were never trained; how far above the latter each arm is, seed by seed.
     """
-    at_paper = all(run.fidelity == "paper" for run in runs)
+    entries = _after(artifact, runs)
+    for arm in ARMS:
+        for measure, (name, factor, unit) in MEASURES.items():
+            before = [_times(factor, start(run, *measure)) for run in own(runs, arm)]
+            entries.append(estimate_entry(before, "before training, one C", arm, name, unit))
+    rules = {run.seed: run for run in runs if run.arm == RULES}
+    return entries + (_without(artifact, runs, rules) if rules else [])
+
+
+def _after(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     entries = []
-    for group, control, arm, cell in cells(artifact, runs, ARMS, "after training"):
+    at_paper = all(run.fidelity == "paper" for run in runs)
+    for group, control, arm, cell in cells(artifact, runs, ARMS, AFTER):
         for (split, metric), (name, factor, unit) in MEASURES.items():
             known = artifact.reference[arm][f"{split}_{metric}"]
             paper = f"{known:g}" if at_paper and not control else ""
             where = (split, "stage", metric)
             entries.append(final_entry(cell, group, arm, name, where, factor, unit, paper))
-    rules = {run.seed: run for run in runs if run.arm == RULES}
-    if not rules:
-        return entries
-    for rule, title in WITHOUT_TRAINING.items():
-        for (split, metric), (name, factor, unit) in MEASURES.items():
-            key = f"{rule}_{split}_{metric}"
-            entries.append(value_entry(list(rules.values()), "without training", title, name, key, unit, factor))
-    for rule, title in WITHOUT_TRAINING.items():
-        for arm in ARMS:
-            cell = [run for run in runs if (run.arm, run.control) == (arm, "") and run.seed in rules]
-            for (split, metric), (name, factor, unit) in MEASURES.items():
-                less = [_less(run, rules[run.seed], rule, split, metric, factor) for run in cell]
-                shown = "points" if unit == "%" else unit
-                entries.append(estimate_entry(less, f"after training, less {title}", arm, name, shown))
+    for arm, title in IN_PAPER_ALONE.items() if at_paper and runs else ():
+        for (split, metric), (name, _, unit) in MEASURES.items():
+            known = artifact.reference[arm][f"{split}_{metric}"]
+            entries.append(Entry(AFTER, title, name, unit, n=1, paper=f"{known:g}", shown="–"))
     return entries
 
 
-def _less(run: RunRecord, rules: RunRecord, rule: str, split: str, metric: str, factor: float) -> float | None:
+def _without(artifact: Artifact, runs: Sequence[RunRecord], rules: Mapping[int, RunRecord]) -> list[Entry]:
+    entries, never = [], "without training"
+    of_the_sets = all(run.fidelity != "smoke" for run in runs)
+    for (split, _), (name, factor, unit) in MEASURES.items():
+        share = artifact.reference["frequent"].get(split) if of_the_sets else None
+        shown = "–" if share is None else f"{factor * share:.2f}"
+        entries.append(Entry(never, "most frequent class", name, unit, n=1, shown=shown))
+    for rule, title in WITHOUT_TRAINING.items():
+        for (split, metric), (name, factor, unit) in MEASURES.items():
+            key = f"{rule}_{split}_{metric}"
+            entries.append(value_entry(list(rules.values()), never, title, name, key, unit, factor))
+    for rule, title in WITHOUT_TRAINING.items():
+        for arm in ARMS:
+            for measure, (name, factor, unit) in MEASURES.items():
+                less = [_times(factor, _less(run, rules, rule, *measure)) for run in own(runs, arm)]
+                column = f"{name} (less is better)" if measure == LESS_IS_BETTER else name
+                shown = "points" if unit == "%" else unit
+                entries.append(estimate_entry(less, f"{AFTER}, less {title}", arm, column, shown))
+    return entries
+
+
+def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+    """Whether training has brought more than vectors have that were never trained."""
+    rules = {run.seed: run for run in runs if run.arm == RULES}
+    told = []
+    for arm, look in ARMS.items():
+        for rule, title in WITHOUT_TRAINING.items():
+            more = {
+                measure: [value for run in own(runs, arm) if (value := _less(run, rules, rule, *measure)) is not None]
+                for measure in MEASURES
+            }
+            if found := sides(more):
+                told.append(f"{look.name} after training, against {title}: {found}.")
+    return [*told, *against_the_start(runs)]
+
+
+def _times(factor: float, value: float | None) -> float | None:
+    return None if value is None else factor * value
+
+
+def _less(run: RunRecord, rules: Mapping[int, RunRecord], rule: str, split: str, metric: str) -> float | None:
     """What a trained run has less what a rule has with the same seed; None where either is not there."""
     value = final(run, split, "stage", metric)
     key = f"{rule}_{split}_{metric}"
-    found = next((float(record[key]) for record in rules.records if key in record), None)
-    return None if value is None or found is None or run.status != "done" else factor * (value - found)
+    records = rules[run.seed].records if run.seed in rules else ()
+    found = next((float(record[key]) for record in records if key in record), None)
+    return None if value is None or found is None else value - found
