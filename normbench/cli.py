@@ -64,8 +64,9 @@ class Parser(argparse.ArgumentParser):
             value = message.split("invalid choice: ")[1].split("'")[1]
             choices = self._choices(message)
             what = message.split(":")[0].removeprefix("argument ")
-            raise NormbenchError(f"{value} is not a {what}.{did_you_mean(value, choices)} (normbench --help)")
-        raise NormbenchError(f"{message}. (normbench --help)")
+            article = "an" if what[0] in "aeiou" else "a"
+            raise NormbenchError(f"{value} is not {article} {what}.{did_you_mean(value, choices)} ({self.prog} --help)")
+        raise NormbenchError(f"{message}. ({self.prog} --help)")
 
     @staticmethod
     def _choices(message: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from normbench.errors import NormbenchError, unknown
@@ -92,13 +92,22 @@ def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any],
     return {key: check(f"{place}.{key}", node[key], spec) for key, spec in specs.items()}
 
 
-def check_declaration(place: str, declares: Any, required: Mapping[str, type]) -> None:
-    """A choice file's own `declares` block, for authors of new YAML files: required keys, options with known types."""
+def check_declaration(
+    place: str, declares: Any, required: Mapping[str, type], optional: Collection[str] | None = None
+) -> None:
+    """A choice file's own `declares` block, for authors of new YAML files: required keys, options with known types.
+
+    optional: the other keys that it may have; None: any.
+    """
     if not isinstance(declares, Mapping):
         raise NormbenchError(f"{place} needs a block 'declares' with {', '.join(required)} and options.")
     for key, kind in required.items():
         if not isinstance(declares.get(key), kind):
             raise NormbenchError(f"{place}: declares.{key} must be given ({kind.__name__}); it is {declares.get(key)}.")
+    if optional is not None:
+        known = {*required, *optional}
+        for key in (str(key) for key in declares if key not in known):
+            raise unknown(f"{place}: declares.{key} is not known.", key, sorted(known))
     for name, spec in (declares.get("options") or {}).items():
         if not isinstance(spec, Mapping) or set(spec) - SPEC_KEYS or spec.get("type") not in TYPES:
             raise NormbenchError(

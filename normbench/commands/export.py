@@ -10,7 +10,7 @@ from rich.console import Console
 
 from normbench.commands import places
 from normbench.commands.terminal import say
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, unknown
 from normbench.export import tables, wandb_run
 from normbench.runs.find import everything
 from normbench.runs.record import RunRecord
@@ -65,7 +65,10 @@ def _chosen(results: Path, only: Sequence[str], console: Console) -> list[RunRec
         say(console, f"  note: {note}")
     for word in only:
         if not any(_fits(run, word) for run in runs):
-            raise NormbenchError(f"--only {word}: no finished run below {results} has that experiment, arm or id.")
+            names = sorted({name for run in runs for name in (run.experiment, run.arm)})
+            raise unknown(
+                f"--only {word}: no finished run below {results} has that experiment, arm or id.", word, names
+            )
     chosen = [run for run in runs if not only or any(_fits(run, word) for word in only)]
     if not chosen:
         raise NormbenchError(f"there are no finished runs below {results}. (normbench status)")

@@ -40,6 +40,12 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
     "launcher": {"title": str},
     "logger": {"title": str},
 }
+OPTIONAL = {  # what else it may declare, where others are refused: these are written by those who bring their own
+    "norm": {
+        "activations", "approximate", "detaches", "file", "groups", "mode_dependent", "needs", "one_length", "options",
+        "own_shift", "reads_mask", "recentres", "rescales", "single_batch", "state", "variants",
+    },
+}  # fmt: skip
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
@@ -92,9 +98,13 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
         raise NormbenchError(f"{found[0]}: there is a shipped {group}={name}. Give it another name.")
     if found:
         return found[0]
-    listing = "normbench list" + {"model": " models", "norm": " norms", "data": " data"}.get(group, "")
-    if group in ("optim", "schedule"):  # more than are listed unasked
+    listed = {"model": "models", "norm": "norms", "data": "data", "experiment": "artifacts"}
+    if group in listed:
+        listing = f"normbench list {listed[group]}"
+    else:
         listing = ", ".join(known for known in choices(group, extra) if can_be_chosen(group, known, extra))
+    if group == "norm" and (name.endswith((".py", ".yaml")) or Path(f"{name}.py").is_file()):
+        listing = "one's own: --config-dir DIR, with DIR/norm/NAME.yaml; or normbench battery --norm FILE"
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
     raise unknown(f"{group}={name} is not {article} {noun}.", name, choices(group, extra), listing)
@@ -162,7 +172,7 @@ def declaration(group: str, name: str, extra: Path | None = None) -> Config:
     node = choice(group, name, extra)
     inner = node.get(group, node)
     declares = inner.get("declares") if isinstance(inner, dict) else None
-    schema.check_declaration(str(choice_path(group, name, extra)), declares, REQUIRED[group])
+    schema.check_declaration(str(choice_path(group, name, extra)), declares, REQUIRED[group], OPTIONAL.get(group))
     return dict(declares or {})
 
 

@@ -84,7 +84,7 @@ def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path
         (("--norm", "rms", "--only", "ln2016/fig66"), "--only ln2016/fig66: choose from"),
         (("--norm", "rms", "--seeds", "0"), "--seeds 0 must be at least 1."),
         (("--norm", "rms", "--jobs", "-1"), "--jobs -1 must be 0 (one per core) or more."),
-        ((), "the following arguments are required: --norm. (normbench --help)"),
+        ((), "the following arguments are required: --norm. (normbench battery --help)"),
     ],
 )
 def test_bad_words_get_one_line(words, line, normbench, capfd, tmp_path):

@@ -76,7 +76,7 @@ def test_nothing_is_there(normbench, capfd, tmp_path: Path):
     out = capfd.readouterr().out
     assert "no runs below" in out and "results of the source repository" in out
     assert normbench("status", "--json") == 0
-    assert json.loads(capfd.readouterr().out) == {"runs": []}
+    assert json.loads(capfd.readouterr().out) == {"runs": [], "notes": []}
 
 
 def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_path: Path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +99,9 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "optim=sparseadam"), "optim=sparseadam needs sparse gradients"),
         ((*BASE, "optim=muon"), "optim=muon takes matrices alone"),
         ((*BASE, "optim=none"), "optim=none trains nothing: model=mnist_mlp needs another."),
+        ((*BASE, "optim=adma"), "optim=adma is not an optimizer. Did you mean 'adam'? (adadelta, "),
+        ((*BASE, "clip=globl"), "Did you mean 'global'? (attr_legacy, global, none, per_tensor, value_by_group)"),
+        ((*BASE, "norm=mine.py"), "norm=mine.py is not a normalizer. (one's own: --config-dir DIR, with DIR/norm/"),
         ((*BASE, "optim=xyz"), "optim=xyz is not an optimizer. (adadelta, adafactor, adagrad, adam, "),
         ((*BASE, "optim=sgd", "optim.betas=[0.9,0.9]"), "optim.betas is not an option."),
         ((*BASE, "optim=sgd", "optim.momentm=0.9"), "optim.momentm is not an option. Did you mean 'optim.momentum'?"),
@@ -332,6 +337,15 @@ def test_a_damaged_stored_configuration_is_refused_or_valid(place: tuple[str, ..
 def test_a_wrong_declaration_is_refused(spec: dict[str, Any]) -> None:
     with pytest.raises(NormbenchError, match=r"declares\.options\.rate needs type"):
         schema.check_declaration("mine.yaml", {"options": {"rate": spec}}, {})
+
+
+def test_a_misspelt_key_of_a_declaration_is_refused(tmp_path: Path) -> None:
+    own = yaml.safe_load(compose.choice_path("norm", "layer").read_text())
+    own |= {"name": "mine", "declares": {**own["declares"], "remy_norms": True}}
+    (tmp_path / "norm").mkdir()
+    (tmp_path / "norm" / "mine.yaml").write_text(yaml.safe_dump(own))
+    with pytest.raises(NormbenchError, match=r"mine\.yaml: declares\.remy_norms is not known"):
+        compose.declaration("norm", "mine", tmp_path)
 
 
 def test_every_shipped_choice_is_declared_rightly() -> None:
