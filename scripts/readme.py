@@ -23,7 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- {}: written by scripts/readme.py -->", "<!-- end of {} -->"
 MANY = 8  # claims from which on an artifact has one row with counts: its page has the claims
 SO_FAR = {"holds": "hold", "opposite": "the opposite", "negligible": "negligible"}
-LESS = {"": "have no runs", "reduced": "have smaller ones alone", "proxy": "have ones on other data alone"}
+LESS = {  # of one, of several
+    "": ("has no runs", "have no runs"),
+    "reduced": ("has smaller ones alone", "have smaller ones alone"),
+    "proxy": ("has ones on other data alone", "have ones on other data alone"),
+}
 FINDINGS = (  # what the first page tells; every word and number is of the verdict as it is published
     ("ln2016/table2", "LN-A3"),
     ("ln2016/recall", "LN-H4"),
@@ -70,7 +74,7 @@ def missing(results: Path) -> str:
     highest = {name: verdicts(artifacts.load(name), results)[0] for name in artifacts.ids()}
     places = {fidelity: [name for name, own in highest.items() if own == fidelity] for fidelity in ("", *FIDELITIES)}
     told = [
-        f"{len(places[fidelity])} {what} ({', '.join(places[fidelity])})"
+        f"{len(places[fidelity])} {what[len(places[fidelity]) > 1]} ({', '.join(places[fidelity])})"
         for fidelity, what in LESS.items()
         if places[fidelity]
     ]

@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from normbench.papers import rules
 from normbench.papers.parts import measured
 
 _SAID = {  # of one, of several
-    rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the other way round", "are the other way round"),
+    rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),
     rules.NEGLIGIBLE: ("is negligible", "are negligible"), rules.UNDECIDED: ("is undecided", "are undecided"),
     rules.NOT_RUN: ("is not run", "are not run"),
     rules.NOT_DECIDABLE: ("is not decidable here", "are not decidable here"),
 }  # fmt: skip
-_TESTED = {
-    rules.ROBUST: "the same under every control", rules.DEPENDS: "another word under one of the controls",
-    rules.UNDECIDED: "undecided under one of the controls", rules.NOT_RUN: "controls not run",
+_TESTED = {  # under controls; of one, of several
+    rules.ROBUST: ("says the same", "say the same"), rules.DEPENDS: ("says another word", "say another word"),
+    rules.UNDECIDED: ("is undecided", "are undecided"), rules.NOT_RUN: ("is not run", "are not run"),
 }  # fmt: skip
+NUMBERED = 4  # claims whose numbers are told: those of more than that would be a page
 
 
 def findings(judged: Mapping[str, Any]) -> list[str]:
     """One or two sentences; claims with numbers of their own first, those without a word last."""
     claims: Sequence[Mapping[str, Any]] = judged["claims"]
     groups = {word: [claim for claim in claims if claim["setting"] == word] for word in _SAID}
+    numbered = {claim["id"] for claim in [c for word in rules.DECIDED for c in groups[word] if _number(c)][:NUMBERED]}
     told = [
-        f"{len(groups[word])} {said(word, len(groups[word]))}: {_named(groups[word], word)}"
+        f"{len(groups[word])} {said(word, len(groups[word]))}: {_named(groups[word], numbered)}"
         for word in _SAID
         if groups[word]
     ]
     where = "At the paper's setting" if judged["fidelity"] == "paper" else f"At {judged['fidelity']} fidelity"
     sentences = [f"{where}, of {_count(len(claims))}, {'; '.join(told)}."]
     tried = {word: [c["id"] for c in claims if c["robustness"] == word] for word in _TESTED}
-    across = [f"{words}: {', '.join(tried[word])}" for word, words in _TESTED.items() if tried[word]]
+    across = [f"{', '.join(ids)} {_TESTED[word][len(ids) > 1]}" for word, ids in tried.items() if ids]
     if across:
-        sentences.append(f"Across the settings that the paper leaves open, {'; '.join(across)}.")
+        sentences.append(f"Under the controls, settings that the paper leaves open, {'; '.join(across)}.")
     return sentences
 
 
@@ -67,8 +69,8 @@ def _count(claims: int) -> str:
     return "1 claim" if claims == 1 else f"{claims} claims"
 
 
-def _named(claims: Sequence[Mapping[str, Any]], word: str) -> str:
-    return ", ".join(f"{claim['id']}{_number(claim) if word in rules.DECIDED else ''}" for claim in claims)
+def _named(claims: Sequence[Mapping[str, Any]], numbered: Container[str]) -> str:
+    return ", ".join(f"{claim['id']}{_number(claim) if claim['id'] in numbered else ''}" for claim in claims)
 
 
 def _number(claim: Mapping[str, Any]) -> str:

@@ -201,10 +201,9 @@ def _menu(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[tuple[str, 
 
 
 def _by_paper(found: Sequence[_Shown]) -> list[_Shown]:
-    """The papers in the order in which they are known, then what no paper of ours has."""
-    known = list(artifacts.PAPERS)
-    paper = {id(p): p.entry.name.split("/")[0] for p in found}
-    return sorted(found, key=lambda p: known.index(paper[id(p)]) if paper[id(p)] in known else len(known))
+    """In the papers' own order, then what no paper of ours has."""
+    listed = [entry.get("artifact") for entries in artifacts.contents().values() for entry in entries]
+    return sorted(found, key=lambda p: listed.index(p.entry.name) if p.entry.name in listed else len(listed))
 
 
 # --- the index -------------------------------------------------------------------------------------------------------
@@ -221,9 +220,17 @@ def _index(found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
         ],
         "words": sorted(counts.items(), key=lambda item: (order.index((item[0].split() or [""])[0]), item[0])),
         "total": len(rows),
+        "without_runs": _without_runs(found),
         "forests": _forests(rows),
         "expected_wrong": sum(p.entry.verdicts["expected_wrong"] or 0 for p in found if p.entry.fidelity == "paper"),
     }
+
+
+def _without_runs(found: Sequence[_Shown]) -> list[tuple[str, int]]:
+    """Title and number of claims of the artifacts of these papers that have no page."""
+    known = [artifacts.read(name) for name in artifacts.ids()]
+    there = {p.entry.name for p in found}
+    return [(one.title.split(" · ")[0], len(one.claims)) for one in known if one.id not in there]
 
 
 def _claims(shown: _Shown, page: str) -> list[dict[str, Any]]:

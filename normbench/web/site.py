@@ -134,6 +134,7 @@ def environment() -> jinja2.Environment:
         "verdict_class": lambda verdict: NEWS.get((verdict.split() or [""])[0], "none"),
         "word_and_rest": _word_and_rest,
         "linked": _linked,
+        "code": _code,
         "by_axis": forest.by_axis,
         "number": signed,
         "json": htmlsafe_json_dumps,
@@ -156,6 +157,12 @@ def _word_and_rest(verdict: str) -> tuple[str, str]:
     """`holds (proxy); controls not run` in two; a word alone has no rest."""
     word, *rest = _REST.split(verdict, maxsplit=1)
     return word, rest[0] if rest else ""
+
+
+def _code(text: str) -> Markup:
+    """Text in which what stands between backticks is code."""
+    pieces = enumerate(visible(text).split("`"))
+    return Markup().join(Markup("<code>{}</code>").format(piece) if i % 2 else piece for i, piece in pieces)
 
 
 def _linked(text: str, ids: Iterable[str]) -> Markup:

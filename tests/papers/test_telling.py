@@ -40,7 +40,7 @@ def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
     assert told.startswith("At the paper's setting, of 1 claim, 1 holds: C1 (points −3.02 [")
     open_claim = artifact(direction(), open=["learning rate"])
     setting, across = findings.findings(judged(open_claim, arms(-3.0)))
-    assert setting == told and across.endswith("controls not run: C1.")
+    assert setting == told and across.endswith("C1 is not run.")
     assert findings.findings(judged(claims, []))[0].endswith("1 is not run: C1.")
 
 
