@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -18,6 +19,7 @@ from normbench.runs.damaged import Damaged, why
 from normbench.runs.plans import Plan
 
 STOPPED = 130  # the exit code of a worker that was told to stop and leaves runs to be trained
+PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE}  # not the run's fault
 CODES = {"refused": 2, "failed": 4, "damaged": 4}
 
 
@@ -57,7 +59,7 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
                 break
             del waiting[run]
             code = max(code, ended.code or CODES.get(ended.status, 0))
-    if told and (left := _left(plan, waiting.values())):
+    if told and (left := sum(_is_left(plan, message) for message in waiting.values())):
         say(f"told to stop: {left} of {len(plan.runs)} runs are left")
         return STOPPED
     if busy:
@@ -70,25 +72,41 @@ def _one(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -
         spec = RunSpec.from_message(message)
     except NormbenchError as error:
         return Outcome("refused", str(error), error.code)
-    run = writing.directory(plan.root, spec)
+    try:
+        run = writing.directory(plan.root, spec)
+        before = settled(plan, spec, run)
+    except OSError as error:  # of this run: the others go on
+        return Outcome("busy", f"{spec.id} cannot be read now: {why(error)}", 5)
     run.claimed = True
-    return settled(plan, spec, run) or train_one(message, run, stopping=stopping)
+    return before or train_one(message, run, stopping=stopping)
 
 
 def settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> Outcome | None:
-    """Why there is nothing to train: finished, damaged, or tried and failed since the plan was asked for; else None."""
+    """Why there is nothing to train: finished, damaged, or tried and failed since the plan was asked for; else None.
+
+    OSError where the file system does not answer, as NFS may for a file that another node has just replaced.
+    """
     before = Outcome("finished before")
     if not run.path.is_dir():
         return None
     try:
         if store.read_status(run.path)["status"] == "failed":
             return before if os.stat(run.path / "status.json").st_mtime_ns > plan.since else None
-    except (Damaged, OSError) as error:
+    except FileNotFoundError:
+        return None
+    except Damaged as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in PASSING:
+            raise error.__cause__ from None
         return Outcome("damaged", f"{why(error)}; it is left alone (normbench check)")
     return before if store.finished(run.path, spec.steps, spec) else None
 
 
-def _left(plan: Plan, messages: Iterable[Mapping[str, Any]]) -> int:
-    """How many of these nobody has finished meanwhile."""
-    specs = [RunSpec.from_message(message) for message in messages]
-    return sum(settled(plan, spec, writing.directory(plan.root, spec)) is None for spec in specs)
+def _is_left(plan: Plan, message: Mapping[str, Any]) -> bool:
+    """Whether a later worker would find it to be trained: nobody has finished it meanwhile, and it is not refused."""
+    try:
+        spec = RunSpec.from_message(message)
+        return settled(plan, spec, writing.directory(plan.root, spec)) is None
+    except NormbenchError:
+        return False
+    except OSError:
+        return True

@@ -9,6 +9,7 @@ still) ends at its next heartbeat.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -112,12 +113,16 @@ def _give_way(folder: Path) -> None:
 
 
 def read(folder: Path) -> Claim | None:
-    """The claim that stands there; None where there is none."""
+    """The claim that stands there; None where there is none, or none that can be read."""
     try:
-        with reading.opened(folder / NAME) as file:
-            beat, text = os.fstat(file.fileno()).st_mtime, file.read(LARGEST)
+        return _read(folder)
     except OSError:
         return None
+
+
+def _read(folder: Path) -> Claim:
+    with reading.opened(folder / NAME) as file:
+        beat, text = os.fstat(file.fileno()).st_mtime, file.read(LARGEST)
     try:
         said = json.loads(text)
     except ValueError:
@@ -152,23 +157,39 @@ def _busy(folder: Path, claim: Claim | None) -> NormbenchError:
 def _make(path: Path, content: bytes) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
-        os.write(handle, content)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        try:
+            if os.write(handle, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except BaseException:  # an empty claim would hold others off until it is stale
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
 
 
 def _beat(path: Path, mine: str, ended: threading.Event) -> None:
     while not ended.wait(BEAT):
-        found = read(path.parent)
-        if found is None and not path.parent.is_dir():
-            continue  # the file system does not answer: whoever takes over does not reach it either
-        if found is None or found.said.get("token") != mine:
+        try:
+            lost = _is_lost(path, mine)
+            if not lost:
+                os.utime(path)
+        except OSError:
+            continue  # the file system does not answer, or this process has no handle left: nobody has taken anything
+        if lost:
             print(f"normbench: {path} was taken over: this process stood still too long. It ends.", file=sys.stderr)
             sys.stderr.flush()
             os._exit(LOST)  # at once: nothing may be written there any more
-        with contextlib.suppress(OSError):
-            os.utime(path)
+
+
+def _is_lost(path: Path, mine: str) -> bool:
+    """Whether somebody else holds the run, or took it over and is done; OSError where that cannot be told."""
+    try:
+        return _read(path.parent).said.get("token") != mine
+    except FileNotFoundError:
+        os.stat(path.parent)  # a folder that does not answer has lost nothing
+        return True
 
 
 def _now(folder: Path) -> float:

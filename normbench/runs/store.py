@@ -170,7 +170,7 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
             if not path.is_dir():
                 raise Damaged("it is not a directory" if path.exists() else "it is a dangling link") from None
         if not isinstance(error, FileNotFoundError):
-            raise Damaged(f"{name} cannot be read: {why(error)}") from None
+            raise Damaged(f"{name} cannot be read: {why(error)}") from error
         if prefix == "" and not (path / "curve.jsonl").exists():
             return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
         raise Damaged(f"{name} is missing") from None

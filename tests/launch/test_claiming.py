@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -106,6 +107,127 @@ def test_a_worker_that_stood_still_too_long_ends_without_writing_on(tmp_path: Pa
         first.send_signal(signal.SIGCONT)
         assert first.wait(30) == claims.LOST
         assert claims.read(run.path).said["host"] == "two"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.EMFILE])
+@pytest.mark.parametrize("folder_too", [False, True])
+def test_a_file_system_that_does_not_answer_for_a_while_takes_nothing(
+    number: int, folder_too: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeat goes on afterwards, and notices then who took the run over in earnest."""
+    monkeypatch.setattr(claims, "BEAT", 0.01)
+    ended: list[int] = []
+    monkeypatch.setattr(claims.os, "_exit", ended.append)
+    tried, real_open, real_stat = [0], os.open, os.stat
+
+    def fails(path: Any) -> bool:
+        mine = str(path) == str(tmp_path / "claim") or (folder_too and str(path) == str(tmp_path))
+        tried[0] += mine
+        return mine
+
+    def refuse(real: Any) -> Any:
+        def asked(path: Any, *words: Any, **named: Any) -> Any:
+            if fails(path):
+                raise OSError(number, os.strerror(number))
+            return real(path, *words, **named)
+
+        return asked
+
+    with claims.hold(tmp_path):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", refuse(real_open))
+            patched.setattr(os, "stat", refuse(real_stat))
+            assert tiny.wait_until(lambda: tried[0] > 3) and not ended
+        os.utime(tmp_path / "claim", (0, 0))
+        assert tiny.wait_until(lambda: (tmp_path / "claim").stat().st_mtime > 0) and not ended
+        (tmp_path / "claim").write_text('{"token": "another"}')
+        assert tiny.wait_until(lambda: ended) and ended[0] == claims.LOST
+
+
+@pytest.mark.parametrize("place", ["write", "fsync"])
+def test_a_full_disk_leaves_no_claim(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*words: Any) -> int:
+        if place == "write":
+            return 0
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, place, full)
+        with pytest.raises(OSError, match="No space left"):
+            claims._make(tmp_path / "claim", b"{}")
+    assert not [*tmp_path.iterdir()]
+
+
+CONTEST = """
+import sys, time
+from pathlib import Path
+from normbench.errors import NormbenchError
+from normbench.runs import claims
+claims.host = lambda: sys.argv[1]
+print("ready", flush=True)
+for folder in sys.stdin:
+    try:
+        with claims.hold(Path(folder.strip())):
+            print("won", flush=True)
+            sys.stdin.readline()
+    except NormbenchError:
+        print("busy", flush=True)
+        sys.stdin.readline()
+    print("left", flush=True)
+"""
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_of_many_that_claim_one_run_at_once_one_wins(stale: bool, tmp_path: Path) -> None:
+    """Free, or left by one that is gone; each holds on until all have asked."""
+    words = [sys.executable, "-c", CONTEST]
+    asking = [subprocess.Popen([*words, str(n)], stdin=-1, stdout=-1, text=True, bufsize=1) for n in range(4)]
+    try:
+        assert all(process.stdout.readline() == "ready\n" for process in asking)
+        for number in range(20):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            if stale:
+                (folder / "claim").write_text('{"host": "gone"}')
+                os.utime(folder / "claim", (0, 0))
+            for process in asking:
+                process.stdin.write(f"{folder}\n")
+            said = [process.stdout.readline() for process in asking]
+            assert sorted(said) == ["busy\n"] * 3 + ["won\n"]
+            for process in asking:
+                process.stdin.write("\n")
+            assert all(process.stdout.readline() == "left\n" for process in asking)
+            assert not [*folder.iterdir()]
+    finally:
+        for process in asking:
+            process.kill()
+            process.communicate()
+
+
+def test_a_run_that_cannot_be_read_now_stops_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming.signal, "signal", lambda number, handler: None)
+    done, other = fake.specs(2)
+    path = fake.directory(tmp_path / "runs", done)
+    fake.directory(tmp_path / "runs", other)
+    plan, said, real_open, real_stat = plans.write([done, other], tmp_path), list[str](), os.open, os.stat
+    for place, number, name in ((path, errno.EIO, "stat"), (path / "status.json", errno.ESTALE, "open")):
+
+        def refuse(asked: Any, *words: Any, place: Path = place, number: int = number, **named: Any) -> Any:
+            if str(asked) == str(place):
+                raise OSError(number, os.strerror(number))
+            return (real_stat if name == "stat" else real_open)(asked, *words, **named)  # noqa: B023
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, name, refuse)
+            assert claiming.work(plan, said.append) == 0
+            assert claiming._is_left(plan, plan.runs[0]) != claiming._is_left(plan, plan.runs[1])
+        assert said.pop().startswith("nothing left to claim: 1 ") and not said
+
+
+def test_a_refused_run_is_not_left(tmp_path: Path) -> None:
+    plan = plans.write([tiny.spec()], tmp_path)
+    assert claiming._is_left(plan, plan.runs[0])
+    assert not claiming._is_left(plan, plan.runs[0] | {"id": "0" * 12})
 
 
 def test_told_to_stop_a_worker_saves_and_says_what_is_left(tmp_path: Path) -> None:
