@@ -6,12 +6,13 @@ import contextlib
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from normbench.check.finding import Finding
 from normbench.errors import NormbenchError
-from normbench.runs import files, store, writing
+from normbench.runs import claims, files, store, writing
 from normbench.runs.damaged import Damaged
 
 
@@ -61,7 +62,14 @@ def check(results: Path, repair: bool) -> Iterator[Finding]:
 
 
 def _not_needed(run: Path, name: str) -> bool:
-    """Of a finished run: what it could have gone on with, unless that was asked for, and a shorter one."""
+    """The claim of a process that is gone. Of a finished run what it could have gone on with, unless that was asked for,
+    and a shorter one.
+    """
+    if name == claims.NAME:
+        return not claims.is_claimed(run)
+    if name == claims.TAKING:  # there for a moment
+        with contextlib.suppress(OSError):
+            return time.time() - (run / name).lstat().st_mtime > claims.STALE
     if name != "checkpoint" and not (name.startswith("shorter.") and name.count(".") == 2):
         return False
     try:

@@ -20,6 +20,7 @@ from normbench.runs.plans import Plan
 
 STOPPED = 130  # the exit code of a worker that was told to stop and leaves runs to be trained
 PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE}  # not the run's fault
+UNREAD = 4  # of a run that could not be looked at: repeat the command
 CODES = {"refused": 2, "failed": 4, "damaged": 4}
 
 
@@ -43,13 +44,14 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
     waiting = {str(run["id"]): run for run in plan.runs}
     left = random.SystemRandom().randrange(len(waiting) or 1)  # not all workers ask for the same run first
     order = [*waiting][left:] + [*waiting][:left]
-    code, busy, again = 0, 0, True
+    code, again = 0, True
+    busy: list[Outcome] = []
     while waiting and again and not told:
-        busy, again = 0, False
+        busy, again = [], False
         for run in [run for run in order if run in waiting]:
             ended = _one(plan, waiting[run], stopping)
             if ended.status == "busy":
-                busy += 1
+                busy.append(ended)
                 continue
             if ended.status != "finished before":
                 again = True  # it took a while: what was busy may have been left since
@@ -62,9 +64,12 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
     if told and (left := sum(_is_left(plan, message) for message in waiting.values())):
         say(f"told to stop: {left} of {len(plan.runs)} runs are left")
         return STOPPED
-    if busy:
-        say(f"nothing left to claim: {busy} being written by other workers")
-    return code
+    unread = [ended.reason for ended in busy if ended.code == UNREAD]
+    for reason in unread:
+        say(reason)
+    if len(busy) > len(unread):
+        say(f"nothing left to claim: {len(busy) - len(unread)} being written by other workers")
+    return max([code, UNREAD]) if unread else code
 
 
 def _one(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -> Outcome:
@@ -76,7 +81,7 @@ def _one(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -
         run = writing.directory(plan.root, spec)
         before = settled(plan, spec, run)
     except OSError as error:  # of this run: the others go on
-        return Outcome("busy", f"{spec.id} cannot be read now: {why(error)}", 5)
+        return Outcome("busy", f"{spec.id} cannot be read now: {why(error)}", UNREAD)
     run.claimed = True
     return before or train_one(message, run, stopping=stopping)
 

@@ -162,9 +162,11 @@ class Slurm:
         for plan in there:
             ids = {run["id"] for run in plan.runs} if plan.code == plans.code() else ()  # others its workers refuse
             for spec in (spec for spec in specs if spec.id in ids):
-                ended = settled(plan, spec, writing.directory(plan.root, spec))
-                if ended is None or ended.status != "finished before":
-                    found.add(spec.id)
+                with contextlib.suppress(OSError):  # not told: it stays with those that have it
+                    ended = settled(plan, spec, writing.directory(plan.root, spec))
+                    if ended is not None and ended.status == "finished before":
+                        continue  # failed since: they leave it alone
+                found.add(spec.id)
         return found
 
     def _submit(self, plan: Plan, tasks: int) -> str:

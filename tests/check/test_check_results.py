@@ -22,7 +22,7 @@ from normbench.cli import main
 from normbench.config.compose import stored_form
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish
-from normbench.runs import files, pack, seals, writing
+from normbench.runs import claims, files, pack, seals, writing
 
 Damage = Callable[[Path], object]
 
@@ -288,6 +288,20 @@ def test_repair_removes_leftovers_alone(results: Path, command: Any) -> None:
     with writing.RunDirectory(run).writing():
         left[0].write_text("on its way")
         assert "\nleftover" not in command("--results", results, "--repair")[1] and left[0].exists()
+
+
+def test_a_claim_is_a_leftover_once_its_process_is_gone(results: Path, command: Any) -> None:
+    run = run_of(results, 1)
+    with claims.hold(run):
+        assert found(results) == []
+        said = (run / claims.NAME).read_text()
+    (run / claims.NAME).write_text(said.replace(f'"pid": {os.getpid()}', f'"pid": {2**22 + 1}'))
+    (run / claims.TAKING).touch()
+    os.utime(run / claims.TAKING, (0, 0))
+    place = run.relative_to(results)
+    assert found(results) == [("leftover", f"{place / name}") for name in (claims.NAME, claims.TAKING)]
+    assert "; removed" in command("--results", results, "--repair")[1]
+    assert not (run / claims.NAME).exists() and not (run / claims.TAKING).exists()
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -219,9 +219,9 @@ def test_a_run_that_cannot_be_read_now_stops_no_worker(tmp_path: Path, monkeypat
 
         with monkeypatch.context() as patched:
             patched.setattr(os, name, refuse)
-            assert claiming.work(plan, said.append) == 0
+            assert claiming.work(plan, said.append) == claiming.UNREAD
             assert claiming._is_left(plan, plan.runs[0]) != claiming._is_left(plan, plan.runs[1])
-        assert said.pop().startswith("nothing left to claim: 1 ") and not said
+        assert said.pop().startswith(f"{done.id} cannot be read now: ") and not said
 
 
 def test_a_refused_run_is_not_left(tmp_path: Path) -> None:
