@@ -62,8 +62,8 @@ def check(results: Path, repair: bool) -> Iterator[Finding]:
 
 
 def _not_needed(run: Path, name: str) -> bool:
-    """The claim of a process that is gone. Of a finished run what it could have gone on with, unless that was asked for,
-    and a shorter one.
+    """The claim of a process that is gone. Of a finished run what it could have gone on with, unless that was asked
+    for, and a shorter one.
     """
     if name == claims.NAME:
         return not claims.is_claimed(run)
