@@ -8,11 +8,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from normbench.compare import metrics
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.curves.series import final, log_floored
 from normbench.curves.statistics import Estimate, paired
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import PLACE, RunRecord
 
 OPPONENTS = ("none", "batch", "layer")
@@ -56,7 +57,8 @@ def table1(name: str, config_dir: Path | None) -> dict[str, RunSpec | str]:
             if key.startswith("eps") and spec["type"] == "float" and node[key] > spec.get("min", 0)
         ]
         try:
-            found[norm] = _spec([*base, f"norm={norm}", *small], norm, {}, config_dir)
+            config = compose.compose(compose.parse([*base, f"norm={norm}", *small]), config_dir)
+            found[norm] = _spec(config, norm, {}, config_dir)
         except NormbenchError as refusal:
             found[norm] = str(refusal)
     return found
@@ -67,12 +69,13 @@ def trials(
 ) -> tuple[list[Trial], list[str]]:
     """Every experiment that trains and has this fidelity, at the normalizers' shipped options and the model's sites.
 
-    Second: lines about the experiments left out. The special conditions of an experiment's own arms do not apply.
+    Each as the experiment's plain arm has it, another normalizer in the place of none; without such an arm what the
+    experiment says of all. Second: lines about the experiments left out.
     """
     known = [other for other in compose.choices("experiment", config_dir) if not _probe(other, config_dir)]
     for word in only:
-        if word not in known:
-            raise NormbenchError(f"--only {word}: choose from {', '.join(known)}.")
+        if word not in (*known, TABLE1):
+            raise unknown(f"--only {word} is no experiment of the battery.", word, [TABLE1, *known], ", ".join(known))
     found, left_out = [], []
     seen: dict[tuple[str, ...], str] = {}  # runs, and the experiment that has them
     for experiment in known:
@@ -82,12 +85,11 @@ def trials(
         if fidelity not in node["fidelities"]:
             left_out.append(f"{experiment} has no fidelity {fidelity}: left out")
             continue
-        words = [*node["base"], *node["fidelities"][fidelity]["set"]]
         for values in product(*node["axes"].values()):
             axes = dict(zip(node["axes"], values, strict=True))
             trial = Trial(experiment, node["title"], axes)
             for norm in contestants(name):
-                _enter(trial, norm, [*words, *(f"{key}={value}" for key, value in axes.items())], seeds, config_dir)
+                _enter(trial, norm, fidelity, seeds, config_dir)
             ids = tuple(spec.id for specs in trial.specs.values() for spec in specs)
             if ids and ids in seen:
                 left_out.append(f"{experiment} at {trial.where} would be the runs of {seen[ids]} once more: left out")
@@ -97,15 +99,23 @@ def trials(
     return found, left_out
 
 
-def _enter(trial: Trial, norm: str, words: Sequence[str], seeds: int, config_dir: Path | None) -> None:
+def _enter(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Path | None) -> None:
     """As shipped; where that is refused, with the options that the normalizer needs inside a time loop."""
+    axes = [f"{key}={value}" for key, value in trial.axes.items()]
     needed = compose.declaration("norm", norm, config_dir).get("state") or {}
     attempts = [{}, needed] if needed else [{}]
     for attempt in attempts:
         options = [f"norm.{key}={value}" for key, value in attempt.items()]
         try:
             trial.specs[norm] = [
-                _spec([*words, f"norm={norm}", *options, f"seed={seed}"], norm, trial.axes, config_dir)
+                _spec(
+                    plan.plain(
+                        trial.experiment, fidelity, [*axes, f"norm={norm}", *options, f"seed={seed}"], config_dir
+                    ),
+                    norm,
+                    trial.axes,
+                    config_dir,
+                )
                 for seed in range(1, seeds + 1)
             ]
         except NormbenchError as refusal:
@@ -117,8 +127,7 @@ def _enter(trial: Trial, norm: str, words: Sequence[str], seeds: int, config_dir
         return
 
 
-def _spec(words: Sequence[str], norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> RunSpec:
-    config = compose.compose(compose.parse(words), config_dir)
+def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir: Path | None) -> RunSpec:
     return plan.checked(RunSpec(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir))
 
 
@@ -132,7 +141,7 @@ def _probe(experiment: str, config_dir: Path | None) -> bool:
 
 @dataclass(frozen=True)
 class Effect:
-    """The new normalizer's last value minus another's, seed by seed; of losses the log of the ratio."""
+    """The new normalizer's last value minus another's by seed: of losses the log of the ratio, of shares points."""
 
     quantity: str
     against: str
@@ -171,16 +180,18 @@ def _effect(
     where: tuple[str, str, str], against: str, mine: Sequence[RunRecord], theirs: Sequence[RunRecord]
 ) -> Effect:
     log = where[2] in LOGARITHMIC
-    ours, others = _finals(mine, where, log), _finals(theirs, where, log)
+    known = metrics.logged([*mine, *theirs]).get(where[0], ())
+    metric = next((metric for metric in known if metric.name == where[2]), metrics.Metric(where[2]))
+    ours, others = (_finals(runs, where, log, metric.factor) for runs in (mine, theirs))
     seeds = sorted(ours.keys() & others.keys())
-    unit = "log ratio" if log else "difference"
+    unit = "log ratio" if log else metric.step_unit or "difference"
     estimate = paired([ours[s] for s in seeds], [others[s] for s in seeds])
     return Effect(label(where), against, unit, estimate, max(len(mine), len(theirs)) - len(seeds))
 
 
-def _finals(runs: Sequence[RunRecord], where: tuple[str, str, str], log: bool) -> dict[int, float]:
+def _finals(runs: Sequence[RunRecord], where: tuple[str, str, str], log: bool, factor: float = 1.0) -> dict[int, float]:
     values = {run.seed: final(run, *where) for run in runs if run.status == "done"}
-    return {seed: log_floored(v) if log else v for seed, v in values.items() if v is not None}
+    return {seed: log_floored(v) if log else factor * v for seed, v in values.items() if v is not None}
 
 
 def label(where: tuple[str, str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import tempfile
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from normbench.commands.terminal import open_table, say, show_rows
 from normbench.config import compose
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
+from normbench.launch.base import Launcher
 from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers.ln2016 import table1
 from normbench.papers.table import final_entry, grid
@@ -48,7 +50,13 @@ def run(request: Request, console: Console) -> int:
     if request.seeds < 1:
         raise NormbenchError(f"--seeds {request.seeds} must be at least 1.")
     launcher = training.launcher(request.jobs)
-    folder = request.results / "battery"
+    if request.dry_run:  # which leaves nothing
+        with tempfile.TemporaryDirectory() as folder:
+            return _run(request, launcher, Path(folder), console)
+    return _run(request, launcher, request.results / "battery", console)
+
+
+def _run(request: Request, launcher: Launcher, folder: Path, console: Console) -> int:
     adopted = adopt(request.norm, request.config_dir, folder)
     planned, notes = trials.trials(
         adopted.name, request.fidelity, request.seeds, request.only, adopted.config_dir
@@ -98,7 +106,19 @@ def run(request: Request, console: Console) -> int:
     numbers, page = write(told, folder / adopted.name)
     say(console, f"\n  numbers   {numbers}")
     say(console, f"  page      {page}")
-    return 4 if any(outcome.failed for outcome in outcomes) else 0
+    if adopted.config_dir:
+        say(console, f"  train     normbench train --config-dir {adopted.config_dir} norm={adopted.name} ...")
+    unserved = _unserved(planned, console)
+    return 4 if unserved or any(outcome.failed for outcome in outcomes) else 0
+
+
+def _unserved(planned: Sequence[trials.Trial], console: Console) -> bool:
+    """Whether there is an experiment that refuses even no normalization, which is no fault of the new normalizer."""
+    found = [trial for trial in planned if "none" in trial.refused]
+    for trial in found:
+        say(console, f"normbench: {trial.experiment} cannot be served, even without normalization: "
+            f"{trial.refused['none']}")  # fmt: skip
+    return bool(found)
 
 
 def _specs(planned: Sequence[trials.Trial], probes: Mapping[str, RunSpec | str]) -> list[RunSpec]:
@@ -128,7 +148,7 @@ def _outlook(
     show_rows(console, ("experiment", "normalizer", "runs", "of updates"), rows)
     say(console, f"{places.plural(len(specs), 'run')} · {len(specs) - len(lacking)} done, {len(lacking)} to run; "
         "--dry-run: nothing is run")  # fmt: skip
-    return 0
+    return 4 if _unserved(planned, console) else 0
 
 
 def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[str]) -> tuple[str, str, str, str]:

@@ -152,13 +152,8 @@ def experiment_spec(
     ):
         if value not in known:
             raise unknown(f"{what}={value}: {name} has no such {what}.", value, [k for k in known if k])
-    before = [*node["base"], *node["arms"][arm], *node["fidelities"][fidelity]["set"]]
-    before += node["controls"][control] if control else []
-    parsed, own = compose.parse(before), compose.parse(words)
-    config = compose.compose([*parsed, *own], extra)
-    conditional = [w for c in node["conditions"] if _holds(c["when"], arm, control, config) for w in c["set"]]
-    if conditional:
-        config = compose.compose([*parsed, *compose.parse(conditional), *own], extra)
+    own = compose.parse(words)
+    config = _composed(node, arm, fidelity, own, control, extra)
     axes = {key: sites.lookup(config, key) for key in node["axes"]}
     in_axes = all(value in node["axes"][key] for key, value in axes.items())
     extra_words = [
@@ -167,6 +162,26 @@ def experiment_spec(
     if extra_words or not in_axes:  # somebody's own question: never mixed with the experiment's runs
         return checked(RunSpec(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=extra))
     return checked(RunSpec(config, name, arm, fidelity, control, axes, extra))
+
+
+def plain(name: str, fidelity: str, words: Sequence[str], extra: Path | None = None) -> compose.Config:
+    """What an experiment is about without what its arms bring: that of its arm `norm=none`, or of none of them.
+
+    `words` come last. NormbenchError as of `compose.compose`.
+    """
+    node = experiment(name, extra)
+    arm = next((arm for arm, own in node["arms"].items() if "norm=none" in own), "")
+    return _composed(node, arm, fidelity, compose.parse(words), "", extra)
+
+
+def _composed(
+    node: compose.Config, arm: str, fidelity: str, own: Sequence[Override], control: str, extra: Path | None
+) -> compose.Config:
+    before = [*node["base"], *node["arms"].get(arm, []), *node["fidelities"][fidelity]["set"]]
+    parsed = compose.parse([*before, *(node["controls"][control] if control else [])])
+    config = compose.compose([*parsed, *own], extra)
+    conditional = [w for c in node["conditions"] if _holds(c["when"], arm, control, config) for w in c["set"]]
+    return compose.compose([*parsed, *compose.parse(conditional), *own], extra) if conditional else config
 
 
 def _holds(when: Mapping[str, Any], arm: str, control: str, config: compose.Config) -> bool:

@@ -11,7 +11,7 @@ import yaml
 from normbench.battery import adopt as adopting
 from normbench.battery import trials
 from normbench.battery.adopt import adopt
-from normbench.config import compose
+from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 
 NORMS = Path(adopting.__file__).parents[1] / "norms"
@@ -140,6 +140,24 @@ def test_what_a_time_loop_asks_of_a_normalizer_is_given_and_told() -> None:
     assert all(set(trial.specs) == {"rms", "none", "batch", "layer"} and not trial.refused for trial in recall)
     (online,) = (trial for trial in found if trial.experiment == "ln2016/online")
     assert not online.changed and "one value per feature" in online.refused["batch"] and "batch" not in online.specs
+
+
+def test_every_trial_of_a_battery_is_as_small_as_its_experiment_at_that_fidelity() -> None:
+    """And none refuses no normalization."""
+    found, _ = trials.trials("rms", "smoke", 1, [], None)
+    assert {"ln2016/fig2", "ln2016/fig3", "ln2016/fig6"} <= {trial.experiment for trial in found}
+    for trial in found:
+        assert "none" not in trial.refused, trial.refused
+        asked = plan.artifact_specs(trial.experiment, "smoke", 1, limited=False)
+        longest = max(spec.steps for spec in asked if {**spec.axes} == {**trial.axes})
+        for norm, (spec,) in trial.specs.items():
+            assert spec.steps <= longest, (trial.experiment, norm)
+
+
+def test_the_plain_arm_of_an_experiment_is_its_run() -> None:
+    (trial,), _ = trials.trials("rms", "smoke", 1, ["ln2016/fig3"], None)
+    (asked,) = plan.artifact_specs("ln2016/fig3", "smoke", 1, ["none"])
+    assert trial.specs["none"][0].id == asked.id and trial.specs["rms"][0].config["model"] == asked.config["model"]
 
 
 def test_runs_that_two_experiments_share_are_one_trial() -> None:

@@ -57,7 +57,9 @@ def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
     (effect,) = [e for e in trial["effects"] if e["quantity"] == "test error" and e["against"] == "layer"]
     centre, layer = (last_errors(tmp_path, trial["runs"][norm]) for norm in ("centre", "layer"))
     wanted = [a - b for a, b in zip(centre, layer, strict=True)]
-    assert effect["effect"] == pytest.approx(sum(wanted) / 2) and effect["n"] == 2
+    assert effect["effect"] == pytest.approx(100 * sum(wanted) / 2) and effect["n"] == 2
+    assert effect["unit"] == "points"
+    assert "normbench train --config-dir results/battery/centre/conf norm=centre" in out
     page = (place / "page" / "index.html").read_text()
     for words in ("Where does centre stand?", "LN 2016, Table 1", "The online regime", "ms per step"):
         assert words in page
@@ -81,7 +83,10 @@ def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path
     ("words", "line"),
     [
         (("--norm", "layr"), "--norm layr is no file and no normalizer. Did you mean 'layer'? (normbench list norms)"),
-        (("--norm", "rms", "--only", "ln2016/fig66"), "--only ln2016/fig66: choose from"),
+        (
+            ("--norm", "rms", "--only", "ln2016/fig66"),
+            "--only ln2016/fig66 is no experiment of the battery. Did you mean 'ln2016/fig6'?",
+        ),
         (("--norm", "rms", "--seeds", "0"), "--seeds 0 must be at least 1."),
         (("--norm", "rms", "--jobs", "-1"), "--jobs -1 must be 0 (one per core) or more."),
         ((), "the following arguments are required: --norm. (normbench battery --help)"),
@@ -100,4 +105,22 @@ def test_a_dry_run_lists_what_would_be_trained_and_trains_nothing(normbench, cap
     out = capfd.readouterr().out
     assert "ln2016/online" in out and "0 done, 2 to run" in out and "has one value per feature" in out
     assert "10 runs · 0 done, 10 to run; --dry-run: nothing is run" in out and "promises" not in out
-    assert not (tmp_path / "results" / "runs").exists()
+    assert not (tmp_path / "results").exists()
+
+
+def test_table_1_can_be_asked_for_alone(normbench, capfd):
+    assert normbench("battery", "--norm", "rms", "--only", "ln2016/table1", "--dry-run") == 0
+    assert "4 runs · 0 done, 4 to run" in capfd.readouterr().out
+
+
+def test_an_experiment_that_cannot_be_served_is_no_fault_of_the_normalizer(normbench, capfd, small, monkeypatch):
+    known = plan.experiment
+
+    def broken(name, *folder):
+        node = known(name, *folder)
+        return {**node, "base": []} if name in SMALL else node
+
+    monkeypatch.setattr(plan, "experiment", broken)
+    assert normbench("battery", "--norm", str(EXAMPLE), *SMALL, "--dry-run") == 4
+    out = capfd.readouterr().out
+    assert "ln2016/online cannot be served, even without normalization: data.valid is not" in " ".join(out.split())
