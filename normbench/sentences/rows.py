@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from normbench import reading
 from normbench.data import files
 from normbench.errors import NormbenchError
 from normbench.sentences.sets import STEMS, Labelled
@@ -57,9 +60,8 @@ class Files:
         found = []
         for stem, told in given.sentences.items():
             path = self._path(stem)
-            rows = _read(path)
-            if rows.ndim == 2 and len(rows) == len(told):
-                rows[[place for place, sentence in enumerate(told) if not sentence]] = 0
+            rows = _read(path, told, f"{stem}.txt")
+            rows[[place for place, sentence in enumerate(told) if not sentence]] = 0
             found.append(checked(rows, told, files.shown(path), f"{stem}.txt"))
         sizes = {rows.shape[1] for rows in found}
         if len(sizes) > 1:
@@ -71,15 +73,33 @@ class Files:
         return self.folder / f"{stem}.npy"
 
 
-def _read(path: Path) -> np.ndarray:
+def _read(path: Path, told: Sequence[str], where: str) -> np.ndarray:
+    """The array of a file, whose heading is believed where it suits the sentences and the file's size."""
+    shown = files.shown(path)
     try:
-        found: np.ndarray = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        reason = "it holds objects" if "Object arrays" in str(error) else "it is no array of numpy's (np.save)"
-        raise NormbenchError(f"{files.shown(path)} cannot be read: {reason}.") from None
-    if not isinstance(found, np.ndarray):  # an .npz of that name
-        raise NormbenchError(f"{files.shown(path)} cannot be read: it holds several arrays.")
-    return found
+        with reading.opened(path.resolve()) as file:
+            shape, dtype = _heading(file)
+            if dtype.hasobject:
+                raise NormbenchError(f"{shown} cannot be read: it holds objects.")
+            _check_form(shape, dtype, told, shown, where)
+            there, needed = os.fstat(file.fileno()).st_size - file.tell(), math.prod(shape) * dtype.itemsize
+            if there < needed:
+                raise NormbenchError(f"{shown} cannot be read: it ends {needed - there} bytes early.")
+            file.seek(0)
+            found: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+            return found
+    except OSError as error:
+        raise NormbenchError(f"{shown} cannot be read: {error.strerror or error}.") from None
+
+
+def _heading(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """What an .npy file says that it holds. OSError where it is none: of a damaged heading numpy raises anything."""
+    try:
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        shape, _, dtype = read[np.lib.format.read_magic(file)](file)
+        return shape, dtype
+    except Exception:
+        raise OSError("it is no array of numpy's (np.save)") from None
 
 
 def checked(found: Any, told: list[str], of: str, where: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import labelled
@@ -112,6 +113,12 @@ def test_what_cannot_be_is_one_line(words, says, evaluate, capfd) -> None:
     assert line.startswith("normbench: ") and says in line
 
 
+def heading(shape: str) -> bytes:
+    """A file of float64 that says that it has this shape, and has one byte."""
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + b"1"
+
+
 @pytest.mark.parametrize(
     ("stem", "content", "says"),
     [
@@ -121,6 +128,16 @@ def test_what_cannot_be_is_one_line(words, says, evaluate, capfd) -> None:
         ("mr", np.full((60, 4), np.inf), "mr.npy: the vector of mr.txt, row 0 ('caf"),
         ("mr", b"no array", "mr.npy cannot be read: it is no array of numpy's"),
         ("mr", np.array([{}] * 60), "mr.npy cannot be read: it holds objects."),
+        ("mr", heading("(60, 1000000000)"), "mr.npy cannot be read: it ends 479999999999 bytes early."),
+        ("mr", heading("(59, 1000000000)"), "mr.npy: 59 vectors for the 60 sentences of mr.txt"),
+        ("mr", heading("(60, -1)"), "mr.npy: the vectors of mr.txt have the shape (60, -1) instead of"),
+        ("mr", heading("(60, 4"), "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", heading("(60, 4), [,"), "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", heading("(60, 4)")[:70], "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", b"PK\x03\x04 and no more", "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", b"", "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", os.mkfifo, "mr.npy cannot be read: it is no regular file."),
+        ("mr", os.mkdir, "mr.npy cannot be read: Is a directory."),
         ("sick_test_a", np.ones((20, 4)), "the vectors of sick have different lengths: 4, 11."),
     ],
 )
@@ -129,7 +146,9 @@ def test_files_that_do_not_fit_are_one_line(stem, content, says, evaluate, capfd
     save(tmp_path / "out", ["mr", "sick"])
     path = tmp_path / "out" / f"{stem}.npy"
     path.unlink()
-    if isinstance(content, bytes):
+    if callable(content):
+        content(path)
+    elif isinstance(content, bytes):
         path.write_bytes(content)
     elif content is not None:
         np.save(path, content)
