@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import labelled
@@ -14,7 +15,7 @@ import tiny
 from normbench import encode
 from normbench.errors import NormbenchError
 from normbench.models.mnist_mlp import MnistMLP
-from normbench.sentences import relatedness, sets
+from normbench.sentences import relatedness, sets, yardsticks
 
 EVAL = ("embed-eval", "--threads", "1")
 MODULE = """
@@ -25,6 +26,12 @@ class model:
         return [[float(len(s)), float(s.count("1")), 1.0] for s in sentences]
 def breaks(sentences): raise RuntimeError("no\\nmemory")
 def short(sentences): return np.ones((3, 2))
+def leaves(sentences): raise SystemExit(0)
+def much(sentences): raise MemoryError("Unable to allocate 1 TiB")
+def torchs(sentences): import torch; return torch.empty(1 << 60)
+def neighbours(sentences):
+    import beside
+    return beside.rows(sentences)
 text = "x"
 """
 
@@ -35,6 +42,11 @@ def evaluate(normbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(relatedness, "EPOCHS", 5)
     monkeypatch.setenv("NORMBENCH_DATA", str(labelled.write(tmp_path / "data", monkeypatch)))
     (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "leaving.py").write_text("raise SystemExit('no model')")
+    (tmp_path / "beside.py").write_text("from mine import model\nrows = model.encode")
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
     return lambda *words: normbench(*EVAL, *words)
 
 
@@ -102,6 +114,16 @@ BAD = [
     (("mine:nothing",), "mine:nothing: module 'mine' has no attribute 'nothing'."),
     (("mine:text",), "mine:text is not a function but of type str."),
     (("mine:breaks", "--sets", "mr"), "mine:breaks raised RuntimeError: no memory"),
+    (("mine:leaves", "--sets", "mr"), "mine:leaves raised SystemExit: 0"),
+    (("leaving:encode",), "leaving:encode: importing leaving raised SystemExit: no model"),
+    (("mine:much", "--sets", "mr"), "mine:much raised MemoryError: Unable to allocate 1 TiB"),
+    (("mine:torchs", "--sets", "mr"), "mine:torchs raised RuntimeError: "),
+    (("bag-of-words", "--size", "100001"), "--size 100001 must be at most 100000"),
+    (
+        ("tf-idf", "mine:short", "--weights", "best"),
+        "--weights best is of a run, and none is among tf-idf, mine:short.",
+    ),
+    (("tf-idf", "--expand", "mine.py"), "--expand mine.py is of a run, and none is among tf-idf."),
     (("mine:short", "--sets", "mr"), "mine:short: 3 vectors for the 60 sentences of mr."),
 ]
 
@@ -164,6 +186,24 @@ def test_what_was_done_before_an_error_is_shown_and_written(evaluate, capfd, tmp
     out, err = capfd.readouterr()
     assert "tf-idf" in out.splitlines()[-1] and "mine:breaks raised" in err
     assert [row["vectors"] for row in json.loads((tmp_path / "found.json").read_text())["rows"]] == ["tf-idf"]
+
+
+def test_a_function_may_import_its_neighbour_when_called(evaluate, tmp_path: Path) -> None:
+    before = list(sys.path)
+    assert str(tmp_path) not in before
+    assert evaluate("mine:neighbours", "--sets", "cr", "--fixed") == 0
+    assert sys.path == before
+
+
+@pytest.mark.parametrize("error", [MemoryError, RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])
+def test_too_little_memory_is_one_line(error, evaluate, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stream(*_) -> None:
+        raise error
+
+    monkeypatch.setattr(yardsticks, "stream", stream)
+    assert evaluate("tf-idf", "bag-of-words", "--sets", "cr", "--fixed") == 2
+    out, err = capfd.readouterr()
+    assert "bag-of-words" in err and err.count("\n") == 1 and "tf-idf" in out.splitlines()[-1]
 
 
 def test_missing_data_is_said_before_anything_is_imported(normbench, capfd) -> None:
