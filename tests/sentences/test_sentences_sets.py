@@ -217,9 +217,7 @@ def test_the_real_sets_are_whole() -> None:
 
 @pytest.mark.data
 def test_real_sets_are_told_by_random_words_as_well_as_is_known() -> None:
-    """MR 70.8 ± 1.1 was seen at 2400 numbers; with 400 it is lower, and SUBJ easier."""
-    encode = yardsticks.bag_of_words(400, 1)
-    found = {
-        one.record["split"]: one.record for one in sentences.evaluate(encode, DATA, nested=False, names=["mr", "subj"])
-    }
-    assert 0.6 < found["mr"]["accuracy"] < 0.72 < found["subj"]["accuracy"] < 0.9
+    """MR 70.8 ± 1.1 was seen at 2400 numbers over several draws of the words."""
+    encode = yardsticks.bag_of_words(2400, 1)
+    (found,) = sentences.evaluate(encode, DATA, nested=False, names=["mr"])
+    assert 0.697 < found.record["accuracy"] < 0.719
