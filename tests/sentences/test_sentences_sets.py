@@ -217,7 +217,7 @@ def test_the_real_sets_are_whole() -> None:
 
 @pytest.mark.data
 def test_real_sets_are_told_by_random_words_as_well_as_is_known() -> None:
-    """MR 70.8 ± 1.1 was seen at 2400 numbers over several draws of the words."""
+    """MR 70.8 ± 1.1 was seen at 2400 numbers."""
     encode = yardsticks.bag_of_words(2400, 1)
     (found,) = sentences.evaluate(encode, DATA, nested=False, names=["mr"])
     assert 0.697 < found.record["accuracy"] < 0.719
