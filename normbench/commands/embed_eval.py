@@ -151,6 +151,7 @@ def _names(given: str | None) -> list[str]:
 
 def _evaluate(each: Source, names: Sequence[str], nested: bool, console: Console) -> None:
     from normbench.sentences import scored
+    from normbench.sentences.folds import COSTS, PARTS
 
     for name in names:
         began = time.monotonic()
@@ -160,9 +161,14 @@ def _evaluate(each: Source, names: Sequence[str], nested: bool, console: Console
             if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's own
                 raise
             raise NormbenchError(f"{each.title}: the memory is too small for its vectors of {name}.") from None
-        each.records.append(record := one.record)
+        record = one.record | ({} if one.at_edge is None else {"c_at_edge": one.at_edge})
+        each.records.append(record)
         told = "  ".join(f"{title} {column.text(record)}" for title, column in COLUMNS.items() if column.set == name)
         say(console, f"{each.title}: {told}  ({places.duration(time.monotonic() - began)})")
+        if 2 * (one.at_edge or 0) > PARTS:
+            ends = f"{COSTS[0]:g} or {COSTS[-1]:g}"
+            say(console, f"  in {one.at_edge} of {PARTS} parts the best C is the smallest or largest tried, {ends}: "
+                         "vectors of another length may do better")  # fmt: skip
 
 
 def _show(done: Sequence[Source], nested: bool, console: Console) -> None:

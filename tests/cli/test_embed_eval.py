@@ -15,7 +15,7 @@ import tiny
 from normbench import encode
 from normbench.errors import NormbenchError
 from normbench.models.mnist_mlp import MnistMLP
-from normbench.sentences import relatedness, sets, yardsticks
+from normbench.sentences import folds, relatedness, sets, yardsticks
 
 EVAL = ("embed-eval", "--threads", "1")
 MODULE = """
@@ -96,6 +96,27 @@ def test_nested_is_what_is_done_unasked(evaluate, capfd, tmp_path: Path) -> None
     assert json.loads((tmp_path / "found.json").read_text())["nested"] is True
 
 
+def test_a_choice_of_c_at_the_edge_is_told(evaluate, capfd, tmp_path: Path) -> None:
+    """The shorter the vectors, the larger the C that they need."""
+    evaluate("--write-sentences", "out")
+    save(tmp_path / "out", ["mr", "sick"])
+    told = {}
+    for length in (1, 1e-3):
+        np.save(tmp_path / "out" / "mr.npy", length * np.load(tmp_path / "out" / "mr.npy"))
+        capfd.readouterr()
+        assert evaluate("out", "--json", "found.json") == 0
+        (row,) = json.loads((tmp_path / "found.json").read_text())["rows"]
+        told[length] = [record.get("c_at_edge") for record in row["records"]], capfd.readouterr().out
+    given = sets.read("mr", tmp_path / "data")
+    tested = folds.cross_validate(np.load(tmp_path / "out" / "mr.npy"), given.targets["mr"], nested=True)
+    edges = sum(cost in (1, 256) for cost in tested.costs)
+    assert told[1e-3][0] == [None, edges] and edges > 5
+    assert f"in {edges} of 10 parts the best C is the smallest or largest tried, 1 or 256" in told[1e-3][1]
+    assert told[1][0][1] <= 5 and "parts the best C" not in told[1][1]
+    assert evaluate("out", "--fixed", "--json", "found.json") == 0
+    assert "c_at_edge" not in (tmp_path / "found.json").read_text()
+
+
 BAD = [
     (("tf-idf", "--write-sentences", "out"), "--write-sentences takes no vectors, such as tf-idf."),
     (("--write-sentences", "mine.py"), "mine.py: File exists."),
@@ -148,6 +169,7 @@ def heading(shape: str) -> bytes:
         ("sick_trial_b", None, "sick_trial_b.npy is missing: sick takes sick_train_a.npy, sick_train_b.npy,"),
         ("mr", np.ones((59, 4)), "mr.npy: 59 vectors for the 60 sentences of mr.txt"),
         ("mr", np.full((60, 4), np.inf), "mr.npy: the vector of mr.txt, row 0 ('caf"),
+        ("sick_test_a", np.full((20, 11), 1e25), "SICK: the vectors are too long for float32. Give them a length"),
         ("mr", b"no array", "mr.npy cannot be read: it is no array of numpy's"),
         ("mr", np.array([{}] * 60), "mr.npy cannot be read: it holds objects."),
         ("mr", heading("(60, 1000000000)"), "mr.npy cannot be read: it ends 479999999999 bytes early."),
