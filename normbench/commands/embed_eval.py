@@ -233,8 +233,7 @@ def function(word: str) -> Callable[[list[str], bool], Any]:
     The working directory stays where modules are looked for: the function may import another one when it is called.
     """
     module, _, name = word.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, os.getcwd())
     try:
         encode = attrgetter(name)(importlib.import_module(module))
     except ModuleNotFoundError as error:
