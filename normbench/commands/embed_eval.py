@@ -23,6 +23,8 @@ from normbench.sentences import sets
 from normbench.sentences.rows import Files, encoded
 from normbench.sentences.sets import Labelled
 
+LARGEST = 100_000  # numbers of a bag of words: some gigabytes for a set
+
 
 @dataclass(frozen=True)
 class Column:
@@ -67,6 +69,7 @@ class Source:
     title: str
     rows: Callable[[Labelled], Any]
     names: Sequence[str] = sets.ALL
+    of_run: bool = False
     records: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -87,36 +90,54 @@ def write_sentences(folder: Path, names: str | None, console: Console) -> int:
 
 def run(request: Request, results: Path, config_dir: Path | None, console: Console) -> int:
     """Every source on every set that it has; whatever is done when one fails is shown and written."""
-    if not request.words:
-        raise NormbenchError("embed-eval needs vectors: a folder, module:name, a run, bag-of-words or tf-idf. "
-                             "(normbench embed-eval --help)")  # fmt: skip
-    for name, value in (("size", request.size), ("threads", request.threads)):
-        if value < 1:
-            raise NormbenchError(f"--{name} {value} must be at least 1.")
-    if request.json and (request.json.is_dir() or not request.json.absolute().parent.is_dir()):
-        raise NormbenchError(f"--json {request.json} is not a file in a folder that is there.")
+    _refuse(request)
     names = _names(request.sets)
     for name in names:  # before anything is imported or computed
         sets.read(name, data.root())
-    if request.expand and not request.expand.is_file():
-        raise NormbenchError(f"--expand {request.expand} is not there: a file of word vectors.")
-    sources = [source(word, request, results, config_dir) for word in request.words]
-    for each in sources:
-        if lacking := [name for name in names if name not in each.names] if request.sets else []:
-            raise NormbenchError(f"{each.title} has no vectors of {', '.join(lacking)}.")
-    import torch
-
-    torch.set_num_threads(min(request.threads, os.cpu_count() or 1))
+    sources: list[Source] = []
+    importable = list(sys.path)
     try:
+        sources += [source(word, request, results, config_dir) for word in request.words]
+        _refuse_sources(sources, names, request)
+        import torch
+
+        torch.set_num_threads(min(request.threads, os.cpu_count() or 1))
         for each in sources:
             _evaluate(each, [name for name in names if name in each.names], request.nested, console)
     finally:
+        sys.path[:] = importable
         done = [each for each in sources if each.records]
         if done:
             _show(done, request.nested, console)
             if request.json:
                 files.write_json(request.json, plain(done, request.nested))
     return 0
+
+
+def _refuse(request: Request) -> None:
+    """NormbenchError for what cannot be, whatever the words name."""
+    if not request.words:
+        raise NormbenchError("embed-eval needs vectors: a folder, module:name, a run, bag-of-words or tf-idf. "
+                             "(normbench embed-eval --help)")  # fmt: skip
+    for name, value in (("size", request.size), ("threads", request.threads)):
+        if value < 1:
+            raise NormbenchError(f"--{name} {value} must be at least 1.")
+    if request.size > LARGEST:
+        raise NormbenchError(f"--size {request.size} must be at most {LARGEST}.")
+    if request.json and (request.json.is_dir() or not request.json.absolute().parent.is_dir()):
+        raise NormbenchError(f"--json {request.json} is not a file in a folder that is there.")
+    if request.expand and not request.expand.is_file():
+        raise NormbenchError(f"--expand {request.expand} is not there: a file of word vectors.")
+
+
+def _refuse_sources(sources: Sequence[Source], names: Sequence[str], request: Request) -> None:
+    """NormbenchError for sets that are asked for and not there, and options that none of the sources takes."""
+    for each in sources:
+        if lacking := [name for name in names if name not in each.names] if request.sets else []:
+            raise NormbenchError(f"{each.title} has no vectors of {', '.join(lacking)}.")
+    for option, value in (("weights", request.weights), ("expand", request.expand)):
+        if value is not None and not any(each.of_run for each in sources):
+            raise NormbenchError(f"--{option} {value} is of a run, and none is among {', '.join(request.words)}.")
 
 
 def _names(given: str | None) -> list[str]:
@@ -130,13 +151,24 @@ def _names(given: str | None) -> list[str]:
 
 def _evaluate(each: Source, names: Sequence[str], nested: bool, console: Console) -> None:
     from normbench.sentences import scored
+    from normbench.sentences.folds import COSTS, PARTS
 
     for name in names:
         began = time.monotonic()
-        (one,) = scored(each.rows, data.root(), nested, [name])
-        each.records.append(record := one.record)
+        try:
+            (one,) = scored(each.rows, data.root(), nested, [name])
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's own
+                raise
+            raise NormbenchError(f"{each.title}: the memory is too small for its vectors of {name}.") from None
+        record = one.record | ({} if one.at_edge is None else {"c_at_edge": one.at_edge})
+        each.records.append(record)
         told = "  ".join(f"{title} {column.text(record)}" for title, column in COLUMNS.items() if column.set == name)
         say(console, f"{each.title}: {told}  ({places.duration(time.monotonic() - began)})")
+        if 2 * (one.at_edge or 0) > PARTS:
+            ends = f"{COSTS[0]:g} or {COSTS[-1]:g}"
+            say(console, f"  in {one.at_edge} of {PARTS} parts the best C is the smallest or largest tried, {ends}: "
+                         "vectors of another length may do better")  # fmt: skip
 
 
 def _show(done: Sequence[Source], nested: bool, console: Console) -> None:
@@ -192,11 +224,14 @@ def source(word: str, request: Request, results: Path, config_dir: Path | None) 
         raise NormbenchError(f"{word} is neither a folder of vectors nor module:name, bag-of-words or tf-idf; and "
                              f"{error}") from None  # fmt: skip
     title = f"run {word}, words of {request.expand.name}" if request.expand else f"run {word}"
-    return Source(title, lambda given: encoded(encode, given, word))
+    return Source(title, lambda given: encoded(encode, given, word), of_run=True)
 
 
 def function(word: str) -> Callable[[list[str], bool], Any]:
-    """`module:name`, looked for in the working directory as well; what it raises becomes one line."""
+    """`module:name`, looked for in the working directory as well; what it raises becomes one line.
+
+    The working directory stays where modules are looked for: the function may import another one when it is called.
+    """
     module, _, name = word.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
@@ -205,22 +240,20 @@ def function(word: str) -> Callable[[list[str], bool], Any]:
         raise NormbenchError(f"{word}: there is no module {error.name}, here or installed.") from None
     except AttributeError as error:
         raise NormbenchError(f"{word}: {error}.") from None
-    except Exception as error:  # the module's own code
+    except (Exception, SystemExit) as error:  # the module's own code
         raise NormbenchError(f"{word}: importing {module} raised {_told(error)}") from None
-    finally:
-        sys.path.remove(os.getcwd())
     if not callable(encode):
         raise NormbenchError(f"{word} is not a function but of type {type(encode).__name__}.")
 
     def called(sentences: list[str], eos: bool) -> Any:
         try:
             return encode(sentences)
-        except Exception as error:  # the function's own
+        except (Exception, SystemExit) as error:  # the function's own
             raise NormbenchError(f"{word} raised {_told(error)}") from None
 
     return called
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:200]}" if text else f"{type(error).__name__}."

@@ -94,7 +94,7 @@ def _blocks(paths: list[Path], of_hub: bool) -> tuple[list[str], Callable[[str],
 def _lines(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
         try:
-            with path.open(encoding="utf-8") as file:
+            with path.open(encoding="utf-8-sig") as file:
                 yield from file
         except UnicodeDecodeError:
             raise NormbenchError(f"{files.shown(path)} is not UTF-8. Convert it, or take it away.") from None

@@ -125,11 +125,16 @@ def triples(numbers: np.ndarray, lengths: np.ndarray, middle: np.ndarray, rows: 
 def different(part: Split, most: int) -> list[list[int]]:
     """Different sentences of a part's books, each with its END: at most so many, spread evenly."""
     sentences = part["sentence"]
-    ends = sentences.offsets.tolist()
-    values = sentences.values.tolist()
-    found = list(dict.fromkeys(tuple(values[a:b]) for a, b in itertools.pairwise(ends)))
+    values, offsets = sentences.values.numpy(), sentences.offsets.numpy()
+    lengths, firsts = np.diff(offsets), [np.zeros(0, np.int64)]
+    for length in np.unique(lengths):  # as rows of bytes: lists of a large part's words would not fit into memory
+        places = np.flatnonzero(lengths == length)
+        rows = np.ascontiguousarray(values[offsets[places][:, None] + np.arange(length)])
+        _, first = np.unique(rows.view(np.dtype((np.void, rows.itemsize * length))), return_index=True)
+        firsts.append(places[first])
+    found = np.sort(np.concatenate(firsts))
     count = min(most, len(found))
-    return [list(found[place * len(found) // count]) for place in range(count)]
+    return [values[offsets[k] : offsets[k + 1]].tolist() for k in found[np.arange(count) * len(found) // count]]
 
 
 def encoded(sentence: str, numbers: Mapping[str, int]) -> list[int]:

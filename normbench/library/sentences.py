@@ -44,10 +44,10 @@ def encode(
         expand: a file of word vectors of another tool (word2vec's text or binary, GloVe's), by which words that the
             model does not know get vectors (Kiros et al. 2015, section 2.2); without it they are all one unknown word.
 
-    Errors: NormbenchError for a run that is not there or is published without weights, for a model that encodes none,
-    for a file that holds no word vectors, or too few of the model's words.
+    Errors: NormbenchError for sentences that are no texts, for a run that is not there or is published without weights,
+    for a model that encodes none, for a file that holds no word vectors, or too few of the model's words.
     """
-    told = list(sentences)
+    told = _texts(sentences)
     further = None if expand is None else (Path(expand), told)
     return encoder(run, places.results(None if results is None else str(results)), weights, None, further)(told, eos)
 
@@ -78,6 +78,17 @@ def encoder(
     if expand is not None:
         examples = replace(examples, words=_expanded(model, examples.words, *expand))
     return encode
+
+
+def _texts(sentences: Any) -> list[str]:
+    """The sentences as a list; NormbenchError where they are anything but texts, such as a single one."""
+    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
+        raise NormbenchError(f"sentences must be a list of texts, not {sentences!r:.40}. Of one: encode(run, [text]).")
+    told = list(sentences)
+    for one in told:
+        if not isinstance(one, str):
+            raise NormbenchError(f"sentences must be a list of texts, not of {one!r:.40}.")
+    return told
 
 
 def _expanded(model: Model, words: Sequence[str], path: Path, sentences: Iterable[str]) -> list[str]:

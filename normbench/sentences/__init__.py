@@ -26,11 +26,13 @@ class Scored:
     """What came out of one set: a record, and of a metric that is a mean over examples what each of them gave.
 
     `examples`: (N,) of `accuracy` 1 where a sentence was classified right while its part was tested, in the order of
-    the set's file; of SICK (N,) the squared errors of the test pairs, whose mean is `mse`.
+    the set's file; of SICK (N,) the squared errors of the test pairs, whose mean is `mse`. `at_edge`: in how many of
+    the parts the C that was chosen is the smallest or the largest of those tried; None where none is chosen.
     """
 
     record: dict[str, Any]
     examples: dict[str, np.ndarray]
+    at_edge: int | None = None
 
 
 def evaluate(
@@ -78,4 +80,4 @@ def scored(
             tested = folds.cross_validate(found, given.targets[given.name], nested)
             spread = float(tested.accuracies.std())
             record = {"split": given.name, "accuracy": tested.accuracy, "accuracy_std": spread}
-            yield Scored(record, {"accuracy": tested.right})
+            yield Scored(record, {"accuracy": tested.right}, tested.at_edge if nested else None)

@@ -29,6 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.errors import NormbenchError
+from normbench.sentences.rows import NotFinite
 
 GRADIENT = 1e-6  # where a problem is solved
 ROUNDING = 1e-13  # of C Σ|z_i|: long vectors have gradients that float64 cannot tell any better
@@ -88,7 +89,7 @@ def rows(vectors: Any, free_intercept: bool = False) -> Rows:
         x = torch.linalg.qr(x.T, mode="r").R.T.contiguous()
     inner = x.T @ x
     if not torch.isfinite(inner).all():
-        raise NormbenchError("logistic regression: the vectors are too long for float64. Give them a length such as 1.")
+        raise NotFinite("logistic regression: the vectors are too long for float64. Give them a length such as 1.")
     squares, axes = torch.linalg.eigh(inner)
     z, penalty = x @ axes, torch.ones_like(squares)
     if free_intercept:

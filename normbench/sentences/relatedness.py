@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from normbench.sentences.rows import NotFinite
+
 SCORES = 5
 EPOCHS, BATCH = 100, 128  # Keras' defaults of the time: epochs of one `fit`, rows of a minibatch
 RATE, BETAS, EPS = 1e-3, (0.9, 0.999), 1e-8
@@ -33,9 +35,12 @@ class Pairs(NamedTuple):
 
 
 def pairs(u: np.ndarray, v: np.ndarray, scores: np.ndarray) -> Pairs:
-    """Of the vectors (N, D) of either side."""
-    features = np.hstack([np.abs(u - v), u * v, np.ones((len(u), 1))])
-    return Pairs(torch.from_numpy(features.astype(np.float32)), scores)
+    """Of the vectors (N, D) of either side. NotFinite where Adam could not square a gradient of such a feature."""
+    with np.errstate(over="ignore"):
+        features = np.hstack([np.abs(u - v), u * v, np.ones((len(u), 1))]).astype(np.float32)
+        if not np.isfinite(np.square(features)).all():
+            raise NotFinite("SICK: the vectors are too long for float32. Give them a length such as 1.")
+    return Pairs(torch.from_numpy(features), scores)
 
 
 def evaluate(train: Pairs, trial: Pairs, test: Pairs) -> tuple[dict[str, float], np.ndarray]:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from normbench import reading
 from normbench.data import files
 from normbench.errors import NormbenchError
 from normbench.sentences.sets import STEMS, Labelled
 
 SHOWN = 40  # characters of a sentence in an error
+USUAL = (np.float32, np.float64)  # what is computed with; all else becomes the latter
+
+
+class NotFinite(NormbenchError):
+    """Vectors that hold NaN or Inf, or are so long that what is computed of them would."""
 
 
 def encoded(encode: Callable[[list[str], bool], Any], given: Labelled, of: str) -> Any:
@@ -52,9 +60,8 @@ class Files:
         found = []
         for stem, told in given.sentences.items():
             path = self._path(stem)
-            rows = _read(path)
-            if rows.ndim == 2 and len(rows) == len(told):
-                rows[[place for place, sentence in enumerate(told) if not sentence]] = 0
+            rows = _read(path, told, f"{stem}.txt")
+            rows[[place for place, sentence in enumerate(told) if not sentence]] = 0
             found.append(checked(rows, told, files.shown(path), f"{stem}.txt"))
         sizes = {rows.shape[1] for rows in found}
         if len(sizes) > 1:
@@ -66,42 +73,81 @@ class Files:
         return self.folder / f"{stem}.npy"
 
 
-def _read(path: Path) -> np.ndarray:
+def _read(path: Path, told: Sequence[str], where: str) -> np.ndarray:
+    """The array of a file, whose heading is believed where it suits the sentences and the file's size."""
+    shown = files.shown(path)
     try:
-        found: np.ndarray = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        reason = "it holds objects" if "Object arrays" in str(error) else "it is no array of numpy's (np.save)"
-        raise NormbenchError(f"{files.shown(path)} cannot be read: {reason}.") from None
-    if not isinstance(found, np.ndarray):  # an .npz of that name
-        raise NormbenchError(f"{files.shown(path)} cannot be read: it holds several arrays.")
-    return found
+        with reading.opened(path.resolve()) as file:
+            shape, dtype = _heading(file)
+            if dtype.hasobject:
+                raise NormbenchError(f"{shown} cannot be read: it holds objects.")
+            _check_form(shape, dtype, told, shown, where)
+            there, needed = os.fstat(file.fileno()).st_size - file.tell(), math.prod(shape) * dtype.itemsize
+            if there < needed:
+                raise NormbenchError(f"{shown} cannot be read: it ends {needed - there} bytes early.")
+            file.seek(0)
+            found: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+            return found
+    except OSError as error:
+        raise NormbenchError(f"{shown} cannot be read: {error.strerror or error}.") from None
+
+
+def _heading(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """What an .npy file says that it holds. OSError where it is none: of a damaged heading numpy raises anything."""
+    try:
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        shape, _, dtype = read[np.lib.format.read_magic(file)](file)
+        return shape, dtype
+    except Exception:
+        raise OSError("it is no array of numpy's (np.save)") from None
 
 
 def checked(found: Any, told: list[str], of: str, where: str) -> Any:
-    """The rows as finite numbers, one for each of the sentences `told`, an array or a scipy.sparse matrix.
+    """The rows as finite float32 or float64, one for each of the sentences `told`, an array or a scipy.sparse matrix.
 
     `of` and `where` say in errors whose they are, and of which sentences.
     """
-    if hasattr(found, "detach"):  # a tensor, wherever it is
-        found = found.detach().cpu().numpy()
-    is_sparse = hasattr(found, "tocsr")
-    if not is_sparse:
-        try:
-            found = np.asarray(found)
-        except ValueError:
-            raise NormbenchError(f"{of}: the vectors of {where} have different lengths.") from None
-    if found.dtype.kind not in "fiu":
-        raise NormbenchError(f"{of}: the vectors of {where} are of type {found.dtype}, not numbers.")
-    if found.ndim != 2 or not found.shape[1]:
-        raise NormbenchError(f"{of}: the vectors of {where} have the shape {found.shape} instead of "
+    if not hasattr(found, "tocsr"):
+        found = _array(found, of, where)
+    _check_form(found.shape, found.dtype, told, of, where)
+    native = found.dtype.newbyteorder("=")
+    with np.errstate(over="ignore"):  # of a longer float: Inf is refused
+        found = found.astype(native if native in USUAL else np.float64, copy=False)
+    if not isinstance(found, np.ndarray):
+        found = found.tocsr()
+        if not np.isfinite(found.data).all():
+            raise NotFinite(f"{of}: the vectors of {where} hold NaN or Inf.")
+    elif not (finite := np.isfinite(found).all(1)).all():
+        row = int(np.flatnonzero(~finite)[0])
+        raise NotFinite(f"{of}: the vector of {where}, row {row} ('{told[row][:SHOWN]}') holds NaN or Inf.")
+    return found
+
+
+def _check_form(shape: Sequence[int], dtype: np.dtype[Any], told: Sequence[str], of: str, where: str) -> None:
+    if dtype.kind not in "fiu":
+        raise NormbenchError(f"{of}: the vectors of {where} are of type {dtype}, not numbers.")
+    if len(shape) != 2 or shape[1] < 1:
+        raise NormbenchError(f"{of}: the vectors of {where} have the shape {tuple(shape)} instead of "
                              f"({len(told)}, numbers).")  # fmt: skip
-    if found.shape[0] != len(told):
-        raise NormbenchError(f"{of}: {found.shape[0]} vectors for the {len(told)} sentences of {where}. A sentence "
+    if shape[0] != len(told):
+        raise NormbenchError(f"{of}: {shape[0]} vectors for the {len(told)} sentences of {where}. A sentence "
                              "ends at a line feed alone, and empty ones count in a file.")  # fmt: skip
-    values = found.data if is_sparse else found
-    if not np.isfinite(values).all():
-        if is_sparse:
-            raise NormbenchError(f"{of}: the vectors of {where} hold NaN or Inf.")
-        row = int(np.flatnonzero(~np.isfinite(found).all(1))[0])
-        raise NormbenchError(f"{of}: the vector of {where}, row {row} ('{told[row][:SHOWN]}') holds NaN or Inf.")
-    return found.tocsr() if is_sparse else found
+
+
+def _array(found: Any, of: str, where: str) -> np.ndarray:
+    """Of a tensor or an array, or of a list of such, wherever they are."""
+    try:
+        return np.asarray([_of_tensor(row) for row in found] if isinstance(found, list | tuple) else _of_tensor(found))
+    except ValueError:
+        raise NormbenchError(f"{of}: the vectors of {where} have different lengths.") from None
+    except (TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise NormbenchError(f"{of}: the vectors of {where} cannot become an array of numpy's: {reason}") from None
+
+
+def _of_tensor(found: Any) -> Any:
+    """A tensor's numbers, in float32 where numpy may lack its type (bfloat16); all else as it is."""
+    if not hasattr(found, "detach"):
+        return found
+    found = found.detach().cpu().to_dense()
+    return (found.float() if found.is_floating_point() and found.element_size() < 4 else found).numpy()

@@ -68,8 +68,9 @@ class Evaluation:
     """All that the evaluations of one run have in common: call it with a state for the records of one.
 
     `config` is the run's: `eval`, `monitor`, `train.batch_size`. `outcomes` has each example's results of the last
-    evaluation's test passes, by split and variant, and after training those of the downstream tasks. Errors: a split
-    that is not there, a monitor that no pass gives, a variant that no normalizer serves.
+    evaluation's test passes, by split and variant, and after training those of the downstream tasks. `broken` is why
+    the last evaluation could not do these with such weights. Errors: a split that is not there, a monitor that no pass
+    gives, a variant that no normalizer serves.
     """
 
     def __init__(self, model: Model, data: Dataset, config: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
@@ -86,11 +87,13 @@ class Evaluation:
         self.splits = {name: splits[name] if n == 1 else splits[name].every(n) for name, n in strides.items() if n}
         self.tests = [name for name in self.splits if name.startswith("test")]
         self.outcomes: dict[tuple[str, str], dict[str, Tensor]] = {}
+        self.broken = ""
         self._refuse(config)
 
     def __call__(self, state: State) -> list[Record]:
         """Every pass that the state calls for. Normalizers that evaluate with statistics of a pass get one first."""
         self.outcomes.clear()
+        self.broken = ""
         self._prepared.cache_clear()
         self._gather(state, [USUAL])
         records = self.run(self.usual(state), state)
@@ -101,11 +104,11 @@ class Evaluation:
         records += self.run(self.further(state, others), state)
         state = self.seen(records, state)  # further variants may be at their lowest
         records += self.run(self.waiting(state, others), state)
-        records += self._tasks(nested=False)
+        records += self._tasks(self.seen(records, state), nested=False)
         if state.last:
             records += self.run([Pass(name, mode="whole") for name in self.asked["whole"]], state)
             records += [{"mode": "stage", **record} for record in self.model.after(self.data.splits, self.seed)]
-            records += self._tasks(nested=True)
+            records += self._tasks(self.seen(records, state), nested=True)
         return records
 
     def seen(self, records: Sequence[Record], state: State) -> State:
@@ -121,22 +124,31 @@ class Evaluation:
         values = {variant: math.inf if math.isnan(value) else value for variant, value in found.items()}
         return replace(state, values=values)
 
-    def _tasks(self, nested: bool) -> list[Record]:
-        """Of the downstream tasks that are asked for, with the model's vectors of sentences."""
-        if not self.asked["tasks"]:
+    def _tasks(self, state: State, nested: bool) -> list[Record]:
+        """Of the downstream tasks that are asked for, with the model's vectors of sentences; those of them that can be
+        done before it is `broken`.
+        """
+        if not self.asked["tasks"] or self.broken:
             return []
         from normbench.sentences import evaluate, sets
+        from normbench.sentences.rows import NotFinite
 
+        if not math.isfinite(state.values.get("", 0.0)):
+            self.broken = f"{self.monitor['split']} {self.monitor['metric']} is no finite number"
+            return []
         assert self.data.tasks is not None
         encode, mode = functools.partial(self.model.encode, data=self.data), "stage" if nested else "along"
-        with self.data.tasks() as folder, torch.no_grad(), inference(self.model):
-            of = "the model"
-            found = list(evaluate(encode, folder, nested, self.asked["tasks"], of, sets.unchecked))
-        if nested and self.asked["outcomes"]:
-            for one in found:
-                examples = {metric: torch.from_numpy(values) for metric, values in one.examples.items()}
-                self.outcomes[one.record["split"], text(USUAL)] = examples
-        return [{"mode": mode, **one.record} for one in found]
+        records: list[Record] = []
+        try:
+            with self.data.tasks() as folder, torch.no_grad(), inference(self.model):
+                for one in evaluate(encode, folder, nested, self.asked["tasks"], "the model", sets.unchecked):
+                    records.append({"mode": mode, **one.record})
+                    if nested and self.asked["outcomes"]:
+                        examples = {metric: torch.from_numpy(values) for metric, values in one.examples.items()}
+                        self.outcomes[one.record["split"], text(USUAL)] = examples
+        except NotFinite as error:
+            self.broken = str(error).removesuffix(".")
+        return records
 
     # --- the lists ---------------------------------------------------------------------------------------------------
 

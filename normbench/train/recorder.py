@@ -40,7 +40,9 @@ class Recorder:
     clock: float = field(default_factory=time.monotonic)  # since when it is trained
 
     def evaluate(self, progress: Progress) -> None:
-        """Evaluates the run where it is. Raises Stop, after all is written, where the training loss is no number."""
+        """Evaluates the run where it is. Raises Stop, after all is written, where the training loss is no number, or
+        the weights are such that downstream tasks cannot be done.
+        """
         loss, began = self.evaluation.model.loss, time.monotonic()
         place, state = self._place(progress)
         records = self.evaluation(state)
@@ -52,10 +54,12 @@ class Recorder:
             for variant, value in state.values.items():
                 progress.lowest[variant] = min(progress.lowest.get(variant, math.inf), value)
         self.run.append("curve.jsonl", [place | record for record in records])
+        at = "epoch" if isinstance(place["epoch"], int) else "step"
         for record in records:
             if record["split"] == "train" and not math.isfinite(record.get(loss, 0.0)):
-                at = "epoch" if isinstance(place["epoch"], int) else "step"
                 raise diverged(self.evaluation.model, record[loss], f"after {at} {place[at]}")
+        if self.evaluation.broken:
+            raise Stop("diverged", f"after {at} {place[at]}: {self.evaluation.broken}")
         if not state.first:
             spent = {"train_seconds": began - self.clock, "evaluate_seconds": time.monotonic() - began}
             self.run.append("timing.jsonl", [place | spent])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import labelled
@@ -13,7 +15,7 @@ import tiny
 from normbench import encode
 from normbench.errors import NormbenchError
 from normbench.models.mnist_mlp import MnistMLP
-from normbench.sentences import relatedness, sets
+from normbench.sentences import folds, relatedness, sets, yardsticks
 
 EVAL = ("embed-eval", "--threads", "1")
 MODULE = """
@@ -24,6 +26,12 @@ class model:
         return [[float(len(s)), float(s.count("1")), 1.0] for s in sentences]
 def breaks(sentences): raise RuntimeError("no\\nmemory")
 def short(sentences): return np.ones((3, 2))
+def leaves(sentences): raise SystemExit(0)
+def much(sentences): raise MemoryError("Unable to allocate 1 TiB")
+def torchs(sentences): import torch; return torch.empty(1 << 60)
+def neighbours(sentences):
+    import beside
+    return beside.rows(sentences)
 text = "x"
 """
 
@@ -34,6 +42,11 @@ def evaluate(normbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(relatedness, "EPOCHS", 5)
     monkeypatch.setenv("NORMBENCH_DATA", str(labelled.write(tmp_path / "data", monkeypatch)))
     (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "leaving.py").write_text("raise SystemExit('no model')")
+    (tmp_path / "beside.py").write_text("from mine import model\nrows = model.encode")
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
     return lambda *words: normbench(*EVAL, *words)
 
 
@@ -83,6 +96,27 @@ def test_nested_is_what_is_done_unasked(evaluate, capfd, tmp_path: Path) -> None
     assert json.loads((tmp_path / "found.json").read_text())["nested"] is True
 
 
+def test_a_choice_of_c_at_the_edge_is_told(evaluate, capfd, tmp_path: Path) -> None:
+    """The shorter the vectors, the larger the C that they need."""
+    evaluate("--write-sentences", "out")
+    save(tmp_path / "out", ["mr", "sick"])
+    told = {}
+    for length in (1, 1e-3):
+        np.save(tmp_path / "out" / "mr.npy", length * np.load(tmp_path / "out" / "mr.npy"))
+        capfd.readouterr()
+        assert evaluate("out", "--json", "found.json") == 0
+        (row,) = json.loads((tmp_path / "found.json").read_text())["rows"]
+        told[length] = [record.get("c_at_edge") for record in row["records"]], capfd.readouterr().out
+    given = sets.read("mr", tmp_path / "data")
+    tested = folds.cross_validate(np.load(tmp_path / "out" / "mr.npy"), given.targets["mr"], nested=True)
+    edges = sum(cost in (1, 256) for cost in tested.costs)
+    assert told[1e-3][0] == [None, edges] and edges > 5
+    assert f"in {edges} of 10 parts the best C is the smallest or largest tried, 1 or 256" in told[1e-3][1]
+    assert told[1][0][1] <= 5 and "parts the best C" not in told[1][1]
+    assert evaluate("out", "--fixed", "--json", "found.json") == 0
+    assert "c_at_edge" not in (tmp_path / "found.json").read_text()
+
+
 BAD = [
     (("tf-idf", "--write-sentences", "out"), "--write-sentences takes no vectors, such as tf-idf."),
     (("--write-sentences", "mine.py"), "mine.py: File exists."),
@@ -101,6 +135,16 @@ BAD = [
     (("mine:nothing",), "mine:nothing: module 'mine' has no attribute 'nothing'."),
     (("mine:text",), "mine:text is not a function but of type str."),
     (("mine:breaks", "--sets", "mr"), "mine:breaks raised RuntimeError: no memory"),
+    (("mine:leaves", "--sets", "mr"), "mine:leaves raised SystemExit: 0"),
+    (("leaving:encode",), "leaving:encode: importing leaving raised SystemExit: no model"),
+    (("mine:much", "--sets", "mr"), "mine:much raised MemoryError: Unable to allocate 1 TiB"),
+    (("mine:torchs", "--sets", "mr"), "mine:torchs raised RuntimeError: "),
+    (("bag-of-words", "--size", "100001"), "--size 100001 must be at most 100000"),
+    (
+        ("tf-idf", "mine:short", "--weights", "best"),
+        "--weights best is of a run, and none is among tf-idf, mine:short.",
+    ),
+    (("tf-idf", "--expand", "mine.py"), "--expand mine.py is of a run, and none is among tf-idf."),
     (("mine:short", "--sets", "mr"), "mine:short: 3 vectors for the 60 sentences of mr."),
 ]
 
@@ -112,6 +156,12 @@ def test_what_cannot_be_is_one_line(words, says, evaluate, capfd) -> None:
     assert line.startswith("normbench: ") and says in line
 
 
+def heading(shape: str) -> bytes:
+    """A file of float64 that says that it has this shape, and has one byte."""
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + b"1"
+
+
 @pytest.mark.parametrize(
     ("stem", "content", "says"),
     [
@@ -119,8 +169,19 @@ def test_what_cannot_be_is_one_line(words, says, evaluate, capfd) -> None:
         ("sick_trial_b", None, "sick_trial_b.npy is missing: sick takes sick_train_a.npy, sick_train_b.npy,"),
         ("mr", np.ones((59, 4)), "mr.npy: 59 vectors for the 60 sentences of mr.txt"),
         ("mr", np.full((60, 4), np.inf), "mr.npy: the vector of mr.txt, row 0 ('caf"),
+        ("sick_test_a", np.full((20, 11), 1e25), "SICK: the vectors are too long for float32. Give them a length"),
         ("mr", b"no array", "mr.npy cannot be read: it is no array of numpy's"),
         ("mr", np.array([{}] * 60), "mr.npy cannot be read: it holds objects."),
+        ("mr", heading("(60, 1000000000)"), "mr.npy cannot be read: it ends 479999999999 bytes early."),
+        ("mr", heading("(59, 1000000000)"), "mr.npy: 59 vectors for the 60 sentences of mr.txt"),
+        ("mr", heading("(60, -1)"), "mr.npy: the vectors of mr.txt have the shape (60, -1) instead of"),
+        ("mr", heading("(60, 4"), "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", heading("(60, 4), [,"), "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", heading("(60, 4)")[:70], "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", b"PK\x03\x04 and no more", "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", b"", "mr.npy cannot be read: it is no array of numpy's (np.save)."),
+        ("mr", os.mkfifo, "mr.npy cannot be read: it is no regular file."),
+        ("mr", os.mkdir, "mr.npy cannot be read: Is a directory."),
         ("sick_test_a", np.ones((20, 4)), "the vectors of sick have different lengths: 4, 11."),
     ],
 )
@@ -129,7 +190,9 @@ def test_files_that_do_not_fit_are_one_line(stem, content, says, evaluate, capfd
     save(tmp_path / "out", ["mr", "sick"])
     path = tmp_path / "out" / f"{stem}.npy"
     path.unlink()
-    if isinstance(content, bytes):
+    if callable(content):
+        content(path)
+    elif isinstance(content, bytes):
         path.write_bytes(content)
     elif content is not None:
         np.save(path, content)
@@ -145,6 +208,24 @@ def test_what_was_done_before_an_error_is_shown_and_written(evaluate, capfd, tmp
     out, err = capfd.readouterr()
     assert "tf-idf" in out.splitlines()[-1] and "mine:breaks raised" in err
     assert [row["vectors"] for row in json.loads((tmp_path / "found.json").read_text())["rows"]] == ["tf-idf"]
+
+
+def test_a_function_may_import_its_neighbour_when_called(evaluate, tmp_path: Path) -> None:
+    before = list(sys.path)
+    assert str(tmp_path) not in before
+    assert evaluate("mine:neighbours", "--sets", "cr", "--fixed") == 0
+    assert sys.path == before
+
+
+@pytest.mark.parametrize("error", [MemoryError, RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")])
+def test_too_little_memory_is_one_line(error, evaluate, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stream(*_) -> None:
+        raise error
+
+    monkeypatch.setattr(yardsticks, "stream", stream)
+    assert evaluate("tf-idf", "bag-of-words", "--sets", "cr", "--fixed") == 2
+    out, err = capfd.readouterr()
+    assert "bag-of-words" in err and err.count("\n") == 1 and "tf-idf" in out.splitlines()[-1]
 
 
 def test_missing_data_is_said_before_anything_is_imported(normbench, capfd) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,35 @@ def test_downstream_tasks_are_checked_before_anything_is_trained(novels: dict[st
         tasks().__enter__()
 
 
+# --- different sentences ----------------------------------------------------------------------------------------------
+
+
+def of_words(lengths: np.ndarray, high: int) -> Split:
+    draw = np.random.default_rng(1)
+    numbers = draw.integers(1, high, int(lengths.sum())).astype(np.int32)
+    return triples.triples(numbers, lengths, np.arange(1, len(lengths) - 1), np.arange(3))
+
+
+@pytest.mark.parametrize("most", [1, 7, 500, 10**6])
+@pytest.mark.parametrize("high", [3, 300])
+def test_different_sentences_are_spread_over_all_in_the_order_they_first_come(high: int, most: int) -> None:
+    part = of_words(np.random.default_rng(2).integers(1, 7, 2000), high)
+    numbers, ends = part["sentence"].values.tolist(), part["sentence"].offsets.tolist()
+    expected = list(dict.fromkeys(tuple(numbers[a:b]) for a, b in itertools.pairwise(ends)))
+    count = min(most, len(expected))
+    assert triples.different(part, most) == [list(expected[k * len(expected) // count]) for k in range(count)]
+
+
+def test_different_sentences_take_little_memory() -> None:
+    part = of_words(np.full(20_000, 12), 10**6)
+    tracemalloc.start()
+    try:
+        assert len(triples.different(part, 100)) == 100
+        assert tracemalloc.get_traced_memory()[1] < 5 * part["sentence"].values.nbytes
+    finally:
+        tracemalloc.stop()
+
+
 # --- a user's BookCorpus ----------------------------------------------------------------------------------------------
 
 
@@ -187,6 +218,18 @@ def test_a_file_is_a_book(corpus: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "bookcorpus" / changed).write_text(lines(77, 12), encoding="utf-8")
     other = data.load(corpus, tmp_path)
     assert other.copy["sha256"] != loaded.copy["sha256"] and len(other.splits["train"]) != len(loaded.splits["train"])
+
+
+def test_a_mark_of_the_byte_order_is_no_word(corpus: dict[str, Any], tmp_path: Path) -> None:
+    found = []
+    for encoding in ("utf-8", "utf-8-sig"):
+        for i in range(19):
+            (tmp_path / "bookcorpus" / f"{i:02}.txt").write_text(lines(i), encoding=encoding)
+        found.append(data.load(corpus, tmp_path))
+    plain, marked = found
+    assert marked.words == plain.words and marked.copy == plain.copy and "\ufeff" not in marked.words
+    for part, split in plain.splits.items():
+        assert np.array_equal(split["sentence"].values, marked.splits[part]["sentence"].values)
 
 
 def test_where_books_are_not_told_apart_blocks_stand_for_them(

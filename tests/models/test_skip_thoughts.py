@@ -24,6 +24,7 @@ from normbench.errors import NormbenchError
 from normbench.models import softmax
 from normbench.models.skip_thoughts import SkipThoughts
 from normbench.runs.writing import RunDirectory
+from normbench.sentences import relatedness
 from normbench.train.ensure import ensure_run
 
 ARMS = {
@@ -209,6 +210,49 @@ def test_tasks_are_evaluated_along_training_and_after_it(tmp_path: Path, asked: 
         assert 0 < np.unpackbits(kept["mr||accuracy"], count=int(kept["mr|count"])).sum() < kept["mr|count"]
     values = [r["accuracy"] for r in records if r["split"] == "mr"]
     assert values[0] != values[1] and values[2] == values[3]
+
+
+def test_a_run_that_explodes_before_its_tasks_has_diverged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relatedness, "EPOCHS", 2)
+    words = ("train.steps=3", "eval.every=1", "optim.lr=1e38", "norm=layer")
+    for tasks in ("[]", "[sick,mr]"):
+        run = RunDirectory(tmp_path / tasks)
+        assert ensure_run(small("skip_thoughts", *words, f"eval.tasks={tasks}"), run) == "diverged"
+    status = json.loads((run.path / "status.json").read_text())
+    assert status["reason"] == "after step 1: valid nll is no finite number" and status["step"] == 1
+    both = [curve(tmp_path / tasks) for tasks in ("[]", "[sick,mr]")]
+    assert both[0] == [record for record in both[1] if record["split"] not in ("sick", "mr")]
+    assert {record["step"] for record in both[1] if record["split"] == "sick"} == {0}
+    assert [record["nll"] for record in both[0] if record["split"] == "valid"][1:] == ["NaN"]
+
+
+@pytest.mark.parametrize("steps", [4, 2], ids=["along", "at the end"])
+@pytest.mark.parametrize("value", [np.nan, 1e30])
+def test_vectors_that_are_no_numbers_are_a_divergence_after_all_is_written(
+    steps: int, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = SkipThoughts.encode, []
+
+    def encode(self: SkipThoughts, told: list[str], eos: bool, data: datasets.Dataset) -> np.ndarray:
+        calls.append(eos)
+        return real(self, told, eos, data) * np.float32(value if len(calls) == 4 else 1)  # SICK's, the second time
+
+    monkeypatch.setattr(relatedness, "EPOCHS", 2)
+    monkeypatch.setattr(SkipThoughts, "encode", encode)
+    spec = small("skip_thoughts", f"train.steps={steps}", "eval.every=2", "eval.tasks=[mr,sick]")
+    run = RunDirectory(tmp_path / "run")
+    assert ensure_run(spec, run) == "diverged"
+    status = json.loads((run.path / "status.json").read_text())
+    says = "SICK: the vectors are too long" if value == 1e30 else "the model: the vector of sick, row 0"
+    assert status["reason"].startswith(f"after step 2: {says}")
+    found = [(r["step"], r["mode"], r["split"]) for r in curve(run.path) if r["step"] == 2]
+    assert [f[1:] for f in found] == [("running", "train"), ("eval", "valid"), ("eval", "test"), ("along", "mr")]
+    monkeypatch.setattr(SkipThoughts, "encode", lambda *_: pytest.fail("it was trained again"))
+    assert ensure_run(spec, run) == "diverged"
+
+
+def curve(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "curve.jsonl").read_text().splitlines()]
 
 
 def test_a_run_without_the_tasks_that_are_asked_for_is_repeated() -> None:

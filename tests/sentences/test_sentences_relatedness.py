@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 from normbench.sentences import relatedness
+from normbench.sentences.rows import NotFinite
 
 
 def made(count: int, size: int = 4) -> relatedness.Pairs:
@@ -25,6 +26,24 @@ def test_scores_are_distributions_with_that_mean() -> None:
 def test_features_are_the_distance_and_the_product() -> None:
     found = relatedness.pairs(np.array([[1.0, -2.0]]), np.array([[3.0, 5.0]]), np.array([2.0]))
     assert found.features.tolist() == [[2.0, 7.0, 3.0, -10.0, 1.0]]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("length", [1e10, 1e19, 1e25, 1e38])
+def test_vectors_too_long_for_float32_are_one_line(length: float, kind: type) -> None:
+    """Adam squares a gradient, which may be as large as a feature."""
+    u = np.full((2, 3), length, kind)
+    with pytest.raises(NotFinite, match=r"^SICK: the vectors are too long for float32\. Give them a"):
+        relatedness.pairs(u, 2 * u, np.array([1.0, 2.0]))
+
+
+def test_long_vectors_that_fit_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relatedness, "EPOCHS", 3)
+    draw = np.random.default_rng(1)
+    u, v = 1e9 * draw.standard_normal((2, 60, 3))
+    given = relatedness.pairs(u, v, np.clip(3 + np.sign(u * v)[:, 0], 1, 5))
+    found, _ = relatedness.evaluate(given, given, given)
+    assert found["pearson"] > 0.5 and np.isfinite(found["mse"])
 
 
 def test_training_is_adam_on_the_cross_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
