@@ -322,7 +322,7 @@ def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]
 
 
 def _sentences(group: Group, question: Question) -> list[str]:
-    unit = f" {question.metric.step_unit}" if question.metric.step_unit else ""
+    unit = question.metric.step_unit
     counts = [row.at.n for row in group.rows]
     if max(counts, default=0) == 0:
         return ["Every run diverged." if all(row.lost for row in group.rows) else "No run is done yet."]
@@ -338,7 +338,7 @@ def _sentences(group: Group, question: Question) -> list[str]:
             for pair in group.pairs
             if group.winner in (pair.first, pair.second) and not {pair.first, pair.second} & {*gone}
         ]
-        told = [f"{d.second if d.first == group.winner else d.first} ({d.text()}{unit})" for d in own]
+        told = [f"{d.second if d.first == group.winner else d.first} ({d.text(unit)})" for d in own]
         first = f"Winner{how}: {group.winner}, ahead of {_listed(told)}."
     else:
         front = group.front

@@ -27,6 +27,7 @@ from normbench.runs.record import RunRecord
 LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 GROUPS = compose.RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
+SITES = "sites"  # its option that can name further normalizers
 Values = Mapping[str, Any]
 SHORTEST = 4  # characters of an id that name a run
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -52,9 +53,19 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in known.items():
             if key not in ("name", "declares") and key not in passing:
                 _leaves(f"{group}.{key}", value, found)
+    if isinstance(norm := config.get(ARM_GROUP), Mapping):
+        found[ARM_GROUP] = _of_sites(norm)
     root = {**_legacy("", ""), **{f"train.{key}": value for key, value in (config.get("train") or {}).items()}}
     found |= {key: value for key, value in root.items() if key not in _passing("", "")}
     return found
+
+
+def _of_sites(norm: Mapping[str, Any]) -> str:
+    """A normalizer's name; where sites have ones of their own the names of all: `layer+batch`, never none."""
+    name, sites = str(norm.get("name", "")), norm.get(SITES)
+    own = sites.values() if isinstance(sites, Mapping) else ()
+    names = [site if isinstance(site, str) else (site or {}).get("name", name) for site in own]
+    return "+".join(dict.fromkeys(str(n) for n in names if n != "none")) or (name if not names else "none")
 
 
 def flats(configurations: Sequence[Mapping[str, Any]]) -> list[Values]:
@@ -148,14 +159,16 @@ def overrides(config: Mapping[str, Any], epochs: int, steps: int) -> dict[str, s
     The length is in epochs, or where there are none in updates. NormbenchError for a choice that is not known here.
     """
     values = flat(config)
-    words = {group: str(values[group]) for group in ("model", ARM_GROUP)}
+    words = {group: str(config[group]["name"]) for group in ("model", ARM_GROUP)}
     for group in (g for g in GROUPS if g not in words):
         if group in values and _composed(*spelt(words))[0].get(group) != values[group]:
             words[group] = str(values[group])
     usual, length = _composed(*spelt(words))
     for key, value in values.items():
-        if key not in GROUPS and text(usual.get(key)) != text(value):
+        if key not in GROUPS and not _is_site(key) and text(usual.get(key)) != text(value):
             words[key] = text(value)
+    if any(text(usual.get(key)) != text(values.get(key)) for key in {*usual, *values} if _is_site(key)):
+        words[f"{ARM_GROUP}.{SITES}"] = text(config[ARM_GROUP][SITES])
     if epochs and epochs != length[0]:
         words["train.epochs"] = str(epochs)
     if not epochs and steps != length[1]:
@@ -165,6 +178,11 @@ def overrides(config: Mapping[str, Any], epochs: int, steps: int) -> dict[str, s
     return words
 
 
+def _is_site(key: str) -> bool:
+    """Whether it is of the sites, which are one word of a command."""
+    return key == f"{ARM_GROUP}.{SITES}" or key.startswith(f"{ARM_GROUP}.{SITES}.")
+
+
 def spelt(words: Mapping[str, str]) -> list[str]:
     """The words of a command."""
     return [f"{key}={value}" for key, value in words.items()]
@@ -172,12 +190,12 @@ def spelt(words: Mapping[str, str]) -> list[str]:
 
 def spoken(config: Mapping[str, Any]) -> str:
     """A run by itself: its model and normalizer, and what differs from their defaults: `lenet5 layer optim.lr=0.01`."""
-    words = {key: text(value) for key, value in flat(config).items() if key in ("model", ARM_GROUP)}
+    words = plain = {key: text(value) for key, value in flat(config).items() if key in ("model", ARM_GROUP)}
     with contextlib.suppress(NormbenchError, KeyError):
         words = overrides(config, 0, 0)
         words.pop("train.steps", None)
         words.pop("train.epochs", None)
-    return " ".join(value if key in ("model", ARM_GROUP) else f"{key}={value}" for key, value in words.items())
+    return " ".join(plain.get(key, f"{key}={value}") for key, value in words.items())
 
 
 def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:

@@ -55,15 +55,15 @@ class Difference:
         """Why there is no word; "" where there is one, or nothing to say."""
         return "" if self.word != UNDECIDED else self.why or _power(self)
 
-    def text(self) -> str:
-        """`-0.62 [-1.01, -0.23]`, and that seeds are not paired, or that one side has more of them."""
+    def text(self, unit: str = "") -> str:
+        """`-0.62 [-1.01, -0.23] points`, and that seeds are not paired, or that one side has more of them."""
         if self.mean is None:
             return ""
         if self.interval is None:
-            return f"{number(self.mean, abs(self.mean) / 50)} (n = {self.n})"
+            return f"{number(self.mean, abs(self.mean) / 50)}{unit and f' {unit}'} (n = {self.n})"
         mean, low, high = alike(self.mean, *self.interval)
-        seeds = " unpaired" if not self.paired else f" {self.n} pairs" if self.n < self.most else ""
-        return f"{mean} [{low}, {high}]{seeds}"
+        seeds = ", unpaired" if not self.paired else f", {self.n} pairs" if self.n < self.most else ""
+        return f"{mean} [{low}, {high}]{unit and f' {unit}'}{seeds}"
 
 
 def held_against(
@@ -122,7 +122,7 @@ def _power(d: Difference) -> str:
 
 def spoken(d: Difference, unit: str) -> str:
     """Of one with a word: `batch is ahead of none (-1.8 [-2.9, -0.7] points)`."""
-    return f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({d.text()}{unit})"
+    return f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({d.text(unit)})"
 
 
 def as_json(d: Difference) -> dict[str, Any]:

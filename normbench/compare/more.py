@@ -13,45 +13,51 @@ from normbench.errors import NormbenchError
 from normbench.papers.rules import FEWEST
 
 LIMIT = 100  # seeds beyond which nothing is within reach
-SHOWN = 4
+SHOWN = 4  # comparisons
 
 
 def way_on(answer: Answer) -> list[str]:
-    """Those that need the fewest seeds first; nothing where all is decided, out of reach, or not to be composed."""
-    seeds: dict[str, int] = {}  # how many each cell needs in all
+    """Of the open comparisons that need the fewest seeds, what both sides lack; nothing where all is decided, out of
+    reach, or not to be composed.
+    """
+    asked: list[tuple[int, Cell, Cell]] = []  # how many seeds, and who
     for group in answer.groups:
         cells = {row.arm: row.cell for row in group.rows}
         for d in () if group.tuned else group.open:
             wanted = FEWEST if d.n < FEWEST else d.needed or LIMIT + 1
             if d.n < wanted <= LIMIT:
-                for arm in (d.first, d.second):
-                    seeds[cells[arm].key] = max(seeds.get(cells[arm].key, 0), wanted)
-    asked: dict[tuple[int, int], list[Cell]] = {}
+                asked.append((wanted, cells[d.first], cells[d.second]))
+    shown = sorted(asked, key=lambda one: one[0])[:SHOWN]
+    seeds: dict[str, int] = {}  # how many each cell needs in all
+    for wanted, *pair in shown:
+        for cell in pair:
+            seeds[cell.key] = max(seeds.get(cell.key, 0), wanted)
+    lacking: dict[tuple[int, int], list[Cell]] = {}
     for cell in answer.task.cells:
-        if cell.key in seeds:
+        more = seeds.get(cell.key, 0) - len(cell.done)
+        if more > 0:
             last = max(run.seed for run in cell.runs)
-            more = seeds[cell.key] - len([run for run in cell.runs if run.status == "done"])
-            if more > 0:
-                asked.setdefault((last + 1, last + more), []).append(cell)
-    ranked = sorted(asked.items(), key=lambda item: item[0][1] - item[0][0])
-    return [line for (first, last), cells in ranked for line in commands(cells, first, last)][:SHOWN]
+            lacking.setdefault((last + 1, last + more), []).append(cell)
+    ranked = sorted(lacking.items(), key=lambda item: item[0][1] - item[0][0])
+    return [line for (first, last), own in ranked for line in commands(own, first, last)]
 
 
 def commands(cells: Sequence[Cell], first: int, last: int) -> list[str]:
     """Commands that run these cells with the seeds from `first` to `last`; runs of an experiment by that experiment."""
     found = []
-    filed: dict[tuple[str, str, bool], dict[str, None]] = {}
+    filed: dict[tuple[str, str, bool, tuple[str, ...]], dict[str, None]] = {}
     own = []
     for cell in cells:
         run = cell.runs[0]
         if run.experiment == ADHOC:
             own.append(cell)
         else:
-            filed.setdefault((run.experiment, run.fidelity, bool(run.control)), {})[run.arm] = None
-    for (experiment, fidelity, control), arms in filed.items():
+            axes = tuple(f"{key}={value}" for key, value in run.axes.items())
+            filed.setdefault((run.experiment, run.fidelity, bool(run.control), axes), {})[run.arm] = None
+    for (experiment, fidelity, control, axes), arms in filed.items():
         words = ["normbench", "reproduce", experiment, *(["--controls"] if control else [])]
         words += [] if fidelity == "paper" else ["--fidelity", fidelity]
-        words += [part for arm in arms for part in ("--only", arm)]
+        words += [part for name in (*arms, *axes) for part in ("--only", name)]
         found.append(shlex.join([*words, "--seeds", f"{first}-{last}"]))
     try:
         sweeps = _sweeps([configuration.overrides(cell.runs[0].config, *_length(cell)) for cell in own])

@@ -113,9 +113,14 @@ def _against(task: Task, names: Mapping[str, str], asked: str) -> str:
     """The baseline: the arm asked for, else the one whose normalizer does nothing, else the first."""
     arms = list(dict.fromkeys(names.values()))
     if asked:
-        if asked not in arms:
-            raise unknown(f"against={asked}: {task.title} has no such arm.", asked, arms)
-        return asked
+        if asked in arms:
+            return asked
+        having = list(dict.fromkeys(names[cell.key] for cell in task.cells if cell.norm == asked))
+        if len(having) == 1:
+            return having[0]
+        if having:
+            raise NormbenchError(f"against={asked}: several arms of {task.title} have it: {', '.join(having)}.")
+        raise unknown(f"against={asked}: {task.title} has no such arm.", asked, arms)
     if len(arms) == 1:
         return ""
     plain = [names[cell.key] for cell in task.cells if cell.norm == NOTHING]

@@ -436,3 +436,71 @@ def test_metrics_are_in_the_order_of_their_model() -> None:
     logged = metrics.logged(_task(sweep({"none": 0.2}, seeds=1)).runs)
     assert [metric.name for metric in logged["test"]] == ["nll", "error"]
     assert metrics.chief(logged["test"]).name == "error" and logged["test"][1].factor == 100
+
+
+@pytest.mark.parametrize(
+    ("words", "norm"),
+    [
+        (["norm.sites={hidden: {name: layer, eps: 1e-3}, logits: batch}"], "layer+batch"),
+        (["norm=batch", "norm.sites={hidden: {}, logits: {momentum: 0.2}}"], "batch"),
+        (["norm=batch", "norm.sites={hidden: {}, logits: none}"], "batch"),
+        (["norm.sites={hidden: none}"], "none"),
+        (["norm=layer", "norm.sites=[hidden]"], "layer"),
+    ],
+    ids=str,
+)
+def test_a_run_with_normalizers_by_site_is_called_by_them(words: list[str], norm: str) -> None:
+    """It is never taken for one without, and its command composes it again."""
+    from normbench.config.plan import train_specs
+
+    (spec,) = train_specs(["model=mnist_mlp", "data=digits", *words], False)
+    config = spec.filed()["config"]
+    assert configuration.flat(config)["norm"] == norm
+    assert configuration.spoken(config).startswith(f"mnist_mlp {norm}")
+    again = configuration.spelt(configuration.overrides(config, spec.epochs, spec.steps))
+    assert [one.id for one in train_specs(again, False)] == [spec.id]
+
+
+def test_normalizers_by_site_are_no_baseline_and_found_by_their_name() -> None:
+    mixed = {"sites": {"hidden": "layer", "logits": "batch"}}
+    runs = [
+        *(run(0.1, "layer", seed) for seed in range(1, 6)),
+        *(run(0.2, "none", seed, options=mixed) for seed in range(1, 6)),
+    ]
+    (task,) = tasks(runs)
+    question = Question.of(task, {})
+    assert sorted(question.arm(cell) for cell in task.cells) == ["layer", "layer+batch"]
+    assert len(configuration.select(["norm=layer+batch"], runs)) == 5
+    with pytest.raises(NormbenchError, match="no run here has norm=none"):
+        configuration.select(["norm=none"], runs)
+
+
+def test_the_baseline_may_be_told_by_its_normalizer() -> None:
+    runs = [
+        run(error, norm, seed, experiment="ln2016/fig6", arm=arm, fidelity="paper", options=options)
+        for arm, norm, error, options in (
+            ("plain", "none", 0.3, {}), ("bn", "batch", 0.2, {"eps": 1}), ("bn-all", "batch", 0.1, {"eps": 2}),
+            ("ln", "layer", 0.1, {}),
+        )
+        for seed in range(1, 6)
+    ]  # fmt: skip
+    (task,) = tasks(runs)
+    assert Question.of(task, {"against": "layer"}).against == "ln"
+    with pytest.raises(NormbenchError, match=r"several arms of .* have it: bn, bn-all"):
+        Question.of(task, {"against": "batch"})
+
+
+def test_both_sides_of_an_open_comparison_get_their_seeds_where_they_lie() -> None:
+    """In one command, at the cell's own place alone."""
+    noisy = {"none": 0.30, "layer": 0.29}
+    seeds = {"none": (0.02, -0.03, 0.01, 0.04, -0.02), "layer": (0.0, 0.02, -0.01, 0.01, 0.0)}
+    runs = [
+        run(noisy[norm] + place, norm, seed, experiment="ln2016/fig6", arm=arm, fidelity="paper",
+            axes={"train.batch_size": 128})
+        for arm, norm in (("none", "none"), ("ln", "layer"))
+        for seed, place in enumerate(seeds[norm], 1)
+    ]  # fmt: skip
+    (task,) = tasks(runs)
+    (line,) = more.way_on(answer(task, Question.of(task, {})))
+    start = "normbench reproduce ln2016/fig6 --only none --only ln --only train.batch_size=128 --seeds 6-"
+    assert line.startswith(start), line

@@ -8,7 +8,7 @@ from typing import Any
 EPILOG = """examples:
   normbench compare model=mnist_mlp norm=none,batch,layer        own runs and published ones
   normbench compare model=lenet5 experiment=adhoc --metric nll   own runs alone
-  normbench compare model=imdb_rnn train.batch_size=25 --against batch --at best
+  normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
   normbench compare                                              what there is to compare
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run;
