@@ -345,7 +345,7 @@ def _note(x: float, y: float, anchor: str, text: str, colour: str) -> dict[str, 
     """Text above an interval; the page gives it the colour of that name."""
     return {
         "x": x, "y": y, "yshift": 13, "xanchor": anchor, "yanchor": "middle", "showarrow": False,
-        "text": label(text), "font": {"size": 12}, "name": colour,
+        "text": label(text), "font": {"size": 12 if anchor == "left" else 11}, "name": colour,
     }  # fmt: skip
 
 

@@ -38,7 +38,7 @@
       hoverlabel: { bgcolor: colour("--raised"), bordercolor: colour("--line"), font: { color: colour("--text") }, namelength: -1, align: "left" },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--text") },
       ...Object.fromEntries(Object.entries(layout).filter(([key]) => /^[xy]axis\d*$/.test(key)).map(([key, given]) => [key, axis(given)])),
-      ...(layout.annotations ? { annotations: layout.annotations.map((note) => ({ ...note, font: { ...note.font, color: colour(note.name) } })) } : {}),
+      ...(layout.annotations ? { annotations: layout.annotations.map((note) => ({ ...note, bgcolor: colour("--surface"), font: { ...note.font, color: colour(note.name) } })) } : {}),
     };
   }
 

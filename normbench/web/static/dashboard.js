@@ -326,7 +326,7 @@
     at("decide").dataset.command = command;
     const copy = nb.el("button", { type: "button", class: "plain" }, "Copy");
     copy.addEventListener("click", () => navigator.clipboard && navigator.clipboard.writeText(command).then(() => nb.say(copy, "Copied")));
-    at("decide").replaceChildren(nb.el("div", { class: "head" }, nb.el("h2", {}, "What would decide"), copy), nb.el("pre", {}, nb.el("code", {}, command)));
+    at("decide").replaceChildren(nb.el("div", { class: "head" }, nb.el("h2", {}, "What would decide"), copy), nb.el("pre", {}, nb.el("code", {}, ...command.split(/(\s+)/).map((word) => (word.trim() ? nb.el("span", {}, word) : word)))));
   }
 
   // --- one run -------------------------------------------------------------------------------------------------------
