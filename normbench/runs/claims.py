@@ -170,15 +170,19 @@ def _make(path: Path, content: bytes) -> None:
 
 
 def _beat(path: Path, mine: str, ended: threading.Event) -> None:
+    kept = time.monotonic()
     while not ended.wait(BEAT):
         try:
-            lost = _is_lost(path, mine)
+            lost = "was taken over: this process stood still too long" if _is_lost(path, mine) else ""
             if not lost:
                 os.utime(path)
-        except OSError:
-            continue  # the file system does not answer, or this process has no handle left: nobody has taken anything
+                kept = time.monotonic()
+        except OSError as error:  # the file system does not answer, or this process has no handle left
+            if (since := time.monotonic() - kept) < STALE:
+                continue
+            lost = f"could not be kept for {since:.0f} s ({error.strerror}): it may have been taken over"
         if lost:
-            print(f"normbench: {path} was taken over: this process stood still too long. It ends.", file=sys.stderr)
+            print(f"normbench: {path} {lost}. It ends.", file=sys.stderr)
             sys.stderr.flush()
             os._exit(LOST)  # at once: nothing may be written there any more
 

@@ -144,6 +144,23 @@ def test_a_file_system_that_does_not_answer_for_a_while_takes_nothing(
         assert tiny.wait_until(lambda: ended) and ended[0] == claims.LOST
 
 
+def test_a_claim_that_could_not_be_kept_for_too_long_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have it by then, whom this process cannot see."""
+    monkeypatch.setattr(claims, "BEAT", 0.01)
+    monkeypatch.setattr(claims, "STALE", 0.5)
+    ended: list[int] = []
+    monkeypatch.setattr(claims.os, "_exit", ended.append)
+
+    def refuse(path: Path, mine: str) -> bool:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    started = time.monotonic()
+    with monkeypatch.context() as patched, claims.hold(tmp_path):
+        patched.setattr(claims, "_is_lost", refuse)
+        assert tiny.wait_until(lambda: ended) and ended[0] == claims.LOST
+    assert time.monotonic() - started >= 0.5
+
+
 @pytest.mark.parametrize("place", ["write", "fsync"])
 def test_a_full_disk_leaves_no_claim(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*words: Any) -> int:
