@@ -135,8 +135,8 @@ def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir
 
 
 def _probe(experiment: str, config_dir: Path | None) -> bool:
-    words = [word for word in plan.experiment(experiment, config_dir)["base"] if word.startswith("model=")]
-    return bool(words) and compose.is_probe(words[-1].removeprefix("model="), config_dir)
+    model = plan.model_of(experiment, config_dir)
+    return bool(model) and compose.is_probe(model, config_dir)
 
 
 # --- what came of them -----------------------------------------------------------------------------------------------
