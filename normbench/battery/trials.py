@@ -14,6 +14,7 @@ from normbench.config.identity import RunSpec
 from normbench.curves.series import final, log_floored
 from normbench.curves.statistics import Estimate, paired
 from normbench.errors import NormbenchError, unknown
+from normbench.papers.table import Entry, final_entry
 from normbench.runs.record import PLACE, RunRecord
 
 OPPONENTS = ("none", "batch", "layer")
@@ -75,7 +76,9 @@ def trials(
     known = [other for other in compose.choices("experiment", config_dir) if not _probe(other, config_dir)]
     for word in only:
         if word not in (*known, TABLE1):
-            raise unknown(f"--only {word} is no experiment of the battery.", word, [TABLE1, *known], ", ".join(known))
+            raise unknown(
+                f"--only {word} is no experiment of the battery.", word, [TABLE1, *known], "--dry-run lists all"
+            )
     found, left_out = [], []
     seen: dict[tuple[str, ...], str] = {}  # runs, and the experiment that has them
     for experiment in known:
@@ -132,8 +135,8 @@ def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir
 
 
 def _probe(experiment: str, config_dir: Path | None) -> bool:
-    words = [word for word in plan.experiment(experiment, config_dir)["base"] if word.startswith("model=")]
-    return bool(words) and compose.is_probe(words[-1].removeprefix("model="), config_dir)
+    model = plan.model_of(experiment, config_dir)
+    return bool(model) and compose.is_probe(model, config_dir)
 
 
 # --- what came of them -----------------------------------------------------------------------------------------------
@@ -180,8 +183,7 @@ def _effect(
     where: tuple[str, str, str], against: str, mine: Sequence[RunRecord], theirs: Sequence[RunRecord]
 ) -> Effect:
     log = where[2] in LOGARITHMIC
-    known = metrics.logged([*mine, *theirs]).get(where[0], ())
-    metric = next((metric for metric in known if metric.name == where[2]), metrics.Metric(where[2]))
+    metric = _metric([*mine, *theirs], where)
     ours, others = (_finals(runs, where, log, metric.factor) for runs in (mine, theirs))
     seeds = sorted(ours.keys() & others.keys())
     unit = "log ratio" if log else metric.step_unit or "difference"
@@ -192,6 +194,22 @@ def _effect(
 def _finals(runs: Sequence[RunRecord], where: tuple[str, str, str], log: bool, factor: float = 1.0) -> dict[int, float]:
     values = {run.seed: final(run, *where) for run in runs if run.status == "done"}
     return {seed: log_floored(v) if log else factor * v for seed, v in values.items() if v is not None}
+
+
+def entries(runs: Mapping[str, Sequence[RunRecord]], asked: Sequence[tuple[str, str, str]]) -> list[Entry]:
+    """The last values of each normalizer's runs, shares in per cent."""
+    every = [run for own in runs.values() for run in own]
+    known = {where: _metric(every, where) for where in asked}
+    return [
+        final_entry(own, "", norm, label(where), where, m.factor, m.unit, log=where[2] in LOGARITHMIC)
+        for norm, own in runs.items()
+        for where, m in known.items()
+    ]
+
+
+def _metric(runs: Sequence[RunRecord], where: tuple[str, str, str]) -> metrics.Metric:
+    known = metrics.logged([*runs]).get(where[0], ())
+    return next((metric for metric in known if metric.name == where[2]), metrics.Metric(where[2]))
 
 
 def label(where: tuple[str, str, str]) -> str:

@@ -80,7 +80,7 @@ def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
     unknown: dict[str, int] = {}
     for run in runs:
         try:
-            own = ids.of(run.config)
+            own = ids.of(run.config, run.id)
         except NormbenchError as error:
             unknown[str(error)] = unknown.get(str(error), 0) + 1
             continue

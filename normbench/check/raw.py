@@ -51,7 +51,7 @@ def _configuration(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
         if labelled != stored.id:
             raise Damaged(f"it is of run {labelled!r:.40}")
         store.labels_of(content)
-        own = ids.of(content["config"])
+        own = ids.of(content["config"], stored.id)
     except Damaged as damage:
         yield Finding("damage", place, f"{damage}. {AGAIN.format(stored.path)}")
     except NormbenchError as error:

@@ -24,7 +24,7 @@ from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher
 from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers.ln2016 import table1
-from normbench.papers.table import final_entry, grid
+from normbench.papers.table import grid
 from normbench.runs import files
 from normbench.runs.find import Found, find
 from normbench.web import standing
@@ -107,7 +107,8 @@ def _run(request: Request, launcher: Launcher, folder: Path, console: Console) -
     say(console, f"\n  numbers   {numbers}")
     say(console, f"  page      {page}")
     if adopted.config_dir:
-        say(console, f"  train     normbench train --config-dir {adopted.config_dir} norm={adopted.name} ...")
+        where = shlex.quote(str(adopted.config_dir))
+        say(console, f"  train     normbench train --config-dir {where} norm={adopted.name} ...")
     unserved = _unserved(planned, console)
     return 4 if unserved or any(outcome.failed for outcome in outcomes) else 0
 
@@ -234,11 +235,7 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
         say(console, f"  {norm} with {words}, which a time loop asks of it")
     every = [run for own in outcome.runs.values() for run in own]
     tested = [where for where in trials.quantities(every) if where[0] == "test"]  # the page has the others
-    entries = [
-        final_entry(own, "", norm, trials.label(where), where, log=where[2] == "nll")
-        for norm, own in outcome.runs.items()
-        for where in tested
-    ]
+    entries = trials.entries(outcome.runs, tested)
     if not entries:
         return
     header, rows = grid(entries, "")

@@ -18,7 +18,7 @@ def run(results: Path, as_json: bool, repair: bool, config_dir: Path | None, con
     """A line for each finding; exit code 0, or 4 where something is damaged."""
     if not results.is_dir():
         raise NormbenchError(f"{results} is not there. Choose another place with --results or NORMBENCH_RESULTS.")
-    check = Check(results, Ids(config_dir))
+    check = Check(results, Ids(config_dir, results))
     found = []
     for finding in check.findings(repair):
         found.append(finding)

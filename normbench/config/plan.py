@@ -167,11 +167,24 @@ def experiment_spec(
 def plain(name: str, fidelity: str, words: Sequence[str], extra: Path | None = None) -> compose.Config:
     """What an experiment is about without what its arms bring: that of its arm `norm=none`, or of none of them.
 
-    `words` come last. NormbenchError as of `compose.compose`.
+    The model is that of `model_of`, `words` come last. NormbenchError as of `compose.compose`.
     """
     node = experiment(name, extra)
-    arm = next((arm for arm, own in node["arms"].items() if "norm=none" in own), "")
-    return _composed(node, arm, fidelity, compose.parse(words), "", extra)
+    if model := model_of(name, extra):
+        node = {**node, "base": [f"model={model}", *node["base"]]}
+    return _composed(node, _plain_arm(node), fidelity, compose.parse(words), "", extra)
+
+
+def model_of(name: str, extra: Path | None = None) -> str:
+    """The model that an experiment is about: of its plain arm, of all arms, or of the first that has one; or ""."""
+    node = experiment(name, extra)
+    places = [node["arms"].get(_plain_arm(node), []), node["base"], *node["arms"].values()]
+    words = (word for place in places for word in reversed(place) if word.startswith("model="))
+    return next(words, "").removeprefix("model=")
+
+
+def _plain_arm(node: compose.Config) -> str:
+    return next((arm for arm, own in node["arms"].items() if "norm=none" in own), "")
 
 
 def _composed(

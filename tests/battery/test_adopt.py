@@ -165,3 +165,17 @@ def test_runs_that_two_experiments_share_are_one_trial() -> None:
     found, left_out = trials.trials("rms", "smoke", 1, named, None)
     assert len(found) == 2 and len({trial.experiment for trial in found}) == 1
     assert len(left_out) == 2 and all("once more: left out" in line for line in left_out)
+
+
+def test_an_experiment_whose_arms_bring_the_model_is_served_without_a_plain_arm(tmp_path: Path) -> None:
+    """And one whose arms bring a probe's model trains nothing, and is none of the battery."""
+    (tmp_path / "experiment").mkdir()
+    for name, model in (("learns", "mnist_mlp"), ("computes", "glm")):
+        node = {"title": name, "arms": {"own": [f"model={model}", "norm=layer"]}, "fidelities": {"smoke": {"set": []}}}
+        node["fidelities"]["smoke"]["set"] = ["data=digits"] if model == "mnist_mlp" else []
+        (tmp_path / "experiment" / f"{name}.yaml").write_text(yaml.safe_dump(node))
+    (trial,), _ = trials.trials("rms", "smoke", 1, ["learns"], tmp_path)
+    assert set(trial.specs) == {"rms", "none", "batch", "layer"} and not trial.refused
+    assert {spec.config["model"]["name"] for (spec,) in trial.specs.values()} == {"mnist_mlp"}
+    with pytest.raises(NormbenchError, match="--only computes is no experiment of the battery"):
+        trials.trials("rms", "smoke", 1, ["computes"], tmp_path)

@@ -17,9 +17,12 @@ import pytest
 import tiny
 import yaml
 
+from normbench.battery.adopt import adopt
 from normbench.check import Check
 from normbench.cli import main
+from normbench.config import compose, plan
 from normbench.config.compose import stored_form
+from normbench.config.identity import RunSpec
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish
 from normbench.runs import claims, files, pack, seals, writing
@@ -318,6 +321,28 @@ def test_own_choices_are_found_with_their_folder(results: Path, tmp_path: Path) 
     status = json.loads((run / "status.json").read_text())
     files.write_json(run / "status.json", seals.sealed({**status, "files": seals.of_run(run)}))
     assert found(results) == [("unknown", (run / "config.yaml").relative_to(results).as_posix())]
+
+
+def test_what_a_battery_took_on_is_known_where_it_lies(results: Path, tmp_path: Path) -> None:
+    """As long as its file is there, and is the one that the run was trained with; else nobody can tell."""
+    example = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
+    file = tmp_path / "halves.py"
+    file.write_text(example.read_text().replace('"centre"', '"halves"'))
+    folder = adopt(str(file), None, results / "battery").config_dir
+    words = compose.parse(["model=mnist_mlp", "data=digits", "norm=halves"])
+    spec = RunSpec(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
+    run = fake.directory(results / "runs", spec)
+    assert found(results) == []
+    unknown = [("unknown", (run / "config.yaml").relative_to(results).as_posix())]
+    source = file.read_text()
+    file.write_text(source + "# another one\n")
+    assert found(results) == unknown
+    file.unlink()
+    assert found(results) == unknown
+    file.write_text(source)
+    assert found(results) == []
+    shutil.rmtree(results / "battery")
+    assert found(results) == unknown
 
 
 def test_publish_seals_its_figure_and_history(tmp_path: Path) -> None:

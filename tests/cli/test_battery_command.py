@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,9 @@ def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
     wanted = [a - b for a, b in zip(centre, layer, strict=True)]
     assert effect["effect"] == pytest.approx(100 * sum(wanted) / 2) and effect["n"] == 2
     assert effect["unit"] == "points"
+    (shown,) = re.findall(r"^layer +([\d.]+) \[", out, re.MULTILINE)
+    wanted = 100 * sum(last_errors(tmp_path, trial["runs"]["layer"])) / 2
+    assert "test error, %" in out and float(shown) == pytest.approx(wanted, abs=0.6)
     assert "normbench train --config-dir results/battery/centre/conf norm=centre" in out
     page = (place / "page" / "index.html").read_text()
     for words in ("Where does centre stand?", "LN 2016, Table 1", "The online regime", "ms per step"):
@@ -85,7 +89,7 @@ def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path
         (("--norm", "layr"), "--norm layr is no file and no normalizer. Did you mean 'layer'? (normbench list norms)"),
         (
             ("--norm", "rms", "--only", "ln2016/fig66"),
-            "--only ln2016/fig66 is no experiment of the battery. Did you mean 'ln2016/fig6'?",
+            "--only ln2016/fig66 is no experiment of the battery. Did you mean 'ln2016/fig6'? (--dry-run lists all)\n",
         ),
         (("--norm", "rms", "--seeds", "0"), "--seeds 0 must be at least 1."),
         (("--norm", "rms", "--jobs", "-1"), "--jobs -1 must be 0 (one per core) or more."),
