@@ -14,7 +14,6 @@ from normbench.config.identity import RunSpec
 from normbench.curves.series import final, log_floored
 from normbench.curves.statistics import Estimate, paired
 from normbench.errors import NormbenchError, unknown
-from normbench.papers.table import Entry, final_entry
 from normbench.runs.record import PLACE, RunRecord
 
 OPPONENTS = ("none", "batch", "layer")
@@ -183,10 +182,10 @@ def _effect(
     where: tuple[str, str, str], against: str, mine: Sequence[RunRecord], theirs: Sequence[RunRecord]
 ) -> Effect:
     log = where[2] in LOGARITHMIC
-    metric = _metric([*mine, *theirs], where)
-    ours, others = (_finals(runs, where, log, metric.factor) for runs in (mine, theirs))
+    shown = metric([*mine, *theirs], where)
+    ours, others = (_finals(runs, where, log, shown.factor) for runs in (mine, theirs))
     seeds = sorted(ours.keys() & others.keys())
-    unit = "log ratio" if log else metric.step_unit or "difference"
+    unit = "log ratio" if log else shown.step_unit or "difference"
     estimate = paired([ours[s] for s in seeds], [others[s] for s in seeds])
     return Effect(label(where), against, unit, estimate, max(len(mine), len(theirs)) - len(seeds))
 
@@ -196,20 +195,10 @@ def _finals(runs: Sequence[RunRecord], where: tuple[str, str, str], log: bool, f
     return {seed: log_floored(v) if log else factor * v for seed, v in values.items() if v is not None}
 
 
-def entries(runs: Mapping[str, Sequence[RunRecord]], asked: Sequence[tuple[str, str, str]]) -> list[Entry]:
-    """The last values of each normalizer's runs, shares in per cent."""
-    every = [run for own in runs.values() for run in own]
-    known = {where: _metric(every, where) for where in asked}
-    return [
-        final_entry(own, "", norm, label(where), where, m.factor, m.unit, log=where[2] in LOGARITHMIC)
-        for norm, own in runs.items()
-        for where, m in known.items()
-    ]
-
-
-def _metric(runs: Sequence[RunRecord], where: tuple[str, str, str]) -> metrics.Metric:
+def metric(runs: Sequence[RunRecord], where: tuple[str, str, str]) -> metrics.Metric:
+    """How this number is shown."""
     known = metrics.logged([*runs]).get(where[0], ())
-    return next((metric for metric in known if metric.name == where[2]), metrics.Metric(where[2]))
+    return next((one for one in known if one.name == where[2]), metrics.Metric(where[2]))
 
 
 def label(where: tuple[str, str, str]) -> str:

@@ -235,7 +235,7 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
         say(console, f"  {norm} with {words}, which a time loop asks of it")
     every = [run for own in outcome.runs.values() for run in own]
     tested = [where for where in trials.quantities(every) if where[0] == "test"]  # the page has the others
-    entries = trials.entries(outcome.runs, tested)
+    entries = standing.entries(outcome.runs, tested)
     if not entries:
         return
     header, rows = grid(entries, "")

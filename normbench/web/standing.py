@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench.battery.trials import Effect, Trial, label, quantities
+from normbench.battery.trials import LOGARITHMIC, Effect, Trial, label, metric, quantities
 from normbench.papers.panels import Look, Quantity, panels
 from normbench.papers.style import COLOURS, EXTRA_COLOURS, on_dark
-from normbench.papers.table import final_entry, grid
+from normbench.papers.table import Entry, final_entry, grid
 from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, site
 
@@ -74,21 +74,28 @@ def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
     runs = [run for own in outcome.runs.values() for run in own]
     shown = quantities(runs)
     drawn = panels(runs, looks, {outcome.trial.where: {}}, [_quantity(where) for where in shown])
-    entries = [
-        final_entry(own, "", name, label(where), where, log=where[2] == "nll")
-        for name, own in outcome.runs.items()
-        for where in shown
-    ]
+    found = entries(outcome.runs, shown)
     parts = [_part(effect) for effect in outcome.effects]
     scale = forest.limits(parts)
     return {
         "outcome": outcome,
         "panels": [(p.quantity.name, p.count(), figures.figure(p) if p.lines else None) for p in drawn],
-        "table": grid(entries, "") if entries else None,
+        "table": grid(found, "") if found else None,
         "effects": [
             ((effect, part), forest.mark(part, scale)) for effect, part in zip(outcome.effects, parts, strict=True)
         ],
     }
+
+
+def entries(runs: Mapping[str, Sequence[RunRecord]], asked: Sequence[tuple[str, str, str]]) -> list[Entry]:
+    """The last values of each normalizer's runs, shares in per cent."""
+    every = [run for own in runs.values() for run in own]
+    known = {where: metric(every, where) for where in asked}
+    return [
+        final_entry(own, "", norm, label(where), where, m.factor, m.unit, log=where[2] in LOGARITHMIC)
+        for norm, own in runs.items()
+        for where, m in known.items()
+    ]
 
 
 def _quantity(where: tuple[str, str, str]) -> Quantity:
