@@ -56,6 +56,7 @@ if [ -z "$told" ]; then
     {worker} &
     worker=$!
     trap 'told=$SECONDS; kill -TERM $worker' TERM
+    [ -z "$told" ] || kill -TERM $worker  # told before that trap was set
     wait $worker
     code=$?
     while kill -0 $worker 2>/dev/null; do  # a signal ends `wait` before the worker has saved

@@ -346,10 +346,14 @@ class Task:
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
         monkeypatch.setattr(sys, "executable", str(self.worker))
 
-    def start(self, body: str, *setup: str, grace: int = 0) -> subprocess.Popen[bytes]:
-        self.worker.write_text(f"#!/bin/bash\ntouch {self.folder / 'begun'}\n{body}\n")
+    def script(self, body: str, *setup: str, grace: int = 0, at_term: str = "") -> str:
+        trap = f"trap '{at_term}' TERM" if at_term else ""
+        self.worker.write_text(f"#!/bin/bash\n{trap}\ntouch {self.folder / 'begun'}\n{body}\n")
         self.worker.chmod(stat.S_IRWXU)
-        return subprocess.Popen(["bash", "-c", slurm.script(self.folder, setup, grace)])
+        return slurm.script(self.folder, setup, grace)
+
+    def start(self, *words: str, grace: int = 0, at_term: str = "") -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["bash", "-c", self.script(*words, grace=grace, at_term=at_term)])
 
     def run(self, body: str, *setup: str, grace: int = 0) -> int:
         return self.start(body, *setup, grace=grace).wait(60)
@@ -376,12 +380,12 @@ def test_which_workers_are_started_again(task: Task, code: int, requeued: int) -
     assert task.requeued == requeued
 
 
-SAVES = "trap 'sleep 0.5; echo saved; exit 130' TERM\nwhile true; do sleep 0.05; done"
+FOR_EVER, SAVES = "while true; do sleep 0.05; done", "sleep 0.5; echo saved; exit 130"
 
 
 @pytest.mark.parametrize("setup", [[], ["set -e"], ["set -euo pipefail"], ["true \\"]], ids=range(4))
 def test_a_task_that_is_told_to_stop_waits_until_its_worker_has_saved(task: Task, setup: list[str]) -> None:
-    ended = task.start(SAVES, *setup)
+    ended = task.start(FOR_EVER, *setup, at_term=SAVES)
     assert tiny.wait_until((task.folder / "begun").exists)
     ended.send_signal(signal.SIGTERM)
     assert ended.wait(30) == claiming.STOPPED
@@ -394,6 +398,18 @@ def test_a_task_that_is_told_to_stop_while_it_is_set_up(task: Task) -> None:
     ended.send_signal(signal.SIGTERM)
     assert ended.wait(30) == slurm.ENDED and task.requeued == 1
     assert not (task.folder / "begun").exists()
+
+
+def test_a_worker_is_told_even_where_the_task_was_before_it_listened(task: Task) -> None:
+    """Between the worker's start and the trap that passes the signal on."""
+    script = task.script(FOR_EVER, at_term=SAVES)
+    late = script.replace("worker=$!\n", f"worker=$!; until [ -e {task.folder / 'told'} ]; do sleep 0.05; done\n")
+    assert late != script
+    ended = subprocess.Popen(["bash", "-c", late])
+    assert tiny.wait_until((task.folder / "begun").exists)
+    ended.send_signal(signal.SIGTERM)
+    (task.folder / "told").touch()
+    assert ended.wait(30) == claiming.STOPPED and "saved" in task.log
 
 
 def test_a_slurm_that_is_busy_is_asked_again(task: Task) -> None:
