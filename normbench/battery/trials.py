@@ -31,9 +31,8 @@ class Trial:
     axes: Mapping[str, Any]
     specs: dict[str, list[RunSpec]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    changed: dict[str, str] = field(
-        default_factory=dict
-    )  # what a time loop asks of a normalizer, where that is not shipped
+    # what a time loop asks of a normalizer, where that is not shipped
+    changed: dict[str, str] = field(default_factory=dict)
 
     @property
     def where(self) -> str:

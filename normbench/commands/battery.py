@@ -254,6 +254,8 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
 
 def _command(request: Request) -> str:
     words = ["normbench", "battery", "--norm", request.norm]
+    if request.config_dir:
+        words += ["--config-dir", str(request.config_dir)]
     if request.fidelity != "smoke":
         words += ["--fidelity", request.fidelity]
     if request.seeds != 5:

@@ -69,8 +69,11 @@ def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
         assert words in page
     assert "http://" not in page and "https://" not in page
 
-    assert normbench("battery", "--norm", str(EXAMPLE), *SMALL) == 0
+    by_name = ("--norm", "centre", "--config-dir", "results/battery/centre/conf")
+    assert normbench("battery", *by_name, *SMALL) == 0
     assert "10 runs · 10 done, 0 to run" in capfd.readouterr().out
+    command = json.loads((place / "battery.json").read_text())["command"]
+    assert command == f"normbench battery {' '.join(by_name)} --seeds 2 --only ln2016/online"
 
 
 def test_a_broken_one_is_named_and_nothing_is_trained(normbench, capfd, tmp_path):
