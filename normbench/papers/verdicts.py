@@ -76,7 +76,7 @@ def judge(
         "schema": SCHEMA,
         "artifact": artifact.id,
         "fidelity": fidelity,
-        "command": f"normbench reproduce {artifact.id} --fidelity {fidelity}",
+        "command": _command(artifact, runs, fidelity),
         "deviations": [*artifact.deviations.get("paper", ()), *own, *_of_copies(runs)],
         "claims_sha256": artifact.claims_sha256,
         "rules_sha256": plan.sha256,
@@ -87,6 +87,12 @@ def judge(
     }
     plain: dict[str, Any] = _plain(content)
     return plain
+
+
+def _command(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> str:
+    """What makes these runs, up to how many: where there are some of its controls, those too."""
+    controls = " --controls" if any(run.control for run in runs) else ""
+    return f"normbench reproduce {artifact.id} --fidelity {fidelity}{controls}"
 
 
 class _Judge:

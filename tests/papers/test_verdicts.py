@@ -73,6 +73,8 @@ def test_the_fields_of_a_verdict() -> None:
         *("note", "expected_wrong", "claims"),
     ]
     assert content["command"] == "normbench reproduce x/fig --fidelity paper" and content["deviations"] == ["d"]
+    controlled = judge(artifact(direction()), [*arms(-1.0), *arms(-1.0, control="lr-low")], "paper")
+    assert controlled["command"] == f"{content['command']} --controls"
     (claim,) = content["claims"]
     assert (claim["n"], claim["level"], claim["alpha"], claim["unit"]) == (5, 0.95, 0.05, "points")
     assert (claim["setting"], claim["robustness"], claim["verdict"]) == ("holds", "", "reproduced")
