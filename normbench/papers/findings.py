@@ -41,6 +41,26 @@ def findings(judged: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
+def settings(claims: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A header and a row per part: its effect, interval and word at the paper's setting and under each control.
+
+    Of claims that have runs of a control; without any there is nothing.
+    """
+    tried = [c for c in claims if any(p["n"] for control in c["controls"] for p in control["parts"])]
+    names = list(dict.fromkeys(control["name"] for claim in tried for control in claim["controls"]))
+    rows = []
+    for claim in tried:
+        under = {control["name"]: {p["id"]: p for p in control["parts"]} for control in claim["controls"]}
+        for part in claim["parts"]:
+            others = [_and_word(under[name].get(part["id"])) if name in under else "" for name in names]
+            rows.append([claim["id"], part["id"], _and_word(part), *others])
+    return [["claim", "part", "the paper's setting", *names], *rows] if rows else []
+
+
+def _and_word(part: Mapping[str, Any] | None) -> str:
+    return f"{measured(part)}: {part['word']}" if part and part["n"] else rules.NOT_RUN
+
+
 def tally(claims: Sequence[Mapping[str, Any]], kind: tuple[str, str] = ("claim", "claims")) -> str:
     """`Of 3 claims, 2 hold; 1 is undecided.`: how many have which word at the paper's setting; `kind`: one, several."""
     counts = Counter(claim["setting"] for claim in claims)

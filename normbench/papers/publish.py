@@ -16,7 +16,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, draw, gallery, history, table, verdicts
 from normbench.papers.claims import Artifact
 from normbench.papers.contrasts import Contrasts
-from normbench.papers.findings import findings
+from normbench.papers.findings import findings, settings
 from normbench.papers.panels import Panel
 from normbench.papers.published import LARGEST
 from normbench.papers.table import Entry
@@ -175,6 +175,8 @@ def _page(
         f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(_rests_on(c))} |\n"
         for c in judged["claims"]
     )
+    tried = settings(judged["claims"])
+    across = f"At the paper's setting and under the controls:\n\n{table.lines(tried)}\n" if tried else ""
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
     amended: dict[tuple[str, str], list[str]] = {}
     for entry in judged["amendments"]:
@@ -186,6 +188,7 @@ def _page(
         f"# {artifact.title} · {fidelity}\n\n{artifact.locator}. Means with 95 % intervals over seeds.\n\n"
         f"{words}{table.markdown(entries)}\n"
         f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n"
+        f"{across}"
         f"Expected to be wrong by chance, at most: {judged['expected_wrong']:.3g} of these verdicts.\n\n"
         f"Choices and deviations:\n\n{deviations}\n\n"
         + (f"Claims amended after they were first written down:\n\n{amendments}\n" if amended else "")

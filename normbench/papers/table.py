@@ -259,10 +259,14 @@ def markdown(entries: Sequence[Entry]) -> str:
     parts = []
     for group in groups(entries):
         header, rows = grid(entries, group)
-        lines = [header, ["---"] * len(header), *rows]
-        table = "\n".join("| " + " | ".join(escape(cell) for cell in line) + " |" for line in lines)
-        parts.append(f"**{escape(group)}**\n\n{table}\n")
+        parts.append(f"**{escape(group)}**\n\n{lines([header, *rows])}")
     return "\n".join(parts)
+
+
+def lines(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, the first row its header."""
+    header, *others = ([escape(cell) for cell in row] for row in rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (header, ["---"] * len(header), *others))
 
 
 def escape(text: str) -> str:

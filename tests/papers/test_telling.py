@@ -44,6 +44,17 @@ def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
     assert findings.findings(judged(claims, []))[0].endswith("1 is not run: C1.")
 
 
+def test_parts_are_told_at_the_papers_setting_and_under_the_controls_that_were_run() -> None:
+    claims = artifact(direction(), open=["learning rate"])
+    own, low = arms(-3.0), arms(-1.5, control="lr-low")
+    assert findings.settings(judged(claims, own)["claims"]) == []
+    header, row = findings.settings(judged(claims, own + low)["claims"])
+    assert header == ["claim", "part", "the paper's setting", "lr-low", "lr-high"]
+    assert row[0] == "C1" and row[-1] == "not run"
+    assert row[2].startswith("points −3.02 [") and row[2].endswith("]: holds") and row[3].startswith("points −1.52 [")
+    assert findings.settings(judged(artifact(direction()), own)["claims"]) == [], "nothing is open"
+
+
 def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
     claims = artifact(direction(), open=["learning rate"])
     runs = [replace(run, seconds=36.0) for run in arms(-3.0, n=4)]
