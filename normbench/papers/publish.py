@@ -175,6 +175,9 @@ def _page(
         f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(_rests_on(c))} |\n"
         for c in judged["claims"]
     )
+    of_seeds = " Means with 95 % intervals over seeds." if any(entry.interval for entry in entries) else ""
+    wrong = judged["expected_wrong"]  # of computed numbers none
+    by_chance = f"Expected to be wrong by chance, at most: {wrong:.3g} of these verdicts.\n\n" if wrong else ""
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
     amended: dict[tuple[str, str], list[str]] = {}
     for entry in judged["amendments"]:
@@ -183,10 +186,10 @@ def _page(
         f"- {e(', '.join(ids))}: {e(change)}. Why: {e(why)}\n" for (change, why), ids in amended.items()
     )
     return (
-        f"# {artifact.title} · {fidelity}\n\n{artifact.locator}. Means with 95 % intervals over seeds.\n\n"
+        f"# {artifact.title} · {fidelity}\n\n{artifact.locator}.{of_seeds}\n\n"
         f"{words}{table.markdown(entries)}\n"
         f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n"
-        f"Expected to be wrong by chance, at most: {judged['expected_wrong']:.3g} of these verdicts.\n\n"
+        f"{by_chance}"
         f"Choices and deviations:\n\n{deviations}\n\n"
         + (f"Claims amended after they were first written down:\n\n{amendments}\n" if amended else "")
         + f"Command: `{judged['command']}`\n"

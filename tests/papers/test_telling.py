@@ -1,6 +1,7 @@
 """What is told around a verdict: findings, what would decide it, its history, what a plan can show."""
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from judged import arms, artifact, direction, final_run
+from ruled import UNIT, effects
 
+from normbench.curves import statistics as stats
 from normbench.errors import NormbenchError
 from normbench.papers import findings, history, power, rules, verdicts, way_on
 from normbench.papers.claims import Part
@@ -28,6 +31,12 @@ class Five:
 
     def smallest_effect(self, part: Part) -> float | None:
         return 1.0
+
+
+def test_core_hours_are_plain_numbers() -> None:
+    assert [way_on._two_digits(hours) for hours in (0.0123, 0.85, 3.14, 12.3, 638.0)] == [
+        "0.012", "0.85", "3.1", "12", "640",
+    ]  # fmt: skip
 
 
 def judged(claims: Any, runs: Any, **more: Any) -> dict[str, Any]:
@@ -86,13 +95,18 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
 
     def way(**more: Any) -> str:
         part = {"id": "p", "kind": "direction", "test": "t", "word": "undecided", "effect": -0.1, "sd": 1.0, "n": 5}
-        part |= {"within": None, "delta": None, "tost": [-2.0, 1.0]}
+        part |= {"within": None, "delta": None, "tost": [-2.0, 1.0], "examples": 0, "level": 0.95}
+        part |= {"prediction": stats.prediction_interval(effects(-0.1, UNIT / math.sqrt(2.5)))}  # of a spread of 1
         return way_on._more(claim, [part | more], [], rules.HOLDS)
 
     assert "about 787 fresh seeds" in way()
     assert "about 5 fresh seeds" in way(delta=1.0, tost=[-0.5, 0.5]), "small already, on seeds that had been seen"
     assert "about 6 fresh seeds" in way(test="sign")
     assert "about 27 fresh seeds" in way(kind="equivalence", within=0.6)
+    more = way(kind="equivalence", within=0.6, examples=900, sd=1.05)  # 0.02 of the mean's variance stays
+    assert int(more.split()[1]) > 27 and "within reach" in way(kind="equivalence", within=0.6, examples=900, sd=1.2)
+    assert "about 787 fresh seeds" in way(examples=900), "beside such a spread that of the examples is nothing"
+    assert "within reach" in way(prediction=None, sd=1e-17), "all seeds alike up to rounding"
     assert "within reach" in way(kind="equivalence", within=0.05)
     assert "spread of single runs" in way(kind="size")
     assert "the sign test with 6 seeds or more" in way(effect=None, sd=None), "a run without a number"
