@@ -76,7 +76,8 @@ def _command(artifact: Artifact, left: Lacking, runs: Sequence[RunRecord], fidel
     words += [f"--only {word}" for word in (*arms, *axes)]
     hours = core_hours(left, runs)
     cost = "" if hours is None else f", about {_two_digits(hours)} core-hours"
-    return f"{len(left)} planned runs lack{cost}: {' '.join(words)}"
+    missing = "1 planned run is missing" if len(left) == 1 else f"{len(left)} planned runs are missing"
+    return f"{missing}{cost}: {' '.join(words)}"
 
 
 def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRecord], word: str) -> str:
