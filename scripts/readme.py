@@ -25,8 +25,8 @@ MANY = 8  # claims from which on an artifact has one row with counts: its page h
 SO_FAR = {"holds": "hold", "opposite": "the opposite", "negligible": "negligible"}
 LESS = {  # of one, of several
     "": ("has no runs", "have no runs"),
-    "reduced": ("has smaller ones alone", "have smaller ones alone"),
-    "proxy": ("has ones on other data alone", "have ones on other data alone"),
+    "reduced": ("has only smaller ones", "have only smaller ones"),
+    "proxy": ("has only ones on other data", "have only ones on other data"),
 }
 FINDINGS = (  # what the first page tells; every word and number is of the verdict as it is published
     ("ln2016/table2", "LN-A3"),

@@ -40,7 +40,8 @@ class Row:
 
     @property
     def diverged(self) -> int:
-        return len(self.cell.diverged)
+        """Runs that ended without the asked number, those among them whose last evaluation alone was not finite."""
+        return self.at.diverged
 
     @property
     def lost(self) -> bool:
@@ -308,7 +309,7 @@ def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]
         counts = {state: sum(run.status == state for run in unfinished) for state in {run.status for run in unfinished}}
         told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
         notes.append(f"Not counted: {told}.")
-    if diverged := sum(len(cell.diverged) for cell in task.cells):
+    if diverged := sum(row.diverged for group in groups for row in group.rows):
         notes.append(f"{diverged} diverged: means are of the others, and an arm that lost runs is never ahead.")
     compared = sum(len(group.rows) > 1 for group in groups)
     if compared > 1:

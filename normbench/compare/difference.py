@@ -1,7 +1,7 @@
 """Two arms held against each other: a difference with its interval, its p, and the word that these allow.
 
 Of pairs with the same seed, else by Welch of all seeds, which is said. A word needs 5 seeds a side and an interval that
-excludes 0, after Holm's adjustment.
+excludes 0, after Holm's adjustment; seeds that all say the same have no interval, and no word.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.papers.table import alike, number
 
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
+ROUNDING = 1e-12  # of the largest number: a narrower interval is that of numbers without spread
 Numbers = Mapping[int, float]  # by seed, finite ones alone
 
 
@@ -24,7 +25,7 @@ class Difference:
     """First minus second, in the shown unit; p of no difference, and adjusted by Holm for those told with it.
 
     `word`: of the first against the second; `why` where a word is withheld for another reason than power. `sd`: of one
-    pair; two groups have no single spread. `most`: seeds of the larger side.
+    pair; two groups have no single spread. `most`: seeds of the larger side. `told`: how many share Holm's adjustment.
     """
 
     first: str
@@ -39,16 +40,17 @@ class Difference:
     why: str = ""
     sd: float | None = None
     most: int = 0
+    told: int = 1
 
     @functools.cached_property
     def detectable(self) -> float | None:
-        """What so many seeds show with 80 % power."""
-        return detectable_effect(self.sd, self.n, 1 - ALPHA, POWER) if self.sd else None
+        """What so many seeds show with 80 % power, whatever becomes of the others that share the adjustment."""
+        return detectable_effect(self.sd, self.n, 1 - ALPHA / self.told, POWER) if self.sd else None
 
     @functools.cached_property
     def needed(self) -> int | None:
-        """Seeds that would show the difference seen."""
-        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA, POWER) if self.sd else None
+        """Seeds that would show the difference seen, as above."""
+        return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.told, POWER) if self.sd else None
 
     @property
     def because(self) -> str:
@@ -81,6 +83,9 @@ def held_against(
         estimate = paired([a[seed] for seed in shared], [b[seed] for seed in shared], 1 - ALPHA)
     else:
         estimate = welch(list(a.values()), list(b.values()), 1 - ALPHA)
+    interval, largest = estimate.interval, max(map(abs, [*a.values(), *b.values()]), default=0.0)
+    if interval and interval[1] - interval[0] <= ROUNDING * largest:
+        estimate = replace(estimate, interval=None, sd=None)  # and so no p, which would be 0 or 1
     return Difference(
         *names, pairs, estimate.n, estimate.mean, estimate.interval, p_value(estimate), sd=estimate.sd,
         most=max(len(a), len(b)),
@@ -94,13 +99,15 @@ def worded(differences: Sequence[Difference], lost: Mapping[str, int], rising: b
     """
     known = [place for place, d in enumerate(differences) if d.p is not None]
     adjusted = dict(zip(known, holm([differences[place].p or 0.0 for place in known]), strict=True))
-    return [_worded(d, adjusted.get(place), lost, rising) for place, d in enumerate(differences)]
+    return [_worded(d, adjusted.get(place), max(1, len(known)), lost, rising) for place, d in enumerate(differences)]
 
 
-def _worded(d: Difference, adjusted: float | None, lost: Mapping[str, int], rising: bool) -> Difference:
-    d = replace(d, holm=adjusted)
+def _worded(d: Difference, adjusted: float | None, told: int, lost: Mapping[str, int], rising: bool) -> Difference:
+    d = replace(d, holm=adjusted, told=told)
     if d.n < FEWEST:
         return replace(d, why=f"n = {d.n}: no verdict")
+    if d.interval is None:
+        return replace(d, why="all seeds alike: a spread of zero decides nothing")
     if d.mean is None or adjusted is None or adjusted > ALPHA:
         alone = d.p is not None and adjusted is not None and d.p <= ALPHA
         return replace(d, why="an interval of its own excludes 0, adjusted for all arms it does not" if alone else "")

@@ -149,13 +149,17 @@ def detectable_effect(sd: float, n: int, level: float = 0.95, power: float = POW
     return float(sd * noncentrality / math.sqrt(n))
 
 
-def seeds_needed(effect: float, sd: float, level: float = 0.95, power: float = POWER, limit: int = 1000) -> int | None:
-    """Smallest n at which an effect as large as the seen one is detected with `power`; None beyond `limit`."""
-    if sd == 0:
+def seeds_needed(
+    effect: float, sd: float, level: float = 0.95, power: float = POWER, limit: int = 1000, fixed: float = 0.0
+) -> int | None:
+    """Smallest n at which an effect as large as the seen one is detected with `power`; None beyond `limit`.
+
+    `fixed`: the part of the mean's variance that no number of seeds makes smaller, as that of the test examples.
+    """
+    if sd == 0 and fixed == 0:
         return None if effect == 0 else 2
-    ratio = abs(effect) / sd
     counts = range(2, limit + 1)
-    found = bisect_left(counts, power, key=lambda n: _detection(ratio * math.sqrt(n), n, level))
+    found = bisect_left(counts, power, key=lambda n: _detection(abs(effect) / math.sqrt(sd**2 / n + fixed), n, level))
     return counts[found] if found < len(counts) else None
 
 

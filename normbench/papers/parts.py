@@ -265,7 +265,7 @@ def _reason(seen: Observed, word: str, alpha: float) -> str:
     if seen.flat:
         return f"{text}; all seeds alike: a spread of zero decides nothing"
     if part.test == "t" and not seen.whole:
-        return f"{text}; a run without a number, under a test of means"
+        return f"{text}; a run without a number: no mean is tested"
     if part.kind == "size":
         predicted = f"our prediction interval {_span(seen.prediction(1 - alpha))}"
         return f"{text}; the paper's {_show(part.paper)} ± {_show(part.band)} against {predicted}"

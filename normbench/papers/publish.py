@@ -177,6 +177,9 @@ def _page(
     )
     tried = settings(judged["claims"])
     across = f"At the paper's setting and under the controls:\n\n{table.lines(tried)}\n" if tried else ""
+    of_seeds = " Means with 95 % intervals over seeds." if any(entry.interval for entry in entries) else ""
+    wrong = judged["expected_wrong"]  # of computed numbers none
+    by_chance = f"Expected to be wrong by chance, at most: {wrong:.3g} of these verdicts.\n\n" if wrong else ""
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
     amended: dict[tuple[str, str], list[str]] = {}
     for entry in judged["amendments"]:
@@ -185,11 +188,11 @@ def _page(
         f"- {e(', '.join(ids))}: {e(change)}. Why: {e(why)}\n" for (change, why), ids in amended.items()
     )
     return (
-        f"# {artifact.title} · {fidelity}\n\n{artifact.locator}. Means with 95 % intervals over seeds.\n\n"
+        f"# {artifact.title} · {fidelity}\n\n{artifact.locator}.{of_seeds}\n\n"
         f"{words}{table.markdown(entries)}\n"
         f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n"
         f"{across}"
-        f"Expected to be wrong by chance, at most: {judged['expected_wrong']:.3g} of these verdicts.\n\n"
+        f"{by_chance}"
         f"Choices and deviations:\n\n{deviations}\n\n"
         + (f"Claims amended after they were first written down:\n\n{amendments}\n" if amended else "")
         + f"Command: `{judged['command']}`\n"

@@ -6,12 +6,13 @@ to be planned in the claim before they are run.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from normbench.curves.statistics import seeds_needed, within
+from normbench.curves.statistics import seeds_needed, t_quantile, within
 from normbench.papers import rules
 from normbench.papers.claims import Artifact, Claim
 from normbench.papers.verdicts import Planned
@@ -74,8 +75,9 @@ def _command(artifact: Artifact, left: Lacking, runs: Sequence[RunRecord], fidel
     words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
     words += [f"--only {word}" for word in (*arms, *axes)]
     hours = core_hours(left, runs)
-    cost = "" if hours is None else f", about {hours:.2g} core-hours"
-    return f"{len(left)} planned runs lack{cost}: {' '.join(words)}"
+    cost = "" if hours is None else f", about {_two_digits(hours)} core-hours"
+    missing = "1 planned run is missing" if len(left) == 1 else f"{len(left)} planned runs are missing"
+    return f"{missing}{cost}: {' '.join(words)}"
 
 
 def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRecord], word: str) -> str:
@@ -97,7 +99,7 @@ def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRe
     places = list({str(sorted(cell.items(), key=str)): cell for cell in cells}.values())
     asked = [(str(cell.get("arm", "")), {k: v for k, v in cell.items() if k != "arm"}) for cell in places]
     hours = _hours(asked * most, runs)
-    cost = "" if hours is None else f" ({len(places) * most} runs, about {hours:.2g} core-hours)"
+    cost = "" if hours is None else f" ({len(places) * most} runs, about {_two_digits(hours)} core-hours)"
     return f"about {most} fresh seeds{cost} would show the effects seen; plan them in the claim first"
 
 
@@ -106,14 +108,27 @@ def _seeds(part: Mapping[str, Any]) -> int | None:
     if part["test"] == "sign":
         return max(part["n"], rules.fewest_pairs(rules.ALPHA))
     margin, small, sd = part["within"] or part["delta"], part["tost"], part["sd"]
-    if not sd:
+    if not sd or part["prediction"] is None:  # up to rounding all seeds alike
         return None
     if within(small, margin):  # small already, on seeds that had been seen
         return int(part["n"])
+    alone = _of_seeds(part) if part["examples"] else sd
+    fixed = max(0.0, sd**2 - alone**2) / part["n"]  # by the choice of the test examples
     if part["kind"] == "equivalence":
         room = margin - abs(part["effect"])
-        return seeds_needed(room, sd, 1 - 2 * rules.ALPHA, rules.POWER) if room > 0 else None
-    return seeds_needed(part["effect"], sd, 1 - rules.ALPHA, rules.POWER)
+        return seeds_needed(room, alone, 1 - 2 * rules.ALPHA, rules.POWER, fixed=fixed) if room > 0 else None
+    return seeds_needed(part["effect"], alone, 1 - rules.ALPHA, rules.POWER, fixed=fixed)
+
+
+def _of_seeds(part: Mapping[str, Any]) -> float:
+    """The spread of single seeds, which the prediction interval is made of."""
+    half = (part["prediction"][1] - part["prediction"][0]) / 2
+    return half / t_quantile(part["n"] - 1, part["level"]) / math.sqrt(1 + 1 / part["n"])
+
+
+def _two_digits(hours: float) -> str:
+    """`0.02`, `12`, `640`."""
+    return f"{float(f'{hours:.2g}'):.12g}"
 
 
 def _hours(places: Sequence[tuple[str, Mapping[str, Any]]], runs: Sequence[RunRecord]) -> float | None:

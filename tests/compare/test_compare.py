@@ -4,70 +4,21 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from swept import asked, config, run, sweep
 
 from normbench.compare import configuration, metrics, more
-from normbench.compare.answer import Answer, answer, difference_curve
+from normbench.compare.answer import answer, difference_curve
 from normbench.compare.cells import Task, tasks
 from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, held_against, worded
 from normbench.compare.question import Question
 from normbench.curves import statistics as stats
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
-
-SPREAD = (0.0, 0.004, -0.003, 0.002, -0.002, 0.001)
-
-
-def config(norm: str = "none", lr: float = 1e-3, seed: int = 1, **more_: Any) -> dict[str, Any]:
-    """As a run keeps it: a choice by group, `data`, `batch_size` and `options` of the normalizer on wish."""
-    return {
-        "seed": seed,
-        "train": {"epochs": 3, "steps": 0, "batch_size": more_.get("batch_size", 128)},
-        "data": {"name": "digits", "valid": 197, **more_.get("data", {})},
-        "model": {"name": "mnist_mlp", "hidden_sizes": [8]},
-        "norm": {"name": norm, **more_.get("options", {})},
-        "optim": {"name": "adam", "lr": lr},
-    }
-
-
-def run(error: float | str | None, norm: str = "none", seed: int = 1, lr: float = 1e-3, **given_: Any) -> RunRecord:
-    """Three epochs of ten updates: the test error falls from 0.9 by halves of the way to `error`; valid follows it."""
-    settings = {key: given_.pop(key) for key in ("batch_size", "data", "options") if key in given_}
-    records: list[dict[str, Any]] = []
-    valid = given_.pop("valid", 0.0)
-    for epoch in range(4):
-        place = {"epoch": epoch, "step": 10 * epoch, "mode": "eval"}
-        value = error if not isinstance(error, float) else error + (0.9 - error) * (1 - epoch / 3) ** 2
-        records.append({**place, "split": "valid", "nll": 2.3 - 0.5 * epoch + valid})
-        if value is not None:
-            records.append({**place, "split": "test", "nll": 2.3 - 0.5 * epoch, "error": value})
-    values: dict[str, Any] = {"status": "done", "epochs": 3, "records": records, "seconds": 3.0, "steps": 30, **given_}
-    values.setdefault("fidelity", "adhoc")
-    name = f"{norm}-{lr}-{seed}-{sorted(settings.items())}"
-    return RunRecord(
-        name, given_.pop("experiment", "adhoc"), values.pop("arm", f"mnist_mlp-{norm}"), seed,
-        config=config(norm, lr, seed, **settings), **{key: v for key, v in values.items() if key != "experiment"},
-    )  # fmt: skip
-
-
-def sweep(errors: dict[str, float], seeds: int = 6, **more_: Any) -> list[RunRecord]:
-    """Paired seeds: each adds the same to all arms, and a little of its own to each."""
-    return [
-        run(error + 0.03 * (seed % 3) + SPREAD[(seed * (place + 2)) % 6], norm, seed, **more_)
-        for place, (norm, error) in enumerate(errors.items())
-        for seed in range(1, seeds + 1)
-    ]
-
-
-def asked(runs: Sequence[RunRecord], **words: str) -> Answer:
-    (task,) = tasks(runs)
-    return answer(task, Question.of(task, words))
-
 
 # --- configuration
 
@@ -210,50 +161,6 @@ def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
     )
 
 
-@pytest.mark.parametrize("seeds", [1, 2, 3, 4])
-def test_below_five_seeds_there_is_no_verdict(seeds: int) -> None:
-    found = asked(sweep({"none": 0.5, "layer": 0.1}, seeds=seeds))
-    assert found.groups[0].winner == "" and f"n = {seeds}" in found.sentence and "no verdict" in found.sentence.lower()
-    assert all(pair.word == UNDECIDED for group in found.groups for pair in group.pairs)
-
-
-def test_seeds_that_are_not_shared_are_compared_by_welch_and_that_is_said() -> None:
-    runs = [*sweep({"none": 0.2}), *(run(0.1 + SPREAD[s % 6], "layer", 10 + s) for s in range(6))]
-    (group,) = asked(runs).groups
-    difference = next(row.difference for row in group.rows if row.difference)
-    assert not difference.paired and "unpaired" in difference.text()
-    first, second = ([100 * r.records[-1]["error"] for r in row.cell.runs] for row in group.rows)
-    assert math.isclose(difference.p or 0, scipy.stats.ttest_ind(first, second, equal_var=False).pvalue, rel_tol=1e-9)
-
-
-def test_diverged_runs_are_counted_and_their_arm_is_never_ahead() -> None:
-    lost = [run(0.05, "layer", 7, status="diverged"), run(0.2, "none", 7)]
-    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost])
-    layer = next(row for row in found.groups[0].rows if row.arm == "layer")
-    assert layer.diverged == 1 and layer.at.n == 6 and layer.values[7] is None and "1 diverged" in layer.at.text()
-    assert layer.difference is not None and layer.difference.word == UNDECIDED and "survivors" in layer.difference.why
-    assert any("1 diverged" in note for note in found.notes)
-    other = asked([*sweep({"none": 0.2, "layer": 0.1}), run(0.2, "none", 7, status="diverged"), run(0.1, "layer", 7)])
-    assert other.groups[0].winner == "layer"  # ahead even of the survivors
-
-
-def test_an_arm_that_lost_every_run_stands_in_nobodys_way() -> None:
-    lost = [run(0.05, "batch", seed, status="diverged") for seed in range(1, 7)]
-    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost])
-    (group,) = found.groups
-    assert group.winner == "layer" and "Every run of batch diverged." in found.sentence
-    assert "batch" not in [d.first for d in group.open] and more.way_on(found) == []
-    as_baseline = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost], against="batch")
-    assert as_baseline.groups[0].winner == "layer" and "Every run of batch diverged." in as_baseline.sentence
-    few = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost[:3]])
-    assert few.groups[0].winner == ""  # three lost runs are no more a verdict than three good ones
-    assert (
-        asked(lost).groups[0].rows[0].lost
-        and "Every run diverged."
-        in asked([*lost, *(run(0.1, "layer", seed, status="diverged") for seed in range(1, 7))]).sentence
-    )
-
-
 def test_one_pair_has_one_word_whichever_family_it_is_told_in() -> None:
     """Against the baseline alone it is decided, among all pairs not: it is told once, and the baseline is behind."""
     seeds, noise = range(1, 7), (0.01, -0.02, 0.03, -0.03, 0.0, 0.01)
@@ -269,13 +176,6 @@ def test_one_pair_has_one_word_whichever_family_it_is_told_in() -> None:
     assert "batch, rms and group against none are undecided" in asked(runs).sentence
     assert "layer against batch, rms and group is undecided" in asked(runs).sentence
     assert not [d for d in group.open if {d.first, d.second} == {"layer", "none"}]
-
-
-def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
-    found = asked([*sweep({"none": 0.2}, seeds=9), *sweep({"layer": 0.1})])
-    layer = next(row.difference for row in found.groups[0].rows if row.difference)
-    assert layer.paired and layer.n == 6 and layer.text().endswith(" 6 pairs")
-    assert "pairs" not in str(asked(sweep({"none": 0.2, "layer": 0.1})).sentence)
 
 
 def test_unfinished_runs_are_told_and_not_counted() -> None:

@@ -191,6 +191,24 @@ def test_a_star_in_a_pattern_is_one_letter() -> None:
         assert len(wanted) == 8 and at_epoch(run, "test", "nll", "best", pattern) == sum(wanted) / 8, pattern
 
 
+def test_a_mean_over_variants_needs_all_of_them() -> None:
+    usual = [record(epoch, value, split="valid") for epoch, value in ((0, 9.0), (1, 1.0))]
+    there = [record(1, 2.0, split="test", variant="TTFF"), record(0, 3.0, split="test", variant="TTTT")]
+    run = make_run([*usual, *there], epochs=1)
+    assert at_epoch(run, "test", "nll", "best", "TTFF") == 2.0
+    assert at_epoch(run, "test", "nll", "best", "TT**") is None, "TTTT was not evaluated there"
+
+
+def test_the_best_is_one_of_training_and_the_first_of_equal_ones() -> None:
+    def best(*values: Any) -> int | None:
+        return best_step(make_run([record(epoch, value, split="valid") for epoch, value in enumerate(values)]))
+
+    assert best(0.1, 2.0, 1.0, 1.5) == 20  # before training it may be lowest by chance
+    assert best(9.0, 2.0, 1.0, 1.0) == 20
+    assert best(9.0, "NaN", 3.0, "-Infinity") == 20
+    assert best(0.1) is None
+
+
 def test_variants_at_the_chosen_epoch() -> None:
     run = several_variants()
     assert list(map(text, variants(run))) == NAMES
@@ -206,5 +224,6 @@ def test_variants_at_the_chosen_epoch() -> None:
     assert math.isnan(test_nll("best", "*T**") or 0.0), "one of them is no number"
     assert (test_nll("best", "best by valid"), test_nll("best", "worst by valid")) == (2.5, 5.5)
     assert test_nll("best", "TT** populations=recalibrated") == 0.3
+    assert test_nll("best", "best by test") == 2.5, "what is tried at the best alone is no candidate"
     assert test_nll("best", "FFFF") is None and test_nll(7) is None
     assert in_orders(run, "test", "nll", "TTFF") == [0.1, 0.2] and in_orders(run, "test", "nll") == [0.7]

@@ -152,6 +152,16 @@ def test_seeds_needed_inverts_the_detectable_effect(n: int) -> None:
     assert stats.seeds_needed(0.9999 * effect, 1.0) == n + 1
 
 
+@pytest.mark.parametrize("effect", [0.3, 0.5, 1.0])
+def test_seeds_needed_where_a_part_of_the_variance_stays(effect: float) -> None:
+    n = stats.seeds_needed(effect, 1.0, fixed=0.01)
+    assert n is not None and n > (stats.seeds_needed(effect, 1.0) or 0)
+    shown = [stats.detectable_effect(math.sqrt(1 + 0.01 * seeds), seeds) for seeds in (n - 1, n)]
+    assert shown[0] is not None and shown[1] is not None and shown[1] <= effect < shown[0]
+    assert stats.seeds_needed(effect, 1.0, fixed=effect**2) is None
+    assert stats.seeds_needed(effect, 0.0, fixed=1e-6) is not None
+
+
 def test_seeds_needed_at_the_ends() -> None:
     assert stats.seeds_needed(1e6, 1.0) == 2
     assert stats.seeds_needed(1e-3, 1.0) is None

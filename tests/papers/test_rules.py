@@ -13,7 +13,7 @@ from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effect
 from normbench.curves.statistics import t_interval
 from normbench.papers import rules
 from normbench.papers.claims import FIDELITIES, Endpoint, Part, load
-from normbench.papers.parts import result
+from normbench.papers.parts import Observed, result
 from normbench.runs.record import RunRecord
 
 # --- a direction -----------------------------------------------------------------------------------------------------
@@ -238,6 +238,14 @@ def test_only_a_direction_makes_a_claim_negligible() -> None:
     assert rules.claim_word(pair) == "undecided"
 
 
+def test_a_part_that_was_not_run_comes_before_one_that_is_not_decidable() -> None:
+    gaps = [(direction(), Observed(direction(), gap=gap)) for gap in ("not run", "not decidable here")]
+    sure = [(direction(), seen(direction(), effects(5.0, 0.4)))]
+    for parts in (gaps, gaps[::-1], sure + gaps, gaps[::-1] + sure):
+        assert rules.claim_word(parts) == "not run"
+    assert rules.claim_word(sure + gaps[1:]) == "not decidable here"
+
+
 def test_a_negligible_claim_says_how_many_of_its_parts() -> None:
     parts = [direction(name, contrast=((1.0, {"arm": name}), (-1.0, {"arm": "bn"}))) for name in ("a", "b", "c")]
     runs = [final_run("bn", seed, 10.0) for seed in range(1, 6)]
@@ -308,6 +316,43 @@ def test_small_here_and_signed_there_is_no_other_word_unless_it_is_surely_larger
     found = only(claims, signed + controls)
     assert (found["setting"], found["robustness"]) == ("holds", "undecided")
     assert only(claims, compared(effects(3.0, 0.5)) + controls)["robustness"] == "depends"
+
+
+def test_small_at_the_papers_setting_is_another_word_where_a_control_is_surely_larger() -> None:
+    claims = artifact(direction(delta={"is": 1.0, "why": "w"}), open=("rate",))
+    same = compared(effects(0.2, 0.4), control="lr-low")
+    for mean, robust in ((3.0, "depends"), (-3.0, "depends"), (1.2, "undecided")):  # the last from 0.7, and here to 0.6
+        found = only(claims, compared(effects(0.2, 0.4)) + same + compared(effects(mean, 0.5), control="lr-high"))
+        assert (found["setting"], found["robustness"]) == ("negligible", robust)
+    hardly = effects(0.5, 0.55)  # 90 %: up to 0.92; 95 %: 1.05
+    own, low, high = compared(hardly), compared(hardly, control="lr-low"), compared(effects(3, 0.5), control="lr-high")
+    found = only(claims, own + low + high)
+    assert (found["setting"], found["robustness"]) == ("negligible", "undecided")
+
+
+@pytest.mark.parametrize(("controls", "parts"), [(2, 1), (1, 2), (2, 2)])
+def test_surely_larger_counts_the_controls_and_the_parts(controls: int, parts: int) -> None:
+    """Beyond δ by its 95 % interval is not enough where any one of several comparisons could be beyond by chance."""
+    part, sure = direction(), (effects(9.0, 0.4), 1.0)
+    small = [(part, seen(part, *found)) for found in [(effects(0.0, 0.2), 1.0), *[sure] * (parts - 1)]]
+    wider = (t_interval(SHAPE, 1 - 0.05 / (controls * parts)).interval or (0, 0))[1] / UNIT
+    for half, expected in ((0.95, "negligible"), (1.05, "undecided")):  # of that interval, around 2 δ
+        held = [(part, seen(part, *found)) for found in [(effects(2.0, half / wider), 1.0), sure]]
+        assert rules.control_words(small, controls, setting=held[:parts]) == ("negligible", expected)
+
+
+def test_a_control_without_all_seeds_of_every_part_is_not_run() -> None:
+    other = direction("q", contrast=((1.0, {"arm": "rms"}), (-1.0, {"arm": "bn"})))
+    claims = artifact(direction(), other, open=("rate",))
+
+    def runs(seeds: int, **more: Any) -> list[RunRecord]:
+        rms = [final_run("rms", seed, 20.0 + seed % 3 + seed / 9, **more) for seed in range(1, seeds + 1)]
+        return compared(effects(3.0, 1.0), **more) + rms
+
+    both = runs(5) + runs(5, control="lr-low")
+    assert only(claims, both + runs(5, control="lr-high"))["robustness"] == "robust"
+    for seeds in (0, 3, 4):
+        assert only(claims, both + runs(seeds, control="lr-high"))["robustness"] == "not run"
 
 
 def test_a_control_needs_its_planned_seeds_and_five() -> None:

@@ -90,6 +90,44 @@ def test_a_plan_with_fewer_pairs_is_refused(
         assert "\n" not in str(refused.value) and "claim C1" in str(refused.value)
 
 
+def test_a_control_needs_the_pairs_of_one_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "HERE", tmp_path)
+    open_ = {"open": ["rate"], "controls": ["lr-low", "lr-high"]}
+    part = fig6_part("p", test="sign", expect="negative")
+    written(tmp_path, claim_data("direction", part, experiment="ln2016/fig6", **open_))
+    with pytest.raises(NormbenchError, match=r"plans 5 of the 7 seeds .* under the control lr-low"):
+        artifacts.load("fig")
+
+
+def test_planned_seeds_are_those_of_all_places_that_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def place(arm: str, size: int, control: str = "") -> dict[str, Any]:
+        return {"arm": arm, "train.batch_size": size, "control": control}
+
+    cells = [
+        (place("ln", 128), range(1, 11)),
+        (place("ln", 4), range(4, 11)),
+        (place("bn", 128), range(1, 8)),
+        (place("ln", 128, "lr-low"), range(1, 6)),
+    ]
+    monkeypatch.setattr(artifacts.plan, "planned_seeds", lambda *asked: cells)
+    monkeypatch.setattr(artifacts.plan, "data_name", lambda *asked: "mnist")
+    planned = artifacts.Plan(artifact(direction()), "paper")
+
+    def seeds(*cells: dict[str, Any], control: str = "", alone: Any = None) -> list[int]:
+        return planned.seeds(direction(contrast=tuple((1.0, cell) for cell in cells)), control, alone)
+
+    large = {"arm": "ln", "train.batch_size": 128}
+    assert seeds(large) == seeds({**large, "variant": "TTTT"}) == list(range(1, 11))
+    assert seeds({"arm": "ln"}) == list(range(4, 11)), "of both batch sizes"
+    assert seeds(large, {"arm": "bn"}) == list(range(1, 8))
+    assert seeds({"arm": "ln"}, {"arm": "bn"}, alone=range(6, 99)) == [6, 7]
+    assert seeds(large, control="lr-low") == [1, 2, 3, 4, 5] and seeds({"arm": "bn"}, control="lr-low") == []
+    other = [replace(artifact(direction()), seen=5), replace(artifact(direction()), claims_sha256="b" * 64)]
+    hashes = {artifacts.Plan(one, "paper").sha256 for one in other} | {planned.sha256}
+    cells[0] = (cells[0][0], range(1, 10))
+    assert len(hashes | {artifacts.Plan(artifact(direction()), "paper").sha256}) == 4
+
+
 def test_a_look_beyond_the_plan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "HERE", tmp_path)
     claim = claim_data("direction", fig6_part("p", expect="negative"), experiment="ln2016/fig6", looks=[5, 20])

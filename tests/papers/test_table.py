@@ -62,6 +62,8 @@ def test_entries_count_what_is_missing_censored_or_diverged():
     assert "1 diverged" in table.final_entry([*runs, lost], "g", "r", "q", where).text()
     assert table.final_entry([lost], "g", "r", "q", where).text() == "1 diverged"
     assert table.time_entry([*runs, late], "g", "r", "q", where, 0.01).text() == "≥ 2 (1 of 3 not reached)"
+    ends = [_run(5, [2.0, 1.0, 0.5, 0.4]), late, _run(6, [2.0, 1.0])]
+    assert table.time_entry(ends, "g", "r", "q", where, 0.01).text() == "≥ 1 (3 of 3 not reached)"
     reached = table.time_entry(runs, "g", "r", "q", where, 0.01)
     assert reached.mean == pytest.approx(1.5)  # half way between 0.1 and 0.001 on the log axis
 

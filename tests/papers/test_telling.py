@@ -1,6 +1,7 @@
 """What is told around a verdict: findings, what would decide it, its history, what a plan can show."""
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,11 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 from judged import arms, artifact, direction, final_run
+from ruled import UNIT, effects
 
+from normbench.curves import statistics as stats
 from normbench.errors import NormbenchError
 from normbench.papers import findings, history, power, rules, verdicts, way_on
 from normbench.papers.claims import Part
 
+TWO = direction(name="a"), direction(name="b")
+BEYOND = direction(name="p", contrast=((1.0, {"arm": "rms"}), (-1.0, {"arm": "bn"})))
+PART: dict[str, Any] = {  # undecided, of a spread of 1
+    "id": "p", "kind": "direction", "test": "t", "word": "undecided", "effect": -0.1, "sd": 1.0, "n": 5,
+    "within": None, "delta": None, "tost": [-2.0, 1.0], "examples": 0, "level": 0.95,
+    "prediction": stats.prediction_interval(effects(-0.1, UNIT / math.sqrt(2.5))),
+}  # fmt: skip
 SHA = {"claims_sha256": "c", "rules_sha256": "r", "pack_sha256": "p"}
 
 
@@ -30,6 +40,12 @@ class Five:
         return 1.0
 
 
+def test_core_hours_are_plain_numbers() -> None:
+    assert [way_on._two_digits(hours) for hours in (0.0123, 0.85, 3.14, 12.3, 638.0)] == [
+        "0.012", "0.85", "3.1", "12", "640",
+    ]  # fmt: skip
+
+
 def judged(claims: Any, runs: Any, **more: Any) -> dict[str, Any]:
     return verdicts.judge(claims, runs, "paper", planned=Five(), **more)
 
@@ -42,6 +58,10 @@ def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
     setting, across = findings.findings(judged(open_claim, arms(-3.0)))
     assert setting == told and across.endswith("C1 is not run.")
     assert findings.findings(judged(claims, []))[0].endswith("1 is not run: C1.")
+    of_two, absent = (replace(claims.claims[0], id=id, parts=parts) for id, parts in (("C1", TWO), ("C2", (BEYOND,))))
+    (told,) = findings.findings(judged(replace(claims, claims=(of_two, absent)), arms(-3.0)))
+    assert told.startswith("At the paper's setting, of 2 claims, 1 holds: C1 (a: points ")
+    assert told.endswith("]); 1 is not run: C2.")
 
 
 def test_parts_are_told_at_the_papers_setting_and_under_the_controls_that_were_run() -> None:
@@ -63,14 +83,22 @@ def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
         content = judged(claims, runs)
         return way_on.way_on(claims, claims.claims[0], content["claims"][0], runs, "paper", Five())
 
-    assert way(runs) == "2 planned runs lack, about 0.02 core-hours: normbench reproduce x/fig --only bn --only ln"
+    assert (
+        way(runs) == "2 planned runs are missing, about 0.02 core-hours: normbench reproduce x/fig --only bn --only ln"
+    )
     whole = [replace(run, seconds=36.0) for run in arms(-3.0)]
     assert way(whole) == (
-        "20 planned runs lack, about 0.2 core-hours: normbench reproduce x/fig --controls --only bn --only ln"
+        "20 planned runs are missing, about 0.2 core-hours: normbench reproduce x/fig --controls --only bn --only ln"
     )
     controls = [run for name in claims.claims[0].controls for run in arms(-3.0, control=name)]
     assert way([*whole, *controls]) == "", "reproduced: nothing is open"
     assert "fresh seeds" in way(arms(-0.9, spread=5.0)), "all planned runs are there, and they do not decide"
+    turned = [*arms(-3.0, control="lr-low"), *arms(3.0, control="lr-high")]
+    assert way([*whole, *turned]) == "", "they depend: that is known"
+    slow = [replace(run, seconds=360.0 if run.arm == "bn" else 36.0) for run in whole]
+    without = [run for run in slow if (run.arm, run.seed) != ("bn", 1)]  # each counts as long as runs of its arm
+    assert way(slow[2:]).startswith("2 planned runs are missing, about 0.11 core-hours: ")
+    assert way(without).startswith("1 planned run is missing, about 0.1 core-hours: ")
 
 
 def test_what_is_open_below_the_papers_fidelity_has_a_way_on_too() -> None:
@@ -83,7 +111,8 @@ def test_what_is_open_below_the_papers_fidelity_has_a_way_on_too() -> None:
         return way_on.way_on(whole, claim, found, runs, fidelity, Five())
 
     said = (
-        "4 planned runs lack, about 0.04 core-hours: normbench reproduce x/fig --fidelity reduced --only bn --only ln"
+        "4 planned runs are missing, about 0.04 core-hours: "
+        "normbench reproduce x/fig --fidelity reduced --only bn --only ln"
     )
     assert way("reduced", 3) == said
     assert way("reduced", 5) == way("smoke", 3) == ""
@@ -96,14 +125,18 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
     claim = artifact(direction()).claims[0]
 
     def way(**more: Any) -> str:
-        part = {"id": "p", "kind": "direction", "test": "t", "word": "undecided", "effect": -0.1, "sd": 1.0, "n": 5}
-        part |= {"within": None, "delta": None, "tost": [-2.0, 1.0]}
-        return way_on._more(claim, [part | more], [], rules.HOLDS)
+        return way_on._more(claim, [PART | more], [], rules.HOLDS)
 
     assert "about 787 fresh seeds" in way()
+    two = [{**PART, "effect": effect} for effect in (-0.1, -0.2)]
+    assert "about 787 fresh seeds" in way_on._more(claim, two, [], rules.HOLDS), "the one that needs most"
     assert "about 5 fresh seeds" in way(delta=1.0, tost=[-0.5, 0.5]), "small already, on seeds that had been seen"
     assert "about 6 fresh seeds" in way(test="sign")
     assert "about 27 fresh seeds" in way(kind="equivalence", within=0.6)
+    more = way(kind="equivalence", within=0.6, examples=900, sd=1.05)  # 0.02 of the mean's variance stays
+    assert int(more.split()[1]) > 27 and "within reach" in way(kind="equivalence", within=0.6, examples=900, sd=1.2)
+    assert "about 787 fresh seeds" in way(examples=900), "beside such a spread that of the examples is nothing"
+    assert "within reach" in way(prediction=None, sd=1e-17), "all seeds alike up to rounding"
     assert "within reach" in way(kind="equivalence", within=0.05)
     assert "spread of single runs" in way(kind="size")
     assert "the sign test with 6 seeds or more" in way(effect=None, sd=None), "a run without a number"
@@ -139,6 +172,9 @@ def test_simulated_words_follow_the_pilot() -> None:
     assert power.simulate(claim, -clear, [5], [1.0])[rules.OPPOSITE] > 0.9
     nothing = power.simulate(claim, clear + 3, [10], [1.0], certain=True)
     assert nothing[rules.NEGLIGIBLE] > 0.99
+    two = np.array([[-3.707], [-2.293]])  # a spread of 1, of which two seeds say little
+    sure, unsure = (power.simulate(claim, two, [5], [None], certain=known)[rules.HOLDS] for known in (True, False))
+    assert sure > 0.99 and unsure < 0.9
     assert power.simulate(claim, clear, [4], [1.0]) == {rules.UNDECIDED: 1.0}, "fewer than five decide nothing"
 
 
@@ -156,5 +192,6 @@ def test_an_outlook_counts_pilots_and_what_lacks() -> None:
     (found,) = power.outlook(claims, [replace(run, seconds=36.0) for run in arms(-3.0, n=3)], Five(), "paper")
     assert (found.planned, found.runs, found.pilots, found.hours) == ((5,), 4, 3, pytest.approx(0.04))
     assert found.words is not None and sum(found.words.values()) == pytest.approx(1)
+    assert found.none is not None and found.none > 0.9, "were there nothing, with the pilot's spread"
     (few,) = power.outlook(claims, [final_run("ln", 0, 1.0)], Five(), "paper")
     assert few.words is None and few.hours is None

@@ -108,6 +108,8 @@ def test_no_word_below_five_seeds(n: int) -> None:
         assert claim["verdict"] == "undecided" and claim["n"] == n
         assert f"n = {n}; no verdict below n = 5" in claim["evidence"]
         assert (claim["interval"] is None) == (n == 1)
+        planned = only(artifact(direction()), arms(effect, n=n, spread=0.01), planned=Plan(n))  # as at smoke fidelity
+        assert planned["verdict"] == "undecided" and "no verdict below n = 5" in planned["evidence"]
 
 
 def test_seeds_that_were_seen_before_an_amendment_decide_nothing() -> None:
@@ -249,6 +251,10 @@ def test_the_first_of_several_deciding_parts_is_shown() -> None:
     assert first["verdict"] == "contradicted" and first["effect"] == pytest.approx(1.0, abs=0.1)
     second = only(claim, [*arms(-1.0, axes={"b": 128}), *arms(2.0, axes={"b": 4})])
     assert second["effect"] == pytest.approx(2.0, abs=0.1) and second["evidence"].startswith("1 of 2 parts hold; b: ")
+    third = only(
+        claim, [*arms(0.34, axes={"b": 128}), *arms(2.0, axes={"b": 4})]
+    )  # p = 0.03 is no evidence of one of two
+    assert third["parts"][0]["word"] == "opposite" and third["evidence"].startswith("0 of 2 parts hold; b: ")
     undecided = [*arms(0.0, axes={"b": 128}), *arms(0.1, axes={"b": 4})]
     assert only(claim, undecided)["evidence"].startswith("0 of 2 parts hold; a: ")
 

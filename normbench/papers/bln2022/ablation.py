@@ -71,12 +71,18 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         return []
 
     rates = {name: Changes(runs, rate) for rate, name in RATES.items() if rate}
+    compared = {"BN": ("bln", "bn"), "LN": ("bln", "ln"), "BN per position with the factor": ("bln", "bn-pos-scaled"),
+                "BN before tanh": ("bln", "bn-before")}  # fmt: skip
 
     def at_other_rates(arm: str, base: str) -> str:
+        """Of those that have runs of both."""
         return "; ".join(
             f"at {name} loss {there(25, arm, base)}, test error {there.in_test_error(25, arm, base)}"
             for name, there in rates.items()
+            if there.has(25, arm, base)
         )
+
+    tried = {name: told for name, pair in compared.items() if (told := at_other_rates(*pair))}
 
     def adopted(way: str) -> str:
         return change.in_test_error(25, "bln-adopted", "bln", base_way=way)
@@ -113,13 +119,8 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         f"{adopted('TTFF')}, and with TTFF of populations taken anew with the weights that are evaluated "
         f"{adopted('TTFF populations=recalibrated')}.",
         *(
-            [
-                f"Learning rate, batch 25. BLN against BN: {at_other_rates('bln', 'bn')}. Against LN: "
-                f"{at_other_rates('bln', 'ln')}. Against BN per position with the factor: "
-                f"{at_other_rates('bln', 'bn-pos-scaled')}. Against BN before tanh: "
-                f"{at_other_rates('bln', 'bn-before')}.",
-            ]
-            if any(there.log_loss for there in rates.values())
+            [f"Learning rate, batch 25. {' '.join(f'BLN against {name}: {told}.' for name, told in tried.items())}"]
+            if tried
             else []
         ),
     ]

@@ -160,6 +160,10 @@ class Changes:
         a, b = ({run.seed: self.log_loss.get(run.id) for run in self._cell(name, batch)} for name in (arm, base))
         return _told(a, b, "%", math.expm1)
 
+    def has(self, batch: int, *arms: str) -> bool:
+        """Whether each of these arms has a run that is done."""
+        return all(self._cell(arm, batch) for arm in arms)
+
     def in_test_error(
         self, batch: int, arm: str, base: str, when: str = "best", way: str | None = None, base_way: str | None = None
     ) -> str:
@@ -189,7 +193,7 @@ def _told(
 
 
 def _hundredfold(share: float) -> str:
-    return f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
+    return f"{100 * share:+z.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def cell_of(runs: Sequence[RunRecord], arm: str, batch: int, rate: str = "") -> list[RunRecord]:

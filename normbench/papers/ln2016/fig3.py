@@ -99,13 +99,13 @@ def _of_one_c(runs: Sequence[RunRecord]) -> list[str]:
             pairs = [(final(run, split, "stage", metric), final(run, split, "along", metric)) for run in own(runs, arm)]
             estimate = t_interval([factor * (a - b) for a, b in pairs if a is not None and b is not None])
             if metric == "accuracy" and estimate.mean is not None:
-                added.append(f"{name} {estimate.mean:+.1f}")
+                added.append(f"{name} {estimate.mean:+z.1f}".replace("-", "\N{MINUS SIGN}"))
         if added:
             told.append(f"{look.name}: {', '.join(added)}")
     if not told:
         return []
     return [
         "Checkpoints take one C for all vectors, 16. What C by nested cross-validation adds to it after training, in "
-        f"points: {'; '.join(told)}. Where it adds more to an arm, so much of that arm's distance to the other along "
-        "the curves is how strongly its classifiers are held back, and not what its vectors tell."
+        f"points: {'; '.join(told)}. Where it adds more to one arm than to the other, so much of their distance along "
+        "the curves comes from a C that suits that arm less, and not from its vectors."
     ]

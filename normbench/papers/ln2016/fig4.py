@@ -25,7 +25,7 @@ SHARES = (0.9, 0.95, 0.98)
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """The paper's panel, whose axis begins at 80 nats, and the part of the bound that the code costs."""
-    quantities = (Quantity("Test bound, nats", *BOUND), Quantity("of it KL, nats", "test", "eval", "kl"))
+    quantities = (Quantity("Test bound, nats", *BOUND), Quantity("KL term, nats", "test", "eval", "kl"))
     return all_panels(runs, ARMS, {"DRAW": {}}, quantities)
 
 
@@ -40,7 +40,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         paper = f"{known}" if known and at_paper and not control else ""
         entries += [
             final_entry(cell, group, arm, "test bound", ("test", "whole", "bound"), unit="nats", paper=paper),
-            final_entry(cell, group, arm, "of it KL", ("test", "whole", "kl"), unit="nats"),
+            final_entry(cell, group, arm, "KL term", ("test", "whole", "kl"), unit="nats"),
             *(
                 time_entry(cell, group, arm, f"epochs to {share:.0%} of the way of {SCALED}", BOUND, of_seed)
                 for share, of_seed in levels.items()

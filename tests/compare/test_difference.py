@@ -1,0 +1,135 @@
+"""Words that are withheld, and from whom: few seeds, other seeds, lost runs, no spread, many arms."""
+
+import math
+from typing import Any
+
+import pytest
+import scipy.stats
+from swept import SPREAD, asked, run, sweep
+
+from normbench.compare import more
+from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, held_against, worded
+from normbench.curves import statistics as stats
+from normbench.streams import stream
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4])
+def test_below_five_seeds_there_is_no_verdict(seeds: int) -> None:
+    found = asked(sweep({"none": 0.5, "layer": 0.1}, seeds=seeds))
+    assert found.groups[0].winner == "" and f"n = {seeds}" in found.sentence and "no verdict" in found.sentence.lower()
+    assert all(pair.word == UNDECIDED for group in found.groups for pair in group.pairs)
+
+
+def test_seeds_that_are_not_shared_are_compared_by_welch_and_that_is_said() -> None:
+    runs = [*sweep({"none": 0.2}), *(run(0.1 + SPREAD[s % 6], "layer", 10 + s) for s in range(6))]
+    (group,) = asked(runs).groups
+    difference = next(row.difference for row in group.rows if row.difference)
+    assert not difference.paired and "unpaired" in difference.text()
+    first, second = ([100 * r.records[-1]["error"] for r in row.cell.runs] for row in group.rows)
+    assert math.isclose(difference.p or 0, scipy.stats.ttest_ind(first, second, equal_var=False).pvalue, rel_tol=1e-9)
+
+
+def test_one_seed_that_a_side_lacks_leaves_pairs_and_one_that_each_lacks_does_not() -> None:
+    runs = sweep({"none": 0.2, "layer": 0.1}, seeds=8)
+    for lacking, paired, n in (({"layer": {3}}, True, 7), ({"layer": {1, 2}, "none": {7, 8}}, False, 6)):
+        left = [r for r in runs if r.seed not in lacking.get(r.config["norm"]["name"], set())]
+        (difference,) = asked(left).groups[0].against
+        assert (difference.paired, difference.n, difference.word) == (paired, n, AHEAD)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_whichever_side_lost_runs_is_never_ahead(turned: bool) -> None:
+    better, worse = ({seed: base + SPREAD[seed] for seed in range(6)} for base in (0.1, 0.2))
+    worse[0] += 0.01
+    arms = [("worse", worse), ("better", better)] if turned else [("better", better), ("worse", worse)]
+    held = held_against(arms[0][1], arms[1][1], (arms[0][0], arms[1][0]))
+    words = {lost: worded([held], {lost: 1}, False)[0].word for lost in ("better", "worse")}
+    assert words == {"better": UNDECIDED, "worse": BEHIND if turned else AHEAD}
+
+
+def test_diverged_runs_are_counted_and_their_arm_is_never_ahead() -> None:
+    lost = [run(0.05, "layer", 7, status="diverged"), run(0.2, "none", 7)]
+    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost])
+    layer = next(row for row in found.groups[0].rows if row.arm == "layer")
+    assert layer.diverged == 1 and layer.at.n == 6 and layer.values[7] is None and "1 diverged" in layer.at.text()
+    assert layer.difference is not None and layer.difference.word == UNDECIDED and "survivors" in layer.difference.why
+    assert any("1 diverged" in note for note in found.notes)
+    other = asked([*sweep({"none": 0.2, "layer": 0.1}), run(0.2, "none", 7, status="diverged"), run(0.1, "layer", 7)])
+    assert other.groups[0].winner == "layer"  # ahead even of the survivors
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_run_whose_last_number_is_none_counts_as_diverged(number: str) -> None:
+    """Training went well to its end; what it is evaluated by did not."""
+    further = [run(number, "layer", 7), run(0.2, "none", 7)]
+    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *further])
+    layer = next(row for row in found.groups[0].rows if row.arm == "layer")
+    assert (layer.diverged, found.groups[0].winner) == (1, "") and "survivors" in found.sentence
+    assert any(note.startswith("1 diverged") for note in found.notes)
+    gone = asked([*sweep({"none": 0.2, "layer": 0.1}), *(run(number, "batch", seed) for seed in range(1, 7))])
+    assert gone.groups[0].winner == "layer" and "Every run of batch diverged." in gone.sentence
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.01, 0.3])
+@pytest.mark.parametrize("step", [0.0, 0.03])
+def test_seeds_that_all_say_the_same_decide_nothing(shift: float, step: float) -> None:
+    """Up to rounding, which is no spread: paired where the seeds differ by themselves, not where nothing does."""
+    seeds = range(1, 9)
+    runs = [run(0.5 + step * seed, "none", seed) for seed in seeds]
+    for first in (1, 11):  # pairs, and other seeds
+        if first > 1 and step:
+            continue
+        found = asked([*runs, *(run(0.5 + step * seed - shift, "layer", first + seed - 1) for seed in seeds)])
+        (difference,) = found.groups[0].against
+        assert (difference.word, difference.p, difference.interval) == (UNDECIDED, None, None)
+        assert found.groups[0].winner == "" and found.sentence.startswith("No winner: undecided between ")
+        assert "all seeds alike: a spread of zero decides nothing" in found.sentence and more.way_on(found) == []
+    other = asked([*runs, *(run(0.2 + 0.01 * (seed % 2) + step * seed, "layer", seed) for seed in seeds)])
+    assert other.groups[0].winner == "layer"
+
+
+def arms_alike(draw: Any, arms: int) -> list[Difference]:
+    """Of so many arms without a difference each against the first, five seeds of each."""
+    common = 3 * draw.standard_normal(5)
+    values = [dict(enumerate((common + draw.standard_normal(5)).tolist())) for _ in range(arms)]
+    return [held_against(one, values[0], (f"a{place}", "a0")) for place, one in enumerate(values) if place]
+
+
+def test_power_is_told_at_the_level_that_is_left_of_many_arms() -> None:
+    held = arms_alike(stream(0, "power of many"), 30)
+    (alone,), (among, *_) = worded(held[:1], {}, False), worded(held, {}, False)
+    assert alone.sd and alone.mean and alone.detectable and alone.needed and among.detectable and among.needed
+    assert alone.detectable == stats.detectable_effect(alone.sd, 5)
+    level = 1 - 0.05 / 29
+    assert among.detectable == stats.detectable_effect(alone.sd, 5, level) and among.detectable > alone.detectable
+    assert among.needed == stats.seeds_needed(alone.mean, alone.sd, level) and among.needed > alone.needed
+
+
+def test_of_thirty_arms_without_a_difference_rarely_one_has_a_word() -> None:
+    draw = stream(0, "thirty arms")
+    wrong = sum(any(d.word != UNDECIDED for d in worded(arms_alike(draw, 30), {}, False)) for _ in range(60))
+    assert wrong <= 9  # of 60 at 5 %: more is one chance in 2000; without the adjustment it is every second time
+
+
+def test_an_arm_that_lost_every_run_stands_in_nobodys_way() -> None:
+    lost = [run(0.05, "batch", seed, status="diverged") for seed in range(1, 7)]
+    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost])
+    (group,) = found.groups
+    assert group.winner == "layer" and "Every run of batch diverged." in found.sentence
+    assert "batch" not in [d.first for d in group.open] and more.way_on(found) == []
+    as_baseline = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost], against="batch")
+    assert as_baseline.groups[0].winner == "layer" and "Every run of batch diverged." in as_baseline.sentence
+    few = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost[:3]])
+    assert few.groups[0].winner == ""  # three lost runs are no more a verdict than three good ones
+    assert (
+        asked(lost).groups[0].rows[0].lost
+        and "Every run diverged."
+        in asked([*lost, *(run(0.1, "layer", seed, status="diverged") for seed in range(1, 7))]).sentence
+    )
+
+
+def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
+    found = asked([*sweep({"none": 0.2, "layer": 0.1}), *(run(0.2, "none", seed) for seed in (7, 8, 9))])
+    layer = next(row.difference for row in found.groups[0].rows if row.difference)
+    assert layer.paired and layer.n == 6 and layer.text().endswith(" 6 pairs")
+    assert "pairs" not in str(asked(sweep({"none": 0.2, "layer": 0.1})).sentence)
