@@ -64,16 +64,12 @@ def _chosen(results: Path, only: Sequence[str], console: Console) -> list[RunRec
     for note in notes:
         say(console, f"  note: {note}")
     for word in only:
-        if not any(_fits(run, word) for run in runs):
+        if not any(run.is_called(word) for run in runs):
             names = sorted({name for run in runs for name in (run.experiment, run.arm)})
             raise unknown(
                 f"--only {word}: no finished run below {results} has that experiment, arm or id.", word, names
             )
-    chosen = [run for run in runs if not only or any(_fits(run, word) for word in only)]
+    chosen = [run for run in runs if not only or any(run.is_called(word) for word in only)]
     if not chosen:
         raise NormbenchError(f"there are no finished runs below {results}. (normbench status)")
     return chosen
-
-
-def _fits(run: RunRecord, word: str) -> bool:
-    return word in (run.experiment, run.arm) or (len(word) >= 4 and run.id.startswith(word))

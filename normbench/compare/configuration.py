@@ -29,7 +29,6 @@ GROUPS = compose.RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 SITES = "sites"  # its option that can name further normalizers
 Values = Mapping[str, Any]
-SHORTEST = 4  # characters of an id that name a run
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
@@ -212,11 +211,11 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
     keep = [True] * len(runs)
     bare = [word for word in words if "=" not in word]
     for word in bare:
-        if not any(_is_called(run, word) for run in runs):
+        if not any(run.is_called(word) for run in runs):
             names = {name for run in runs for name in (run.experiment, run.arm)}
             raise unknown(f"'{word}' is no experiment, arm or id of a run here, and no KEY=VALUE.", word, names)
     if bare:
-        keep = [any(_is_called(run, word) for word in bare) for run in runs]
+        keep = [any(run.is_called(word) for word in bare) for run in runs]
     for word in words:
         key, equals, wanted = word.partition("=")
         if not equals:
@@ -234,10 +233,6 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
             kept and key in values and text(values[key]) in fitting for kept, values in zip(keep, known, strict=True)
         ]
     return [run for run, kept in zip(runs, keep, strict=True) if kept]
-
-
-def _is_called(run: RunRecord, word: str) -> bool:
-    return word in (run.experiment, run.arm) or (len(word) >= SHORTEST and run.id.startswith(word))
 
 
 def labels_of(run: RunRecord) -> dict[str, Any]:

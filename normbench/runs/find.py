@@ -62,7 +62,9 @@ def in_packs(results: Path) -> tuple[list[pack.Packed], list[str]]:
             packed += pack.heads(path)
         except NormbenchError as error:  # of some artifact; whoever publishes that one is stopped by it
             notes.append(str(error))
-    return pack.longest(packed, lambda run: (run.head.steps, run.evaluations)), notes
+    elsewhere = pack.places(run.head for run in packed)
+    chosen = pack.longest(packed, lambda run: (run.head.steps, run.evaluations))
+    return [replace(run, head=replace(run.head, elsewhere=elsewhere(run.head))) for run in chosen], notes
 
 
 def _from_pack(found: Found, spec: RunSpec, packed: pack.Packed) -> bool:

@@ -131,7 +131,7 @@ class Packed:
     def whole(self) -> RunRecord:
         """The run, checked. Errors as of `load`."""
         with _told(self.path):
-            return _opened(_content(self.path)).run(self.number)
+            return replace(_opened(_content(self.path)).run(self.number), elsewhere=self.head.elsewhere)
 
 
 def heads(path: Path) -> list[Packed]:
@@ -302,6 +302,14 @@ def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[Ru
     Of two of the same length the one with more evaluations stays.
     """
     return longest([*published, *fresh], lambda run: (run.steps, len(run.records)))
+
+
+def places(heads: Iterable[RunRecord]) -> Callable[[RunRecord], Sequence[tuple[str, str]]]:
+    """Of a run the experiments and arms by which the others of these file it, too."""
+    filed: dict[str, dict[tuple[str, str], None]] = {}
+    for head in heads:
+        filed.setdefault(head.id, {})[head.experiment, head.arm] = None
+    return lambda head: [place for place in filed[head.id] if place != (head.experiment, head.arm)]
 
 
 def longest(runs: Iterable[R], length: Callable[[R], tuple[int, int]]) -> list[R]:

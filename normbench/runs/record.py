@@ -20,6 +20,7 @@ from normbench.runs.columns import Columns
 SECTIONS = (*compose.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
 HIGHEST = 2**53  # of a count: every whole number below it is a float
 LARGEST = 1e60  # of a metric: beyond what is trained in float32, and its fourth power is a float
+SHORTEST = 4  # characters of an id that name a run
 UNLIKE_NUMBERS = ("NaN", "Infinity", "-Infinity")  # as a log has them
 
 
@@ -112,7 +113,8 @@ class RunRecord:
 
     `axes` places the run inside its experiment, e.g. `{"train.batch_size": 128}`; `control` names the control
     setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`. `was` has the hash that the
-    curve had in an older form, where that is another; it is no part of what the run says.
+    curve had in an older form, where that is another; it is no part of what the run says. `elsewhere`: experiment and
+    arm of other published results that have it too.
     """
 
     id: str
@@ -131,6 +133,7 @@ class RunRecord:
     config: Mapping[str, Any] = field(default_factory=dict)
     was: Mapping[str, Any] = field(default_factory=dict, compare=False)
     steps: int = 0
+    elsewhere: Sequence[tuple[str, str]] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.steps or not self.epochs:
@@ -153,6 +156,11 @@ class RunRecord:
     def monitor(self) -> Mapping[str, str]:
         """What is best: split, metric and goal (min, max)."""
         return {**MONITOR, **self.config.get("monitor", {})}
+
+    def is_called(self, word: str) -> bool:
+        """Whether a word is its experiment or arm, here or elsewhere, or begins its id."""
+        named = any(word in place for place in ((self.experiment, self.arm), *self.elsewhere))
+        return named or (len(word) >= SHORTEST and self.id.startswith(word))
 
     def serves(self, steps: int) -> bool:
         """Whether this run, cut to so many updates, is what one of that length would be: it was evaluated there."""

@@ -35,7 +35,7 @@ from normbench.runs.yaml_text import Configurations
 from normbench.web.remembered import ALWAYS, Remembered
 
 KEPT = 500_000  # records of curves in memory, of about 70 bytes each
-HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config")]
+HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config", "elsewhere")]
 ASKED_SECONDS = 10.0  # between two questions to a batch system
 FILES = ("status.json", "config.yaml", "curve.jsonl")
 
@@ -359,8 +359,10 @@ class Index:
     def _choose(self) -> None:
         """One run per id: finished before unfinished, then the longest; a damaged one hides no other."""
         published = [run for _, runs, _ in self._packs.values() for run in runs]
+        elsewhere = pack.places(run.head for run in published)
         chosen: dict[str, _Own | _Published] = {
-            run.id: run for run in pack.longest(published, lambda run: (run.head.steps, run.evaluations))
+            run.id: replace(run, head=replace(run.head, elsewhere=elsewhere(run.head)))
+            for run in pack.longest(published, lambda run: (run.head.steps, run.evaluations))
         }
         known = {run.id: run.head.steps for run in chosen.values() if run.head}
         self._notes = [*self._queue_notes, *(damage for _, _, damage in self._packs.values() if damage)]

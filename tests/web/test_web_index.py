@@ -17,6 +17,7 @@ import pytest
 from spoil import LISTED, READ, become_pipe, forbid
 
 from normbench import reading
+from normbench.compare import configuration
 from normbench.runs import curve_file, files, find, pack, seals, stamps, writing
 from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
@@ -180,6 +181,23 @@ def published(results: Path, *runs: RunRecord, artifact: str = "fig") -> Path:
     path = results / "paper" / artifact / "smoke" / pack.NAME
     pack.write(path, runs)
     return path
+
+
+def test_a_run_of_two_packs_is_found_by_either_experiment_and_arm(trio: list, tmp_path: Path) -> None:
+    shared, alone = fake.record(trio[0]), fake.record(trio[1])
+    published(tmp_path, replace(shared, experiment="p/one", arm="theirs"), artifact="one")
+    published(tmp_path, replace(shared, experiment="p/two"), replace(alone, experiment="p/two"), artifact="two")
+    index = Index(tmp_path)
+    index.refresh()
+    runs, _ = find.everything(tmp_path)
+    for known in (runs, index.heads(), list(index.load([shared.id, alone.id]).values())):
+        for word, ids in (
+            ("p/one", {shared.id}),
+            ("p/two", {shared.id, alone.id}),
+            ("theirs", {shared.id}),
+            (shared.arm, {shared.id, alone.id}),
+        ):
+            assert {run.id for run in configuration.select([word], known)} == ids, word
 
 
 def test_published_runs_with_own_ones_the_longest_of_each(trio: list, tmp_path: Path) -> None:
