@@ -347,16 +347,16 @@ def _sentences(group: Group, question: Question) -> list[str]:
         if len(front) == 1:
             first = f"No winner{how}: {front[0]} is in front, but adjusted for all pairs not ahead of every arm."
     decided = [d for row in group.rows if row.arm != group.winner and (d := row.difference) and d.word != UNDECIDED]
-    rest = [*(spoken(d, unit) for d in decided), *_open(group.open)]
+    rest = [*(spoken(d, unit) for d in decided), *_open(group.open, unit)]
     lost = [f"Every run of {_listed(gone)} diverged."] if gone else []
     return [first, *lost, *([f"{'; '.join(rest)}."] if rest else [])]
 
 
-def _open(differences: Sequence[Difference]) -> list[str]:
+def _open(differences: Sequence[Difference], unit: str) -> list[str]:
     """What is undecided, and why; for the same reason against the same arm, or of the same arm, together."""
     alike: dict[tuple[str, str], list[Difference]] = {}
     for d in differences:
-        alike.setdefault((d.second, d.because), []).append(d)
+        alike.setdefault((d.second, d.because(unit)), []).append(d)
     told: dict[tuple[str, str], list[Difference]] = {}
     for (second, why), group in alike.items():
         told.setdefault((group[0].first if len(group) == 1 else f"against {second}", why), []).extend(group)

@@ -52,10 +52,9 @@ class Difference:
         """Seeds that would show the difference seen, as above."""
         return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.told, POWER) if self.sd else None
 
-    @property
-    def because(self) -> str:
+    def because(self, unit: str = "") -> str:
         """Why there is no word; "" where there is one, or nothing to say."""
-        return "" if self.word != UNDECIDED else self.why or _power(self)
+        return "" if self.word != UNDECIDED else self.why or _power(self, unit)
 
     def text(self, unit: str = "") -> str:
         """`-0.62 [-1.01, -0.23] points`, and that seeds are not paired, or that one side has more of them."""
@@ -118,10 +117,11 @@ def _worded(d: Difference, adjusted: float | None, told: int, lost: Mapping[str,
     return replace(d, word=AHEAD if ahead else BEHIND)
 
 
-def _power(d: Difference) -> str:
+def _power(d: Difference, unit: str) -> str:
     if d.detectable is None:
         return ""
-    told = f"n = {d.n} shows {number(d.detectable, d.detectable / 5)} with {100 * POWER:.0f} % power"
+    shown = f"{number(d.detectable, d.detectable / 5)}{unit and f' {unit}'}"
+    told = f"n = {d.n} shows {shown} with {100 * POWER:.0f} % power"
     if d.needed is not None and d.needed > d.n:
         told += f"; about {d.needed} seeds would show the difference seen"
     return told
@@ -135,6 +135,6 @@ def spoken(d: Difference, unit: str) -> str:
 def as_json(d: Difference) -> dict[str, Any]:
     return {
         "first": d.first, "second": d.second, "paired": d.paired, "n": d.n, "mean": d.mean, "interval": d.interval,
-        "p": d.p, "holm": d.holm, "word": d.word, "why": d.because, "detectable": d.detectable, "needed": d.needed,
+        "p": d.p, "holm": d.holm, "word": d.word, "why": d.because(), "detectable": d.detectable, "needed": d.needed,
         "text": d.text(),
     }  # fmt: skip

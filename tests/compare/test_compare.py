@@ -155,7 +155,7 @@ def test_equal_arms_are_undecided_and_told_what_would_decide() -> None:
     (group,) = found.groups
     assert group.winner == "" and found.sentence.startswith("No winner: undecided between ")
     difference = next(row.difference for row in group.rows if row.difference)
-    assert difference.word == UNDECIDED and "80 % power" in difference.because
+    assert difference.word == UNDECIDED and " points with 80 % power" in difference.because("points")
     assert difference.detectable == pytest.approx(
         stats.detectable_effect(stats.paired(*(list(row.values.values()) for row in group.rows)).sd, 6)  # type: ignore[arg-type]  # all have a number
     )
