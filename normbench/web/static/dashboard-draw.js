@@ -4,7 +4,7 @@
 (function (nb) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Map(); // element -> figure, as given: drawn anew when the page turns dark
-  const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d"] };
+  const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d", "sendChartToCloud"] };
 
   // A figure is as large as its place, also when something beside it opens.
   const sizes = new ResizeObserver((entries) => {
@@ -80,7 +80,19 @@
     return { tickmode: "array", tickvals, ticktext: tickvals.map((value) => String(Number(value.toPrecision(3)))) };
   }
 
-  // What of the curves is to be seen. how: on(cell), band, seeds, references, log, smooth.
+  // A logarithmic axis over these values; without those that it cannot show.
+  function logarithmic(axis, values) {
+    const positive = values.filter((value) => typeof value === "number" && value > 0);
+    const ends = positive.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, 0]);
+    if (ends[0] >= ends[1]) return axis;
+    const range = ends.map(Math.log10);
+    const { dtick, ...rest } = axis;
+    return { ...rest, type: "log", range, autorange: false, ...steps(range) };
+  }
+
+  const steps = (range) => (range[1] - range[0] > 2.5 ? { dtick: 1 } : range[1] - range[0] > 0.8 ? ticks(range) : {});
+
+  // What of the curves is to be seen. how: on(cell), band, seeds, references, log, logx, smooth.
   function seen(figure, how) {
     const shown = (meta) => {
       if (meta.role === "reference") return how.references;
@@ -102,14 +114,13 @@
     });
     const range = how.log ? ranges.log : ranges.linear;
     const { type, dtick, ...yaxis } = figure.layout.yaxis;
-    const decades = how.log && range ? range[1] - range[0] : 0;
-    const step = decades > 2.5 ? { dtick: 1 } : decades > 0.8 ? ticks(range) : {};
     return {
       data,
       layout: {
         ...figure.layout,
-        uirevision: `${how.key} ${how.log}`,
-        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...step } : {}), ...(range ? { range, autorange: false } : {}) },
+        uirevision: `${how.key} ${how.log} ${how.logx}`,
+        xaxis: how.logx ? logarithmic(figure.layout.xaxis, data.filter(({ meta }) => meta.role === "mean").flatMap(({ x }) => x)) : figure.layout.xaxis,
+        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...(range ? steps(range) : {}) } : {}), ...(range ? { range, autorange: false } : {}) },
       },
     };
   }

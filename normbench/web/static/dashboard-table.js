@@ -35,6 +35,18 @@
     return svg;
   };
 
+  // A button that puts a text on the clipboard and says so.
+  nb.copy = function copy(text, label = "Copy") {
+    const button = nb.el("button", { type: "button", class: "plain", "aria-live": "polite" }, label);
+    const say = (word) => {
+      nb.say(button, word);
+      setTimeout(() => nb.say(button, label), 2000);
+    };
+    const write = () => (navigator.clipboard ? navigator.clipboard.writeText(text) : Promise.reject(new Error("no clipboard")));
+    button.addEventListener("click", () => write().then(() => say("Copied"), () => say("Not copied: select it")));
+    return button;
+  };
+
   // on: { choose(cell), run(seed row), open(keys), sort() }
   nb.Table = class Table {
     constructor(element, on) {
@@ -172,7 +184,8 @@
     click(event) {
       const element = event.target.closest("[data-row]");
       const row = element && this.rows.find((r) => r.id === element.dataset.row);
-      if (!row) return;
+      const selected = window.getSelection();
+      if (!row || (!event.shiftKey && !selected.isCollapsed && this.element.contains(selected.anchorNode))) return; // to copy it
       this.go(row);
       if (row.seed) this.on.run(row);
       else if (event.target.closest(".mark") || event.shiftKey || event.ctrlKey || event.metaKey) this.on.choose(row.cell);
