@@ -225,8 +225,8 @@ class Drawn:
 def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     """Name, colour and dash by cell: the normalizer's colour; cells that share it have different dashes.
 
-    Arms of one normalizer that differ in something else are told apart by colour as well. A setting has the same dash in
-    every colour in which that is free.
+    Arms of one normalizer that differ in something else are told apart by colour as well. A setting has the
+    same dash in every colour in which that is free.
     """
     arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
     norms = {cell.norm for cell in task.cells}

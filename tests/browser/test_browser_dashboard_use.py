@@ -186,7 +186,8 @@ def test_the_parts_of_the_page_have_names_for_those_who_hear_it(chromium: Any, s
     for name in ("test error at the end, %", "differences from the baseline", "by learning rate"):
         assert it.page.get_by_role("figure", name=name, exact=True).count() == 1
     unnamed = """() => [...document.querySelectorAll('button, select, input')].filter(e => e.checkVisibility()
-      && !(e.ariaLabel || e.innerText.trim() || (e.labels && e.labels.length) || e.dataset.title)).map(e => e.outerHTML)"""
+      && !(e.ariaLabel || e.innerText.trim() || (e.labels && e.labels.length) || e.dataset.title))
+      .map(e => e.outerHTML)"""
     assert it.page.evaluate(unnamed) == [] and it.said == []
 
 
@@ -199,3 +200,19 @@ def test_paper_has_all_of_the_page(chromium: Any, served: Served):
     view = watched.page.locator("#table .view")
     assert view.evaluate("e => e.scrollHeight <= e.clientHeight") and watched.said == []
     assert watched.page.evaluate("getComputedStyle(document.body).overflow") == "visible"
+
+
+def test_the_curves_of_the_row_that_is_pointed_at_stand_out(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    strong = """() => [...new Set([...document.querySelectorAll('#plot-curves .scatterlayer > .trace')]
+      .filter(e => getComputedStyle(e).opacity > 0.2).map(e => e.__data__[0].trace.meta.arm).filter(Boolean))].length"""
+    assert it.page.evaluate(strong) == 6
+    it.page.locator("#table .row.cell").nth(2).hover()
+    assert it.page.evaluate(strong) == 1
+    it.page.get_by_label("log y").check()  # drawn anew; the pointer has left
+    until(it.page, f"() => ({strong})() === 6")
+    it.page.locator("#table [data-row]").first.focus()
+    it.page.keyboard.press("ArrowDown")
+    assert it.page.evaluate(strong) == 1
+    it.page.keyboard.press("Shift+Tab")
+    assert it.page.evaluate(strong) == 6 and it.said == []

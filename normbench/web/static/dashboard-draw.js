@@ -172,6 +172,13 @@
     Plotly.react(element, figure.data.map(coloured), { ...themed(layout), width, height }, CONFIG);
   };
 
+  // While a reader points at a cell's row the curves of the others are pale; nothing is drawn anew for it.
+  nb.point = function point(element, cell) {
+    const traces = [...element.querySelectorAll(".scatterlayer > .trace")].map((trace) => [trace, trace.__data__[0].trace.meta.arm]);
+    const there = traces.some(([, arm]) => arm === cell);
+    for (const [trace, arm] of traces) trace.classList.toggle("aside", Boolean(there && cell && arm && arm !== cell));
+  };
+
   // The figure as a file of its own, on the page's ground.
   nb.svg = async function svg(element) {
     const { data, layout } = element;

@@ -47,7 +47,7 @@
     return button;
   };
 
-  // on: { choose(cell), run(seed row), open(keys), sort() }
+  // on: { choose(cell), run(seed row), open(keys), sort(), point(cell's key, or "" for none) }
   nb.Table = class Table {
     constructor(element, on) {
       this.on = on;
@@ -70,6 +70,8 @@
       this.element = element;
       this.view.addEventListener("scroll", () => this.paint(), { passive: true });
       this.view.addEventListener("focusin", () => (this.reached = true));
+      for (const kind of ["pointerover", "focusin"]) this.view.addEventListener(kind, (event) => this.point(event.target));
+      for (const kind of ["pointerleave", "focusout"]) this.view.addEventListener(kind, () => this.point(null));
       this.view.addEventListener("keydown", (event) => this.key(event));
       this.view.addEventListener("click", (event) => this.click(event));
       new ResizeObserver(() => this.paint()).observe(this.view);
@@ -179,6 +181,12 @@
       nb.say(n, String(cell.n));
       const states = Object.entries(cell.states).map(([state, count]) => `${count} ${state}`).join(", ");
       nb.say(number, [cell.text, cell.text.includes("diverged") ? "" : states].filter(Boolean).join(" · "));
+    }
+
+    point(target) {
+      const element = target && target.closest("[data-row]");
+      const row = element && this.rows.find((r) => r.id === element.dataset.row);
+      this.on.point(row ? row.cell.key : "");
     }
 
     click(event) {

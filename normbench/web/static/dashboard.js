@@ -10,6 +10,7 @@
   let query = nb.address.read();
   let view = null;
   let stop = () => {};
+  let pointed = ""; // the cell at whose row a reader points
   let answered = null; // when the server last did
   let heard = null; // the question whose news are listened to
 
@@ -195,6 +196,10 @@
     open: (keys) => change({ open: keys.join("|") }),
     run: (row) => change({ run: row.seed.id }),
     sort: () => change({ sort: query.sort ? "" : "mean" }),
+    point(cell) {
+      pointed = cell;
+      nb.point(at("plot-curves"), pointed);
+    },
   });
 
   // As they come, or the best first; those without a number last.
@@ -446,6 +451,7 @@
     switches();
     at("pair").hidden = !view.pair; // first of all: it takes room from the curves
     curves();
+    nb.point(at("plot-curves"), pointed); // what was drawn anew knows nothing of it
     pair();
     answer();
     notes();
