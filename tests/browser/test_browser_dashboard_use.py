@@ -195,10 +195,13 @@ def test_paper_has_all_of_the_page(chromium: Any, served: Served):
     watched = Watched(chromium, width=720)
     watched.page.goto(served.start())
     until(watched.page, SHOWN)
+    for place in range(6):
+        watched.page.locator("#table .row.cell").nth(place).click()
+    table = watched.page.locator("#table .view")
+    assert table.evaluate("e => e.scrollHeight > e.clientHeight")  # on the screen it scrolls
     watched.page.emulate_media(media="print")
     assert watched.page.locator("#share").is_hidden() and watched.page.locator("#filter").is_hidden()
-    view = watched.page.locator("#table .view")
-    assert view.evaluate("e => e.scrollHeight <= e.clientHeight") and watched.said == []
+    assert table.evaluate("e => e.scrollHeight <= e.clientHeight") and watched.said == []
     assert watched.page.evaluate("getComputedStyle(document.body).overflow") == "visible"
 
 
