@@ -17,7 +17,8 @@ _SAID = {  # of one, of several
 }  # fmt: skip
 _TESTED = {  # under controls; of one, of several
     rules.ROBUST: ("says the same", "say the same"), rules.DEPENDS: ("says another word", "say another word"),
-    rules.UNDECIDED: ("is undecided", "are undecided"), rules.NOT_RUN: ("is not run", "are not run"),
+    rules.UNDECIDED: ("is undecided", "are undecided"),
+    rules.NOT_RUN: ("is not run under all of them", "are not run under all of them"),
 }  # fmt: skip
 NUMBERED = 4  # claims whose numbers are told: those of more than that would be a page
 
@@ -36,7 +37,9 @@ def findings(judged: Mapping[str, Any]) -> list[str]:
     sentences = [f"{where}, of {_count(len(claims))}, {'; '.join(told)}."]
     tried = {word: [c["id"] for c in claims if c["robustness"] == word] for word in _TESTED}
     across = [f"{', '.join(ids)} {_TESTED[word][len(ids) > 1]}" for word, ids in tried.items() if ids]
-    if across:
+    if across and not _under_controls(claims):
+        sentences.append("The controls, settings that the paper leaves open, are not run.")
+    elif across:
         sentences.append(f"Under the controls, settings that the paper leaves open, {'; '.join(across)}.")
     return sentences
 
@@ -46,7 +49,7 @@ def settings(claims: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
     Of claims that have runs of a control; without any there is nothing.
     """
-    tried = [c for c in claims if any(p["n"] for control in c["controls"] for p in control["parts"])]
+    tried = _under_controls(claims)
     names = list(dict.fromkeys(control["name"] for claim in tried for control in claim["controls"]))
     rows = []
     for claim in tried:
@@ -55,6 +58,11 @@ def settings(claims: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             others = [_and_word(under[name].get(part["id"])) if name in under else "" for name in names]
             rows.append([claim["id"], part["id"], _and_word(part), *others])
     return [["claim", "part", "the paper's setting", *names], *rows] if rows else []
+
+
+def _under_controls(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The claims that have runs of a control."""
+    return [c for c in claims if any(p["n"] for control in c["controls"] for p in control["parts"])]
 
 
 def _and_word(part: Mapping[str, Any] | None) -> str:

@@ -21,7 +21,7 @@ def hidden(character: str) -> bool:
 
 def visible(value: Any) -> Any:
     """`value`, a string without hidden characters; line breaks and tabs become spaces. Others as they are."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value.isprintable():  # as nearly every text: then nothing in it is hidden
         return value
     plain = " ".join(value.split()) if any(c in value for c in "\n\t\r") else value
     return "".join("\ufffd" if hidden(c) else c for c in plain)

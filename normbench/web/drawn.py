@@ -225,7 +225,8 @@ class Drawn:
 def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     """Name, colour and dash by cell: the normalizer's colour; cells that share it have different dashes.
 
-    Arms of one normalizer that differ in something else are told apart by colour as well.
+    Arms of one normalizer that differ in something else are told apart by colour as well. A setting has the
+    same dash in every colour in which that is free.
     """
     arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
     norms = {cell.norm for cell in task.cells}
@@ -238,15 +239,24 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
         }
         for arm in arms
     }
-    found, used = {}, Counter[str]()
+    settings = sorted({_setting(cell, question) for cell in task.cells})
+    found: dict[str, tuple[Look, str]] = {}
+    used: dict[str, list[str]] = {}
     for cell in task.cells:
         arm = question.arm(cell)
         norm = cell.norm
         colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colour_of(norm)
         name = " · ".join(word for word in (arm, _where(cell, question, varying[arm])) if word)
-        found[cell.key] = (Look(name, colour), DASHES[used[colour] % len(DASHES)])
-        used[colour] += 1
+        here = used.setdefault(colour, [])
+        own = DASHES[settings.index(_setting(cell, question)) % len(DASHES)]
+        dash = next((dash for dash in (own, *DASHES) if dash not in here), DASHES[len(here) % len(DASHES)])
+        found[cell.key] = (Look(name, colour), dash)
+        here.append(dash)
     return found
+
+
+def _setting(cell: Cell, question: Question) -> tuple[Any, ...]:
+    return tuple(_rank(cell.values.get(key)) for key in question.facets)
 
 
 def _where(cell: Cell, question: Question, keys: Collection[str] | None = None) -> str:

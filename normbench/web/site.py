@@ -105,7 +105,7 @@ def _exchange(a: Path, b: Path) -> bool:
 
 def _assets(folder: Path) -> None:
     folder.mkdir()
-    for name in ("style.css", "report.js", "filter.js"):
+    for name in ("style.css", "menu.js", "report.js", "filter.js"):
         text = (importlib.resources.files("normbench.web") / "static" / name).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")
     shutil.copyfile(plotly_script(), folder / PLOTLY)

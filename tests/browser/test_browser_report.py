@@ -233,3 +233,15 @@ def test_the_page_of_a_battery_draws_and_asks_for_nothing(chromium: Any, tmp_pat
     shown = {t["arm"] for t in watched.traces() if t["visible"]}
     assert shown == {"rms", "none"}
     assert watched.said == [] and all(url.startswith("file://") for url in watched.asked)
+
+
+def test_the_list_of_pages_closes_with_escape(chromium: Any, site: Path):
+    watched = Watched(chromium)
+    page = watched.open(site / "ln2016-fig6-paper.html")
+    page.locator(".menu > summary").click()
+    page.locator(".sheet a").first.focus()
+    page.keyboard.press("Escape")
+    assert page.locator(".menu").get_attribute("open") is None
+    assert page.evaluate("document.activeElement.parentNode.className") == "menu" and watched.said == []
+    named = page.evaluate("() => [...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
+    assert "Zoom" in named and not any("hare" in name for name in named), "Plotly would send it to its maker"

@@ -120,7 +120,7 @@ def test_samples_are_shown_where_they_can_do_nothing(built: Path):
     assert frame["sandbox"] is None or frame["sandbox"] == ""
     source = str(frame["srcdoc"])
     assert source.startswith(samples.LOCK) and "drawn" in source and "</script>" in source
-    assert len(list(page.of("script"))) == 2 + 2  # none of theirs
+    assert len(list(page.of("script"))) == 1 + 4  # none of theirs
     pictures = [str(attrs["src"]) for attrs, _ in page.of("img") if "figure.svg" not in str(attrs["src"])]
     assert len(pictures) == 1 and (built / pictures[0]).is_file()  # neither the link nor the large one
     assert sorted(p.suffix for p in (built / "ln2016-fig6-paper").iterdir() if "figure" not in p.name) == [

@@ -108,6 +108,14 @@ def test_seconds_and_examples_are_updates_at_the_cells_own_pace():
     assert traces(seen(known, {"x": "epoch"}), "mean")[0]["x"][-1] == 20
 
 
+def test_a_setting_has_the_same_dash_in_every_arm_whenever_its_runs_came():
+    sweep = [("none", 0.1), ("none", 1e-3), ("layer", 1e-3), ("layer", 0.01), ("layer", 0.1), ("none", 0.01)]
+    found = seen([run for norm, lr in sweep for run in compared.runs((norm,), 2, lr=lr)])
+    dashes = {cell["label"]: cell["dash"] for cell in found["cells"]}
+    for lr, dash in (("0.001", "solid"), ("0.01", "dash"), ("0.1", "dot")):
+        assert dashes[f"none · lr={lr}"] == dashes[f"layer · lr={lr}"] == dash
+
+
 def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     known = [run for lr in (0.1, 1e-3, 0.01) for run in compared.runs(("none", "layer"), 5, lr=lr)]
     found = seen(known)

@@ -4,7 +4,7 @@
 (function (nb) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Map(); // element -> figure, as given: drawn anew when the page turns dark
-  const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d"] };
+  const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d", "sendChartToCloud"] };
 
   // A figure is as large as its place, also when something beside it opens.
   const sizes = new ResizeObserver((entries) => {
@@ -80,7 +80,19 @@
     return { tickmode: "array", tickvals, ticktext: tickvals.map((value) => String(Number(value.toPrecision(3)))) };
   }
 
-  // What of the curves is to be seen. how: on(cell), band, seeds, references, log, smooth.
+  // A logarithmic axis over these values; without those that it cannot show.
+  function logarithmic(axis, values) {
+    const positive = values.filter((value) => typeof value === "number" && value > 0);
+    const ends = positive.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, 0]);
+    if (ends[0] >= ends[1]) return axis;
+    const range = ends.map(Math.log10);
+    const { dtick, ...rest } = axis;
+    return { ...rest, type: "log", range, autorange: false, ...steps(range) };
+  }
+
+  const steps = (range) => (range[1] - range[0] > 2.5 ? { dtick: 1 } : range[1] - range[0] > 0.8 ? ticks(range) : {});
+
+  // What of the curves is to be seen. how: on(cell), band, seeds, references, log, logx, smooth.
   function seen(figure, how) {
     const shown = (meta) => {
       if (meta.role === "reference") return how.references;
@@ -102,14 +114,13 @@
     });
     const range = how.log ? ranges.log : ranges.linear;
     const { type, dtick, ...yaxis } = figure.layout.yaxis;
-    const decades = how.log && range ? range[1] - range[0] : 0;
-    const step = decades > 2.5 ? { dtick: 1 } : decades > 0.8 ? ticks(range) : {};
     return {
       data,
       layout: {
         ...figure.layout,
-        uirevision: `${how.key} ${how.log}`,
-        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...step } : {}), ...(range ? { range, autorange: false } : {}) },
+        uirevision: `${how.key} ${how.log} ${how.logx}`,
+        xaxis: how.logx ? logarithmic(figure.layout.xaxis, data.filter(({ meta }) => meta.role === "mean").flatMap(({ x }) => x)) : figure.layout.xaxis,
+        yaxis: { ...yaxis, ...(how.log ? { type: "log", ...(range ? steps(range) : {}) } : {}), ...(range ? { range, autorange: false } : {}) },
       },
     };
   }
@@ -159,6 +170,13 @@
     if (layout.height) element.style.height = `${layout.height}px`;
     const { width, height } = element.getBoundingClientRect();
     Plotly.react(element, figure.data.map(coloured), { ...themed(layout), width, height }, CONFIG);
+  };
+
+  // While a reader points at a cell's row the curves of the others are pale; nothing is drawn anew for it.
+  nb.point = function point(element, cell) {
+    const traces = [...element.querySelectorAll(".scatterlayer > .trace")].map((trace) => [trace, trace.__data__[0].trace.meta.arm]);
+    const there = traces.some(([, arm]) => arm === cell);
+    for (const [trace, arm] of traces) trace.classList.toggle("aside", Boolean(there && cell && arm && arm !== cell));
   };
 
   // The figure as a file of its own, on the page's ground.

@@ -44,6 +44,12 @@ window.normbench = window.normbench || {};
 
   let latest = 0;
 
+  function asking(address) {
+    return fetch(address).catch(() => {
+      throw new Error("The server does not answer. Where it has ended: start normbench dashboard again and open the link that it prints.");
+    });
+  }
+
   nb.source = {
     shared: Boolean(shared),
     begin: shared ? shared.query : {},
@@ -52,7 +58,7 @@ window.normbench = window.normbench || {};
     async view(query, outline = false) {
       const turn = ++latest;
       if (shared) return fromFile(query);
-      const answer = await fetch(`api/view?${new URLSearchParams({ ...asked(query), ...(outline ? { outline: 1 } : {}) })}`);
+      const answer = await asking(`api/view?${new URLSearchParams({ ...asked(query), ...(outline ? { outline: 1 } : {}) })}`);
       if (!answer.ok) throw new Error((await answer.text()) || `the server says ${answer.status}`);
       const view = await answer.json();
       return turn === latest ? view : null;
@@ -60,8 +66,8 @@ window.normbench = window.normbench || {};
 
     async run(id) {
       if (shared) return null;
-      const answer = await fetch(`api/run?${new URLSearchParams({ id })}`);
-      return answer.ok ? answer.json() : null;
+      const answer = await asking(`api/run?${new URLSearchParams({ id })}`).catch(() => null); // the view says so
+      return answer && answer.ok ? answer.json() : null;
     },
 
     // What is chosen after this choice: in a file what it has that is next to the rest of it, or null.
@@ -75,12 +81,35 @@ window.normbench = window.normbench || {};
     sample: (id, name) => `api/sample?${new URLSearchParams({ id, name })}`,
     file: (what, query) => `api/${what}?${new URLSearchParams(query)}`,
 
-    // Calls back when a run in view has something new; returns what ends it.
-    events(query, changed) {
+    // Calls back when a run in view has something new, and when there is no news any more; returns what ends it.
+    // A browser has six connections for all pages of a server: a page that nobody sees gives its own back.
+    events(query, changed, lost) {
       if (shared || typeof EventSource === "undefined") return () => {};
-      const stream = new EventSource(`api/events?${new URLSearchParams(asked(query))}`);
-      stream.addEventListener("changed", changed);
-      return () => stream.close();
+      let stream = null;
+      let broken = false;
+      const listen = () => {
+        stream = new EventSource(`api/events?${new URLSearchParams(asked(query))}`);
+        stream.addEventListener("changed", changed);
+        stream.addEventListener("open", () => broken && changed());
+        stream.addEventListener("open", () => (broken = false));
+        stream.addEventListener("error", () => {
+          broken = true;
+          lost(stream.readyState === EventSource.CLOSED); // otherwise the browser tries again
+        });
+      };
+      const turned = () => {
+        stream.close();
+        if (document.hidden) return;
+        listen();
+        changed();
+      };
+      listen();
+      if (document.hidden) stream.close();
+      document.addEventListener("visibilitychange", turned);
+      return () => {
+        document.removeEventListener("visibilitychange", turned);
+        stream.close();
+      };
     },
 
     asked,

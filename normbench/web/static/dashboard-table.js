@@ -35,7 +35,19 @@
     return svg;
   };
 
-  // on: { choose(cell), run(seed row), open(keys), sort() }
+  // A button that puts a text on the clipboard and says so.
+  nb.copy = function copy(text, label = "Copy") {
+    const button = nb.el("button", { type: "button", class: "plain", "aria-live": "polite" }, label);
+    const say = (word) => {
+      nb.say(button, word);
+      setTimeout(() => nb.say(button, label), 2000);
+    };
+    const write = () => (navigator.clipboard ? navigator.clipboard.writeText(text) : Promise.reject(new Error("no clipboard")));
+    button.addEventListener("click", () => write().then(() => say("Copied"), () => say("Not copied: select it")));
+    return button;
+  };
+
+  // on: { choose(cell), run(seed row), open(keys), sort(), point(cell's key, or "" for none) }
   nb.Table = class Table {
     constructor(element, on) {
       this.on = on;
@@ -58,6 +70,8 @@
       this.element = element;
       this.view.addEventListener("scroll", () => this.paint(), { passive: true });
       this.view.addEventListener("focusin", () => (this.reached = true));
+      for (const kind of ["pointerover", "focusin"]) this.view.addEventListener(kind, (event) => this.point(event.target));
+      for (const kind of ["pointerleave", "focusout"]) this.view.addEventListener(kind, () => this.point(null));
       this.view.addEventListener("keydown", (event) => this.key(event));
       this.view.addEventListener("click", (event) => this.click(event));
       new ResizeObserver(() => this.paint()).observe(this.view);
@@ -169,10 +183,17 @@
       nb.say(number, [cell.text, cell.text.includes("diverged") ? "" : states].filter(Boolean).join(" · "));
     }
 
+    point(target) {
+      const element = target && target.closest("[data-row]");
+      const row = element && this.rows.find((r) => r.id === element.dataset.row);
+      this.on.point(row ? row.cell.key : "");
+    }
+
     click(event) {
       const element = event.target.closest("[data-row]");
       const row = element && this.rows.find((r) => r.id === element.dataset.row);
-      if (!row) return;
+      const selected = window.getSelection();
+      if (!row || (!event.shiftKey && !selected.isCollapsed && this.element.contains(selected.anchorNode))) return; // to copy it
       this.go(row);
       if (row.seed) this.on.run(row);
       else if (event.target.closest(".mark") || event.shiftKey || event.ctrlKey || event.metaKey) this.on.choose(row.cell);

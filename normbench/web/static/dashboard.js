@@ -5,10 +5,13 @@
   const at = (id) => document.getElementById(id);
   const CHOICES = [["split", "Split"], ["metric", "Metric"], ["at", "When"], ["against", "Baseline"], ["x", "x axis"], ["level", "Level"]];
   const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run", "beside"]; // another task has others
+  const PARTS = ["filter", "split", "metric", "at", "against", "level"]; // of a question that may fit nothing
   const SMOOTH = [0, 0.5, 0.7, 0.8, 0.9, 0.95];
   let query = nb.address.read();
   let view = null;
   let stop = () => {};
+  let pointed = ""; // the cell at whose row a reader points
+  let answered = null; // when the server last did
   let heard = null; // the question whose news are listened to
 
   const list = (key) => (query[key] ? query[key].split("|") : []);
@@ -29,22 +32,28 @@
     else show();
   }
 
+  // Gives whether there was an answer.
   async function load() {
     document.body.setAttribute("aria-busy", "true");
     try {
       if (!view && !nb.source.shared) {
         const outline = await nb.source.view(query, true); // at once what there is; curves and numbers follow
-        if (!outline) return;
+        if (!outline) return true;
         view = outline;
         show();
       }
       const answer = await nb.source.view(query);
-      if (!answer) return;
+      if (!answer) return true;
       view = answer;
+      answered = new Date();
+      trouble(refused());
       show();
       listen();
+      return true;
     } catch (error) {
-      trouble(error.message);
+      trouble(answered ? `${error.message.trim()} What is shown is of ${answered.toLocaleTimeString()}.` : error.message);
+      at("live").classList.remove("on");
+      return false;
     } finally {
       document.body.removeAttribute("aria-busy");
     }
@@ -64,13 +73,21 @@
         load();
         if (query.run) details(query.run, true);
       }, 300);
+    }, async (ended) => {
+      if ((await load()) && ended) trouble("There is no more news on this page: many are open. Load it again to see what is new.");
     });
   }
 
+  // What went wrong, above everything; nothing where all is well.
   function trouble(text) {
-    const notes = at("notes");
-    notes.hidden = false;
-    notes.replaceChildren(nb.el("li", { class: "bad" }, text));
+    nb.say(at("trouble"), text);
+    at("trouble").hidden = !text;
+  }
+
+  // Why a part of what is asked was left out, if one was.
+  function refused() {
+    const left = PARTS.some((key) => query[key] && !view.query[key]);
+    return left && !nb.source.shared ? view.notes[0] || "" : "";
   }
 
   // --- what ----------------------------------------------------------------------------------------------------------
@@ -118,12 +135,14 @@
     let button = [...into.children].find((one) => one.dataset.key === key);
     if (!button) {
       button = nb.el("button", { type: "button", class: "toggle", "data-key": key }, nb.el("i", { class: "mark" }), nb.el("span", {}, label));
-      button.addEventListener("click", () => {
+      button.title = "On or off. Twice, or with Shift: this one alone.";
+      button.addEventListener("click", (event) => {
+        if (event.shiftKey) return only(into, key);
         const hidden = off();
         if (!hidden.delete(key)) hidden.add(key);
-        change({ off: [...hidden].join("|") });
+        return change({ off: [...hidden].join("|") });
       });
-      button.addEventListener("dblclick", () => only(into, key));
+      button.addEventListener("dblclick", (event) => event.shiftKey || only(into, key));
       into.append(button);
     }
     if (look) {
@@ -146,23 +165,26 @@
     change({ off: [...hidden].join("|") });
   }
 
-  function prune(into, keys) {
+  // Of these keys, and in their order; what stands where it belongs is not touched.
+  function arrange(into, keys) {
     for (const one of [...into.children]) if (!keys.includes(one.dataset.key)) one.remove();
+    const made = new Map([...into.children].map((one) => [one.dataset.key, one]));
+    keys.forEach((key, place) => into.children[place] !== made.get(key) && into.insertBefore(made.get(key), into.children[place]));
   }
 
   function toggles() {
-    prune(at("arms"), view.arms.map((arm) => arm.key));
     view.arms.forEach((arm) => toggle(at("arms"), arm.key, arm.label, arm));
-    prune(at("facets"), view.facets.map((facet) => facet.key));
+    arrange(at("arms"), view.arms.map((arm) => arm.key));
     for (const facet of view.facets) {
       let row = [...at("facets").children].find((one) => one.dataset.key === facet.key);
       if (!row) {
         row = nb.el("div", { class: "facet", "data-key": facet.key }, nb.el("span", { class: "facet-name" }, facet.key), nb.el("div", { class: "toggles", role: "group", "aria-label": facet.key }));
         at("facets").append(row);
       }
-      prune(row.lastChild, facet.values.map((value) => value.key));
       facet.values.forEach((value) => toggle(row.lastChild, value.key, value.label));
+      arrange(row.lastChild, facet.values.map((value) => value.key));
     }
+    arrange(at("facets"), view.facets.map((facet) => facet.key));
   }
 
   const table = new nb.Table(at("table"), {
@@ -174,6 +196,10 @@
     open: (keys) => change({ open: keys.join("|") }),
     run: (row) => change({ run: row.seed.id }),
     sort: () => change({ sort: query.sort ? "" : "mean" }),
+    point(cell) {
+      pointed = cell;
+      nb.point(at("plot-curves"), pointed);
+    },
   });
 
   // As they come, or the best first; those without a number last.
@@ -205,6 +231,7 @@
 
   function switches() {
     box("log", "log y", logarithmic(), (on) => change({ log: on === Boolean(view.choices.log) ? "" : on ? "1" : "0" }));
+    box("logx", "log x", query.logx === "1", (on) => change({ logx: on ? "1" : "" }));
     box("band", "95 % band", query.band !== "0", (on) => change({ band: on ? "" : "0" }));
     box("seeds", "seeds", faint(), (on) => change({ seeds: on ? "1" : "0" }));
     const has = view.figures.curves && view.figures.curves.data.some((trace) => trace.meta.role === "reference");
@@ -240,7 +267,7 @@
     const on = new Set(view.cells.filter((cell) => seen(cell, hidden)).map((cell) => cell.key));
     const whole = nb.seen(figure, {
       on: (cell) => on.has(cell), band: query.band !== "0", seeds: faint(), references: query.paper !== "0",
-      log: logarithmic(), smooth: Number(query.smooth || 0),
+      log: logarithmic(), logx: query.logx === "1", smooth: Number(query.smooth || 0),
       key: JSON.stringify([view.query.task, figure.layout.yaxis.title, figure.layout.xaxis.title]),
     });
     const facet = split();
@@ -324,15 +351,27 @@
     at("decide").hidden = !command;
     if (!command || at("decide").dataset.command === command) return;
     at("decide").dataset.command = command;
-    const copy = nb.el("button", { type: "button", class: "plain" }, "Copy");
-    copy.addEventListener("click", () => navigator.clipboard && navigator.clipboard.writeText(command).then(() => nb.say(copy, "Copied")));
-    at("decide").replaceChildren(nb.el("div", { class: "head" }, nb.el("h2", {}, "What would decide"), copy), nb.el("pre", {}, nb.el("code", {}, ...command.split(/(\s+)/).map((word) => (word.trim() ? nb.el("span", {}, word) : word)))));
+    at("decide").replaceChildren(nb.el("div", { class: "head" }, nb.el("h2", {}, "What would decide"), nb.copy(command)), nb.el("pre", {}, nb.el("code", {}, ...command.split(/(\s+)/).map((word) => (word.trim() ? nb.el("span", {}, word) : word)))));
   }
 
   // --- one run -------------------------------------------------------------------------------------------------------
 
   const PICTURE = /\.(png|jpe?g|webp|svg)$/i;
   const PAGE = /\.html?$/i;
+
+  // {model: {name: "lenet5"}} as model.name=lenet5, a line each
+  function lines(node, name = "") {
+    if (node === null || typeof node !== "object" || Array.isArray(node)) return [`${name}=${typeof node === "string" ? node : JSON.stringify(node)}`];
+    return Object.entries(node).flatMap(([key, value]) => lines(value, name ? `${name}.${key}` : key));
+  }
+
+  function configuration(place, { config, source }) {
+    const open = place.querySelector("details[open]") !== null;
+    const text = lines(config).join("\n");
+    return nb.el("details", { open }, nb.el("summary", {}, "Configuration"),
+      nb.el("p", { class: "caption" }, source, " ", nb.copy(source, "Copy the place"), nb.copy(text, "Copy the configuration")),
+      nb.el("pre", { class: "options" }, text));
+  }
 
   async function details(id, again = false) {
     const place = at("run");
@@ -350,6 +389,7 @@
     const reason = (said && said.reason) || (seed && seed.reason);
     if (reason) parts.push(nb.el("p", {}, reason));
     if (said && said.output.length) parts.push(nb.el("pre", { class: "log" }, said.output.join("\n")));
+    if (said) parts.push(configuration(place, said));
     for (const name of (said && said.samples) || []) {
       const url = nb.source.sample(id, name);
       if (PICTURE.test(name)) parts.push(nb.el("img", { src: url, alt: name, loading: "lazy" }));
@@ -367,7 +407,8 @@
     const order = ["running", "queued", "done", "diverged", "failed", "interrupted", "damaged"];
     const counts = order.filter((state) => states[state]).map((state) => `${states[state]} ${state}`);
     const minutes = left === null || left === undefined ? "" : left < 90 ? `about ${Math.max(1, left)} s left` : left < 5400 ? `about ${Math.round(left / 60)} min left` : `about ${(left / 3600).toFixed(1)} h left`;
-    nb.say(at("live"), [...counts, minutes].filter(Boolean).join(" · "));
+    nb.say(at("live"), counts.join(" · "));
+    nb.say(at("left"), minutes && ` · ${minutes}`);
     at("live").classList.toggle("on", Boolean(states.running));
   }
 
@@ -386,12 +427,20 @@
     }
   }
 
+  // What is asked, but for what a reader is just writing.
+  function filtered() {
+    const field = at("filter");
+    if (!field || (document.activeElement === field && field.value.trim() !== field.dataset.now)) return;
+    field.value = field.dataset.now = query.filter || "";
+  }
+
   function show() {
     if (!view) return;
     document.title = view.title ? `${view.title} · normbench` : "normbench";
     const tasks = view.tasks.map((task) => ({ key: task.key, label: `${task.title} · ${task.runs} runs` }));
     options(at("task"), tasks, view.query.task || (tasks[0] && tasks[0].key) || "");
     at("task").hidden = !tasks.length;
+    filtered();
     nb.say(at("heading"), view.heading.split(" · ")[0] || "No curve yet");
     nb.say(at("caption"), view.caption);
     live();
@@ -402,6 +451,7 @@
     switches();
     at("pair").hidden = !view.pair; // first of all: it takes room from the curves
     curves();
+    nb.point(at("plot-curves"), pointed); // what was drawn anew knows nothing of it
     pair();
     answer();
     notes();
@@ -409,6 +459,15 @@
     details(query.run || "");
   }
 
+  // Clearing the field is no change of it until it is left: then it is a search for nothing.
+  for (const kind of ["change", "search"]) {
+    if (at("filter")) at("filter").addEventListener(kind, () => {
+      const filter = at("filter").value.trim();
+      if (filter === (query.filter || "")) return;
+      at("filter").dataset.now = filter;
+      change({ filter }, { ask: true, push: true });
+    });
+  }
   at("task").addEventListener("change", () => {
     const parts = Object.fromEntries(OF_TASK.map((key) => [key, ""]));
     change({ ...parts, task: at("task").value }, { ask: true, push: true });

@@ -46,7 +46,7 @@
     });
     const layout = themed(figure.layout);
     if (checked('[data-role="logx"]')) layout.xaxis = { ...layout.xaxis, type: "log", dtick: 1 };
-    Plotly.react(element, data, layout, { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+    Plotly.react(element, data, layout, { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"] });
   }
 
   function drawAll() {

@@ -1,0 +1,221 @@
+"""The dashboard as it is used: filtered, read closely, by keys, in many tabs, and while its server goes and comes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import compared
+import pytest
+from test_browser_dashboard import SHOWN, asked_now, opened, published, roles, stored, until
+from watched import Watched
+
+from normbench.web import share
+from normbench.web.index import Index
+from normbench.web.view import view
+
+pytestmark = pytest.mark.browser
+uvicorn = pytest.importorskip("uvicorn")
+
+
+class Served:
+    """A results folder behind a port that stays the same while servers go and come."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+
+    def start(self, token: str = "first") -> str:
+        from normbench.web.server import app
+
+        index = Index(self.results)
+        index.refresh()
+        made = app(index, view, share, token)
+        self.server = uvicorn.Server(uvicorn.Config(made, port=self.port, log_level="critical"))
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+        return f"http://127.0.0.1:{self.port}/?token={token}"
+
+    def stop(self) -> None:
+        self.server.should_exit = self.server.force_exit = True
+        self.thread.join(10)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    sweep = [run for lr in (1e-3, 1e-2) for run in compared.runs(lr=lr)]
+    published(tmp_path, [replace(run, id=f"{0xABC000 + i:012x}") for i, run in enumerate(sweep)])
+    it = Served(tmp_path)
+    yield it
+    it.stop()
+
+
+def filtered(page: Any, words: str) -> None:
+    page.locator("#filter").fill(words)
+    page.keyboard.press("Enter")
+
+
+def test_a_filter_is_typed_told_where_it_fits_nothing_and_undone(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    arms = "() => [...document.querySelectorAll('#arms button')].map(b => b.innerText)"
+    assert it.page.evaluate(arms) == ["none", "batch", "layer"]
+    filtered(it.page, "norm=layer,none optim.lr=1e-2")
+    until(it.page, f"() => ({arms})().join() === 'none,layer'")
+    assert asked_now(it.page)["filter"] == "norm=layer,none optim.lr=1e-2" and it.page.locator("#trouble").is_hidden()
+    filtered(it.page, "norm=layr")
+    until(it.page, "() => !document.getElementById('trouble').hidden")
+    assert "Did you mean 'layer'?" in it.page.locator("#trouble").inner_text()
+    it.page.go_back()
+    until(it.page, "() => document.getElementById('trouble').hidden")
+    assert it.page.locator("#filter").input_value() == "norm=layer,none optim.lr=1e-2"
+    it.page.go_back()
+    until(it.page, f"() => ({arms})().join() === 'none,batch,layer'")  # in their order again
+    assert it.page.locator("#filter").input_value() == "" and it.said == []
+
+
+def test_a_level_that_is_no_number_is_told_above_everything(chromium: Any, served: Served):
+    it = opened(chromium, served.start(), "level=abc")
+    assert "level=abc" in it.page.locator("#trouble").inner_text() and it.page.locator("#trouble").is_visible()
+    it.page.locator("#choice-level").fill("5")
+    it.page.keyboard.press("Enter")
+    until(it.page, "() => document.getElementById('trouble').hidden")
+
+
+def test_a_logarithmic_x_axis_leaves_out_where_it_has_no_place(chromium: Any, served: Served):
+    it = opened(chromium, served.start(), "x=step")
+    axis = "() => (({type, range}) => ({type, range}))(document.getElementById('plot-curves')._fullLayout.xaxis)"
+    before = it.page.evaluate(axis)
+    it.page.get_by_label("log x").check()
+    now = it.page.evaluate(axis)
+    assert now["type"] == "log" and now["range"] == pytest.approx([1.0, 2.30103])  # 10 to 200 updates
+    assert asked_now(it.page)["logx"] == "1"
+    it.page.get_by_label("log x").uncheck()
+    assert it.page.evaluate(axis) == before and it.said == []
+
+
+def test_one_arm_alone_by_keys(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    it.page.get_by_role("button", name="layer", exact=True).focus()
+    it.page.keyboard.press("Shift+Enter")
+    assert asked_now(it.page)["off"] == "none|batch" and [r for r, _ in roles(it.page)].count("mean") == 2
+    it.page.keyboard.press("Shift+Enter")
+    assert "off" not in asked_now(it.page) and it.said == []
+
+
+def test_a_run_is_shown_with_its_configuration_and_place_to_copy(chromium: Any, served: Served):
+    path = stored(served.results, replace(compared.run("rms", 1), id="d" * 12))
+    it = opened(chromium, served.start(), f"run={'d' * 12}")
+    it.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    it.page.locator("#run summary").click()
+    assert "norm.name=rms\noptim.lr=0.001\noptim.name=adam\n" in it.page.locator("#run .options").inner_text()
+    it.page.get_by_role("button", name="Copy the place").click()
+    it.page.get_by_role("button", name="Copied").wait_for()
+    assert it.page.evaluate("navigator.clipboard.readText()") == str(path) and it.said == []
+
+
+def test_text_in_the_table_can_be_selected(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    box = it.page.locator("#table .row.cell .number").first.bounding_box()
+    it.page.mouse.move(box["x"] + box["width"] - 1, box["y"] + box["height"] / 2)
+    it.page.mouse.down()
+    it.page.mouse.move(box["x"] + 2, box["y"] + box["height"] / 2)
+    it.page.mouse.up()
+    assert "[" in it.page.evaluate("getSelection().toString()")
+    assert it.page.locator("#table .row.seed").count() == 0, "the row stays closed"
+    it.page.locator("#table .row.cell .name").first.click()
+    assert it.page.locator("#table .row.seed").count() == 5
+
+
+def test_a_server_that_ends_is_told_and_one_that_comes_back_is_found(chromium: Any, served: Served):
+    link = served.start()
+    it = opened(chromium, link)
+    it.page.wait_for_timeout(300)  # it listens
+    served.stop()
+    until(it.page, "() => document.getElementById('trouble').innerText.includes('does not answer')")
+    assert "What is shown is of" in it.page.locator("#trouble").inner_text()
+    served.start()  # with the token of before, which the page has
+    until(it.page, "() => document.getElementById('trouble').hidden", 15.0)
+    served.stop()
+    until(it.page, "() => !document.getElementById('trouble').hidden")
+    link = served.start("second")  # as normbench dashboard does
+    until(it.page, "() => document.getElementById('trouble').innerText.includes('Open the link')", 15.0)
+    other = it.page.context.new_page()
+    other.goto(link)
+    until(other, SHOWN)
+    it.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # as on coming back to this tab
+    until(it.page, "() => document.getElementById('trouble').hidden")
+
+
+def test_tabs_that_nobody_sees_hold_no_connection(chromium: Any, served: Served):
+    """A browser has six for a server; the seventh page would wait for ever."""
+    link = served.start()
+    context = chromium.new_context()
+    context.add_init_script(
+        "Object.defineProperty(document, 'hidden', {configurable: true, get: () => window.unseen === true})"
+    )
+    tabs = []
+    for _ in range(8):
+        page = context.new_page()
+        page.goto(link, timeout=10_000)
+        until(page, SHOWN)
+        page.evaluate("window.unseen = true; document.dispatchEvent(new Event('visibilitychange'))")
+        tabs.append(page)
+    stored(served.results, replace(compared.run("rms", 1), id="c" * 12))
+    tabs[0].evaluate("window.unseen = false; document.dispatchEvent(new Event('visibilitychange'))")
+    until(tabs[0], "() => [...document.querySelectorAll('#arms button')].some(b => b.innerText === 'rms')")
+    context.close()
+
+
+def test_what_plotly_sends_to_its_maker_is_not_offered(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    named = it.page.evaluate("() => [...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
+    assert "Zoom" in named and not any("hare" in name for name in named)
+
+
+def test_the_parts_of_the_page_have_names_for_those_who_hear_it(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    for name in ("test error at the end, %", "differences from the baseline", "by learning rate"):
+        assert it.page.get_by_role("figure", name=name, exact=True).count() == 1
+    unnamed = """() => [...document.querySelectorAll('button, select, input')].filter(e => e.checkVisibility()
+      && !(e.ariaLabel || e.innerText.trim() || (e.labels && e.labels.length) || e.dataset.title))
+      .map(e => e.outerHTML)"""
+    assert it.page.evaluate(unnamed) == [] and it.said == []
+
+
+def test_paper_has_all_of_the_page(chromium: Any, served: Served):
+    watched = Watched(chromium, width=720)
+    watched.page.goto(served.start())
+    until(watched.page, SHOWN)
+    for place in reversed(range(6)):  # the last first: what is out of sight is not in the page
+        watched.page.locator("#table .row.cell").nth(place).click()
+    table = watched.page.locator("#table .view")
+    assert table.evaluate("e => e.scrollHeight > e.clientHeight")  # on the screen it scrolls
+    watched.page.emulate_media(media="print")
+    assert watched.page.locator("#share").is_hidden() and watched.page.locator("#filter").is_hidden()
+    assert table.evaluate("e => e.scrollHeight <= e.clientHeight") and watched.said == []
+    assert watched.page.evaluate("getComputedStyle(document.body).overflow") == "visible"
+
+
+def test_the_curves_of_the_row_that_is_pointed_at_stand_out(chromium: Any, served: Served):
+    it = opened(chromium, served.start())
+    strong = """() => [...new Set([...document.querySelectorAll('#plot-curves .scatterlayer > .trace')]
+      .filter(e => getComputedStyle(e).opacity > 0.2).map(e => e.__data__[0].trace.meta.arm).filter(Boolean))].length"""
+    assert it.page.evaluate(strong) == 6
+    it.page.locator("#table .row.cell").nth(2).hover()
+    assert it.page.evaluate(strong) == 1
+    it.page.get_by_label("log y").check()  # drawn anew; the pointer has left
+    until(it.page, f"() => ({strong})() === 6")
+    it.page.locator("#table [data-row]").first.focus()
+    it.page.keyboard.press("ArrowDown")
+    assert it.page.evaluate(strong) == 1
+    it.page.keyboard.press("Shift+Tab")
+    assert it.page.evaluate(strong) == 6 and it.said == []
