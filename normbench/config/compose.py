@@ -360,6 +360,7 @@ def _chosen(choices: tuple[tuple[str, str], ...], extra: Path | None) -> tuple[C
 
 def command_choice(group: str, name: str | None, extra: Path | None = None) -> Config:
     """The launcher or logger called `name`, or the default one, with its declarations."""
+    search_dirs(extra)  # refused here: Hydra warns of a folder that is not there and goes on
     if name is not None:
         choice_path(group, name, extra)
     return dict(_compose_groups(((group, name),) if name is not None else (), extra)[group])
