@@ -89,8 +89,6 @@ BAD = [
     (("reproduce", "ln2016/fig6", "--seeds", "99999999999999"), "--seeds 99999999999999 is too large: at most 10000."),
     (("reproduce", "ln2016/fig6", "--seeds", "1-99999999999999"), "is too large: at most 10000."),
     (("history", "bln-12"), "bln-12 is not a claim. Did you mean 'BLN-12'?"),
-    ((*MLP, "data=digits", "norm=layer", "norm.sites=[]"), "norm.sites=[]: norm=layer would stand nowhere."),
-    ((*MLP, "data=digits", "norm=layer", "norm.sites={}"), "norm.sites={}: norm=layer would stand nowhere."),
     (
         (*MLP, "data=digits", "train.steps=2", "train.keep=[3]"),
         "train.keep=3 is after the run's end: it has 2 updates.",
