@@ -253,6 +253,11 @@ def _adhoc_arm(config: compose.Config, extra: Path | None) -> str:
 
 def _in_effect(spec: RunSpec) -> RunSpec:
     """The same spec; NormbenchError for what a user asks for and the run would silently be without."""
+    norm = spec.config["norm"]
+    if norm["name"] != "none" and not spec.sites():  # it has the id of norm=none, and would be listed as another
+        raise NormbenchError(
+            f"norm.sites={norm['sites']}: norm={norm['name']} would stand nowhere. Name sites, or take norm=none."
+        )
     for key in ("train.keep", "eval.also_after"):
         part, option = key.split(".")
         for update in spec.config[part][option]:
