@@ -142,6 +142,8 @@ def run(arguments: list[str]) -> int:
     if unknown:
         options = given.options if given.command else ["--help", "--version"]
         prog = f"normbench {given.command}" if given.command else "normbench"
+        if not unknown[0].startswith("-"):
+            raise NormbenchError(f"{unknown[0]} is one word too many for {prog}. ({prog} --help)")
         raise NormbenchError(f"{unknown[0]} is not an option of {prog}.{did_you_mean(unknown[0], options)}")
     if given.version:
         import normbench

@@ -19,7 +19,9 @@ class NormbenchError(Exception):
 
 def did_you_mean(value: str, choices: Iterable[str]) -> str:
     """' Did you mean 'layer'?' for the nearest choice, or '' when nothing is near."""
-    near = difflib.get_close_matches(value, list(choices), n=3, cutoff=0.5)
+    choices = list(choices)
+    near = [name for name in choices if name.casefold() == value.casefold()]  # capitals alone
+    near = near or difflib.get_close_matches(value, choices, n=3, cutoff=0.5)
     near.sort(key=lambda name: sorted(name) != sorted(value))  # letters that changed places before others
     return f" Did you mean '{near[0]}'?" if near else ""
 

@@ -32,7 +32,9 @@ def parse(words: str, declared: Declared, place: str, of: str) -> dict[str, Any]
     for word in words.split():
         if word not in known:
             shown = [f"{option}={value}" for option, values in declared.items() for value in values]
-            raise unknown(f"{place}: '{words}' is no way of evaluating {of}.", word, [*shown, *known])
+            raise unknown(
+                f"{place}: '{words}' is no way of evaluating {of}.", word, list(dict.fromkeys([*shown, *known]))
+            )
         option, value = known[word]
         if option in found:
             raise NormbenchError(f"{place}: '{words}' sets {option} twice.")

@@ -23,6 +23,8 @@ from normbench.sentences import sets
 from normbench.sentences.rows import Files, encoded
 from normbench.sentences.sets import Labelled
 
+BAG = "bag-of-words"
+SIZE, SEED = 2400, 1  # of a bag of words
 LARGEST = 100_000  # numbers of a bag of words: some gigabytes for a set
 
 
@@ -56,8 +58,8 @@ class Request:
     nested: bool
     weights: str | None
     expand: Path | None
-    size: int
-    seed: int
+    size: int | None
+    seed: int | None
     threads: int
     json: Path | None
 
@@ -119,11 +121,15 @@ def _refuse(request: Request) -> None:
     if not request.words:
         raise NormbenchError("embed-eval needs vectors: a folder, module:name, a run, bag-of-words or tf-idf. "
                              "(normbench embed-eval --help)")  # fmt: skip
-    for name, value in (("size", request.size), ("threads", request.threads)):
-        if value < 1:
-            raise NormbenchError(f"--{name} {value} must be at least 1.")
-    if request.size > LARGEST:
-        raise NormbenchError(f"--size {request.size} must be at most {LARGEST}.")
+    for name, value in (("size", request.size), ("seed", request.seed)):
+        if value is not None and BAG not in request.words:
+            raise NormbenchError(f"--{name} {value} is of {BAG}, which is not among {', '.join(request.words)}.")
+    bounds = (("size", request.size, 1, LARGEST), ("seed", request.seed, 0, 2**63 - 1))
+    for name, value, least, most in (*bounds, ("threads", request.threads, 1, None)):
+        if value is not None and value < least:
+            raise NormbenchError(f"--{name} {value} must be at least {least}.")
+        if value is not None and most is not None and value > most:
+            raise NormbenchError(f"--{name} {value} must be at most {most}.")
     if request.json and (request.json.is_dir() or not request.json.absolute().parent.is_dir()):
         raise NormbenchError(f"--json {request.json} is not a file in a folder that is there.")
     if request.expand and not request.expand.is_file():
@@ -197,9 +203,11 @@ def source(word: str, request: Request, results: Path, config_dir: Path | None) 
     """The vectors that a word names; NormbenchError where it names none."""
     from normbench.sentences import yardsticks
 
-    if word == "bag-of-words":
-        encode = yardsticks.bag_of_words(request.size, request.seed)
-        title = f"{word}, {request.size} numbers, seed {request.seed}"
+    if word == BAG:
+        size = SIZE if request.size is None else request.size
+        seed = SEED if request.seed is None else request.seed
+        encode = yardsticks.bag_of_words(size, seed)
+        title = f"{word}, {size} numbers, seed {seed}"
         return Source(title, lambda given: encoded(encode, given, word))
     if word == "tf-idf":
         return Source(word, lambda given: encoded(yardsticks.tf_idf, given, word))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ OPTIONAL = {  # what else it may declare, where others are refused: these are wr
         "own_shift", "reads_mask", "recentres", "rescales", "single_batch", "state", "variants",
     },
 }  # fmt: skip
+MOST_RUNS = 100_000  # of a sweep: listing them takes seconds; more are a slip of the keyboard
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
@@ -235,6 +237,8 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
             axes.append(parse([f"{override.key_or_group}={word}" for word in _sweep_words(override)]))
         else:
             axes.append([override])
+    if (combinations := math.prod(map(len, axes))) > MOST_RUNS:
+        raise NormbenchError(f"a sweep over {combinations} combinations is too large: at most {MOST_RUNS} at once.")
     seen = set()
     for combination in itertools.product(*axes):
         words = tuple(o.input_line for o in combination)
@@ -246,12 +250,16 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
 def _sweep_words(override: Override) -> list[str]:
     from hydra.errors import HydraException
 
+    word, key = override.input_line, override.key_or_group
     try:
-        return list(override.sweep_string_iterator())
-    except HydraException:  # interval() and glob(): these have no list of values
-        raise NormbenchError(
-            f"'{override.input_line}' cannot be swept. Write the values: {override.key_or_group}=a,b or =range(...)."
-        ) from None
+        words = list(itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1))
+    except (HydraException, ValueError, OverflowError):  # interval() and glob() have no list of values, nor steps of 0
+        raise NormbenchError(f"'{word}' cannot be swept. Write the values: {key}=a,b or =range(...).") from None
+    if not words:
+        raise NormbenchError(f"'{word}' has no values: {key}=range(START,STOP) begins with START and ends before STOP.")
+    if len(words) > MOST_RUNS:
+        raise NormbenchError(f"'{word}' is too large a sweep: at most {MOST_RUNS} values at once.")
+    return words
 
 
 def refuse_sweeps(overrides: Iterable[Override]) -> None:
@@ -352,6 +360,7 @@ def _chosen(choices: tuple[tuple[str, str], ...], extra: Path | None) -> tuple[C
 
 def command_choice(group: str, name: str | None, extra: Path | None = None) -> Config:
     """The launcher or logger called `name`, or the default one, with its declarations."""
+    search_dirs(extra)  # refused here: Hydra warns of a folder that is not there and goes on
     if name is not None:
         choice_path(group, name, extra)
     return dict(_compose_groups(((group, name),) if name is not None else (), extra)[group])

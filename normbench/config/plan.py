@@ -236,7 +236,7 @@ def _train_spec(overrides: list[Override], extra: Path | None) -> RunSpec:
         for label in labels:
             raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")
         config = compose.compose(compose.parse(words), extra)
-        return checked(RunSpec(config, ADHOC, _adhoc_arm(config, extra), ADHOC, config_dir=extra))
+        return _in_effect(checked(RunSpec(config, ADHOC, _adhoc_arm(config, extra), ADHOC, config_dir=extra)))
     name = labels["experiment"]
     arms = experiment(name, extra)["arms"]
     if "arm" not in labels:
@@ -249,6 +249,21 @@ def _train_spec(overrides: list[Override], extra: Path | None) -> RunSpec:
 def _adhoc_arm(config: compose.Config, extra: Path | None) -> str:
     names = {choice.name for choice in RunSpec(config, "", "", "", config_dir=extra).sites().values()}
     return "-".join([config["model"]["name"], *(sorted(names) or ["none"])])
+
+
+def _in_effect(spec: RunSpec) -> RunSpec:
+    """The same spec; NormbenchError for what a user asks for and the run would silently be without."""
+    norm = spec.config["norm"]
+    if norm["name"] != "none" and not spec.sites():  # it has the id of norm=none, and would be listed as another
+        raise NormbenchError(
+            f"norm.sites={norm['sites']}: norm={norm['name']} would stand nowhere. Name sites, or take norm=none."
+        )
+    for key in ("train.keep", "eval.also_after"):
+        part, option = key.split(".")
+        for update in spec.config[part][option]:
+            if str(update).isdecimal() and int(update) > spec.steps:
+                raise NormbenchError(f"{key}={update} is after the run's end: it has {spec.steps} updates.")
+    return spec
 
 
 def checked(spec: RunSpec) -> RunSpec:

@@ -88,6 +88,8 @@ def images(root: Path, count: int) -> list[dict[str, Any]]:
             }
             for image in given
         ]
+    except FileNotFoundError:
+        raise NormbenchError(f"{files.shown(path)} is missing: Karpathy's split, which only you can bring.") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NormbenchError(
             f"{files.shown(path)} is not Karpathy's dataset_coco.json ({type(error).__name__}: {error}). Bring it anew."

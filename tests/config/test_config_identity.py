@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from normbench import schema
 from normbench.config import compose, identity, plan
+from normbench.errors import NormbenchError
 from normbench.runs import pack
 
 # Published results are found by these. An id that changes here makes them unfindable: raise a `maths` number only for
@@ -59,9 +60,17 @@ def test_one_normalizer_at_one_site_is_one_run_however_written(word: str) -> Non
     assert tiny.spec("norm=layer", word).id == tiny.spec("norm=layer").id
 
 
-def test_without_sites_every_normalizer_is_none() -> None:
-    assert tiny.spec("norm=layer", "norm.sites=[]").id == tiny.spec("norm=none").id
-    assert tiny.spec("norm=layer", "norm.sites={hidden:none}").id == tiny.spec().id
+@pytest.mark.parametrize("sites", [[], {}, {"hidden": "none"}], ids=str)
+def test_without_sites_every_normalizer_is_none_and_so_nobody_trains_it_as_another(sites: Any) -> None:
+    config = {**tiny.spec("norm=layer").config}
+    config["norm"] = {**config["norm"], "sites": sites}
+    assert identity.RunSpec(config, "adhoc", "", "adhoc").id == tiny.spec("norm=none").id
+    word = f"norm.sites={sites}".replace("'", "").replace(" ", "")
+    with pytest.raises(NormbenchError, match="norm=layer would stand nowhere"):
+        tiny.spec("norm=layer", word)
+
+
+def test_a_normalizer_of_sites_is_that_normalizer() -> None:
     assert tiny.spec("norm=none", "norm.sites={hidden:layer}").id == tiny.spec("norm=layer").id
 
 

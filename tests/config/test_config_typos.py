@@ -364,3 +364,22 @@ def test_every_experiment_composes_at_every_fidelity() -> None:
             specs = plan.artifact_specs(name, fidelity, 1, controls=True, limited=False)  # every cell, once
             ids = [spec.id for spec in specs]
             assert len(set(ids)) == len(ids), f"{name} {fidelity}: two cells are the same run"
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [
+        ("seed=range(5,1)", "'seed=range(5,1)' has no values: seed=range(START,STOP)"),
+        ("seed=range(3,3)", "'seed=range(3,3)' has no values"),
+        ("seed=range(1,5,0)", "'seed=range(1,5,0)' cannot be swept"),
+        ("optim.lr=range(0,1,0.0)", "'optim.lr=range(0,1,0.0)' cannot be swept"),
+        ("seed=range(1000000000000)", "'seed=range(1000000000000)' is too large a sweep"),
+    ],
+)
+def test_a_range_of_nothing_or_without_end_is_no_sweep(word: str, wanted: str) -> None:
+    assert wanted in refusal([*BASE, word], multirun=True)
+
+
+def test_the_product_of_sweeps_is_bounded_as_well() -> None:
+    words = [*BASE, "seed=range(1000)", "optim.lr=range(1,102)"]
+    assert "over 101000 combinations is too large" in refusal(words, multirun=True)

@@ -27,10 +27,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import catalogue
 
+    if given.action != "prepare":
+        for option in ("images", "weights"):
+            if getattr(given, option) is not None:
+                raise NormbenchError(f"--{option} {getattr(given, option)} is an option of data prepare.")
     if given.action is None:
         return catalogue.data_sets(console)
     if given.set is None:
-        raise NormbenchError(f"data {given.action} needs a set, such as: normbench data get mnist")
+        example = {"get": "get mnist", "prepare": "prepare coco --images DIR --weights FILE"}[given.action]
+        raise NormbenchError(f"data {given.action} needs a set, such as: normbench data {example}")
     if given.action == "prepare":
         if given.images is None or given.weights is None:
             raise NormbenchError("data prepare needs --images DIR and --weights FILE.")

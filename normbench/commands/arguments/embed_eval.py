@@ -32,8 +32,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--expand", metavar="FILE", type=Path, help="word vectors (word2vec, GloVe) for words that a run does not know"
     )
-    parser.add_argument("--size", type=int, default=2400, metavar="N", help="of bag-of-words (default: 2400)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of bag-of-words (default: 1)")
+    parser.add_argument("--size", type=int, metavar="N", help="of bag-of-words (default: 2400)")
+    parser.add_argument("--seed", type=int, metavar="S", help="of bag-of-words (default: 1)")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default: 2)")
 
 
