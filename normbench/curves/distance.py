@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -176,6 +176,13 @@ def _row(record: Mapping[str, Any], metric: str) -> tuple[str, str, str]:
     return record["split"], record["mode"], metric
 
 
+def _by_row(gaps: Iterable[Gap]) -> dict[tuple[str, str, str], list[Gap]]:
+    found: dict[tuple[str, str, str], list[Gap]] = {}
+    for gap in gaps:
+        found.setdefault(_row(gap.place, gap.metric), []).append(gap)
+    return found
+
+
 def _kind(record: Mapping[str, Any], metric: str) -> tuple[str, ...]:
     return *_row(record, metric), text(record.get("variant", USUAL))
 
@@ -192,6 +199,7 @@ class _Judge:
         self.parted = min(beyond, default=math.inf)
         self.only_then = [self._alone(*then[key], then=True) for key in then if key not in now]
         self.only_now = [self._alone(*now[key], then=False) for key in now if key not in then]
+        self.by_row = [_by_row(gaps) for gaps in (self.gaps.values(), self.only_then, self.only_now)]
 
     def _gap(self, key: tuple[Place, str], before: Logged, after: Logged) -> Gap:
         record, metric = before
@@ -229,10 +237,7 @@ class _Judge:
         return Gap(_where(record), metric, value if then else None, None if then else value, math.inf, word)
 
     def row(self, name: tuple[str, str, str]) -> Row:
-        both, then, now = (
-            [gap for gap in gaps if _row(gap.place, gap.metric) == name]
-            for gaps in (self.gaps.values(), self.only_then, self.only_now)
-        )
+        both, then, now = (gaps.get(name, []) for gaps in self.by_row)
         beyond = [gap for gap in both if gap.relative > BOUND]
         judged = [gap for gap in beyond if gap.share is not None]
         # at a few places too few seeds may have a value: the others tell
