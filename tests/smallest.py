@@ -111,11 +111,15 @@ def training_part(model: str) -> datasets.Split:
 
 @functools.cache
 def usual(model: str, norm: str) -> tuple[str, ...]:
-    """The words for a normalizer at the default sites; at all that it can serve, where those include others."""
+    """The words for a normalizer at the default sites; at all that it can serve, where those include others.
+
+    Where it can serve none: those for no normalizer.
+    """
     try:
         small(model, f"norm={norm}")
     except NormbenchError:
-        return f"norm={norm}", f"norm.sites=[{','.join(able(model, norm))}]"
+        served = able(model, norm)
+        return (f"norm={norm}", f"norm.sites=[{','.join(served)}]") if served else ("norm=none",)
     return (f"norm={norm}",)
 
 
