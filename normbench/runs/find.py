@@ -62,9 +62,7 @@ def in_packs(results: Path) -> tuple[list[pack.Packed], list[str]]:
             packed += pack.heads(path)
         except NormbenchError as error:  # of some artifact; whoever publishes that one is stopped by it
             notes.append(str(error))
-    elsewhere = pack.places(run.head for run in packed)
-    chosen = pack.longest(packed, lambda run: (run.head.steps, run.evaluations))
-    return [replace(run, head=replace(run.head, elsewhere=elsewhere(run.head))) for run in chosen], notes
+    return pack.one_each(packed), notes
 
 
 def _from_pack(found: Found, spec: RunSpec, packed: pack.Packed) -> bool:

@@ -47,6 +47,7 @@ class _Run(Protocol):
 
 
 R = TypeVar("R", bound=_Run)
+P = TypeVar("P", bound="Published")
 
 
 class _Newer(Exception):
@@ -116,17 +117,23 @@ def load(path: Path, keep: bool = True) -> Pack:
 
 
 @dataclass(frozen=True)
-class Packed:
-    """A run of a pack whose records were not looked at: the pack has its hash, and `head` is without them."""
+class Published:
+    """A run of the pack at `path`; `head` is without its records."""
 
     head: RunRecord
     evaluations: int  # how many records it has
     path: Path
-    number: int  # of its line
 
     @property
     def id(self) -> str:
         return self.head.id
+
+
+@dataclass(frozen=True)
+class Packed(Published):
+    """One whose records were not looked at: the pack has its hash."""
+
+    number: int  # of its line
 
     def whole(self) -> RunRecord:
         """The run, checked. Errors as of `load`."""
@@ -304,12 +311,17 @@ def merge(published: Iterable[RunRecord], fresh: Iterable[RunRecord]) -> list[Ru
     return longest([*published, *fresh], lambda run: (run.steps, len(run.records)))
 
 
-def places(heads: Iterable[RunRecord]) -> Callable[[RunRecord], Sequence[tuple[str, str]]]:
-    """Of a run the experiments and arms by which the others of these file it, too."""
+def one_each(runs: Sequence[P]) -> list[P]:
+    """One per id, the longest, with the experiments and arms by which others of these file it."""
     filed: dict[str, dict[tuple[str, str], None]] = {}
-    for head in heads:
-        filed.setdefault(head.id, {})[head.experiment, head.arm] = None
-    return lambda head: [place for place in filed[head.id] if place != (head.experiment, head.arm)]
+    for run in runs:
+        filed.setdefault(run.id, {})[run.head.experiment, run.head.arm] = None
+
+    def with_others(run: P) -> P:
+        others = [names for names in filed[run.id] if names != (run.head.experiment, run.head.arm)]
+        return replace(run, head=replace(run.head, elsewhere=others))
+
+    return [with_others(run) for run in longest(runs, lambda run: (run.head.steps, run.evaluations))]
 
 
 def longest(runs: Iterable[R], length: Callable[[R], tuple[int, int]]) -> list[R]:

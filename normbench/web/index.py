@@ -29,6 +29,7 @@ from normbench.runs import curve_file, pack, store
 from normbench.runs.columns import Columns
 from normbench.runs.damaged import Damaged
 from normbench.runs.find import is_longer
+from normbench.runs.pack import Published
 from normbench.runs.record import RunRecord
 from normbench.runs.stamps import Stamp, settled, stamp
 from normbench.runs.yaml_text import Configurations
@@ -68,19 +69,6 @@ class _Own:
     @property
     def status(self) -> str:
         return "" if self.head is None else self.head.status
-
-
-@dataclass(frozen=True)
-class _Published:
-    """A run in a pack."""
-
-    head: RunRecord
-    evaluations: int
-    path: Path
-
-    @property
-    def id(self) -> str:
-        return self.head.id
 
 
 @dataclass
@@ -127,8 +115,8 @@ class Index:
         self._waiting: dict[str, Mapping[str, Any]] = {}  # queued runs, by id
         self._asked = -math.inf
         self._queue_notes: list[str] = []
-        self._packs: dict[Path, tuple[Stamp | None, list[_Published], str]] = {}  # with what is wrong with it
-        self._sources: dict[str, _Own | _Published] = {}
+        self._packs: dict[Path, tuple[Stamp | None, list[Published], str]] = {}  # with what is wrong with it
+        self._sources: dict[str, _Own | Published] = {}
         self._heads: list[RunRecord] = []
         self._notes: list[str] = []
         self._curves: OrderedDict[str, _Curve] = OrderedDict()
@@ -334,7 +322,7 @@ class Index:
                 changed |= {run.id for run in [*runs, *(known[1] if known else ())]} or {str(path)}
         return changed
 
-    def _pack(self, path: Path, now: Stamp | None) -> list[_Published]:
+    def _pack(self, path: Path, now: Stamp | None) -> list[Published]:
         """The runs of a pack, from memory where it is the same."""
         kept = self._remembered.get("pack", str(path), now) if now else None
         if kept is None:
@@ -347,7 +335,7 @@ class Index:
             kept = json.dumps(lines).encode()
             self._remembered.put("pack", str(path), now, kept)
         return [
-            _Published(RunRecord(**head, config={key: self._part(text) for key, text in config.items()}), count, path)
+            Published(RunRecord(**head, config={key: self._part(text) for key, text in config.items()}), count, path)
             for head, config, count in json.loads(kept)
         ]
 
@@ -359,11 +347,7 @@ class Index:
     def _choose(self) -> None:
         """One run per id: finished before unfinished, then the longest; a damaged one hides no other."""
         published = [run for _, runs, _ in self._packs.values() for run in runs]
-        elsewhere = pack.places(run.head for run in published)
-        chosen: dict[str, _Own | _Published] = {
-            run.id: replace(run, head=replace(run.head, elsewhere=elsewhere(run.head)))
-            for run in pack.longest(published, lambda run: (run.head.steps, run.evaluations))
-        }
+        chosen: dict[str, _Own | Published] = {run.id: run for run in pack.one_each(published)}
         known = {run.id: run.head.steps for run in chosen.values() if run.head}
         self._notes = [*self._queue_notes, *(damage for _, _, damage in self._packs.values() if damage)]
         for _, own in sorted(self._own.items()):
@@ -383,9 +367,9 @@ class Index:
         self._heads = sorted(heads, key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id))
 
     @staticmethod
-    def _goes_before(own: _Own, other: _Own | _Published, known: dict[str, int]) -> bool:
+    def _goes_before(own: _Own, other: _Own | Published, known: dict[str, int]) -> bool:
         finished = own.status in store.FINISHED
-        if isinstance(other, _Published):
+        if isinstance(other, Published):
             return finished and is_longer(own.stored, known)
         if other.status in store.FINISHED:
             return finished and own.stored.status["steps"] >= other.stored.status["steps"]
@@ -477,7 +461,7 @@ class Index:
         self._curves.move_to_end(key)
         return curve
 
-    def _out_of_pack(self, run: _Published) -> RunRecord:
+    def _out_of_pack(self, run: Published) -> RunRecord:
         key, now = f"{run.path} {run.id}", stamp(run.path)
         curve = self._kept(key, now)
         if curve is None:
@@ -490,7 +474,7 @@ class Index:
         return replace(run.head, records=curve.records, environment=curve.environment)
 
     @staticmethod
-    def _again(run: _Published) -> tuple[Sequence[Any], Any]:
+    def _again(run: Published) -> tuple[Sequence[Any], Any]:
         """Out of the pack itself; nothing where that has gone since."""
         try:
             runs = pack.load(run.path).runs

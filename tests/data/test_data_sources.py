@@ -153,7 +153,7 @@ def test_command(tables: dict[str, Any], folder: Path, mirror: Any, monkeypatch:
     def get() -> list[str]:
         out = io.StringIO()
         assert catalogue.data_get("sentence_eval", Console(file=out, width=20)) == 0
-        return [line for line in out.getvalue().splitlines() if line]  # rich 13 ends a bar that is not shown with one
+        return out.getvalue().splitlines()
 
     assert get() == [*(f"brought {folder / name}" for name in TABLES), "terms of use: to be read"]
     assert get() == [f"sentence_eval is complete below {folder}"]
