@@ -132,12 +132,14 @@ def data_get(name: str, console: Console) -> int:
     return 0
 
 
-def data_prepare(name: str, images: Path, weights: Path, device: str, console: Console) -> int:
+def data_prepare(name: str, images: Path | None, weights: Path | None, device: str, console: Console) -> int:
     """Extract the features of a set whose images the user has; asks no network."""
     compose.choice_path("data", name)
     config, root = compose.choice("data", name), data.root()
     if (extract := getattr(data.module(config), "extract", None)) is None:
-        raise NormbenchError(f"{name} has no features to extract from images.")
+        raise NormbenchError(f"{name} has no features to extract from images. (normbench data says what is missing)")
+    if images is None or weights is None:
+        raise NormbenchError(f"data prepare {name} needs --images DIR and --weights FILE.")
     for path, what in ((images, "--images"), (weights, "--weights")):
         if not path.exists():
             raise NormbenchError(f"{what} {path} does not exist.")

@@ -78,6 +78,8 @@ BAD = [
     (("data", "get", "mnist", "cifar10"), "cifar10 is one word too many for normbench data."),
     (("data", "get", "mnist", "--images", "x"), "--images x is an option of data prepare."),
     (("data", "prepare"), "such as: normbench data prepare coco --images DIR --weights FILE"),
+    (("data", "prepare", "coco"), "data prepare coco needs --images DIR and --weights FILE"),
+    (("data", "prepare", "mnist"), "mnist has no features to extract from images"),
     (
         ("data", "prepare", "coco", "--images", ".", "--weights", __file__),
         "coco/dataset_coco.json is missing: Karpathy's",

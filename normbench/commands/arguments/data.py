@@ -37,7 +37,5 @@ def run(given: Namespace, console: Any) -> int:
         example = {"get": "get mnist", "prepare": "prepare coco --images DIR --weights FILE"}[given.action]
         raise NormbenchError(f"data {given.action} needs a set, such as: normbench data {example}")
     if given.action == "prepare":
-        if given.images is None or given.weights is None:
-            raise NormbenchError("data prepare needs --images DIR and --weights FILE.")
         return catalogue.data_prepare(given.set, given.images, given.weights, given.device, console)
     return catalogue.data_get(given.set, console)
