@@ -25,7 +25,8 @@ def ensure_run(
     """Train one run to its end, or on from its checkpoint, unless it has all that is asked for; returns its status.
 
     `done`, `diverged` or `interrupted`. Kill it at any moment: the same call goes on and ends with weights and curve
-    byte-equal to an undisturbed run. A full disk leaves the run interrupted and raises NormbenchError (code 4).
+    byte-equal to an undisturbed run. A full disk leaves the run interrupted and raises NormbenchError (code 4); so does
+    a folder that is moved or deleted meanwhile.
     """
     torch.set_num_threads(1)  # one process per core; two threads on a busy core stall each other
     with run.writing():
@@ -42,6 +43,12 @@ def ensure_run(
             memory.refuse_too_large(spec)
             return train(spec, run, listen, stopping)
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not run.path.exists():
+                raise NormbenchError(
+                    f"run {spec.id}: {run.path} was moved or deleted while it was written. Where it lies now the same "
+                    "command goes on (--results DIR); elsewhere it starts anew.",
+                    code=4,
+                ) from None
             if error.errno not in FULL:
                 raise
             reason = f"disk full: {error.strerror}"

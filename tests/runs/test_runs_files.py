@@ -224,3 +224,24 @@ def test_the_status_says_disk_full_where_it_still_can(tmp_path: Path, monkeypatc
     found = json.loads((tmp_path / "run" / "status.json").read_text())
     assert (found["status"], found["reason"]) == ("interrupted", "disk full: No space left on device")
     assert tiny.train(tmp_path / "run") == "done"
+
+
+def test_a_folder_that_is_moved_while_its_run_is_written_goes_on_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from normbench.train import checkpoint
+
+    save = checkpoint.save_slot
+
+    def moved(*arguments: Any) -> None:
+        save(*arguments)
+        (tmp_path / "run").rename(tmp_path / "other")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_slot", moved)
+        with pytest.raises(NormbenchError, match=r"run was moved or deleted while it was written. Where it") as caught:
+            tiny.train(tmp_path / "run", "train.checkpoint_seconds=0")
+    assert caught.value.code == 4 and not (tmp_path / "run").exists()
+    assert tiny.train(tmp_path / "other") == "done"
+    assert tiny.train(tmp_path / "undisturbed") == "done"
+    assert (tmp_path / "other/curve.jsonl").read_bytes() == (tmp_path / "undisturbed/curve.jsonl").read_bytes()
