@@ -195,6 +195,24 @@ def test_the_address_holds_the_view_and_back_works(chromium: Any, address: str):
     assert it.said == [] and again.said == []
 
 
+def test_a_question_that_was_overtaken_ends_no_waiting_for_the_last(chromium: Any, address: str):
+    it = opened(chromium, address)
+    held: list[Any] = []
+    it.page.route("**/api/view*", lambda route: held.append(route))  # a method of a list takes no attributes
+    for number, baseline in enumerate(("batch", "layer"), 1):
+        it.page.select_option("#choice-against", baseline)
+        while len(held) < number:
+            it.page.wait_for_timeout(20)
+    with it.page.expect_response("**/api/view*"):
+        held[0].fulfill(status=500, body="of no interest any more")
+    it.page.wait_for_timeout(200)
+    assert it.page.evaluate("document.body.getAttribute('aria-busy')") == "true"
+    assert not it.page.locator("#trouble").is_visible()
+    held[1].continue_()
+    until(it.page, SHOWN)
+    assert it.page.evaluate("document.getElementById('choice-against').value") == "layer"
+
+
 def test_thirty_selections_in_a_row_end_as_the_last_says(chromium: Any, address: str):
     it = opened(chromium, address)
     names = ("none", "batch", "layer")
@@ -204,7 +222,7 @@ def test_thirty_selections_in_a_row_end_as_the_last_says(chromium: Any, address:
             it.page.select_option("#choice-against", names[turn % 3])
     until(it.page, SHOWN)
     until(it.page, "() => document.getElementById('choice-against').value === 'batch'")  # of turn 25
-    assert [role for role, _ in roles(it.page)].count("mean") == 6  # ten times each: all are on again
+    until(it.page, f"() => ({ROLES})().filter(([role]) => role === 'mean').length === 6")  # ten times each: all are on
     assert it.said == []
 
 

@@ -59,6 +59,7 @@ window.normbench = window.normbench || {};
       const turn = ++latest;
       if (shared) return fromFile(query);
       const answer = await asking(`api/view?${new URLSearchParams({ ...asked(query), ...(outline ? { outline: 1 } : {}) })}`);
+      if (turn !== latest) return null; // what was wrong with it is of no interest either
       if (!answer.ok) throw new Error((await answer.text()) || `the server says ${answer.status}`);
       const view = await answer.json();
       return turn === latest ? view : null;

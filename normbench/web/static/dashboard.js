@@ -12,6 +12,7 @@
   let stop = () => {};
   let pointed = ""; // the cell at whose row a reader points
   let answered = null; // when the server last did
+  let asking = 0; // questions that are on their way
   let heard = null; // the question whose news are listened to
 
   const list = (key) => (query[key] ? query[key].split("|") : []);
@@ -34,6 +35,7 @@
 
   // Gives whether there was an answer.
   async function load() {
+    asking += 1;
     document.body.setAttribute("aria-busy", "true");
     try {
       if (!view && !nb.source.shared) {
@@ -55,7 +57,8 @@
       at("live").classList.remove("on");
       return false;
     } finally {
-      document.body.removeAttribute("aria-busy");
+      asking -= 1;
+      if (!asking) document.body.removeAttribute("aria-busy"); // one that another overtook ends no waiting
     }
   }
 
