@@ -35,8 +35,11 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """The leaves of a stored configuration by key, groups first; lists as they are.
 
-    >>> flat({"seed": 1, "model": {"name": "lenet5"}, "norm": {"name": "layer", "eps": 1e-5}, "train": {"epochs": 3}})
-    {'model': 'lenet5', 'norm': 'layer', 'norm.eps': 1e-05, 'schedule': 'none', 'clip': 'none'}
+    What runs were before an option came is filled in, as with `schedule` here.
+
+    >>> found = flat({"seed": 1, "model": {"name": "lenet5"}, "norm": {"name": "layer", "eps": 1e-5}})
+    >>> found["model"], found["norm"], found["norm.eps"], found["schedule"]
+    ('lenet5', 'layer', 1e-05, 'none')
     """
     found: dict[str, Any] = {}
     for group in GROUPS:

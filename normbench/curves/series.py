@@ -76,7 +76,7 @@ def final(run: RunRecord, split: str, mode: str, metric: str, variant: str | Non
 def gain(run: RunRecord, split: str, mode: str, metric: str, share: float, variant: str | None = None) -> float | None:
     """The value at the last update the run was asked for less that after a share of these; None where one is lacking.
 
-    >>> gain(run, "mr", "along", "accuracy", 0.5)                   # doctest: +SKIP
+    `gain(run, "mr", "along", "accuracy", 0.5)`: what the second half of training added.
     """
     values = dict(series(run, split, mode, metric, variant, x="step"))
     first, last = values.get(share * run.steps), values.get(run.steps)

@@ -28,9 +28,13 @@ OWN = ROOT / "examples" / "own_normalizer" / "norm"
 LAYOUTS = {"batch feature": (4, 6), "batch time feature": (4, 3, 6), "batch feature space space": (4, 6, 2, 3)}
 
 
-@pytest.mark.parametrize("module", ["norms", "recurrent", "runs"])
-def test_examples_in_docstrings(module: str) -> None:
-    found = doctest.testmod(import_module(f"normbench.library.{module}"))
+PACKAGE = ROOT / "normbench"
+EXAMPLES = sorted(path for path in PACKAGE.rglob("*.py") if ">>> " in path.read_text())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[str(path.relative_to(PACKAGE)) for path in EXAMPLES])
+def test_examples_in_docstrings(path: Path) -> None:
+    found = doctest.testmod(import_module(".".join(path.relative_to(ROOT).with_suffix("").parts)))
     assert found.failed == 0 and found.attempted >= 1
 
 
