@@ -24,7 +24,8 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     The first five captions of each image, their words as the split has them (`tokens`); a number for every word of the
     training and validation captions, 1 for any other (order-embedding's code). Validation is the first fold. `seed` is
     not used: the parts are fixed.
-    Errors: a missing file, images without captions, features of another length or with NaN.
+    Errors: a missing or damaged file, images without captions, other numbers of images than declared, features of
+    another length or with NaN.
     """
     check(config, root)
     declares, name = config["declares"], str(config["name"])
@@ -37,6 +38,13 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     rows: dict[str, list[int]] = {part: [] for part in ("train", "valid", "test")}
     for row, entry in enumerate(entries):
         rows[SPLITS[entry["split"]]].append(row)
+    for part, wanted in (declares["sizes"] | {"valid": int(config["fold"])}).items():
+        # Of the validation images, of which the split has five folds, the others are left out.
+        if len(rows[part]) < wanted or (part != "valid" and len(rows[part]) > wanted):
+            raise NormbenchError(
+                f"{files.shown(root / JSON)} has {len(rows[part])} images for {part} instead of {wanted}: it is not "
+                "Karpathy's split. Bring it anew."
+            )
     rows["valid"] = rows["valid"][: int(config["fold"])]
     told = {part: [entries[row]["captions"] for row in chosen] for part, chosen in rows.items()}
     known = (caption for part in ("train", "valid") for image in told[part] for caption in image)
@@ -65,13 +73,14 @@ def extract(
 ) -> Path:
     """Write the features of the split's images, which lie below `pictures`, by `weights` of VGG-19; returns their file.
 
-    An interrupted call goes on. Errors: those of `images` and of `vgg.extract`.
+    An interrupted call goes on. Errors: those of `images` and of `vgg.extract`; another process that does the same.
     """
     from normbench.data import vgg  # late: torchvision
 
     names = [entry["file"] for entry in images(root, int(config["declares"]["captions"]))]
     target = root / FEATURES
-    vgg.extract(names, pictures, weights, target, torch.device(device), lambda done: progress(done, len(names)))
+    with files.filling(target.parent, wait=0):
+        vgg.extract(names, pictures, weights, target, torch.device(device), lambda done: progress(done, len(names)))
     return target
 
 
@@ -90,12 +99,12 @@ def images(root: Path, count: int) -> list[dict[str, Any]]:
         ]
     except FileNotFoundError:
         raise NormbenchError(f"{files.shown(path)} is missing: Karpathy's split, which only you can bring.") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NormbenchError(
             f"{files.shown(path)} is not Karpathy's dataset_coco.json ({type(error).__name__}: {error}). Bring it anew."
         ) from None
     for image in found:
-        if image["split"] not in SPLITS:
+        if image["split"] not in tuple(SPLITS):  # it may be a list, which no dict can be asked for
             raise NormbenchError(f"{files.shown(path)}: {image['file']} is of the split {image['split']!r}.")
         if len(image["captions"]) < count:
             raise NormbenchError(
@@ -108,8 +117,8 @@ def _features(root: Path, length: int) -> np.ndarray:
     """Read as they are asked for: (images, length)."""
     path = root / FEATURES
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        found = np.lib.format.open_memmap(path, "r")
+    except Exception as error:  # its parser of a damaged head raises many kinds
         raise NormbenchError(f"{files.shown(path)} is not a readable .npy file ({error}). Extract it anew.") from None
     if found.ndim != 2 or found.shape[1] != length or not np.issubdtype(found.dtype, np.floating):
         raise NormbenchError(

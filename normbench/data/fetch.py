@@ -9,13 +9,11 @@ import re
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from normbench import locks
 from normbench.data import download, files, folder, module, prepare
 from normbench.errors import NormbenchError
 
@@ -91,7 +89,7 @@ def _tidy(config: Mapping[str, Any], root: Path) -> None:
     with contextlib.suppress(OSError):  # of a read-only place nothing is removed
         for path in left:
             if path.exists():
-                with _lock(path.parent):
+                with files.filling(path.parent, _LONGEST):
                     shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
@@ -100,7 +98,7 @@ def _direct(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Pa
     brought = []
     for name, wanted in files.declared(config).items():
         target = root / name
-        with _lock(target.parent):
+        with files.filling(target.parent, _LONGEST):
             # Asked again: another process may have brought it while this one waited.
             if not (line := files.problem(config, root, name)):
                 continue
@@ -117,7 +115,7 @@ def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[
     register = files.registration(config, root)
     if register and (absent := [name for name in given if not (sources / name).is_file()]):
         raise NormbenchError(f"{register} ({' and '.join(absent)} missing)")
-    with _lock(sources):
+    with files.filling(sources, _LONGEST):
         problems = {name: line for name in files.declared(config) if (line := files.problem(config, root, name))}
         if not problems:
             return []
@@ -134,20 +132,6 @@ def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[
         for name in given:
             (sources / name).unlink(missing_ok=True)
         return made
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".normbench.lock").open("a+") as file:
-        if not locks.take(file.fileno(), folder, _LONGEST):
-            raise NormbenchError(
-                f"{files.shown(folder)} is being filled by {locks.holder(file.fileno())}. Wait for it, and repeat the "
-                "command.",
-                code=5,
-            )
-        locks.sign(file.fileno())
-        yield
 
 
 def _limit(config: Mapping[str, Any]) -> int:

@@ -8,11 +8,14 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from normbench import locks
 from normbench.data import content
+from normbench.errors import NormbenchError
 
 CHUNK = 1 << 20
 
@@ -219,6 +222,21 @@ def looks_like(path: Path) -> str:
     except zlib.error:
         pass
     return ""
+
+
+@contextmanager
+def filling(folder: Path, wait: float) -> Iterator[None]:
+    """Be the only process that fills a folder, which is made; NormbenchError after so many seconds behind another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".normbench.lock").open("a+") as file:
+        if not locks.take(file.fileno(), folder, wait):
+            raise NormbenchError(
+                f"{shown(folder)} is being filled by {locks.holder(file.fileno())}. Wait for it, and repeat the "
+                "command.",
+                code=5,
+            )
+        locks.sign(file.fileno())
+        yield
 
 
 def put(source: Path, target: Path) -> None:

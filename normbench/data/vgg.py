@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def extract(
     224 after the shorter side is 256, each mirrored too. ReLU before the mean (order-embedding's code).
 
     An interrupted call for the same names and weights goes on where it was. Errors: weights of another network, an
-    image that is missing or damaged.
+    image that is missing or damaged, a disk without room for all features.
     Not the same as: the paper's features, which are of Caffe's VGG-19 with BGR means.
     """
     network = _network(weights).to(device).eval()
@@ -57,10 +58,18 @@ def _open(part: Path, counter: Path, of: str, count: int) -> tuple[np.memmap, in
         (begun, done), rows = counter.read_text().split(), np.lib.format.open_memmap(part, "r+")
         if begun == of and rows.shape == (count, FEATURES) and int(done) <= count:
             return rows, int(done)
-    except (OSError, ValueError):
+    except Exception:  # not there, or damaged: numpy's parser of the head raises many kinds
         pass
     counter.unlink(missing_ok=True)  # it would vouch for rows of the new file
-    return np.lib.format.open_memmap(part, "w+", np.float32, (count, FEATURES)), 0
+    rows = np.lib.format.open_memmap(part, "w+", np.float32, (count, FEATURES))
+    try:
+        # All of it now: where the disk is full, a write to mapped memory kills the process.
+        with part.open("rb+") as file:
+            os.posix_fallocate(file.fileno(), 0, part.stat().st_size)
+    except OSError as error:
+        part.unlink()
+        raise OSError(error.errno, error.strerror, str(part)) from None
+    return rows, 0
 
 
 def _network(weights: Path) -> torch.nn.Module:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import torch
 
 from normbench import data
 from normbench.config import compose
-from normbench.data import captions, coco, vgg
+from normbench.data import captions, coco, files, vgg
 from normbench.data.vision import torchvision
 from normbench.data.words import END, UNKNOWN
 from normbench.errors import NormbenchError
@@ -91,8 +93,9 @@ def own(tmp_path: Path) -> Callable[..., Any]:
         change(entries)
         (tmp_path / coco.JSON).write_text(json.dumps({"images": entries}))
         np.save(tmp_path / coco.FEATURES, features)
-        config = compose.choice("data", "coco") | {"fold": FOLD}
-        return data.load(config, tmp_path)
+        config = compose.choice("data", "coco")
+        sizes = {"sizes": {"train": 2, "valid": FOLD, "test": 3}}
+        return data.load(config | {"fold": FOLD, "declares": config["declares"] | sizes}, tmp_path)
 
     return loaded
 
@@ -114,10 +117,15 @@ def test_coco_is_karpathys_split_with_the_first_five_captions(own: Callable[...,
     [
         (lambda e: e[3]["sentences"].clear(), None, "all/3.png has 0 captions instead of 5"),
         (lambda e: e[0].update(split="dev"), None, "all/0.png is of the split 'dev'"),
+        (lambda e: e[0].update(split=["train"]), None, "all/0.png is of the split ['train']"),
+        (lambda e: [x.update(split="train") for x in e], None, "has 8 images for train instead of 2: it is not Karp"),
+        (lambda e: e[0].update(split="test"), None, "has 1 images for train instead of 2"),
+        (lambda e: [x.update(split="test") for x in e[2:4]], None, "has 1 images for valid instead of 2"),
         (lambda e: e[0].pop("sentences"), None, "is not Karpathy's dataset_coco.json (KeyError"),
         (lambda e: None, np.zeros((8, 512), np.float32), "of shape (8, 512), not 4096 floats an image"),
         (lambda e: None, np.zeros((7, 4096), np.float32), "has 7 rows"),
         (lambda e: None, np.full((8, 4096), np.nan, np.float32), "row 0 holds NaN or Inf"),
+        (lambda e: None, np.full((8, 4096), 1e30, np.float32), "row 0 holds values up to 1e+30, which are no features"),
     ],
 )
 def test_what_does_not_fit_is_one_line(
@@ -126,6 +134,37 @@ def test_what_does_not_fit_is_one_line(
     with pytest.raises(NormbenchError) as caught:
         own(change) if features is None else own(change, features)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_features_of_half_precision_are_of_length_1_too(own: Callable[..., Any]) -> None:
+    rows = np.full((8, 4096), 100, np.float16)  # whose squares are beyond that type
+    image = own(features=rows).splits["train"]["image"]
+    torch.testing.assert_close(image, torch.full((2, 4096), 1 / 64))
+
+
+HEAD = b"{'descr': '<f4', 'fortran_order': False, 'shape': (8, 4096), }"
+
+
+@pytest.mark.parametrize(
+    ("damage", "file"),
+    [
+        (lambda body: b"", coco.FEATURES),
+        (lambda body: body[:-1], coco.FEATURES),
+        (lambda body: body.replace(HEAD, b"(" * len(HEAD)), coco.FEATURES),
+        (lambda body: body.replace(b"(8, 4096)", b"(-8,4096)"), coco.FEATURES),
+        (lambda body: b"PK\x03\x04" + body, coco.FEATURES),  # numpy would open it as .npz
+        (lambda body: body[:-1], coco.JSON),
+        (lambda body: b"[" * 100_000, coco.JSON),
+    ],
+)
+def test_damaged_files_are_one_line(
+    own: Callable[..., Any], tmp_path: Path, damage: Callable[[bytes], bytes], file: str
+) -> None:
+    own()
+    body = (tmp_path / file).read_bytes()
+    (tmp_path / file).write_bytes(damage(body))
+    with pytest.raises(NormbenchError, match=rf"{file} is not "):
+        data.load(compose.choice("data", "coco"), tmp_path)
 
 
 def test_files_that_the_user_has_to_bring_are_named(tmp_path: Path) -> None:
@@ -195,3 +234,26 @@ def test_features_are_of_ten_crops_and_an_interrupted_extraction_goes_on(
     monkeypatch.setattr(torchvision().models, "vgg19", lambda: torch.nn.Linear(1, 1))
     with pytest.raises(NormbenchError, match=r"w.pth does not hold the weights of torchvision's vgg19"):
         vgg._network(tmp_path / "w.pth")
+
+
+def test_a_full_disk_is_met_before_the_first_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(vgg, "_network", lambda weights: torch.nn.Identity())
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    (tmp_path / "w").write_bytes(b"")
+    with pytest.raises(OSError, match=r"No space left on device: .*features\.npy\.part\.npy"):
+        vgg.extract(["0.png"], tmp_path, tmp_path / "w", tmp_path / "features.npy", torch.device("cpu"))
+    assert [path.name for path in tmp_path.iterdir()] == ["w"]
+
+
+def test_two_processes_do_not_extract_into_one_file(own: Callable[..., Any], tmp_path: Path) -> None:
+    own()
+    config = compose.choice("data", "coco")
+    with (
+        files.filling(tmp_path / "coco", wait=0),
+        pytest.raises(NormbenchError, match=r"coco is being filled by process \d+ on this machine") as caught,
+    ):
+        coco.extract(config, tmp_path, tmp_path, tmp_path / "w", "cpu")
+    assert caught.value.code == 5
