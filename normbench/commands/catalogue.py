@@ -61,7 +61,9 @@ def data_sets(console: Console) -> int:
     for name, state in states():
         title = compose.choice("data", name)["declares"]["title"]
         say(console, f"{name:<17} {title}: {state}")
-    say(console, f"looked in {data.root()} (NORMBENCH_DATA)")
+    root = data.root()
+    other = "" if os.path.isdir(root) or _absent(root) else ", which is no folder that can be read"
+    say(console, f"looked in {root} (NORMBENCH_DATA){other}")
     return 0
 
 
@@ -80,7 +82,7 @@ def _state(config: Mapping[str, Any]) -> str:
     if not places:
         return "ready (embedded)"
     register = files.registration(config, root)
-    if not any(os.path.lexists(place) for place in places):
+    if all(map(_absent, places)):
         way = data.problems(config)[0] if supplied else register or f"Bring it with: {_command(config)}"
         return f"missing. {way}"
     if problems := data.problems(config):
@@ -89,6 +91,17 @@ def _state(config: Mapping[str, Any]) -> str:
         return "ready"
     remark = files.remark(config, root)
     return f"ready, {_megabytes(paths)}" + (f"; {remark}" if remark else "")
+
+
+def _absent(place: Path) -> bool:
+    """Whether nothing is there; what cannot be looked at may be."""
+    try:
+        place.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _megabytes(paths: Sequence[Path]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -54,8 +53,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
 
 def _listed(config: Mapping[str, Any], root: Path) -> list[Path]:
     ((name, ending),) = files.folders(config).items()
-    with os.scandir(root / name) as entries:
-        return sorted(Path(entry.path) for entry in entries if files.belongs(entry.name, ending))
+    return [path for path, _ in files.listed(root / name, ending)]
 
 
 def _made(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:

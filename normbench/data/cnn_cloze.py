@@ -10,7 +10,6 @@ those that documents and questions of the training part have more than once.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,7 +58,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
             f"data.words={options['words']} is too small for data.entities={options['entities']}: more than {least}."
         )
     folders = dict(zip(PARTS, (root / name for name in files.folders(config)), strict=True))
-    found = {part: _listed(folder) for part, folder in folders.items()}
+    found = {part: files.listed(folder, ".question") for part, folder in folders.items()}
     for part, wanted in config["declares"]["sizes"].items():
         if len(found[part]) != wanted:
             raise NormbenchError(
@@ -67,22 +66,16 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
                 f"{files.registration(config, root)}"
             )
     maths = int(config["declares"]["maths"])
-    target = files.cache("cnn_cloze") / f"{content.checksum([list(found.values()), maths, options, FORM])[:32]}.npz"
+    stamps = [[(path.name, facts.st_size, facts.st_mtime_ns) for path, facts in named] for named in found.values()]
+    target = files.cache("cnn_cloze") / f"{content.checksum([stamps, maths, options, FORM])[:32]}.npz"
     arrays, notes = array_cache.arrays(
         target,
-        lambda: _made({part: [folders[part] / name for name, *_ in found[part]] for part in PARTS}, **options),
+        lambda: _made({part: [path for path, _ in found[part]] for part in PARTS}, **options),
         "CNN's questions are read anew for every process.",
     )
     splits = {part: cloze.split(arrays, part, len(found[part])) for part in PARTS}
     copy = {"sha256": str(arrays["sha256"]), "deviations": list(DEVIATIONS)}
     return Dataset(str(config["name"]), splits, notes, copy, arrays["words"].tolist())
-
-
-def _listed(folder: Path) -> list[tuple[str, int, int]]:
-    """Names, sizes and times of the question files, in alphabetical order."""
-    with os.scandir(folder) as entries:
-        there = [(entry.name, entry.stat()) for entry in entries if files.belongs(entry.name, ".question")]
-    return sorted((name, facts.st_size, facts.st_mtime_ns) for name, facts in there)
 
 
 def _made(paths: Mapping[str, list[Path]], words: int, entities: int, sentences: int) -> Arrays:
@@ -126,6 +119,8 @@ def read(path: Path, sums: Any, entities: int, sentences: int) -> tuple[list[str
     if not MARKER.fullmatch(answer):
         raise _wrong(path, f"has the answer '{answer[:50]}', which is no entity")
     for marker in MARKER.finditer(f"{document} {question} {answer}"):
+        if len(marker[1]) > 9:
+            raise _wrong(path, f"has {marker[0][:50]}, which is no number of an entity")
         if marker[0] not in mapped:
             raise _wrong(path, f"has {marker[0]}, but does not say whose marker it is")
         if int(marker[1]) >= entities:

@@ -40,6 +40,25 @@ def belongs(name: str, ending: str) -> bool:
     return name.endswith(ending) and not name.startswith(".")
 
 
+def listed(folder: Path, ending: str) -> list[tuple[Path, os.stat_result]]:
+    """The set's files in such a folder in the order of their names, and what the system says of each.
+
+    NormbenchError for one that is no file: to open a pipe would wait for ever.
+    """
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in sorted((one for one in entries if belongs(one.name, ending)), key=lambda one: one.name):
+            path = Path(entry.path)
+            try:
+                facts = entry.stat()
+            except OSError as error:
+                raise NormbenchError(f"{shown(path)} cannot be read: {error.strerror}. Bring it anew.") from None
+            if not stat.S_ISREG(facts.st_mode):
+                raise NormbenchError(f"{shown(path)} is not a file but a {_kind(path)}. Move it away.")
+            found.append((path, facts))
+    return found
+
+
 def sources(config: Mapping[str, Any], root: Path) -> Path:
     """The folder of the files from which a set is prepared."""
     return root / "source" / str(config["name"])
@@ -114,10 +133,7 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
             f"Bring it with: {get}{size}, or point NORMBENCH_DATA at it."
         )
     except OSError as error:
-        return (
-            f"{shown(path)} cannot be read: {error.strerror or error}. "
-            f"Make it readable, or point NORMBENCH_DATA at another copy."
-        )
+        return _unreadable(path, error)
 
 
 def empty(config: Mapping[str, Any], root: Path, name: str) -> str | None:
@@ -129,15 +145,20 @@ def empty(config: Mapping[str, Any], root: Path, name: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:
-        return f"{shown(root / name)} cannot be read: {error.strerror or error}. Make it readable."
+        return _unreadable(root / name, error)
     way = registration(config, root)
     return f"{title(config)} is not in {shown(root)}: {name} has no {folders(config)[name]} files. {way}"
 
 
 def not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str | None:
     """What is wrong with one file that the user brings, as the line for the user."""
-    if (root / name).is_file():
-        return None
+    try:
+        if stat.S_ISREG((root / name).stat().st_mode):
+            return None
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        return _unreadable(root / name, error)
     return (
         f"{title(config)} is not in {shown(root)}: {name} is missing, which only you can bring: "
         f"{supplied(config)[name]}. Place it there, or point NORMBENCH_DATA at it."
@@ -257,6 +278,13 @@ def _same(config: Mapping[str, Any], path: Path, name: str) -> bool:
         return content.of(path) == content.declared(config["declares"], name)
     except ValueError:
         return False
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    return (
+        f"{shown(path)} cannot be read: {error.strerror or error}. "
+        f"Make it readable, or point NORMBENCH_DATA at another copy."
+    )
 
 
 def _kind(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,7 @@ def test_the_cache_is_kept_for_these_files(config: dict[str, Any], root: Path, m
         (text(answer="@entity5"), "has @entity5, but does not say whose marker it is"),
         (text(answer="Ann"), "has the answer 'ann', which is no entity"),
         (text(question="who won ?"), "has no @placeholder in its question"),
+        (text(answer=f"@entity{'9' * 5000}"), f"has @entity{'9' * 43}, which is no number of an entity"),
     ],
 )
 def test_damaged_files(config: dict[str, Any], root: Path, body: str, line: str) -> None:
@@ -132,6 +135,23 @@ def test_damaged_files(config: dict[str, Any], root: Path, body: str, line: str)
     place = first(root, "validation")
     assert str(caught.value) == f"{place} {line}: it is damaged. Delete it and unpack cnn.tgz again."
     assert caught.value.code == 2 and not list((root / "cnn").rglob("*.npz"))
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (os.mkfifo, "is not a file but a device or pipe. Move it away."),
+        (os.mkdir, "is not a file but a folder. Move it away."),
+        (lambda place: os.symlink("nowhere", place), "cannot be read: No such file or directory. Bring it anew."),
+    ],
+)
+def test_what_is_no_file(config: dict[str, Any], root: Path, make: Callable[[Path], None], line: str) -> None:
+    place = first(root)
+    place.unlink()
+    make(place)
+    with pytest.raises(NormbenchError) as caught:
+        data.load(config, root)
+    assert str(caught.value) == f"{place} {line}"
 
 
 def test_other_encoding_and_too_many_entities(config: dict[str, Any], root: Path) -> None:

@@ -378,6 +378,7 @@ def test_iam_ondb(tmp_path: Path) -> None:
         (stroke_file([(1, 1)]).replace(b'x="1"', b'x="nan"'), "is not a stroke file (invalid literal"),
         (stroke_file([]), "a01-000u-01.xml has too few points (0): a line has at least 2"),
         (stroke_file([(1, 1)]), "a01-000u-01.xml has too few points (1): a line has at least 2"),
+        (stroke_file([(0, 0), (1 << 63, 0)]), "is not a stroke file (a point at 9223372036854775808, 0)"),
         (stroke_file([(0, 0), (40000, 0)]), "a pen move of more than 32767 units"),
     ],
 )

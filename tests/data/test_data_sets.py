@@ -141,6 +141,17 @@ def test_listing_of_damaged_and_half_sets(tmp_path: Path, monkeypatch: pytest.Mo
     assert ": missing. Bring it with: normbench data get sick" in lines["sick"]
 
 
+def test_listing_of_what_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To be missing is another matter than to be out of reach: a link that leads to itself stands for that here."""
+    (tmp_path / "round").symlink_to("round")
+    monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "round"))
+    lines = listing()
+    for name in ("mnist", "coco", "cnn_cloze", "iam_ondb"):
+        assert "cannot be read: Too many levels of symbolic links. Make it readable, or" in lines[name], lines[name]
+    assert catalogue.data_sets(Console(file=(out := io.StringIO()), width=20)) == 0
+    assert out.getvalue().endswith("round (NORMBENCH_DATA), which is no folder that can be read\n")
+
+
 # -- the real sets
 
 

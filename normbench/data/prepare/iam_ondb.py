@@ -17,6 +17,7 @@ STROKES, TEXT = "lineStrokes-all.tar.gz", "ascii-all.tar.gz"
 LINE = re.compile(r"(?:[\w.-]+/)*(([a-z]\d\d-\d+[a-z]?)-(\d+))\.xml")
 FORM = re.compile(r"(?:[\w.-]+/)*([a-z]\d\d-\d+[a-z]?)\.txt")
 # 12 195 stroke files, 0.35 GB of XML.
+FARTHEST = 1 << 30  # units from the corner
 LIMITS = archive.Limits(total=2_000_000_000, count=100_000, member=8_000_000)
 
 
@@ -85,6 +86,8 @@ def _points(name: str, body: bytes) -> tuple[np.ndarray, np.ndarray]:
     def start(tag: str, values: dict[str, str]) -> None:
         if tag == "Point":
             points.append((int(values["x"]), int(values["y"])))
+            if max(map(abs, points[-1])) > FARTHEST:
+                raise ValueError(f"a point at {values['x'][:20]}, {values['y'][:20]}")
 
     def end(tag: str) -> None:
         if tag == "Stroke" and points:
