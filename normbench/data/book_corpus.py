@@ -83,7 +83,7 @@ def _told_apart(paths: list[Path]) -> tuple[list[str], Callable[[str], Iterable[
 
 def _blocks(paths: list[Path], of_hub: bool) -> tuple[list[str], Callable[[str], Iterable[str]]]:
     """The same of blocks, to be read in their order; the last one has what is left."""
-    lines: Iterable[str] = hub.columns(paths, ("text",))["text"] if of_hub else _lines(paths)
+    lines: Iterable[str] = hub.texts(paths, "text") if of_hub else _lines(paths)
     count = (len(lines) if isinstance(lines, list) else sum(1 for _ in _lines(paths))) // BLOCK
     rest, titles = iter(lines), [f"block {place + 1}" for place in range(count)]
     return titles, lambda title: itertools.islice(rest, None if title == titles[-1] else BLOCK)

@@ -72,7 +72,7 @@ def _decoded(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]]) -> 
         table = hub.read(paths[part], names, more=("exact",))
         labels_found = table.select_columns([name for name in table.column_names if name != "img"]).to_dict()
         found, wanted = len(table), facts["sizes"][part]
-        classes = sorted(set(labels_found["label"]), key=str)
+        classes = hub.classes(labels_found["label"])
         if found != wanted or classes != list(range(facts["classes"])):
             raise NormbenchError(
                 f"CIFAR-10's {part} files hold {found} images of classes {classes} instead of {wanted} of "

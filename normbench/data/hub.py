@@ -19,6 +19,7 @@ from normbench.data import content, files
 from normbench.errors import NormbenchError
 
 PARTS = ("train", "test")  # of a set, unless it declares others
+MOST_SHOWN = 20  # of the values that were found in the place of classes
 NAME = re.compile(r"[\w.-]+/[\w.-]+")  # OWNER/NAME; without an owner it could be one of `datasets`' own readers
 
 
@@ -102,6 +103,21 @@ def columns(paths: Path | Sequence[Path], names: Sequence[str]) -> dict[str, lis
     return {name: found[name] for name in names}
 
 
+def texts(paths: Sequence[Path], name: str) -> list[str]:
+    """A column of texts, rows in the order of the files; NormbenchError as `read`, and for a row that is none."""
+    found = columns(paths, (name,))[name]
+    if (row := next((row for row, text in enumerate(found) if not isinstance(text, str)), None)) is not None:
+        shown = " and ".join(files.shown(path) for path in paths)
+        raise NormbenchError(f"{shown}: {name} of row {row} is no text but {str(found[row])[:50]}.")
+    return found
+
+
+def classes(labels: Sequence[Any]) -> list[Any]:
+    """The different values of a column, whatever they are, in order; of many the first ones and ..."""
+    found = sorted({repr(value): value for value in labels}.values(), key=str)
+    return found if len(found) <= MOST_SHOWN else [*found[:MOST_SHOWN], ...]
+
+
 def images(table: Any, name: str, what: str) -> Iterator[Any]:
     """A column's images in turn, as Pillow's in RGB; `what` is an image in the error line: CIFAR-10's test image."""
     library = _datasets()
@@ -117,7 +133,7 @@ def images(table: Any, name: str, what: str) -> Iterator[Any]:
         for row in table.select_columns(name).cast_column(name, library.Image(mode="RGB")):
             yield row[name]
             place += 1
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for a broken or unknown image
+    except Exception as error:  # Pillow's for a broken, unknown or immense image, of many kinds
         raise NormbenchError(f"{what} {place} cannot be decoded: {_line(error)}") from error
 
 

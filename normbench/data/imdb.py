@@ -85,7 +85,7 @@ def _declared(config: Mapping[str, Any], part: str, paths: Sequence[Path]) -> An
     table = hub.read(paths, COLUMNS)
     rows = table.to_dict()
     found, wanted = len(table), config["declares"]["sizes"][part]
-    classes = sorted(set(rows["label"]), key=str)
+    classes = hub.classes(rows["label"])
     if found != wanted or classes != [0, 1]:
         raise NormbenchError(
             f"IMDB's {part} files hold {found} reviews of classes {classes} instead of {wanted} of classes [0, 1]."

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +251,7 @@ def test_missing_and_damaged(config: dict[str, Any], root: Path) -> None:
         (lambda t: t.slice(0, 20), "CIFAR-10's test files hold 20 images of classes"),
         (lambda t: t.set_column(1, "label", pa.array([3] * 30)), "of classes [3] instead of 30 of 10 classes"),
         (lambda t: t.set_column(0, "img", pa.array([{"bytes": b"?"}] * 30)), "test image 0 cannot be decoded"),
+        (lambda t: t.set_column(0, "img", pa.array([immense()] * 30)), "test image 0 cannot be decoded: Image size"),
         (
             lambda t: t.set_column(0, "img", pa.array(["?"] * 30)),
             "CIFAR-10's test images are no images: the column img is",
@@ -270,6 +273,13 @@ def no_bytes() -> pa.Array:
     """Of one image the bytes are left out: `datasets` alone would read the file of that name."""
     rows = [{"bytes": small()["bytes"], "path": None}] * 30
     return pa.array([rows[0], {"bytes": None, "path": __file__}, *rows[2:]])
+
+
+def immense() -> dict[str, bytes]:
+    """A file of few bytes that says it is of 20 000 x 20 000 pixels."""
+    body = small()["bytes"]
+    head = b"IHDR" + struct.pack(">II", 20_000, 20_000) + body[24:29]
+    return {"bytes": body[:12] + head + struct.pack(">I", zlib.crc32(head)) + body[33:]}
 
 
 def small() -> dict[str, bytes]:

@@ -66,6 +66,18 @@ def test_columns_are_lists_in_the_order_of_the_files(tmp_path: Path) -> None:
     assert hub.columns(paths[1], ["n"]) == {"n": [5]}
 
 
+def test_texts_that_are_none_and_classes_of_any_kind(tmp_path: Path) -> None:
+    for text, found in ((["a", None], "None"), ([0, 1], "0"), ([["a"]], "['a']")):
+        pq.write_table(pa.table({"text": text}), tmp_path / "a.parquet")
+        with pytest.raises(NormbenchError) as caught:
+            hub.texts([tmp_path / "a.parquet"], "text")
+        row = text.index(None) if None in text else 0
+        assert str(caught.value) == f"{tmp_path}/a.parquet: text of row {row} is no text but {found}."
+    assert hub.classes([{"a": 1}, [0], None, [0]]) == [None, [0], {"a": 1}]
+    many = hub.classes(list(range(1000)))
+    assert len(many) == hub.MOST_SHOWN + 1 and many[-1] is ...
+
+
 def test_captions_and_sentences_as_prepared(tmp_path: Path) -> None:
     captions = preparing.prepare("flickr8k_captions", tmp_path, preparing.flickr())
     found = hub.columns(captions / "flickr8k_captions" / "captions.parquet", ["image", "split", "captions"])
