@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +24,10 @@ def run_table(form: str, results: Path, only: Sequence[str], output: Path | None
     write = {"csv": tables.write_csv, "parquet": tables.write_parquet}[form]
     if path.is_dir() or not path.name:
         raise NormbenchError(f"{path} is a folder. Name a file with --output.")
+    if path.exists() and not path.is_file():  # whose place the file would take
+        raise NormbenchError(f"{path} is a device or pipe. Name a file with --output.")
     try:
-        count = write(runs, path)
+        count = write(runs, Path(os.path.realpath(path)))  # to where a link leads, not in its place
     except OSError as error:
         raise NormbenchError(
             f"{path} cannot be written: {error.strerror}. Choose another place with --output."

@@ -38,17 +38,17 @@ class Target:
     project: str
     entity: str
     folder: Path
-    finished: dict[str, int] = field(default_factory=dict)  # run id -> its last epoch
+    finished: dict[str, float] = field(default_factory=dict)  # run id -> its last epoch, or a part of one
 
     def ledger(self, run: str) -> Path:
         """What of a run has arrived here, so that nothing is sent twice."""
         return self.folder / "sent" / f"{run}.{self.mode}.json"
 
-    def arrived(self, run: str) -> int:
-        """The last epoch of a run that is there; -1 for none."""
+    def arrived(self, run: str) -> float:
+        """The last epoch of a run that is there, or a part of one; -1 for none."""
         try:
             content = json.loads(self.ledger(run).read_text())
-            return int(content["epoch"]) if content["project"] == self._place() else -1
+            return float(content["epoch"]) if content["project"] == self._place() else -1
         except (OSError, ValueError, KeyError, TypeError):
             return -1
 
@@ -77,12 +77,12 @@ def name(run: RunRecord) -> str:
     return configuration.spoken(run.config) if run.experiment == ADHOC else run.arm
 
 
-def epochs(records: Sequence[Mapping[str, Any]], after: int) -> Iterator[dict[str, Any]]:
+def epochs(records: Sequence[Mapping[str, Any]], after: float) -> Iterator[dict[str, Any]]:
     """One dictionary per epoch beyond `after`: `train/nll`, `train (training mode)/nll`, `test (momentum=0.01)/nll`.
 
     Without the passes over other orders and parts of the examples, which only the lowest epochs have.
     """
-    merged: dict[int, dict[str, Any]] = {}
+    merged: dict[float, dict[str, Any]] = {}
     for record in records:
         if record["epoch"] <= after or "order" in record or "block" in record:
             continue
@@ -132,7 +132,7 @@ class WandbRun:
             raise NormbenchError(f"W&B does not take run {run.id}: {_line(error)}") from None
         if target.mode == "online":  # the server knows best what it has of a run that was cut off
             known = self.run.summary.get("epoch")
-            self.sent = max(self.sent, known) if isinstance(known, int) else self.sent
+            self.sent = max(self.sent, known) if isinstance(known, int | float) else self.sent
         self.run.define_metric("epoch")
         self.run.define_metric("*", step_metric="epoch")
 

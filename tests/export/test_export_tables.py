@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,10 +88,19 @@ def test_export_chooses_and_says_what_it_wrote(tmp_path: Path, monkeypatch: pyte
             main(("export", "csv", *words))
         assert ended.value.code == 0
         assert f"{runs} runs, " in capfd.readouterr().out
-    for output, said in (("/proc/curves.csv", "/proc"), ("/", "/ is a folder"), (".", "is a folder")):
+    os.mkfifo(tmp_path / "pipe")
+    refused = (
+        ("/proc/curves.csv", "/proc"), ("/", "/ is a folder"), (".", "is a folder"), ("pipe", "is a device or pipe"),
+    )  # fmt: skip
+    for output, said in refused:
         with pytest.raises(SystemExit) as ended:
             main(("export", "csv", "--output", output))
         assert ended.value.code == 2 and said in capfd.readouterr().err
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link.csv").symlink_to("own.csv")
+    with pytest.raises(SystemExit):
+        main(("export", "csv", "--output", "link.csv"))
+    assert (tmp_path / "link.csv").is_symlink() and (tmp_path / "own.csv").stat().st_size > 1000
     for project in ("a/b", "", "x" * 129):
         with pytest.raises(SystemExit) as ended:
             main(("export", "wandb", "--project", project))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import socket
@@ -95,10 +96,13 @@ def test_finished_runs_are_sent_once_into_real_offline_files(tmp_path: Path, mon
     monkeypatch.setattr(socket, "gethostname", lambda: "a-private-host")
     monkeypatch.setattr("getpass.getuser", lambda: "a-private-user")
     runs = madeup.runs(2, epochs=2)[:2]
+    parts = [record | {"epoch": record["epoch"] / 8} for record in runs[1].records]  # evaluated after some updates
+    runs[1] = dataclasses.replace(runs[1], records=parts)
     target = wandb_run.Target("offline", "p", "", tmp_path / "wandb")
     assert [wandb_run.send(run, target) for run in runs] == [True, True]
     target.settle()
     assert [wandb_run.send(run, target) for run in runs] == [False, False]
+    assert [target.arrived(run.id) for run in runs] == [60, 7.5]
     sent = {path.parent.name.rsplit("-", 1)[1]: path.read_bytes() for path in tmp_path.rglob("run-*.wandb")}
     assert set(sent) == {run.id for run in runs}
     for run in runs:
