@@ -130,6 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         line = f"{error.filename or 'a file'}: {error.strerror or error}."
         print(f"normbench: {visible_lines(line)}", file=sys.stderr)
         code = 4 if error.errno in FULL else 2
+    except MemoryError as error:
+        line = f"there is not enough memory{f': {error}' if str(error) else ''}."
+        print(f"normbench: {visible_lines(line)}", file=sys.stderr)
+        code = 4
     sys.exit(code)
 
 

@@ -20,6 +20,7 @@ from normbench.runs import store, writing
 
 LARGEST = 1 << 37  # bytes of weights
 NEAREST = 5  # lines, where `--count` does not say
+MOST = 10_000  # of one kind in one file, which memory has to hold
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Asked:
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 1:
             raise NormbenchError(f"--count {self.count} must be at least 1.")
+        if self.count is not None and self.count > MOST:
+            raise NormbenchError(f"--count {self.count} is too large: at most {MOST}.")
         if not (math.isfinite(self.bias) and self.bias >= 0):
             raise NormbenchError(f"--bias {self.bias:g} must be at least 0.")
         if self.bias and self.text is None:

@@ -90,6 +90,7 @@ BAD = [
     (("embed-eval", "bag-of-words", "--seed", str(2**63)), "must be at most 9223372036854775807."),
     (("reproduce", "ln2016/fig6", "--seeds", "99999999999999"), "--seeds 99999999999999 is too large: at most 10000."),
     (("reproduce", "ln2016/fig6", "--seeds", "1-99999999999999"), "is too large: at most 10000."),
+    (("sample", "abc", "--count", "100000000"), "--count 100000000 is too large: at most 10000."),
     (("history", "bln-12"), "bln-12 is not a claim. Did you mean 'BLN-12'?"),
     (
         (*MLP, "data=digits", "train.steps=2", "train.keep=[3]"),
@@ -116,6 +117,17 @@ def test_one_line_exit_2_nothing_made(words, says, normbench, capfd, tmp_path: P
     assert len(last) == 1 and last[0].startswith("normbench: ") and says in last[0]
     assert "Traceback" not in err + out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_memory_is_one_line(normbench, capfd, monkeypatch: pytest.MonkeyPatch):
+    from normbench import cli
+
+    def run(words: list[str]) -> int:
+        raise MemoryError("Unable to allocate 4.66 TiB")
+
+    monkeypatch.setattr(cli, "run", run)
+    assert normbench("status") == 4
+    assert capfd.readouterr().err == "normbench: there is not enough memory: Unable to allocate 4.66 TiB.\n"
 
 
 def test_results_that_is_a_file(normbench, capfd, tmp_path: Path):
