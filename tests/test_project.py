@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
@@ -13,6 +14,8 @@ import pytest
 import yaml
 
 import normbench
+from normbench.commands import show
+from normbench.models import base
 from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, gallery, publish
 from normbench.runs import pack
@@ -31,6 +34,23 @@ def script() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_runs_in_the_examples_of_the_help_do_what_is_said_of_them():
+    """Each is a published run, of a model that draws, writes or encodes where that is what the example asks for."""
+    does = {"": "sample", "--count": "sample", "--near": "nearest", "--text": "write", "--sets": "encode"}
+    named = []
+    for path in sorted((ROOT / "normbench" / "commands" / "arguments").glob("*.py")):
+        for command, run, option in re.findall(r"normbench ([a-z-]+) ([0-9a-f]{4,12}) +(--[a-z]+)?", path.read_text()):
+            name = show.known(run, ROOT / "results").config["model"]["name"]
+            module = importlib.import_module(f"normbench.models.{name}")
+            classes = [
+                kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base.Model)
+            ]
+            if command in ("sample", "embed-eval"):
+                assert any(does[option] in vars(kind) for kind in classes), f"{path.name}: {command} {run} {option}"
+            named.append(command)
+    assert set(named) == {"show", "rerun", "sample", "embed-eval"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "results/README.md"])

@@ -67,7 +67,7 @@ def known(name: str, results: Path) -> Known:
     if not hits and notes:
         raise NormbenchError(notes[0])  # it may be in there
     if not hits:
-        raise unknown(f"no run {name} below {results}.", name, ids, "normbench status")
+        raise unknown(f"no run {name} below {results}.", name, sorted(ids), "normbench status")
     if len(hits) > 1:
         raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
     if hits[0] in published:

@@ -33,7 +33,7 @@ def encode(
     """The vectors of sentences by the model of a finished run: (N, D) float32, a row for each sentence in order.
 
     >>> from normbench import encode
-    >>> vectors = encode("00955a672333", ["a sentence .", "another one ."])         # doctest: +SKIP
+    >>> vectors = encode("9573469b42be", ["a sentence .", "another one ."])         # doctest: +SKIP
 
     Args:
         run: its id, the start of one, or its directory, as in `normbench sample`; it must have kept weights.

@@ -12,7 +12,7 @@ EPILOG = """examples:
   normbench embed-eval --write-sentences sentences      mr.txt, sick_train_a.txt and so on, a sentence a line
   normbench embed-eval vectors/ bag-of-words            mr.npy, sick_train_a.npy and so on: a row for each line
   normbench embed-eval my_module:encode                 encode(list of str) -> array; my_module:model.encode is fine
-  normbench embed-eval 00955a672333 --sets mr,cr        the model of a run
+  normbench embed-eval 9573469b42be --sets mr,cr        the model of a run, with the weights that it kept
   normbench embed-eval bag-of-words tf-idf --size 2400  what vectors that nobody trained are worth
 
 SICK: Pearson's r, Spearman's rho and the mean squared error of relatedness. MR, CR, SUBJ, MPQA: accuracy of logistic

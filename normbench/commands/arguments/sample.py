@@ -6,11 +6,13 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 EPILOG = """examples:
-  normbench sample 00955a672333                         the files that the run left when it ended
-  normbench sample 0095 --count 20 --seed 7             20 more, from the weights that it kept
+  normbench sample 9b1c1575a08c                         the files that the run left when it ended
+  normbench sample 9b1c --count 20 --seed 7             20 more, from the weights that it kept
   normbench sample 2769 --near "a dog runs"             images whose captions are nearest to this one; sentences
                                                         of held-out books, where the model reads such
-  normbench sample 51f0 --text "a line" --bias 0.7      a text of yours in a hand that the model draws
+  normbench sample 5379 --text "a line" --bias 0.7      a text of yours in a hand that the model draws
+
+Runs are published without their weights: train such a run first, below another --results (normbench show RUN).
 """
 
 
