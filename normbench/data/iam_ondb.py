@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import zipfile
 import zlib
@@ -65,7 +66,7 @@ def _listed(config: Mapping[str, Any], root: Path) -> tuple[dict[str, set[str]],
     """Forms of each part by the owners' lists and the lists' sums; both empty where there are none."""
     lists: Mapping[str, list[str]] = config["declares"]["lists"]
     names = _lists(config)
-    lacking = [name for name in names if not (root / name).exists()]
+    lacking = [name for name in names if not os.path.lexists(root / name)]  # a dead link is one that was meant
     if len(lacking) == len(names):
         return {}, {}
     if lacking:
@@ -80,6 +81,8 @@ def _listed(config: Mapping[str, Any], root: Path) -> tuple[dict[str, set[str]],
                 named = (root / name).read_text(encoding="utf-8").split()
             except (OSError, UnicodeDecodeError) as error:
                 raise NormbenchError(f"{files.shown(root / name)} cannot be read: {error}.") from None
+            if not named:
+                raise NormbenchError(f"{files.shown(root / name)} names no form: it is empty. Bring it anew.")
             before = set().union(*parts.values())
             for form in named:
                 if not FORM.fullmatch(form):

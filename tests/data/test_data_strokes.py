@@ -226,12 +226,18 @@ def test_lists_that_cannot_be_used(config: dict[str, Any], root: Path) -> None:
     )
     listed(root, "a01-001", "d04-111", "b02-010z", "c03-007a d04-111")
     assert refused(config, root) == f"{folder}/testset_v.txt names d04-111, as another of the lists does."
+    listed(root, "a01-001", "", "b02-010z", "c03-007a")
+    assert refused(config, root) == f"{folder}/testset_t.txt names no form: it is empty. Bring it anew."
     listed(root, "a01-001", "<html>", "", "c03-007a")
     assert refused(config, root) == f"{folder}/testset_t.txt names '<html>', which is no form (a01-000u)."
     listed(root, "a01-001", "d04-111", "b02-010z", "z09-001")
     assert refused(config, root) == f"{folder} has no line of the forms that are there to test."
     (folder / "testset_f.txt").write_bytes(b"\xff")
     assert refused(config, root).startswith(f"{folder}/testset_f.txt cannot be read: 'utf-8'")
+    for name in ("trainset", "testset_t", "testset_f", "testset_v"):  # they were meant to be used
+        (folder / f"{name}.txt").unlink()
+        (folder / f"{name}.txt").symlink_to("nowhere")
+    assert f"{folder}/trainset.txt cannot be read" in refused(config, root)
 
 
 # -- from the owners' archives
