@@ -64,8 +64,9 @@ def _open(part: Path, counter: Path, of: str, count: int) -> tuple[np.memmap, in
     rows = np.lib.format.open_memmap(part, "w+", np.float32, (count, FEATURES))
     try:
         # All of it now: where the disk is full, a write to mapped memory kills the process.
-        with part.open("rb+") as file:
-            os.posix_fallocate(file.fileno(), 0, part.stat().st_size)
+        if hasattr(os, "posix_fallocate"):  # macOS has none
+            with part.open("rb+") as file:
+                os.posix_fallocate(file.fileno(), 0, part.stat().st_size)
     except OSError as error:
         part.unlink()
         raise OSError(error.errno, error.strerror, str(part)) from None
