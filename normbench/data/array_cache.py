@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from normbench import scratch
+from normbench import reading, scratch
 
 Arrays = dict[str, np.ndarray]
 
@@ -23,7 +22,7 @@ def arrays(target: Path, make: Callable[[], Arrays], trouble: str) -> tuple[Arra
         # numpy checks the CRC-32 of every array as it reads.
         with np.load(target, allow_pickle=False) as kept:
             return dict(kept), ()
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+    except reading.NO_ARCHIVE:
         pass  # not there yet, or damaged
     made = make()
     try:

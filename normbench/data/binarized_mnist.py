@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from normbench import reading
 from normbench.data import Dataset, check, files
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
@@ -38,6 +37,6 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
                     )
                 bits = np.unpackbits(packed, axis=1, count=pixels)
                 splits[part] = Split(inputs=torch.from_numpy(bits.astype(np.float32)))
-    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except reading.NO_ARCHIVE as error:
         raise NormbenchError(f"{files.shown(root / name)} cannot be read: {error}.") from error
     return Dataset(str(config["name"]), splits)

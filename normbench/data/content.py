@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from normbench import reading
 from normbench.errors import NormbenchError
 
 FORMATS = (".npz", ".parquet")
@@ -73,7 +73,7 @@ def _npz(path: Path) -> str:
                 array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
                 digest.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
                 digest.update(array.data)
-    except (zipfile.BadZipFile, EOFError, OSError, KeyError, MemoryError) as error:
+    except reading.NO_ARCHIVE as error:
         raise ValueError(f"not a readable npz file: {error}") from error
     return digest.hexdigest()
 

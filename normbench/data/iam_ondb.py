@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from normbench import reading
 from normbench.data import Dataset, check, content, files, strokes
 from normbench.errors import NormbenchError
 
@@ -136,7 +135,7 @@ def _strokes(config: Mapping[str, Any], path: Path, ids: list[str], texts: list[
     try:
         with np.load(path, allow_pickle=False) as file:
             found = {key: file[key] for key in ARRAYS}
-    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+    except reading.NO_ARCHIVE as error:
         raise _wrong(config, path, f"cannot be read ({error})") from None
     for key, (kind, axes) in ARRAYS.items():
         if (found[key].dtype.name, found[key].ndim) != (kind, axes):

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from normbench import reading
 from normbench.curves.examples import Spread, spread
 from normbench.curves.series import at_epoch, final, named
 from normbench.errors import NormbenchError
@@ -103,7 +104,7 @@ def load(path: Path) -> Contrasts:
                 }
     except FileNotFoundError:
         pass
-    except outcomes.DAMAGE as error:
+    except reading.NO_ARCHIVE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
     return Contrasts(tables)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,16 +12,12 @@ import numpy as np
 from normbench import reading
 from normbench.errors import NormbenchError
 
-# What numpy and zipfile raise on an archive that is none, or not of ours.
-DAMAGE = (
-    OSError, EOFError, ValueError, TypeError, LookupError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error
-)  # fmt: skip
 LARGEST = 1 << 30  # bytes
 
 
 @contextmanager
 def arrays(path: str | Path) -> Iterator[Any]:
-    """The archive of arrays at `path`, open; raises what is in DAMAGE, FileNotFoundError where there is none."""
+    """The archive of arrays at `path`, open; raises reading.NO_ARCHIVE, FileNotFoundError where there is none."""
     with reading.opened(path, LARGEST) as file, np.load(file, allow_pickle=False) as found:
         reading.check_archive(found.zip, LARGEST)
         yield found
@@ -43,7 +37,7 @@ def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[
             found = [_values(kept[f"{split}|{variant}|{metric}"], count) for variant in variants]
     except FileNotFoundError:
         return None
-    except DAMAGE as error:
+    except reading.NO_ARCHIVE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Delete the run to train it again.") from None
     if any(len(values) != len(numbers) for values in found):
         raise NormbenchError(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tars import packed
 
-from normbench.data import content
+from normbench.data import array_cache, content
 from normbench.data.prepare import books, cifar10
 from normbench.data.prepare.parts import Wrong
 
@@ -425,6 +425,23 @@ def test_content_of_something_else(tmp_path: Path, name: str, body: bytes) -> No
     (tmp_path / name).write_bytes(body)
     with pytest.raises(ValueError):
         content.of(tmp_path / name)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_any_damage_of_arrays_is_told_as_such(tmp_path: Path, save: Any) -> None:
+    """Of a file of the set as of what is kept in the cache, wherever bits are flipped."""
+    path, kept = tmp_path / "a.npz", {"a": np.arange(40), "b": np.array(["x", "yy"])}
+    save(path, **kept)
+    body, draw, refused = path.read_bytes(), np.random.default_rng(0), 0
+    for place in [*draw.integers(0, len(body), 80), *(at + 10 for at in range(len(body)) if body[at:][:2] == b"PK")]:
+        path.write_bytes(body[:place] + bytes([body[place] ^ 1 << draw.integers(8)]) + body[place + 1 :])
+        try:
+            content.of(path)
+        except ValueError:
+            refused += 1
+        arrays, _ = array_cache.arrays(path, lambda: kept, "")
+        assert all(np.array_equal(arrays[name], kept[name]) for name in arrays)
+    assert refused > 40
 
 
 def test_content_never_unpickles(tmp_path: Path) -> None:
