@@ -92,7 +92,11 @@ def read(paths: Sequence[Path], names: Sequence[str], more: Sequence[str] = ()) 
             )
         except Exception as error:  # its own, pyarrow's, the disk's: of many kinds
             shown = " and ".join(files.shown(path) for path in paths)
-            raise NormbenchError(f"{shown} cannot be read by datasets: {_line(error)}.") from error
+            # It may be the cache that is full and not the file that is damaged: datasets has no class for that.
+            room = f" (it unpacks them in {folder}: is there room? XDG_CACHE_HOME moves that)"
+            raise NormbenchError(
+                f"{shown} cannot be read by datasets: {_line(error)}{room if isinstance(error, OSError) else ''}."
+            ) from error
     further = [name for name in more if name not in names and all(name in columns for columns in had)]
     return table.select_columns([*names, *further])
 

@@ -116,6 +116,19 @@ def test_what_is_damaged_within_is_one_line(tmp_path: Path) -> None:
         hub.columns(path, ["text"])
 
 
+def test_a_full_cache_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("Not enough disk space.")
+
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    monkeypatch.setattr(hub._datasets(), "load_dataset", full)
+    with pytest.raises(NormbenchError) as caught:
+        hub.columns(tmp_path / "a.parquet", ["n"])
+    assert str(caught.value).startswith(f"{tmp_path}/a.parquet cannot be read by datasets: Not enough disk space (it ")
+    assert f"unpacks them in {tmp_path}/cache/normbench/datasets/" in str(caught.value)
+    assert str(caught.value).endswith(": is there room? XDG_CACHE_HOME moves that).")
+
+
 def test_nothing_is_left_where_the_cache_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "blocked").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
