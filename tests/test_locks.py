@@ -14,7 +14,7 @@ import pytest
 from normbench import locks
 from normbench.cli import main
 from normbench.commands import doctor
-from normbench.data import fetch
+from normbench.data import files as data_files
 from normbench.errors import NormbenchError
 from normbench.runs import files, writing
 
@@ -32,7 +32,7 @@ def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_locks_nothing_is_written_and_one_line_says_why(tmp_path: Path, no_locks: str) -> None:
     run = writing.RunDirectory(tmp_path / "run")
-    for lock in (run.writing(), files.alone(tmp_path), fetch._lock(tmp_path)):
+    for lock in (run.writing(), files.alone(tmp_path), data_files.filling(tmp_path, wait=1)):
         with pytest.raises(NormbenchError, match=f"{tmp_path}.* cannot be locked: {no_locks}") as caught, lock:
             pytest.fail("it went on")
         assert "local disk" in str(caught.value)
@@ -55,12 +55,14 @@ def test_a_run_that_is_written_elsewhere_names_host_and_job(tmp_path: Path, monk
 
 def test_a_folder_that_is_locked_for_long_is_left_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LONGEST", 0)
-    monkeypatch.setattr(fetch, "_LONGEST", 0.0)
     with files.alone(tmp_path), pytest.raises(NormbenchError, match="has been written by another process") as caught:
         files.alone(tmp_path).__enter__()
     assert caught.value.code == 5
-    with fetch._lock(tmp_path), pytest.raises(NormbenchError, match=r"filled by process \d+ on this machine") as caught:
-        fetch._lock(tmp_path).__enter__()
+    with (
+        data_files.filling(tmp_path, wait=0),
+        pytest.raises(NormbenchError, match=r"filled by process \d+ on this machine") as caught,
+    ):
+        data_files.filling(tmp_path, wait=0).__enter__()
     assert caught.value.code == 5
 
 
