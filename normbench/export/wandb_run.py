@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,17 @@ class Target:
     entity: str
     folder: Path
     finished: dict[str, float] = field(default_factory=dict)  # run id -> its last epoch, or a part of one
+
+    def make_folder(self) -> None:
+        """NormbenchError where nothing can be written there: W&B would leave its files below /tmp."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            raise NormbenchError(
+                f"{self.folder} cannot be written: {error.strerror}. Choose another place with --results."
+            ) from None
 
     def ledger(self, run: str) -> Path:
         """What of a run has arrived here, so that nothing is sent twice."""
@@ -99,8 +111,8 @@ class WandbRun:
     def __init__(self, run: RunRecord, target: Target) -> None:
         self.id, self.target = run.id, target
         self.sent = target.arrived(run.id)
+        target.make_folder()
         wandb = _wandb()
-        target.folder.mkdir(parents=True, exist_ok=True)
         try:
             self.run = wandb.init(
                 project=target.project,

@@ -230,6 +230,17 @@ def test_training_goes_on_where_no_wandb_host_answers(tmp_path: Path, monkeypatc
     assert list((tmp_path / "mirrored" / "wandb" / "sent").glob("*")) == []  # nothing arrived, nothing is claimed
 
 
+def test_where_nothing_can_be_written_nothing_is_written_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """W&B itself would take a folder below /tmp."""
+    monkeypatch.setattr(wandb_run, "_wandb", lambda: pytest.fail("W&B was asked"))
+    (run, *_) = madeup.runs(2, epochs=2)
+    (tmp_path / "wandb").write_text("a file")
+    for folder, reason in ((tmp_path / "wandb", "File exists"), (Path("/proc"), "No such file or directory")):
+        with pytest.raises(NormbenchError) as caught:
+            wandb_run.send(run, wandb_run.Target("offline", "p", "", folder))
+        assert str(caught.value) == f"{folder} cannot be written: {reason}. Choose another place with --results."
+
+
 def test_an_export_that_breaks_off_says_so_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     from normbench.cli import main
 
