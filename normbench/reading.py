@@ -28,7 +28,7 @@ SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 BRACKETS = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
 BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# What zipfile and numpy raise on an archive of arrays that is damaged, or none.
+# What zipfile and numpy raise on an array's file or an archive of arrays that is damaged, or none.
 NO_ARCHIVE = (
     OSError, EOFError, ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, MemoryError, SyntaxError,
     struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from normbench import reading
 from normbench.data import Dataset, captions, check, content, files
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
@@ -118,7 +119,7 @@ def _features(root: Path, length: int) -> np.ndarray:
     path = root / FEATURES
     try:
         found = np.lib.format.open_memmap(path, "r")
-    except Exception as error:  # its parser of a damaged head raises many kinds
+    except reading.NO_ARCHIVE as error:
         raise NormbenchError(f"{files.shown(path)} is not a readable .npy file ({error}). Extract it anew.") from None
     if found.ndim != 2 or found.shape[1] != length or not np.issubdtype(found.dtype, np.floating):
         raise NormbenchError(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from normbench import reading
 from normbench.data import content, files
 from normbench.data.vision import torchvision
 from normbench.errors import NormbenchError
@@ -58,7 +59,7 @@ def _open(part: Path, counter: Path, of: str, count: int) -> tuple[np.memmap, in
         (begun, done), rows = counter.read_text().split(), np.lib.format.open_memmap(part, "r+")
         if begun == of and rows.shape == (count, FEATURES) and int(done) <= count:
             return rows, int(done)
-    except Exception:  # not there, or damaged: numpy's parser of the head raises many kinds
+    except reading.NO_ARCHIVE:  # not there, or damaged
         pass
     counter.unlink(missing_ok=True)  # it would vouch for rows of the new file
     rows = np.lib.format.open_memmap(part, "w+", np.float32, (count, FEATURES))
