@@ -134,7 +134,7 @@ def data_get(name: str, console: Console) -> int:
             # Hidden at the end: a set may have a hundred files.
             progress.update(tasks[file], completed=done, total=total, visible=done != total)
 
-        brought = fetch.get(config, progress=show)
+        brought = fetch.get(config, progress=show, waiting=lambda line: say(console, line))
     lines = [f"brought {path}" for path in brought] or [f"{name} is complete below {data.root()}"]
     if remark := files.remark(config, data.root()):
         lines.append(f"{name}: {remark}")

@@ -44,6 +44,7 @@ class _Mirrors:
     timeout: float
     limit: int
     progress: Progress
+    waiting: Callable[[str], None] | None
 
 
 def get(
@@ -53,11 +54,13 @@ def get(
     mirrors: Sequence[str] | None = None,
     timeout: float = 20.0,
     progress: Progress | None = None,
+    waiting: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Bring the set's missing and damaged files; returns those brought. NormbenchError when one cannot be had or kept.
 
     `mirrors`: addresses to which a file's name is added, tried in turn; by default the set's own. `timeout`: seconds
-    without an answer or a byte, after which a mirror is left. An interrupted download is continued by the next call.
+    without an answer or a byte, after which a mirror is left. `waiting` is told of another process that is waited for.
+    An interrupted download is continued by the next call.
     A set that declares `sources` is prepared from these: all its files anew, as soon as one is missing or damaged.
     """
     root = folder(root)
@@ -67,7 +70,7 @@ def get(
     given = config["declares"].get("sources")
     if mirrors is None:
         mirrors = given.get("mirrors", []) if given else module(config).mirrors()
-    known = _Mirrors(list(mirrors), timeout, _limit(config), progress or (lambda *_: None))
+    known = _Mirrors(list(mirrors), timeout, _limit(config), progress or (lambda *_: None), waiting)
     try:
         return _direct(config, root, known) if given is None else _prepared(config, root, known)
     except OSError as error:
@@ -98,7 +101,7 @@ def _direct(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Pa
     brought = []
     for name, wanted in files.declared(config).items():
         target = root / name
-        with files.filling(target.parent, _LONGEST):
+        with files.filling(target.parent, _LONGEST, mirrors.waiting):
             # Asked again: another process may have brought it while this one waited.
             if not (line := files.problem(config, root, name)):
                 continue
@@ -115,7 +118,7 @@ def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[
     register = files.registration(config, root)
     if register and (absent := [name for name in given if not (sources / name).is_file()]):
         raise NormbenchError(f"{register} ({' and '.join(absent)} missing)")
-    with files.filling(sources, _LONGEST):
+    with files.filling(sources, _LONGEST, mirrors.waiting):
         problems = {name: line for name in files.declared(config) if (line := files.problem(config, root, name))}
         if not problems:
             return []

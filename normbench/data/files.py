@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -246,16 +246,20 @@ def looks_like(path: Path) -> str:
 
 
 @contextmanager
-def filling(folder: Path, wait: float) -> Iterator[None]:
-    """Be the only process that fills a folder, which is made; NormbenchError after so many seconds behind another."""
+def filling(folder: Path, wait: float, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Be the only process that fills a folder, which is made; NormbenchError after so many seconds behind another.
+
+    `waiting` is told behind which one, before the waiting begins.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".normbench.lock").open("a+") as file:
-        if not locks.take(file.fileno(), folder, wait):
-            raise NormbenchError(
-                f"{shown(folder)} is being filled by {locks.holder(file.fileno())}. Wait for it, and repeat the "
-                "command.",
-                code=5,
-            )
+        if not locks.take(file.fileno(), folder, 0):
+            filled = f"{shown(folder)} is being filled by"
+            if waiting and wait:
+                waiting(f"{filled} {locks.holder(file.fileno())}: waiting for it, {wait / 60:g} minutes at most")
+            if not locks.take(file.fileno(), folder, wait):
+                holder = locks.holder(file.fileno())  # who may have come since
+                raise NormbenchError(f"{filled} {holder}. Wait for it, and repeat the command.", code=5)
         locks.sign(file.fileno())
         yield
 
