@@ -146,9 +146,9 @@ def _artifact(
             say(console, f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({found.state(spec)})")
         _outlook(artifact, list(found.records.values()), request, console)
         return 0
-    failures = [o for o in ensured.outcomes.values() if o.status in ("failed", "refused")]
-    for reason in dict.fromkeys(o.reason for o in failures if not ensured.interrupted):
-        say(console, f"  failed: {reason}")
+    failures = list(training.faults(ensured.outcomes, found))
+    for failure in failures if not ensured.interrupted else ():
+        say(console, f"  failed: {failure}")
     for line in training.left(ensured.outcomes):
         say(console, f"  {line}")
     # runs that the plan did not ask for stay in the pack; they are judged with the rest

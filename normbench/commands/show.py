@@ -30,6 +30,7 @@ class Known:
     records: list[dict[str, Any]]
     environment: dict[str, Any]
     was: dict[str, Any]
+    log: Path | None = None  # of a run that printed something, or failed
 
 
 def show(name: str, results: Path, as_json: bool, console: Console) -> int:
@@ -39,6 +40,7 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
         "id": run.id,
         "status": run.state,
         "reason": run.reason,
+        **({"log": str(run.log)} if run.log else {}),
         "steps": run.steps,
         **run.labels,
         "source": str(run.source),
@@ -47,7 +49,7 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
         "records": len(run.records),
         "curve_sha256": curve_sha256(run.records),
         **({"was": run.was} if run.was else {}),
-        "last": [r for r in run.records if r["epoch"] == run.records[-1]["epoch"]],
+        "last": [r for r in run.records if r["epoch"] == run.records[-1]["epoch"]],  # none so far: []
     }
     if as_json:
         say_json(content)
@@ -103,8 +105,8 @@ def _raw(stored: store.Stored) -> Known:
         content = store.read_config(stored.path)
         records, was = curve_file.checked(stored.path / "curve.jsonl", stored.status)
         environment = store.read_environment(stored.path)
-        if not records:
-            raise Damaged("it has no records yet")
+        if not records and stored.state in store.FINISHED:
+            raise Damaged("it has no records")
     except Damaged as damage:
         raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.") from None
     labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
@@ -120,4 +122,5 @@ def _raw(stored: store.Stored) -> Known:
         records,
         environment,
         was,
+        stored.log,
     )

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from normbench.commands import compare, places
 from normbench.commands.terminal import cell, open_table, say
-from normbench.commands.training import left, watching
+from normbench.commands.training import faults, left, watching
 from normbench.compare import configuration, metrics
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
@@ -76,8 +76,8 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
     """Where the run lies, and a line for each that did not end well."""
     if len(specs) == 1 and specs[0].id in found.stored:
         yield f"  {found.stored[specs[0].id].path}"
-    for reason in dict.fromkeys(o.reason for o in outcomes.values() if o.status in ("failed", "refused", "busy")):
-        yield f"normbench: {reason}"
+    for fault in faults(outcomes, found, "busy"):
+        yield f"normbench: {fault}"
     yield from left(outcomes)
     for spec in specs:
         if found.state(spec) == "damaged":

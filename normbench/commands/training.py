@@ -17,6 +17,7 @@ from normbench.config.compose import Config
 from normbench.errors import NormbenchError
 from normbench.export import mirror
 from normbench.launch import base
+from normbench.runs.find import Found
 
 MANY = "launcher=pool"  # where nothing else is asked for, by commands of many runs
 
@@ -33,6 +34,16 @@ def left(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
     """What a launcher that submits and leaves says of so many runs."""
     for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
         yield f"{places.plural(runs, 'run')} {reason}"
+
+
+def faults(outcomes: Mapping[str, base.Outcome], found: Found, *also: str) -> Iterator[str]:
+    """Why runs failed or were refused, or ended in a state of `also`: each reason once, with a log that tells more."""
+    told = set()
+    for run, outcome in outcomes.items():
+        if outcome.status in ("failed", "refused", *also) and outcome.reason not in told:
+            told.add(outcome.reason)
+            log = found.stored[run].log if outcome.status == "failed" and run in found.stored else None
+            yield outcome.reason + (f" (more in {log})" if log else "")
 
 
 def watching(console: Console, logger: Config, results: Path, launcher: base.Launcher) -> base.Watch:

@@ -56,6 +56,14 @@ class Stored:
     reason: str = ""
 
     @property
+    def log(self) -> Path | None:
+        """What the run printed, and why it failed; None where that is nothing."""
+        log = self.path / "output.log"
+        with contextlib.suppress(OSError):
+            return log if log.stat().st_size else None
+        return None
+
+    @property
     def state(self) -> str:
         """`damaged`, or the status; `interrupted` for one that says running while nobody holds its lock."""
         if self.reason:

@@ -215,3 +215,19 @@ def test_the_share_of_decided_claims_is_told_before_and_after(normbench, capfd, 
     assert "\n  decided   5 of 10 claims, 1 before this command\n" in capfd.readouterr().out
     assert normbench(*command) == 0
     assert "\n  decided   5 of 10 claims, 5 before this command\n" in capfd.readouterr().out
+
+
+def test_a_run_whose_normalizer_raises_names_the_log_with_the_traceback(normbench, capfd, tmp_path: Path):
+    own = tmp_path / "own"
+    shutil.copytree(PUBLISHED.parent / "examples" / "own_normalizer", own)
+    code = own / "norm" / "centre.py"
+    code.write_text(code.read_text().replace("y = x", 'raise KeyError("mine"); y = x'))
+    train = ("train", "--config-dir", str(own), "model=mnist_mlp", "data=digits", "norm=centre")
+    assert normbench(*train) == 4
+    out = capfd.readouterr().out
+    (log,) = (tmp_path / "results" / "runs").rglob("output.log")
+    assert f"normbench: KeyError: 'mine' (more in {log.relative_to(tmp_path)})" in out.replace("\n", "")
+    assert str(code) in log.read_text()
+    assert normbench("show", log.parent.name[-12:], "--json") == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert (shown["status"], shown["log"], shown["last"]) == ("failed", str(log.relative_to(tmp_path)), [])
