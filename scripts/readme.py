@@ -86,17 +86,18 @@ def findings(results: Path) -> str:
     counts: Counter[str] = Counter()
     for name in artifacts.ids():
         artifact = artifacts.load(name)
-        judged = verdicts(artifact, results)[1]
+        fidelity, judged = verdicts(artifact, results)
         words = (judged[c.id]["verdict"] if c.id in judged else "not run" for c in artifact.claims)
-        counts.update(_in_short(word) for word in words)
+        counts.update(_in_short(word, fidelity) for word in words)
     told = ", ".join(f"{count} {word}" for word, count in counts.most_common())
     return "\n".join([f"Of {counts.total()} claims: {told}. Some of them:", "", *_lines(results)])
 
 
-def _in_short(verdict: str) -> str:
-    """A verdict without its fidelity and controls; `so far` where these leave something open."""
-    word = verdict.split(" (")[0].split(" at the paper's setting")[0]
-    return f"{SO_FAR[word]} so far" if word in SO_FAR and word != verdict else word
+def _in_short(verdict: str, fidelity: str) -> str:
+    """A verdict without its fidelity, share of parts and controls; `so far` where these leave something open."""
+    setting = verdict.split(" at the paper's setting")[0]
+    word = setting.split(" (")[0]
+    return f"{SO_FAR[word]} so far" if word in SO_FAR and (setting != verdict or fidelity != "paper") else word
 
 
 def _lines(results: Path) -> Iterator[str]:

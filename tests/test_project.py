@@ -80,6 +80,17 @@ def test_findings_are_the_verdicts_own_words(script: ModuleType):
     assert sum(counts) == sum(len(artifacts.load(name).claims) for name in artifacts.ids())
 
 
+def test_the_readme_says_so_far_where_controls_or_a_fidelity_leave_something_open(script: ModuleType):
+    told = {
+        ("negligible (2 of 2 parts)", "paper"): "negligible",
+        ("negligible (2 of 2 parts) at the paper's setting; controls not run", "paper"): "negligible so far",
+        ("opposite at the paper's setting; controls undecided", "paper"): "the opposite so far",
+        ("holds (proxy); controls robust", "proxy"): "hold so far",
+        ("reproduced", "paper"): "reproduced",
+    }
+    assert {case: script._in_short(*case) for case in told} == told
+
+
 def test_the_readme_is_short_and_says_at_first_what_is_not_there():
     text = (ROOT / "README.md").read_text()
     assert len(text.encode()) <= 12_000
