@@ -89,6 +89,8 @@ def _run(request: Request, launcher: Launcher, folder: Path, console: Console) -
     _show_table1(rows, console)
     for outcome in outcomes:
         _show(adopted.name, outcome, console)
+    for fault in training.faults(ensured.outcomes, found):
+        say(console, f"\n  failed: {fault}")
     facts = compose.declaration("norm", adopted.name, adopted.config_dir)
     told = standing.Standing(
         name=adopted.name,
