@@ -128,15 +128,15 @@ class _Judge:
         deciding = self._deciding(word, setting)
         evidence = why or self._evidence(word, parts, deciding)
         if robust:
-            evidence += _of_controls(robust, word, tried)
+            shares = {name: self._share(word, parts) for name, parts in controls.items()}
+            evidence += _of_controls(robust, word, tried, shares)
         reported = [self.result(part, self.observe(part, "")) for part in claim.reported]
         evidence += "".join(f"; beside it, {told['id']}: {measured(told)}" for told in reported
                             if told["id"] == claim.beside and word in rules.DECIDED)  # fmt: skip
         if self.alone is not None:
             evidence += f"; judged on seeds {self.alone[0]} to {self.alone[-1]} alone"
         headline = parts[deciding] if parts else None
-        share = self._share(setting) if word == rules.NEGLIGIBLE and len(setting) > 1 else ""
-        verdict = rules.verdict(word, robust, claim.ours, self.fidelity, share)
+        verdict = rules.verdict(word, robust, claim.ours, self.fidelity, self._share(word, setting))
         return {
             "id": claim.id,
             "kind": claim.kind,
@@ -248,8 +248,10 @@ class _Judge:
             stricter = f"; {part['word']}, but not at the level that one of {len(parts)} parts is asked for"
         return f"{held} of {len(parts)} parts hold; {part['id']}: {reason}{stricter}"
 
-    def _share(self, parts: Sequence[tuple[Part, Observed]]) -> str:
-        """How many of its parts a negligible claim rests on."""
+    def _share(self, word: str, parts: Sequence[tuple[Part, Observed]]) -> str:
+        """How many of its parts a negligible claim rests on; "" for other words and a single part."""
+        if word != rules.NEGLIGIBLE or len(parts) == 1:
+            return ""
         found = sum(rules.vanishes(part, seen, len(parts), self.alpha) for part, seen in parts)
         return f" ({found} of {len(parts)} parts)"
 
@@ -257,10 +259,10 @@ class _Judge:
 _HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}
 
 
-def _of_controls(robust: str, word: str, tried: Mapping[str, tuple[str, str]]) -> str:
+def _of_controls(robust: str, word: str, tried: Mapping[str, tuple[str, str]], shares: Mapping[str, str]) -> str:
     """What the controls say, by name."""
     if robust == rules.ROBUST:
-        return f"; the same under {', '.join(tried)}"
+        return f"; the same under {', '.join(name + shares[name] for name in tried)}"
     said: dict[str, list[str]] = {}
     for name, (own, strict) in tried.items():
         told = own if own == word else strict if strict in rules.DECIDED else rules.UNDECIDED

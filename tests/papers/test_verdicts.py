@@ -320,6 +320,15 @@ def test_reproduced_and_contradicted_need_every_control_with_five_seeds() -> Non
     assert verdict(claim, arms(0.0) + arms(1.0, control="lr-low")) == "undecided"
 
 
+def test_a_robust_negligible_claim_says_how_many_parts_each_control_rests_on() -> None:
+    parts = (direction(name=name, delta={"is": delta, "why": "w"}) for name, delta in (("a", 1.5), ("b", 0.7)))
+    claim = artifact(*parts, open=["learning rate"])
+    low, high = arms(0.0, control="lr-low"), arms(-0.6, control="lr-high")
+    found = only(claim, arms(0.0) + low + high)
+    assert found["verdict"] == "negligible (2 of 2 parts)" and found["robustness"] == "robust"
+    assert found["evidence"].endswith("; the same under lr-low (2 of 2 parts), lr-high (1 of 2 parts)")
+
+
 # fidelity
 
 
