@@ -36,7 +36,7 @@ class Trial:
 
     @property
     def where(self) -> str:
-        return ", ".join(f"{key.rsplit('.', 1)[-1].replace('_', ' ')} {value}" for key, value in self.axes.items())
+        return plan.place_text(self.axes)
 
 
 def contestants(name: str) -> list[str]:

@@ -183,7 +183,7 @@ def _header(
     stamp = len([*artifact.deviations.get("paper", []), *own])
     axes = {key: {spec.axes[key] for spec in specs} for key in specs[0].axes}
     counted = [(len({spec.arm for spec in specs}), "arm")]
-    counted += [(len(values), key.rsplit(".", 1)[-1].replace("_", " ")) for key, values in axes.items()]
+    counted += [(len(values), plan.axis_text(key)) for key, values in axes.items()]
     counted.append((len({spec.seed for spec in specs}), "seed"))
     if request.controls:
         counted.append((len({spec.control for spec in specs}), "setting"))

@@ -120,6 +120,16 @@ def data_name(name: str, fidelity: str) -> str:
     return str(compose.compose(compose.parse(words)).get("data", {}).get("name", ""))
 
 
+def place_text(place: Mapping[str, Any]) -> str:
+    """'batch size 25, fraction 0.2' for values of axes."""
+    return ", ".join(f"{axis_text(key)} {value}" for key, value in place.items())
+
+
+def axis_text(key: str) -> str:
+    """'batch size' for `train.batch_size`."""
+    return key.rsplit(".", 1)[-1].replace("_", " ")
+
+
 def _word(place: tuple[str, Any]) -> str:
     return f"{place[0]}={place[1]}"
 

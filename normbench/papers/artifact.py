@@ -1,32 +1,39 @@
-"""The registry of artifacts: `papers/<paper>/<name>.yaml` has the claims, `<name>.py` beside it figure and table."""
+"""The registry of artifacts: `papers/<paper>/<name>.yaml` has the claims; `<name>.py` beside it figure and table, where
+they are to look as the paper's.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import yaml
 
 from normbench.config import plan
 from normbench.errors import NormbenchError, unknown
-from normbench.papers import claims, rules
+from normbench.papers import by_claims, claims, rules
 from normbench.papers.panels import Panel
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
 HERE = Path(__file__).parent
-PAPERS = {
-    "ln2016": "Layer Normalization (Ba, Kiros, Hinton 2016)",
-    "bln2022": "Batch Layer Normalization (Ziaee, Çano 2022)",
-}
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Its title, and every figure and table it has: the artifact, the model that it draws, or why there is neither."""
+
+    title: str
+    contents: Sequence[Mapping[str, str]]
 
 
 class Drawing(Protocol):
-    """What an artifact's module offers."""
+    """What an artifact's module offers; `by_claims` does for one that has none."""
 
     def panels(self, artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
         """The figure in the paper's layout, as data; empty for a table."""
@@ -59,16 +66,30 @@ def select(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def contents() -> dict[str, list[dict[str, str]]]:
-    """By paper every figure and table it has, and what becomes of each."""
-    listed: dict[str, list[dict[str, str]]] = yaml.safe_load((HERE / "contents.yaml").read_text(encoding="utf-8"))
-    return listed
+def papers() -> dict[str, Paper]:
+    """By folder, as `contents.yaml` lists them; then what it does not list, under the names of folder and artifact."""
+    found = dict(_listed(HERE / "contents.yaml"))
+    known = {entry.get("artifact") for paper in found.values() for entry in paper.contents}
+    for name in ids():
+        if name not in known:
+            folder, own = name.split("/")[0], read(name)
+            paper = found.get(folder, Paper(folder, []))
+            entry = {"what": own.locator, "title": own.title, "artifact": name}
+            found[folder] = replace(paper, contents=[*paper.contents, entry])
+    return found
+
+
+@cache
+def _listed(path: Path) -> dict[str, Paper]:
+    listed: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {name: Paper(**paper) for name, paper in listed.items()}
 
 
 def _refuse_unbuilt(name: str) -> None:
     """Say of a figure or table of a paper that has no artifact why there is nothing to run."""
     paper, _, asked = name.partition("/")
-    for entry in contents().get(paper, ()):
+    listed = papers().get(paper)
+    for entry in listed.contents if listed else ():
         if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != asked:
             continue
         if "model" in entry:
@@ -159,7 +180,10 @@ def highest_fidelity(artifact: claims.Artifact) -> str:
 
 
 def drawing(name: str) -> Drawing:
-    return cast(Drawing, importlib.import_module(f"normbench.papers.{name.replace('/', '.')}"))
+    """The artifact's own module, or what shows any artifact by its claims."""
+    module = f"normbench.papers.{name.replace('/', '.')}"
+    own = (HERE / f"{name}.py").exists()
+    return cast(Drawing, importlib.import_module(module) if own else by_claims)
 
 
 def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:

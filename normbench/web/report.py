@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench.config import compose
+from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import gallery, published, table
@@ -202,7 +202,7 @@ def _menu(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[tuple[str, 
 
 def _by_paper(found: Sequence[_Shown]) -> list[_Shown]:
     """In the papers' own order, then what no paper of ours has."""
-    listed = [entry.get("artifact") for entries in artifacts.contents().values() for entry in entries]
+    listed = [entry.get("artifact") for paper in artifacts.papers().values() for entry in paper.contents]
     return sorted(found, key=lambda p: listed.index(p.entry.name) if p.entry.name in listed else len(listed))
 
 
@@ -313,8 +313,8 @@ def _contents(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[st
         return {"reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
 
     return [
-        {"paper": artifacts.PAPERS[paper], "entries": [entry(one) for one in entries]}
-        for paper, entries in artifacts.contents().items()
+        {"paper": paper.title, "entries": [entry(one) for one in paper.contents]}
+        for paper in artifacts.papers().values()
     ]
 
 
@@ -361,12 +361,13 @@ def _content(entry: Published) -> dict[str, Any]:
         for claim in verdicts["claims"]
     ]
     drawing = artifacts.drawing(entry.name) if entry.artifact else None
+    paper = artifacts.papers().get(folder := entry.name.split("/")[0])
     panels = drawing.panels(entry.artifact, entry.runs) if drawing and entry.artifact else []
     entries = drawing.table(entry.artifact, entry.runs) if drawing and entry.artifact else []
     arms = {line.arm: line.look for panel in panels for line in panel.lines}
     return {
         "entry": entry,
-        "paper": artifacts.PAPERS.get(entry.name.split("/")[0], entry.name.split("/")[0]),
+        "paper": paper.title if paper else folder,
         "locator": entry.artifact.locator if entry.artifact else "",
         "meaning": FIDELITY_MEANING[entry.fidelity],
         "claims": claims,
@@ -392,11 +393,10 @@ def _order(run: RunRecord) -> tuple[Any, ...]:
 
 
 def _run(run: RunRecord) -> dict[str, Any]:
-    axes = ", ".join(f"{key.rsplit('.', 1)[-1]} {value}" for key, value in run.axes.items())
     return {
         "id": run.id,
         "arm": run.arm,
-        "where": ", ".join(text for text in (axes, run.control) if text),
+        "where": ", ".join(text for text in (plan.place_text(run.axes), run.control) if text),
         "seed": run.seed,
         "status": run.status,
         "reason": run.reason,

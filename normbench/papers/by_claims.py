@@ -1,0 +1,113 @@
+"""Figure and table of an artifact without a module of its own: what its claims look at, by arm and place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from normbench.config import plan
+from normbench.curves.series import at_epoch
+from normbench.papers.claims import LOSSES, MODES, Artifact, Endpoint, Part
+from normbench.papers.panels import CLOCKS, Look, Panel, Quantity
+from normbench.papers.panels import panels as all_panels
+from normbench.papers.style import EXTRA_COLOURS, colour_of
+from normbench.papers.table import Entry, cells, estimate_entry, final_entry, time_entry, value_entry
+from normbench.runs.record import RunRecord
+
+
+def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
+    """A row for each metric that a claim reads from curves, a column for each place on the experiment's axes."""
+    rows: dict[tuple[str, str, str], Quantity] = {}
+    for part in _parts(artifact):
+        if (one := part.endpoint).kind != "value":
+            where, log, x = (one.split, one.mode, one.metric), one.metric in LOSSES, CLOCKS[one.clock]
+            rows.setdefault(where, Quantity(_title(*where), *where, log=log, x=x, clock=one.clock))
+    return all_panels(runs, _looks(artifact, runs), _places(artifact, runs), list(rows.values()))
+
+
+def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
+    """Every number that a claim compares, by arm: at each place on the axes, then the same under each control.
+
+    Of what is told by a whole curve (an area, a time to a level that depends on other runs) the last value stands here:
+    the figure has the rest.
+    """
+    numbers = _numbers(artifact)
+    entries = []
+    for title, place in _places(artifact, runs).items():
+        own = [run for run in runs if run.matches(place)]
+        for group, control, arm, cell in cells(artifact, own, _looks(artifact, runs), title):
+            where = f"{group}, {title}" if control and place else group
+            entries += [_entry(cell, where, arm, endpoint, unit) for endpoint, unit in numbers]
+    return sorted(entries, key=lambda entry: entry.group.startswith("control "))
+
+
+def _entry(cell: Sequence[RunRecord], group: str, arm: str, endpoint: Endpoint, unit: str) -> Entry:
+    found = _estimate(cell, group, arm, endpoint, unit, 100 if unit == "%" else 1)
+    # an arm that is not evaluated in this way did not diverge
+    absent = cell and not found.n and all(run.status == "done" for run in cell)
+    return replace(found, n=len(cell), diverged=0, shown="–") if absent else found
+
+
+def _estimate(cell: Sequence[RunRecord], group: str, arm: str, endpoint: Endpoint, unit: str, factor: float) -> Entry:
+    where = (endpoint.split, endpoint.mode, endpoint.metric)
+    if endpoint.kind == "value":
+        return value_entry(cell, group, arm, str(endpoint), endpoint.key, unit, factor)
+    if endpoint.level is not None:
+        return time_entry(cell, group, arm, str(endpoint), where, endpoint.level, clock=endpoint.clock)
+    if endpoint.kind == "chosen":
+        values = [
+            at_epoch(run, endpoint.split, endpoint.metric, endpoint.epoch, endpoint.variant, endpoint.mode)
+            if run.status == "done" else None
+            for run in cell
+        ]  # fmt: skip
+        scaled = [None if value is None else factor * value for value in values]
+        return estimate_entry(scaled, group, arm, str(endpoint), unit)
+    log = endpoint.metric in LOSSES
+    name = f"{endpoint}, geometric mean" if log else str(endpoint)
+    return final_entry(cell, group, arm, name, where, factor, unit, variant=endpoint.variant, log=log)
+
+
+def _numbers(artifact: Artifact) -> list[tuple[Endpoint, str]]:
+    """Those that the parts compare, each once, with the unit that a table shows it in."""
+    found: dict[str, tuple[Endpoint, str]] = {}
+    for part in _parts(artifact):
+        one = part.endpoint
+        if one.kind not in ("value", "chosen") and one.level is None:
+            one = replace(one, kind="final")
+        unit = "" if one.level is not None or part.scale == "log" else part.unit
+        unit = "%" if part.scale == "percent" else unit.replace("log ratio", "").replace("points", "")
+        for _, cell in part.contrast:
+            seen = replace(one, variant=cell.get("variant", one.variant))
+            found.setdefault(str(seen), (seen, unit))
+    return list(found.values())
+
+
+def _parts(artifact: Artifact) -> Iterator[Part]:
+    for claim in artifact.claims:
+        yield from (*claim.parts, *claim.reported)
+
+
+def _title(split: str, mode: str, metric: str) -> str:
+    name = f"{split} {'NLL' if metric == 'nll' else metric}".replace("_", " ")
+    return name[:1].upper() + name[1:] + ("" if mode == "eval" else f", {MODES[mode]}")
+
+
+def _looks(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Look]:
+    """Every arm of the experiment in its normalizer's colour, a second arm of the same one in another."""
+    looks: dict[str, Look] = {}
+    for arm in plan.experiment(artifact.experiment)["arms"]:
+        config: Mapping[str, Any] = next((run.config for run in runs if run.arm == arm), {})
+        used = {look.colour for look in looks.values()}
+        own = colour_of(config.get("norm", {}).get("name", arm))
+        looks[arm] = Look(arm, next((colour for colour in (own, *EXTRA_COLOURS) if colour not in used), own))
+    return looks
+
+
+def _places(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Mapping[str, Any]]:
+    """By title the places on the experiment's axes that have runs, all where none has; without axes there is one."""
+    node = plan.experiment(artifact.experiment)
+    places = [dict(zip(node["axes"], values, strict=True)) for values in product(*node["axes"].values())]
+    kept = [place for place in places if any(run.matches(place) for run in runs)] or places
+    return {plan.place_text(place) or node["title"]: place for place in kept}

@@ -1,0 +1,122 @@
+"""An artifact that is a YAML alone, of a paper that nobody listed: it is drawn, told and found like any other."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import madeup
+import pytest
+import yaml
+
+from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
+from normbench.papers import by_claims, publish, table
+from normbench.papers.claims import Artifact
+from normbench.papers.style import COLOURS
+from normbench.web import report
+
+CONTRAST = [[1, {"arm": "ln"}], [-1, {"arm": "none"}]]
+NLL = {"split": "train", "mode": "eval", "metric": "nll"}
+ERROR = {"split": "test", "mode": "eval", "metric": "error"}
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifact:
+    """Claims of somebody's own on the runs of Fig. 6, one of each kind of endpoint that has a way of its own."""
+    place = tmp_path / "papers"
+    shutil.copytree(artifacts.HERE, place, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (place / "me2030").mkdir()
+    endpoints = {
+        "area": (NLL | {"kind": "area"}, "log"),
+        "time": (NLL | {"kind": "time_to_level", "level": 0.5, "clock": "step"}, "log"),
+        "best": (ERROR | {"kind": "chosen", "epoch": "best"}, "percent"),
+        "last": (ERROR | {"kind": "final"}, "percent"),
+        "elsewhere": ({"kind": "final", "split": "dream", "mode": "eval", "metric": "error"}, "percent"),
+    }
+    parts = [
+        {"id": name, "endpoint": endpoint, "contrast": CONTRAST, "scale": scale, "unit": "points", "expect": "negative"}
+        for name, (endpoint, scale) in endpoints.items()
+    ]
+    claim = {"id": "ME-1", "kind": "direction", "statement": "mine", "quote": "mine", "locator": "here"}
+    told = {"title": "Mine · MNIST", "locator": "Fig. 1", "experiment": "ln2016/fig6", "seeds": 5}
+    content = {"id": "me2030/net", **told, "deviations": {"paper": []}, "claims": [{**claim, "parts": parts}]}
+    (place / "me2030" / "net.yaml").write_text(yaml.safe_dump(content))
+    monkeypatch.setattr(artifacts, "HERE", place)
+    return artifacts.read("me2030/net")
+
+
+def test_the_figure_has_a_row_for_each_metric_and_a_column_for_each_place(own: Artifact) -> None:
+    runs = madeup.runs()
+    panels = by_claims.panels(own, runs)
+    rows = [(panel.quantity.name, panel.quantity.log, panel.quantity.x) for panel in panels]
+    assert rows == [("Train NLL", True, "Epoch"), ("Test error", False, "Epoch"), ("Dream error", False, "Epoch")]
+    assert {panel.column for panel in panels} == {"batch size 128"}  # batch size 4 has no runs
+    assert {line.arm for line in panels[0].lines} == {run.arm for run in runs} and not panels[2].lines
+    both = by_claims.panels(own, [*runs, replace(runs[0], axes={"train.batch_size": 4})])
+    assert [panel.column for panel in both[:2]] == ["batch size 128", "batch size 4"]  # as the experiment has them
+
+
+def test_an_arm_has_the_colour_of_its_normalizer(own: Artifact) -> None:
+    norms = {"none": "none", "ln": "layer", "ln-all": "layer", "bn": "batch", "bn-all": "batch"}
+    runs = [replace(run, config={"norm": {"name": norms[run.arm]}}) for run in madeup.runs()]
+    looks = {line.arm: line.look.colour for line in by_claims.panels(own, runs)[0].lines}
+    assert looks["none"] == COLOURS["none"] and COLOURS["batch"] in (looks["bn"], looks["bn-all"])
+    assert len(set(looks.values())) == len(looks)
+
+
+def test_the_table_has_each_number_once_for_each_arm(own: Artifact) -> None:
+    runs = madeup.runs()
+    entries = by_claims.table(own, runs)
+    told = {entry.quantity: entry for entry in entries if entry.row == "ln"}
+    assert list(told) == [
+        "final train NLL (evaluation mode), geometric mean",  # of an area
+        "updates to train NLL 0.5 (evaluation mode)",
+        "test error at the best validation (evaluation mode)",
+        "final test error (evaluation mode)",
+        "final dream error (evaluation mode)",
+    ]
+    own_runs = [run for run in runs if run.arm == "ln"]
+    last = [record["error"] for run in own_runs for record in run.records
+            if (record["epoch"], record["split"]) == (60, "test")]  # fmt: skip
+    error = told["final test error (evaluation mode)"]
+    assert (error.unit, error.n) == ("%", len(own_runs)) and error.mean == pytest.approx(100 * sum(last) / len(last))
+    assert told["final dream error (evaluation mode)"].text() == "–"  # not "diverged"
+    assert told["updates to train NLL 0.5 (evaluation mode)"].unit == "updates"
+    lost = [replace(run, status="diverged", records=run.records[:4]) for run in runs]
+    assert all(entry.diverged == 5 for entry in by_claims.table(own, lost))
+    assert table.markdown(entries).count("\n| ln |") == 1
+
+
+def test_runs_of_controls_have_tables_of_their_own_at_the_end(own: Artifact) -> None:
+    content = yaml.safe_load((artifacts.HERE / "me2030" / "net.yaml").read_text())
+    content["claims"][0] |= {"open": ["rate"], "controls": ["lr-low"]}
+    (artifacts.HERE / "me2030" / "net.yaml").write_text(yaml.safe_dump(content))
+    runs = madeup.runs()
+    low = [replace(run, control="lr-low") for run in runs if run.arm == "ln"]
+    elsewhere = [replace(run, axes={"train.batch_size": 4}) for run in runs]
+    found = table.groups(by_claims.table(artifacts.read("me2030/net"), [*low, *runs, *elsewhere]))
+    assert found == ["batch size 128", "batch size 4", "control lr-low, batch size 128"]
+
+
+def test_it_is_published_and_stands_in_the_report_under_its_own_name(own: Artifact, tmp_path: Path) -> None:
+    assert artifacts.drawing("me2030/net") is by_claims
+    assert "me2030/net" in artifacts.select(["me2030"])
+    results = tmp_path / "results"
+    publish.publish(own, madeup.runs(), "paper", results)
+    assert {"figure.svg", "table.md"} <= {path.name for path in (results / "me2030" / "net" / "paper").iterdir()}
+    index = report.build(results).index.read_text()
+    assert "me2030" in index and "Mine · MNIST" in index
+
+
+def test_what_the_contents_do_not_list_stands_behind_them(own: Artifact, tmp_path: Path) -> None:
+    shutil.copy(artifacts.HERE / "me2030" / "net.yaml", artifacts.HERE / "me2030" / "other.yaml")
+    shutil.copy(artifacts.HERE / "me2030" / "net.yaml", artifacts.HERE / "bln2022" / "fig9.yaml")
+    papers = artifacts.papers()
+    assert list(papers) == ["ln2016", "bln2022", "me2030"]
+    assert papers["me2030"].title == "me2030" and papers["bln2022"].title.startswith("Batch Layer Normalization")
+    assert [entry["artifact"] for entry in papers["me2030"].contents] == ["me2030/net", "me2030/other"]
+    assert papers["bln2022"].contents[-1] == {"what": "Fig. 1", "title": "Mine · MNIST", "artifact": "bln2022/fig9"}
+    with pytest.raises(NormbenchError, match="no experiment: a plot of usage statistics"):
+        artifacts.select(["bln2022/fig1"])
