@@ -18,13 +18,18 @@ from normbench.runs.record import RunRecord
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """A row for each metric that a claim reads from curves, a column for each place on the experiment's axes."""
+    """A row for each metric that a claim reads from curves, a column for each place on the experiment's axes.
+
+    What no run logs, or at one point alone, is no curve: it has no row.
+    """
     rows: dict[tuple[str, str, str], Quantity] = {}
     for part in _parts(artifact):
         if (one := part.endpoint).kind != "value":
             where, log, x = (one.split, one.mode, one.metric), one.metric in LOSSES, CLOCKS[one.clock]
             rows.setdefault(where, Quantity(_title(*where), *where, log=log, x=x, clock=one.clock))
-    return all_panels(runs, _looks(artifact, runs), _places(artifact, runs), list(rows.values()))
+    drawn = all_panels(runs, _looks(artifact, runs), _places(artifact, runs), list(rows.values()))
+    curves = {panel.quantity for panel in drawn if any(len(line.points) > 1 for line in panel.lines)}
+    return [panel for panel in drawn if panel.quantity in curves]
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
