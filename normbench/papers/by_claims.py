@@ -23,10 +23,11 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     What no run logs, or at one point alone, is no curve: it has no row.
     """
     rows: dict[tuple[str, str, str], Quantity] = {}
+    clock = _clock(artifact, runs)
     for part in _parts(artifact):
         if (one := part.endpoint).kind != "value":
-            where, log, x = (one.split, one.mode, one.metric), one.metric in LOSSES, CLOCKS[one.clock]
-            rows.setdefault(where, Quantity(_title(*where), *where, log=log, x=x, clock=one.clock))
+            where, log = (one.split, one.mode, one.metric), one.metric in LOSSES
+            rows[where] = Quantity(_title(*where), *where, log=log, x=CLOCKS[clock], clock=clock)
     drawn = all_panels(runs, _looks(artifact, runs), _places(artifact, runs), list(rows.values()))
     curves = {panel.quantity for panel in drawn if any(len(line.points) > 1 for line in panel.lines)}
     return [panel for panel in drawn if panel.quantity in curves]
@@ -92,6 +93,12 @@ def _numbers(artifact: Artifact) -> list[tuple[Endpoint, str]]:
 def _parts(artifact: Artifact) -> Iterator[Part]:
     for claim in artifact.claims:
         yield from (*claim.parts, *claim.reported)
+
+
+def _clock(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+    """One for all rows, which share their axis: what a claim counts in, or what the length of the runs is given in."""
+    usual = "step" if runs and not any(run.epochs for run in runs) else "epoch"
+    return next((part.endpoint.clock for part in _parts(artifact) if part.endpoint.clock != "epoch"), usual)
 
 
 def _title(split: str, mode: str, metric: str) -> str:

@@ -51,7 +51,7 @@ def test_the_figure_has_a_row_for_each_metric_and_a_column_for_each_place(own: A
     runs = madeup.runs()
     panels = by_claims.panels(own, runs)
     rows = [(panel.quantity.name, panel.quantity.log, panel.quantity.x) for panel in panels]
-    assert rows == [("Train NLL", True, "Epoch"), ("Test error", False, "Epoch")]  # nobody dreams
+    assert rows == [("Train NLL", True, "Update"), ("Test error", False, "Update")]  # one axis; nobody dreams
     assert {panel.column for panel in panels} == {"batch size 128"}  # batch size 4 has no runs
     assert {line.arm for line in panels[0].lines} == {run.arm for run in runs}
     both = by_claims.panels(own, [*runs, replace(runs[0], axes={"train.batch_size": 4})])
