@@ -298,8 +298,15 @@ def _measured(seen: Observed, alpha: float) -> str:
 
 
 def measured(part: Mapping[str, Any]) -> str:
-    """`nats −0.02 [−0.05, 0.01]` of a part as verdicts.json has it."""
-    return "not run" if part["effect"] is None else f"{part['unit']} {_show(part['effect'])} {_span(part['interval'])}"
+    """`nats −0.02 [−0.05, 0.01]` of a part as verdicts.json has it; what its runs give where they give no mean."""
+    if part["effect"] is not None:
+        return f"{part['unit']} {_show(part['effect'])} {_span(part['interval'])}"
+    if not part["n"]:
+        return rules.NOT_RUN
+    lost = [f"{part[what]} {what}" for what in ("censored", "diverged") if part[what]]
+    signs = part["sign_test"]
+    told = [f"{signs['above']} above : {signs['below']} below zero"] if signs else []
+    return ", ".join([*lost, *told]) or "no number"
 
 
 def _power(seen: Observed, alpha: float) -> str:

@@ -77,6 +77,25 @@ def test_parts_are_told_at_the_papers_setting_and_under_the_controls_that_were_r
     assert findings.settings(judged(artifact(direction()), own)["claims"]) == [], "nothing is open"
 
 
+def test_runs_that_give_no_mean_are_told_as_runs() -> None:
+    part: dict[str, Any] = {
+        "effect": None,
+        "n": 5,
+        "censored": 0,
+        "diverged": 0,
+        "sign_test": None,
+        "word": "undecided",
+    }
+    signs = {"above": 0, "below": 4, "p": 0.125}
+    told = {
+        "not run": {"n": 0},
+        "no number: undecided": {},
+        "4 censored, 1 diverged, 0 above : 4 below zero: undecided": {"censored": 4, "diverged": 1, "sign_test": signs},
+    }
+    for text, changes in told.items():
+        assert findings._and_word({**part, **changes}) == text
+
+
 def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
     claims = artifact(direction(), open=["learning rate"])
     runs = [replace(run, seconds=36.0) for run in arms(-3.0, n=4)]
