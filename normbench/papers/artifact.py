@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import yaml
 
@@ -81,7 +81,23 @@ def papers() -> dict[str, Paper]:
 
 @cache
 def _listed(path: Path) -> dict[str, Paper]:
-    listed: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        listed = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise NormbenchError(f"{path} cannot be read: {' '.join(str(error).split())}.") from None
+    if not isinstance(listed, dict):
+        raise NormbenchError(f"{path} must map the folders of papers to their titles and contents.")
+    for name, paper in listed.items():
+        if not (
+            isinstance(paper, dict) and paper.keys() == {"title", "contents"} and isinstance(paper["contents"], list)
+        ):
+            raise NormbenchError(f"{path}: {name}: a paper has a title and contents, a list, and nothing else.")
+        for entry in paper["contents"]:
+            own = entry.keys() - {"what", "title"} if isinstance(entry, dict) else set()
+            if len(own) != 1 or len(entry) != 3 or not own <= {"artifact", "model", "reason"}:
+                raise NormbenchError(
+                    f"{path}: {name}: {entry}: an entry has what, title and one of artifact, model, reason."
+                )
     return {name: Paper(**paper) for name, paper in listed.items()}
 
 
@@ -98,9 +114,13 @@ def _refuse_unbuilt(name: str) -> None:
 
 
 def load(name: str) -> claims.Artifact:
-    """The artifact, checked key by key and against its experiment: every verdict must be within reach of its runs."""
+    """The artifact, checked key by key and against its experiment: every verdict must be within reach of its runs.
+
+    Its module is, too: it is needed when all runs are trained.
+    """
     artifact = read(name)
     _check_runs(artifact, HERE / f"{name}.yaml")
+    drawing(name)
     return artifact
 
 
@@ -180,10 +200,20 @@ def highest_fidelity(artifact: claims.Artifact) -> str:
 
 
 def drawing(name: str) -> Drawing:
-    """The artifact's own module, or what shows any artifact by its claims."""
-    module = f"normbench.papers.{name.replace('/', '.')}"
-    own = (HERE / f"{name}.py").exists()
-    return cast(Drawing, importlib.import_module(module) if own else by_claims)
+    """The artifact's own module, or what shows any artifact by its claims. NormbenchError where that is broken."""
+    path = HERE / f"{name}.py"
+    if not path.exists():
+        return by_claims
+    try:
+        found = importlib.import_module(f"normbench.papers.{name.replace('/', '.')}")
+    except Exception as error:  # anything may be wrong in it; it is their line that its author needs
+        raise NormbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    for needed in ("panels", "table"):
+        if not callable(getattr(found, needed, None)):
+            raise NormbenchError(
+                f"{path}: there is no {needed}(artifact, runs). Without the file, the claims are shown."
+            )
+    return cast(Drawing, found)
 
 
 def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,3 +121,43 @@ def test_what_the_contents_do_not_list_stands_behind_them(own: Artifact, tmp_pat
     assert papers["bln2022"].contents[-1] == {"what": "Fig. 1", "title": "Mine · MNIST", "artifact": "bln2022/fig9"}
     with pytest.raises(NormbenchError, match="no experiment: a plot of usage statistics"):
         artifacts.select(["bln2022/fig1"])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("rms: {contents: []}", "rms: a paper has a title"),
+        ("rms: {title: RMS}", "rms: a paper has a title and contents"),
+        ("rms: {title: RMS, contents: [], year: 2019}", "nothing else"),
+        ("rms: {title: RMS, contents: [{what: Fig. 1, title: T}]}", "'Fig. 1'"),
+        ("rms: {title: RMS, contents: [{what: Fig. 1, title: T, artefact: rms/fig1}]}", "artefact"),
+        ("rms: {title: RMS, contents: [Fig. 1]}", "rms: Fig. 1: an entry has what"),
+        ("rms: [", "line 1"),
+        ("- rms", "folders of papers"),
+    ],
+)
+def test_contents_that_say_nothing_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, said: str
+) -> None:
+    (tmp_path / "contents.yaml").write_text(content)
+    monkeypatch.setattr(artifacts, "HERE", tmp_path)
+    with pytest.raises(NormbenchError, match=r"contents\.yaml") as refused:
+        artifacts.papers()
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("def panels(a, r) return []", "SyntaxError"), ("import nowhere_at_all", "nowhere_at_all"), ("", "no panels"),
+     ("def panels(a, r): return []", "no table")],
+)  # fmt: skip
+def test_a_broken_module_is_refused_before_anything_is_trained(
+    own: Artifact, monkeypatch: pytest.MonkeyPatch, content: str, said: str
+) -> None:
+    (artifacts.HERE / "me2030" / "net.py").write_text(content)
+    monkeypatch.setattr("normbench.papers.__path__", [str(artifacts.HERE)])
+    for name in [name for name in sys.modules if name.startswith("normbench.papers.me2030")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(NormbenchError, match=r"net\.py") as refused:
+        artifacts.load("me2030/net")
+    assert said in str(refused.value) and "\n" not in str(refused.value)
