@@ -126,7 +126,10 @@ def load(name: str) -> claims.Artifact:
 
 def read(name: str) -> claims.Artifact:
     """The artifact, checked key by key alone."""
-    return claims.load(HERE / f"{name}.yaml")
+    artifact = claims.load(path := HERE / f"{name}.yaml")
+    if artifact.id != name:  # results lie where the id says
+        raise NormbenchError(f"{path}: id: {artifact.id} must be {name}, as the file lies.")
+    return artifact
 
 
 class Plan:

@@ -112,8 +112,9 @@ def test_it_is_published_and_stands_in_the_report_under_its_own_name(own: Artifa
 
 
 def test_what_the_contents_do_not_list_stands_behind_them(own: Artifact, tmp_path: Path) -> None:
-    shutil.copy(artifacts.HERE / "me2030" / "net.yaml", artifacts.HERE / "me2030" / "other.yaml")
-    shutil.copy(artifacts.HERE / "me2030" / "net.yaml", artifacts.HERE / "bln2022" / "fig9.yaml")
+    text = (artifacts.HERE / "me2030" / "net.yaml").read_text()
+    for name in ("me2030/other", "bln2022/fig9"):
+        (artifacts.HERE / f"{name}.yaml").write_text(text.replace("id: me2030/net", f"id: {name}"))
     papers = artifacts.papers()
     assert list(papers) == ["ln2016", "bln2022", "me2030"]
     assert papers["me2030"].title == "me2030" and papers["bln2022"].title.startswith("Batch Layer Normalization")
@@ -121,6 +122,12 @@ def test_what_the_contents_do_not_list_stands_behind_them(own: Artifact, tmp_pat
     assert papers["bln2022"].contents[-1] == {"what": "Fig. 1", "title": "Mine · MNIST", "artifact": "bln2022/fig9"}
     with pytest.raises(NormbenchError, match="no experiment: a plot of usage statistics"):
         artifacts.select(["bln2022/fig1"])
+
+
+def test_an_id_is_where_the_file_lies(own: Artifact) -> None:
+    (artifacts.HERE / "me2030" / "net.yaml").rename(artifacts.HERE / "me2030" / "nets.yaml")
+    with pytest.raises(NormbenchError, match=r"nets\.yaml: id: me2030/net must be me2030/nets"):
+        artifacts.load("me2030/nets")
 
 
 @pytest.mark.parametrize(

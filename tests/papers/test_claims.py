@@ -34,7 +34,7 @@ def claim(kind: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def artifact(*claims: dict[str, Any], **more: Any) -> dict[str, Any]:
-    texts = {"id": "x/fig", "title": "t", "locator": "l", "experiment": "x/fig"}
+    texts = {"id": "fig", "title": "t", "locator": "l", "experiment": "x/fig"}
     return {**texts, "seeds": 5, "deviations": {"paper": ["d"]}, "claims": list(claims), **more}
 
 
