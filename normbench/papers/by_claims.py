@@ -8,12 +8,14 @@ from itertools import product
 from typing import Any
 
 from normbench.config import plan
-from normbench.curves.series import at_epoch
-from normbench.papers.claims import LOSSES, MODES, Artifact, Endpoint, Part
-from normbench.papers.panels import CLOCKS, Look, Panel, Quantity
+from normbench.curves.series import Censored, Reached
+from normbench.papers.claims import CLOCKS, LOSSES, MODES, Artifact, Endpoint, Part
+from normbench.papers.panels import CLOCKS as AXES
+from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
+from normbench.papers.parts import outcome_of
 from normbench.papers.style import EXTRA_COLOURS, colour_of
-from normbench.papers.table import Entry, cells, estimate_entry, final_entry, time_entry, value_entry
+from normbench.papers.table import Entry, cells, estimate_entry, final_entry, times_entry
 from normbench.runs.record import RunRecord
 
 
@@ -27,7 +29,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     for part in _parts(artifact):
         if (one := part.endpoint).kind != "value":
             where, log = (one.split, one.mode, one.metric), one.metric in LOSSES
-            rows[where] = Quantity(_title(*where), *where, log=log, x=CLOCKS[clock], clock=clock)
+            rows[where] = Quantity(_title(*where), *where, log=log, x=AXES[clock], clock=clock)
     drawn = all_panels(runs, _looks(artifact, runs), _places(artifact, runs), list(rows.values()))
     curves = {panel.quantity for panel in drawn if any(len(line.points) > 1 for line in panel.lines)}
     return [panel for panel in drawn if panel.quantity in curves]
@@ -57,22 +59,18 @@ def _entry(cell: Sequence[RunRecord], group: str, arm: str, endpoint: Endpoint, 
 
 
 def _estimate(cell: Sequence[RunRecord], group: str, arm: str, endpoint: Endpoint, unit: str, factor: float) -> Entry:
-    where = (endpoint.split, endpoint.mode, endpoint.metric)
-    if endpoint.kind == "value":
-        return value_entry(cell, group, arm, str(endpoint), endpoint.key, unit, factor)
-    if endpoint.level is not None:
-        return time_entry(cell, group, arm, str(endpoint), where, endpoint.level, clock=endpoint.clock)
-    if endpoint.kind == "chosen":
-        values = [
-            at_epoch(run, endpoint.split, endpoint.metric, endpoint.epoch, endpoint.variant, endpoint.mode)
-            if run.status == "done" else None
-            for run in cell
-        ]  # fmt: skip
-        scaled = [None if value is None else factor * value for value in values]
-        return estimate_entry(scaled, group, arm, str(endpoint), unit)
-    log = endpoint.metric in LOSSES
-    name = f"{endpoint}, geometric mean" if log else str(endpoint)
-    return final_entry(cell, group, arm, name, where, factor, unit, variant=endpoint.variant, log=log)
+    """Of the numbers that verdicts are made of; the geometric mean of final losses, which span orders of magnitude."""
+    if endpoint.kind == "final" and endpoint.metric in LOSSES:
+        where = (endpoint.split, endpoint.mode, endpoint.metric)
+        name = f"{endpoint}, geometric mean"
+        return final_entry(cell, group, arm, name, where, factor, unit, variant=endpoint.variant, log=True)
+    outcomes = [outcome_of(endpoint, run, endpoint.variant) for run in cell]
+    if endpoint.kind == "time_to_level":
+        known = [one for one in outcomes if one and not one.diverged]
+        times = [Censored(one.after) if one.value is None else Reached(one.value) for one in known]
+        return times_entry(times, len(cell) - len(known), group, arm, str(endpoint), CLOCKS[endpoint.clock])
+    values = [None if one is None or one.value is None else factor * one.value for one in outcomes]
+    return estimate_entry(values, group, arm, str(endpoint), unit)
 
 
 def _numbers(artifact: Artifact) -> list[tuple[Endpoint, str]]:

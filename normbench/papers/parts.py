@@ -162,7 +162,7 @@ def gather(
     empty = [cell_text(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
     if empty:
         return Observed(gap=rules.NOT_RUN, reason=f"no runs: {'; '.join(empty)}", **common)
-    rows: list[list[_Outcome]] = []  # one per seed, one outcome per cell
+    rows: list[list[Outcome]] = []  # one per seed, one outcome per cell
     lacking = set()
     for seed in shared:
         rows.append([])
@@ -175,7 +175,7 @@ def gather(
             reason = f"in seed {seed} a run has not come {part.endpoint.least:g} from its start: it has hardly begun"
             return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
         for _, run, variant in compared:
-            outcome = _outcome(endpoint, run, variant)
+            outcome = outcome_of(endpoint, run, variant)
             if outcome is None:
                 lacking.add(run.id)
             else:
@@ -353,7 +353,7 @@ def _span(interval: Interval | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class Outcome:
     """One run's endpoint; `value` None is worse than any number: diverged, or the level not reached up to `after`."""
 
     value: float | None
@@ -401,14 +401,14 @@ def _levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str 
     return None if found is None else replace(endpoint, level=found)
 
 
-def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcome | None:
+def outcome_of(endpoint: Endpoint, run: RunRecord, variant: str | None) -> Outcome | None:
     """The endpoint of one run; None where a run that did not diverge has no record of it."""
     lost = run.status == "diverged"
     if endpoint.kind == "value":
         found = [float(record[endpoint.key]) for record in run.records if endpoint.key in record]
         if len(found) != 1:
             return None
-        return _Outcome(found[0]) if math.isfinite(found[0]) else _Outcome(None, diverged=True)
+        return Outcome(found[0]) if math.isfinite(found[0]) else Outcome(None, diverged=True)
     if endpoint.kind in ("final", "area", "chosen", "gain"):
         where = endpoint.split, endpoint.mode, endpoint.metric
         if endpoint.kind == "chosen":
@@ -420,20 +420,20 @@ def _outcome(endpoint: Endpoint, run: RunRecord, variant: str | None) -> _Outcom
         else:
             value = final(run, *where, variant)
         if lost or (value is not None and not math.isfinite(value)):
-            return _Outcome(None, diverged=True)
-        return None if value is None else _Outcome(value)
+            return Outcome(None, diverged=True)
+        return None if value is None else Outcome(value)
     points = series(run, endpoint.split, endpoint.mode, endpoint.metric, variant, x=endpoint.clock)
     if not points:
-        return _Outcome(None, diverged=True) if lost else None
+        return Outcome(None, diverged=True) if lost else None
     assert endpoint.level is not None
     if endpoint.better == "higher":
         time = time_to_level([(x, -value) for x, value in points], -endpoint.level, log=False)
     else:
         time = time_to_level(points, endpoint.level, log=endpoint.metric in LOSSES)
-    return _Outcome(time.x, lost) if isinstance(time, Reached) else _Outcome(None, lost, time.at)
+    return Outcome(time.x, lost) if isinstance(time, Reached) else Outcome(None, lost, time.at)
 
 
-def _sides(part: Part, row: Sequence[_Outcome]) -> tuple[float, float] | None:
+def _sides(part: Part, row: Sequence[Outcome]) -> tuple[float, float] | None:
     """One seed's Σ over positive and Σ over negative weights; None where a run has no number, or it no logarithm."""
     terms = []
     for (weight, _), outcome in zip(part.contrast, row, strict=True):
@@ -448,7 +448,7 @@ def _sides(part: Part, row: Sequence[_Outcome]) -> tuple[float, float] | None:
     return plus, plus if math.isclose(plus, minus, rel_tol=1e-12) else minus
 
 
-def _bounds(part: Part, row: Sequence[_Outcome]) -> Bounds:
+def _bounds(part: Part, row: Sequence[Outcome]) -> Bounds:
     """Between what a seed's effect lies where a run has no number: interval arithmetic with infinite ends."""
     low = high = 0.0
     for (weight, _), outcome in zip(part.contrast, row, strict=True):
@@ -457,7 +457,7 @@ def _bounds(part: Part, row: Sequence[_Outcome]) -> Bounds:
     return -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
 
 
-def _ends(part: Part, outcome: _Outcome) -> Bounds:
+def _ends(part: Part, outcome: Outcome) -> Bounds:
     timed = part.endpoint.kind == "time_to_level"
     worst = -math.inf if part.endpoint.better == "higher" and not timed else math.inf
     if outcome.value is None and outcome.diverged:

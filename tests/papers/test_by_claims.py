@@ -34,6 +34,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifact:
         "time": (NLL | {"kind": "time_to_level", "level": 0.5, "clock": "step"}, "log"),
         "best": (ERROR | {"kind": "chosen", "epoch": "best"}, "percent"),
         "last": (ERROR | {"kind": "final"}, "percent"),
+        "nowhere": (
+            {"kind": "time_to_level", "level": 0.5, "split": "dream", "mode": "eval", "metric": "error"},
+            "log",
+        ),
+        "rise": (ERROR | {"kind": "time_to_level", "level": 0.005, "better": "higher"}, "log"),
         "elsewhere": ({"kind": "final", "split": "dream", "mode": "eval", "metric": "error"}, "percent"),
     }
     parts = [
@@ -76,6 +81,8 @@ def test_the_table_has_each_number_once_for_each_arm(own: Artifact) -> None:
         "updates to train NLL 0.5 (evaluation mode)",
         "test error at the best validation (evaluation mode)",
         "final test error (evaluation mode)",
+        "epochs to dream error 0.5 (evaluation mode)",
+        "epochs to test error 0.005 (evaluation mode)",
         "final dream error (evaluation mode)",
     ]
     own_runs = [run for run in runs if run.arm == "ln"]
@@ -84,6 +91,9 @@ def test_the_table_has_each_number_once_for_each_arm(own: Artifact) -> None:
     error = told["final test error (evaluation mode)"]
     assert (error.unit, error.n) == ("%", len(own_runs)) and error.mean == pytest.approx(100 * sum(last) / len(last))
     assert told["final dream error (evaluation mode)"].text() == "–"  # not "diverged"
+    assert told["epochs to dream error 0.5 (evaluation mode)"].text() == "–"
+    rise = told["epochs to test error 0.005 (evaluation mode)"]
+    assert (rise.mean, rise.censored) == (0, 0)  # above it from the start, as errors are here, not below it at the end
     assert told["updates to train NLL 0.5 (evaluation mode)"].unit == "updates"
     lost = [replace(run, status="diverged", records=run.records[:4]) for run in runs]
     assert all(entry.diverged == 5 for entry in by_claims.table(own, lost))
