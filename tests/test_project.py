@@ -14,11 +14,15 @@ import pytest
 import yaml
 
 import normbench
+from normbench import cli
 from normbench.commands import show
+from normbench.commands.reproduce import Request, _plan
+from normbench.config import plan
+from normbench.launch.ensure import missing
 from normbench.models import base
 from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, gallery, publish
-from normbench.runs import pack
+from normbench.runs import find, pack
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = sorted(
@@ -140,6 +144,31 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     assert judged == json.loads((place / "verdicts.json").read_text())
     for file, content in publish.tables(artifact, fidelity, judged, runs).items():
         assert content == (place / file).read_bytes(), f"{place / file}: normbench reproduce {name} --max-time 0"
+
+
+@pytest.mark.parametrize("place", PUBLISHED, ids=lambda path: str(path.relative_to(ROOT / "results")))
+def test_published_runs_count_as_done(place: Path):
+    """Else whoever has the results would train them again, and could not see which code they are of."""
+    artifact, packed = artifacts.read(str(place.parent.relative_to(ROOT / "results"))), pack.heads(place / pack.NAME)
+    runs = [one.head for one in packed]
+    seeds, controls = sorted({run.seed for run in runs}), any(run.control for run in runs)
+    asked = plan.artifact_specs(artifact.experiment, place.name, seeds, controls=controls, limited=False)
+    specs = [spec for spec in asked if spec.id in {run.id for run in runs}]
+    assert {spec.id for spec in specs} == {run.id for run in runs}
+    assert find.find(specs, ROOT / "results").records.keys() == {run.id for run in runs}
+
+
+@pytest.mark.parametrize("place", PUBLISHED, ids=lambda path: str(path.relative_to(ROOT / "results")))
+def test_the_command_that_would_decide_a_claim_trains_what_lacks_and_no_more(place: Path):
+    name = str(place.parent.relative_to(ROOT / "results"))
+    for claim in json.loads((place / "verdicts.json").read_text())["claims"]:
+        lacks, _, command = claim["way_on"].partition(": normbench ")
+        if command:
+            given = cli.parser("reproduce").parse_args(command.split())
+            assert given.words == [name]
+            request = Request(given.words, given.fidelity, ROOT / "results", only=given.only, controls=given.controls)
+            specs = _plan(artifacts.load(name), request)
+            assert len(missing(specs, find.find(specs, ROOT / "results"))) == int(lacks.split()[0]), claim["id"]
 
 
 @pytest.mark.parametrize("name", artifacts.ids())

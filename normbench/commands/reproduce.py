@@ -24,7 +24,7 @@ from normbench.launch.base import Launcher, Watch
 from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import power, publish, rules, table
-from normbench.papers.claims import Artifact
+from normbench.papers.claims import Artifact, Claim
 from normbench.papers.findings import decided
 from normbench.runs import pack
 from normbench.runs.find import Found
@@ -107,6 +107,8 @@ def _report(results: Path, console: Console) -> None:
 
 
 def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
+    """`--only` takes claims beside arms and values: the runs that they compare, of the seeds that decide them."""
+    groups = {claim.id: _runs_of(claim, request) for claim in artifact.claims}
     specs = plan.artifact_specs(
         artifact.experiment,
         request.fidelity,
@@ -115,8 +117,15 @@ def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
         request.controls,
         request.config_dir,
         limited=request.seeds is None,  # who names a number means it
+        groups=groups,
     )
     return [replace(spec, config={**spec.config, "device": request.device}) for spec in specs]
+
+
+def _runs_of(claim: Claim, request: Request) -> list[dict[str, Any]]:
+    own = claim.seeds if request.fidelity == "paper" and request.seeds is None else None
+    seeds = {} if own is None else {"seed": list(own)}
+    return [{**cell, **seeds, "control": ["", *claim.controls]} for cell in claim.cells]
 
 
 def _artifact(
@@ -231,9 +240,9 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     """What the plan can show, simulated from the seeds that are there, and what it costs."""
     published = pack.load(publish.folder(request.results, artifact.id, request.fidelity) / pack.NAME).runs
     known = pack.merge(published, runs)
-    found = power.outlook(
-        artifact, known, artifacts.Plan(artifact, request.fidelity), request.fidelity, request.controls
-    )
+    asked = [claim for claim in artifact.claims if claim.id in request.only] or artifact.claims
+    planned = artifacts.Plan(artifact, request.fidelity)
+    found = power.outlook(asked, known, planned, request.fidelity, request.controls)
     if not found:
         return
     names = ("claim", "planned n", "lacking", "core-hours", "simulated words", "negligible if no effect")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from normbench import schema
@@ -70,12 +71,14 @@ def artifact_specs(
     controls: bool = False,
     extra: Path | None = None,
     limited: bool = True,
+    groups: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> list[RunSpec]:
     """All runs of an experiment at one fidelity: axes, then seeds, then arms, so that arms are paired early.
 
-    `seeds`: 1 to a number, or these. `only`: arms (`ln`) and values of axes (`train.batch_size=128`); of each kind, all
-    where none is named. `limited`: the seeds that the experiment's `seeds` give a cell, and no more than its `limits`
-    allow; cells that have 0 there do not exist.
+    `seeds`: 1 to a number, or these. `only`: arms (`ln`), values of axes (`train.batch_size=128`), names of `groups`;
+    of each kind, all where none is named. `limited`: the seeds that the experiment's `seeds` give a cell, and no more
+    than its `limits` allow; cells that have 0 there do not exist. `groups`: by name, the places where runs may lie, as
+    values, or lists of them, of arm, control, seed and axes.
     """
     node = experiment(name, extra)
     asked = range(1, seeds + 1) if isinstance(seeds, int) else seeds
@@ -85,9 +88,11 @@ def artifact_specs(
         raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
     axes = [[(key, value) for value in values] for key, values in node["axes"].items()]
     for word in only:
-        known = [*node["arms"], *(_word(place) for axis in axes for place in axis)]
+        known = [*node["arms"], *(_word(place) for axis in axes for place in axis), *groups]
         if word not in known:
-            raise unknown(f"--only {word}: {name} has no such {'value' if '=' in word else 'arm'}.", word, known)
+            what = "value" if "=" in word else "arm or claim" if groups else "arm"
+            raise unknown(f"--only {word}: {name} has no such {what}.", word, known)
+    grouped = [place for word in only for place in groups.get(word, ())]
     arms = [arm for arm in node["arms"] if arm in only] or list(node["arms"])
     axes = [[place for place in axis if _word(place) in only] or axis for axis in axes]
     settings = ["", *(node["controls"] if controls else [])]
@@ -98,8 +103,12 @@ def artifact_specs(
         for seed in sorted(set().union(*planned.values())):
             words = [*map(_word, cell), f"seed={seed}"]
             specs += [
-                experiment_spec(name, arm, fidelity, words, control, extra) for arm in arms if seed in planned[arm]
+                experiment_spec(name, arm, fidelity, words, control, extra)
+                for arm, place in places.items()
+                if seed in planned[arm] and (not grouped or any(_lies({**place, "seed": seed}, g) for g in grouped))
             ]
+    if not specs:
+        raise NormbenchError(f"--only {' --only '.join(only)}: no run of {name} is in all of them.")
     return specs
 
 
@@ -140,7 +149,7 @@ def _seeds(
     """Seeds of a cell: those asked for, or at `paper` those of the last of the experiment's `seeds` that fits it."""
 
     def fitting(what: str) -> list[Any]:
-        return [rule for rule in node[what] if all(_fits(cell[key], value) for key, value in rule["when"].items())]
+        return [rule for rule in node[what] if _lies(cell, rule["when"])]
 
     for rule in fitting("seeds") if limited and fidelity == "paper" else []:
         asked = range(rule["from"], rule["to"] + 1)
@@ -210,6 +219,10 @@ def _composed(
 def _holds(when: Mapping[str, Any], arm: str, control: str, config: compose.Config) -> bool:
     place = {"arm": arm, "control": control}
     return all(_fits(place.get(key) if key in place else sites.lookup(config, key), v) for key, v in when.items())
+
+
+def _lies(place: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(_fits(place.get(key), value) for key, value in wanted.items())
 
 
 def _fits(value: Any, wanted: Any) -> bool:

@@ -143,6 +143,16 @@ class Claim:
     added: tuple[int, int] | None = None
     beside: str = ""
 
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """What is compared, each cell once: of the parts that decide, or of those reported where none can decide."""
+        cells = [
+            {key: value for key, value in cell.items() if key != "variant"}
+            for part in self.parts or self.reported
+            for _, cell in part.contrast
+        ]
+        return tuple({str(sorted(cell.items(), key=str)): cell for cell in cells}.values())
+
 
 @dataclass(frozen=True)
 class Artifact:

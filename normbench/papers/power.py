@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from normbench.papers import rules
-from normbench.papers.claims import Artifact, Claim
+from normbench.papers.claims import Claim
 from normbench.papers.parts import Observed, gather
 from normbench.papers.verdicts import Planned
 from normbench.papers.way_on import core_hours, lacking
@@ -44,12 +44,12 @@ class Outlook:
 
 
 def outlook(
-    artifact: Artifact, runs: Sequence[RunRecord], plan: Planned, fidelity: str, controls: bool = False
+    claims: Sequence[Claim], runs: Sequence[RunRecord], plan: Planned, fidelity: str, controls: bool = False
 ) -> list[Outlook]:
-    """One for every statistical claim; `runs` are all that are there, the pilots among them."""
+    """One for every statistical claim of an artifact; `runs` are all that are there, the pilots among them."""
     return [
         _outlook(claim, runs, plan, controls)
-        for claim in artifact.claims
+        for claim in claims
         if claim.kind != "exact" and claim.parts and fidelity not in claim.not_decidable
     ]
 

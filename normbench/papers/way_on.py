@@ -36,10 +36,10 @@ def way_on(
         return ""
     first = lacking(claim, [""], runs, plan)
     if first:
-        return _command(artifact, first, runs, fidelity)
+        return _command(artifact, claim, first, runs, fidelity)
     if word in rules.DECIDED:
         if controls := lacking(claim, claim.controls, runs, plan):
-            return _command(artifact, controls, runs, fidelity)
+            return _command(artifact, claim, controls, runs, fidelity)
         return _more(claim, [part for c in judged["controls"] for part in c["parts"]], runs, word)
     return _more(claim, judged["parts"], runs, rules.HOLDS)
 
@@ -67,13 +67,10 @@ def core_hours(left: Lacking, runs: Sequence[RunRecord]) -> float | None:
     return _hours([(arm, dict(places)) for arm, places, _, _ in left], runs)
 
 
-def _command(artifact: Artifact, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> str:
-    arms = sorted({arm for arm, *_ in left if arm})
-    axes = sorted({f"{key}={value}" for _, places, *_ in left for key, value in places})
-    words = [f"normbench reproduce {artifact.id}"]
+def _command(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> str:
+    words = [f"normbench reproduce {artifact.id} --only {claim.id}"]
     words += ["--controls"] if any(control for *_, control, _ in left) else []
     words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
-    words += [f"--only {word}" for word in (*arms, *axes)]
     hours = core_hours(left, runs)
     cost = "" if hours is None else f", about {_two_digits(hours)} core-hours"
     missing = "1 planned run is missing" if len(left) == 1 else f"{len(left)} planned runs are missing"
@@ -95,11 +92,9 @@ def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRe
     if not needed or None in needed:
         return "no number of seeds within reach would show the effects seen" if needed else ""
     most = max(n for n in needed if n is not None)
-    cells = [{k: v for k, v in cell.items() if k != "variant"} for part in claim.parts for _, cell in part.contrast]
-    places = list({str(sorted(cell.items(), key=str)): cell for cell in cells}.values())
-    asked = [(str(cell.get("arm", "")), {k: v for k, v in cell.items() if k != "arm"}) for cell in places]
+    asked = [(str(cell.get("arm", "")), {k: v for k, v in cell.items() if k != "arm"}) for cell in claim.cells]
     hours = _hours(asked * most, runs)
-    cost = "" if hours is None else f" ({len(places) * most} runs, about {_two_digits(hours)} core-hours)"
+    cost = "" if hours is None else f" ({len(asked) * most} runs, about {_two_digits(hours)} core-hours)"
     return f"about {most} fresh seeds{cost} would show the effects seen; plan them in the claim first"
 
 

@@ -158,6 +158,27 @@ def test_an_artifact_gives_every_arm_its_first_seed_first() -> None:
     assert {spec.arm for spec in plan.artifact_specs("ln2016/fig6", "paper", 1, ["ln", "bn"])} == {"ln", "bn"}
 
 
+def test_a_group_has_the_runs_of_its_places_and_no_others() -> None:
+    """As a claim has, which compares one arm at one batch size with another at another."""
+    places = [
+        {"arm": "ln", "train.batch_size": 128, "seed": [2, 3], "control": ["", "tanh"]},
+        {"arm": "none", "train.batch_size": 4, "control": ""},
+    ]
+
+    def runs(*only: str, controls: bool = True) -> list[tuple[str, int, int, str]]:
+        specs = plan.artifact_specs(
+            "ln2016/fig6", "paper", 3, only, controls, limited=False, groups={"some": places, "more": [{"arm": "bn"}]}
+        )
+        return sorted((s.arm, s.axes["train.batch_size"], s.seed, s.control) for s in specs)
+
+    far = [("none", 4, seed, "") for seed in (1, 2, 3)]
+    near = [("ln", 128, seed, control) for seed in (2, 3) for control in ("", "tanh")]
+    assert runs("some") == sorted([*near, *far])
+    assert runs("some", controls=False) == sorted([*near[::2], *far])
+    assert runs("some", "none") == far, "an arm beside it narrows it"
+    assert runs("some", "more", controls=False) == sorted([*near[::2], *far, *runs("bn", controls=False)])
+
+
 def test_arms_of_a_seed_share_all_that_they_do_not_vary() -> None:
     specs = plan.artifact_specs("ln2016/fig6", "paper", 1)
     for spec in specs:

@@ -173,6 +173,14 @@ def test_artifact_requests_are_checked() -> None:
         ({"fidelity": "smok"}, "--fidelity smok: ln2016/fig6 does not have it. Did you mean 'smoke'?"),
         ({"seeds": 0}, "--seeds 0 must be at least 1."),
         ({"only": ["lnn"]}, "--only lnn: ln2016/fig6 has no such arm. Did you mean 'ln'?"),
+        (
+            {"only": ["LN-F11"], "groups": {"LN-F1": [{}]}},
+            "--only LN-F11: ln2016/fig6 has no such arm or claim. Did you mean 'LN-F1'?",
+        ),
+        (
+            {"only": ["LN-F1", "none"], "groups": {"LN-F1": [{"arm": "ln"}]}},
+            "--only LN-F1 --only none: no run of ln2016/fig6 is in all of them.",
+        ),
     ):
         with pytest.raises(NormbenchError) as caught:
             plan.artifact_specs("ln2016/fig6", **({"fidelity": "paper", "seeds": 1} | keywords))

@@ -104,13 +104,10 @@ def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
         content = judged(claims, runs)
         return way_on.way_on(claims, claims.claims[0], content["claims"][0], runs, "paper", Five())
 
-    assert (
-        way(runs) == "2 planned runs are missing, about 0.02 core-hours: normbench reproduce x/fig --only bn --only ln"
-    )
+    missing = "planned runs are missing, about"
+    assert way(runs) == f"2 {missing} 0.02 core-hours: normbench reproduce x/fig --only C1"
     whole = [replace(run, seconds=36.0) for run in arms(-3.0)]
-    assert way(whole) == (
-        "20 planned runs are missing, about 0.2 core-hours: normbench reproduce x/fig --controls --only bn --only ln"
-    )
+    assert way(whole) == f"20 {missing} 0.2 core-hours: normbench reproduce x/fig --only C1 --controls"
     controls = [run for name in claims.claims[0].controls for run in arms(-3.0, control=name)]
     assert way([*whole, *controls]) == "", "reproduced: nothing is open"
     assert "fresh seeds" in way(arms(-0.9, spread=5.0)), "all planned runs are there, and they do not decide"
@@ -131,10 +128,8 @@ def test_what_is_open_below_the_papers_fidelity_has_a_way_on_too() -> None:
         (found,) = verdicts.judge(replace(whole, claims=(claim,)), runs, fidelity, planned=Five())["claims"]
         return way_on.way_on(whole, claim, found, runs, fidelity, Five())
 
-    said = (
-        "4 planned runs are missing, about 0.04 core-hours: "
-        "normbench reproduce x/fig --fidelity reduced --only bn --only ln"
-    )
+    command = "normbench reproduce x/fig --only C1 --fidelity reduced"
+    said = f"4 planned runs are missing, about 0.04 core-hours: {command}"
     assert way("reduced", 3) == said
     assert way("reduced", 5) == way("smoke", 3) == ""
     size = replace(claim, parts=(Part(**{**claim.parts[0].__dict__, "kind": "size", "paper": 1.0, "band": 1.0}),))
@@ -210,9 +205,9 @@ def test_negligible_is_within_reach_up_to_a_spread_of_so_many_smallest_effects(n
 
 def test_an_outlook_counts_pilots_and_what_lacks() -> None:
     claims = artifact(direction())
-    (found,) = power.outlook(claims, [replace(run, seconds=36.0) for run in arms(-3.0, n=3)], Five(), "paper")
+    (found,) = power.outlook(claims.claims, [replace(run, seconds=36.0) for run in arms(-3.0, n=3)], Five(), "paper")
     assert (found.planned, found.runs, found.pilots, found.hours) == ((5,), 4, 3, pytest.approx(0.04))
     assert found.words is not None and sum(found.words.values()) == pytest.approx(1)
     assert found.none is not None and found.none > 0.9, "were there nothing, with the pilot's spread"
-    (few,) = power.outlook(claims, [final_run("ln", 0, 1.0)], Five(), "paper")
+    (few,) = power.outlook(claims.claims, [final_run("ln", 0, 1.0)], Five(), "paper")
     assert few.words is None and few.hours is None

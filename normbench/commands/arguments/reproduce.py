@@ -11,6 +11,7 @@ from normbench.errors import NormbenchError
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke
   normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
+  normbench reproduce bln2022/fig6 --only BLN-18b --controls        what one claim compares, and no more
   normbench reproduce ln2016 --max-time 2h              go on another day with the same command
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper leaves open
   normbench reproduce ln2016/fig6 logger=wandb          mirrored to W&B files below results/wandb, as it trains
@@ -34,7 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where to train")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="WHAT", help="only this arm or axis value (repeatable)"
+        "--only", action="append", default=[], metavar="WHAT", help="only this arm, axis value or claim (repeatable)"
     )
     parser.add_argument("--controls", action="store_true", help="also the control settings of the experiment")
     parser.add_argument(
