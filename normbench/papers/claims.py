@@ -32,6 +32,7 @@ from typing import Any
 
 import yaml
 
+from normbench.config.plan import place_text
 from normbench.errors import NormbenchError, unknown
 from normbench.runs import yaml_text
 
@@ -225,6 +226,14 @@ def cell_text(cell: Cell) -> str:
     return " at ".join([*arm, axes] if axes else arm) or "any run"
 
 
+def _below(low: Cell, high: Cell) -> str:
+    """'bln below bn, batch size 25': what both share is said once."""
+    shared = {key: value for key, value in low.items() if key != "arm" and high.get(key) == value}
+    own = ({key: value for key, value in cell.items() if key not in shared} for cell in (low, high))
+    text = " below ".join(cell_text(cell).removeprefix("arm ") for cell in own)
+    return ", ".join([text, place_text(shared)] if shared else [text])
+
+
 def _claim(data: Any, file: str) -> Claim:
     name = data.get("id", "?") if isinstance(data, Mapping) else "?"
     where = f"{file}: claim {name}"
@@ -351,7 +360,7 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
             raise NormbenchError(f"{where}: key 'order' needs two cells or more, smallest first.")
         common.pop("id")
         return [
-            Part(f"{data['id']}: {cell_text(low)} below {cell_text(high)}", "direction",
+            Part(f"{data['id']}: {_below(low, high)}", "direction",
                  contrast=((1.0, low), (-1.0, high)), expect="negative", **common)
             for low, high in pairwise(cells)
         ]  # fmt: skip

@@ -16,7 +16,7 @@ import normbench.papers
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers.claims import FIDELITIES, cell_text, hash_claims, load
+from normbench.papers.claims import FIDELITIES, _below, cell_text, hash_claims, load
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 GAIN = {"kind": "gain", "split": "mr", "mode": "along", "metric": "accuracy"}
@@ -88,7 +88,7 @@ def test_all_kinds_load(tmp_path: Path) -> None:
     assert loaded[5].not_decidable == dict.fromkeys(FIDELITIES, "the images cannot be had")
     assert loaded[6].not_decidable == {"reduced": "too short"} and not loaded[0].not_decidable
     assert [p.kind for p in loaded[2].reported] == ["direction", "size"]
-    assert [p.id for p in loaded[3].parts] == ["o: arm bln below arm bn", "o: arm bn below arm ln"]
+    assert [p.id for p in loaded[3].parts] == ["o: bln below bn", "o: bn below ln"]
     assert all(p.kind == "direction" and p.expect == "negative" for p in loaded[3].parts)
     assert loaded[4].parts[0].at_most == 1e-9
     assert (loaded[2].beside, loaded[2].ours) == ("s", False) and (loaded[3].ours, loaded[3].looks) == (True, (10, 20))
@@ -274,6 +274,12 @@ def test_a_number_beyond_any_float_is_refused_with_the_file(tmp_path: Path) -> N
     with pytest.raises(NormbenchError) as caught:
         load(written(tmp_path, {**SOUND, "reference": {"a": 10**400}}))
     assert str(tmp_path) in str(caught.value) and "a number in it is too large" in str(caught.value)
+
+
+def test_what_a_pair_of_an_order_shares_is_said_once() -> None:
+    low, high = ({"arm": arm, "train.batch_size": 25} for arm in ("bln", "bn"))
+    assert _below(low, high) == "bln below bn, batch size 25"
+    assert _below(low, {**low, "train.batch_size": 1}) == "bln at train.batch_size 25 below bln at train.batch_size 1"
 
 
 def test_cell_text() -> None:
