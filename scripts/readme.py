@@ -110,7 +110,9 @@ def _lines(results: Path) -> Iterator[str]:
             data = compose.choice("data", plan.data_name(artifact.experiment, fidelity))["declares"]["title"]
             stand_in = f", on other data than the paper's: {data}"
         pieces = claim["evidence"].split("; ")
-        evidence = "; ".join(pieces[: 2 if " parts hold" in pieces[0] else 1])
+        first = 2 if " parts hold" in pieces[0] else 1
+        controls = (piece for piece in pieces[first:] if " under " in piece and not piece.startswith("not run"))
+        evidence = "; ".join([*pieces[:first], *controls])
         statement = escape(f"{claim['statement']}{stand_in}. Evidence: {evidence}")
         place = f"results/{name}/{fidelity}/table.md"
         yield f"- **{claim['verdict']}**, [{id}]({place}): {statement}."

@@ -5,6 +5,8 @@ replication; Searle, Casella, McCulloch 1992, ch. 4). All seeds tested on the sa
 
     V = (MS_seeds + MS_examples − MS_rest) / (S·I), degrees of freedom after Satterthwaite (1946)
 
+with MS_rest in the place of a smaller MS_seeds or MS_examples: neither is expected below it, and where chance brings V
+near 0 the degrees of freedom would go there with it, and the interval to infinity (Gaylor, Hopper 1969).
 On examples that overlap in part, seeds s and t with M and M′ of them, |o| in common:
 
     V = s²(seed means)/S + mean over pairs of seeds of σ̂²_examples · |o| / (M·M′), degrees of freedom of the seeds
@@ -63,8 +65,9 @@ def _alike(table: np.ndarray, means: np.ndarray) -> tuple[float, float]:
     of_seeds = examples * float(((means - mean) ** 2).sum()) / (seeds - 1)
     of_examples = seeds * float(((columns - mean) ** 2).sum()) / (examples - 1)
     rest = float(((table - means[:, None] - columns + mean) ** 2).sum()) / ((seeds - 1) * (examples - 1))
+    of_seeds, of_examples = max(of_seeds, rest), max(of_examples, rest)
     total = of_seeds + of_examples - rest
-    if total <= 0:
+    if total == 0:
         return 0.0, seeds - 1.0
     parts = of_seeds**2 / (seeds - 1) + of_examples**2 / (examples - 1) + rest**2 / ((seeds - 1) * (examples - 1))
     return total / table.size, total**2 / parts

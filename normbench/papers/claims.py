@@ -121,9 +121,10 @@ class Claim:
     """A sentence of the paper with the parts that decide it and those that are only reported.
 
     `ours`: a hypothesis of this project. `open` are choices that the paper leaves open: the word at its setting is
-    that of the claim where the settings of `controls` say the same. `seeds`, at `paper`, are those that alone decide:
-    runs of others had been seen when the claim was amended. `looks`: at which numbers of seeds a claim that was planned
-    with two looks is judged; `added`: the same of one whose second look was not planned.
+    that of the claim where the settings of `controls` say the same, and none of them is `unvaried` by these. `seeds`,
+    at `paper`, are those that alone decide: runs of others had been seen when the claim was amended. `looks`: at which
+    numbers of seeds a claim that was planned with two looks is judged; `added`: the same of one whose second look was
+    not planned.
     `not_decidable` says at which fidelities no run could tell, and why.
     `beside` is the reported part without which the claim's number would mislead.
     """
@@ -138,6 +139,7 @@ class Claim:
     open: tuple[str, ...]
     controls: tuple[str, ...]
     not_decidable: Mapping[str, str]  # why, by fidelity
+    unvaried: tuple[str, ...] = ()
     seeds: range | None = None
     ours: bool = False
     looks: tuple[int, int] | None = None
@@ -238,7 +240,8 @@ def _claim(data: Any, file: str) -> Claim:
     name = data.get("id", "?") if isinstance(data, Mapping) else "?"
     where = f"{file}: claim {name}"
     required = ("id", "kind", "statement", "quote", "locator", "parts")
-    optional = ("reported", "open", "controls", "not_decidable", "seeds", "ours", "looks", "added", "beside")
+    optional = ("reported", "open", "controls", "unvaried", "not_decidable", "seeds", "ours", "looks", "added",
+                "beside")  # fmt: skip
     _keys(data, required, optional, where)
     kind = _choice(data, "kind", tuple(_PART_KEYS), where)
     not_decidable = _not_decidable(data, where) if "not_decidable" in data else {}
@@ -249,6 +252,10 @@ def _claim(data: Any, file: str) -> Claim:
         raise NormbenchError(f"{where}: key 'open' names choices that the paper leaves open, but {reason}.")
     if controls and not open_choices:
         raise NormbenchError(f"{where}: key 'controls' has settings, but 'open' does not say what they vary.")
+    unvaried = _texts(data, "unvaried", where)
+    for choice in unvaried:
+        if choice not in open_choices:
+            raise unknown(f"{where}: unvaried '{choice}' is no choice that is 'open'.", choice, open_choices)
     if "looks" in data and "added" in data:
         raise NormbenchError(
             f"{where}: 'looks' plans two, 'added' tells of a second that was not planned: one of them."
@@ -272,6 +279,7 @@ def _claim(data: Any, file: str) -> Claim:
         open=open_choices,
         controls=controls,
         not_decidable=not_decidable,
+        unvaried=unvaried,
         seeds=_seeds(data["seeds"], where) if "seeds" in data else None,
         ours=_flag(data, "ours", where) if "ours" in data else False,
         looks=_looks(data["looks"], where) if "looks" in data else None,

@@ -47,7 +47,8 @@ def findings(judged: Mapping[str, Any]) -> list[str]:
 def settings(claims: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """A header and a row per part: its effect, interval and word at the paper's setting and under each control.
 
-    Of claims that have runs of a control; without any there is nothing.
+    Of claims that have runs of a control; without any there is nothing. Of a part whose interval covers the test
+    examples in one place and not in another, the other says so.
     """
     tried = _under_controls(claims)
     names = list(dict.fromkeys(control["name"] for claim in tried for control in claim["controls"]))
@@ -55,8 +56,9 @@ def settings(claims: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     for claim in tried:
         under = {control["name"]: {p["id"]: p for p in control["parts"]} for control in claim["controls"]}
         for part in claim["parts"]:
-            others = [_and_word(under[name].get(part["id"])) if name in under else "" for name in names]
-            rows.append([claim["id"], part["id"], _and_word(part), *others])
+            cells = [part, *(under[name].get(part["id"]) if name in under else {} for name in names)]
+            over_examples = any(cell and cell["examples"] for cell in cells)
+            rows.append([claim["id"], part["id"], *(_and_word(cell, over_examples) for cell in cells)])
     return [["claim", "part", "the paper's setting", *names], *rows] if rows else []
 
 
@@ -65,8 +67,14 @@ def _under_controls(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     return [c for c in claims if any(p["n"] for control in c["controls"] for p in control["parts"])]
 
 
-def _and_word(part: Mapping[str, Any] | None) -> str:
-    return f"{measured(part)}: {part['word']}" if part and part["n"] else rules.NOT_RUN
+def _and_word(part: Mapping[str, Any] | None, over_examples: bool = False) -> str:
+    """`nats −0.02 [−0.05, 0.01]: undecided`; "" of {}, a control that the claim does not have."""
+    if part is not None and not part:
+        return ""
+    if part is None or not part["n"]:
+        return rules.NOT_RUN
+    alone = " (over seeds alone)" if over_examples and not part["examples"] else ""
+    return f"{measured(part)}{alone}: {part['word']}"
 
 
 def tally(claims: Sequence[Mapping[str, Any]], kind: tuple[str, str] = ("claim", "claims")) -> str:

@@ -268,12 +268,12 @@ def _reason(seen: Observed, word: str, alpha: float) -> str:
         return f"{text}; a run without a number: no mean is tested"
     if part.kind == "size":
         predicted = f"our prediction interval {_span(seen.prediction(1 - alpha))}"
-        return f"{text}; the paper's {_show(part.paper)} ± {_show(part.band)} against {predicted}"
+        return f"{text}; the paper's {show(part.paper)} ± {show(part.band)} against {predicted}"
     if (margin := _margin(seen)) is not None and (part.kind == "equivalence" or word != rules.HOLDS):
         small = seen.interval(1 - 2 * alpha)
         inside = within(small, margin)
         if part.kind == "equivalence" or inside:
-            text += f"; {_percent(1 - 2 * alpha)} interval {_span(small)} against ±{_show(margin)}"
+            text += f"; {_percent(1 - 2 * alpha)} interval {_span(small)} against ±{show(margin)}"
         if inside and not seen.planned:
             return f"{text}: inside, but this second look was not planned"
         if inside and part.kind == "direction" and not seen.fresh:
@@ -290,9 +290,11 @@ def _measured(seen: Observed, alpha: float) -> str:
     interval = seen.interval(1 - alpha)
     if part.test == "sign" or not seen.whole:
         above, below = seen.signs
-        lost += [f"{above} above : {below} below zero, p = {_show(sign_test(above, below))}"]
+        lost += [f"{above} above : {below} below zero, p = {show(sign_test(above, below))}"]
     what = "median " if part.test == "sign" else ""
-    number = "" if seen.effect is None else f", {what}{part.unit} {_show(seen.effect)} {_span(interval)}"
+    number = "" if seen.effect is None else f", {what}{part.unit} {show(seen.effect)} {_span(interval)}"
+    if interval and alpha != rules.ALPHA:
+        number += f" ({_percent(1 - alpha)})"
     over = f" seeds × {seen.spread.examples} test examples" if seen.spread else ""
     return f"{part.endpoint}{number}, n = {len(seen.seeds)}{over}" + "".join(f", {text}" for text in lost)
 
@@ -300,7 +302,9 @@ def _measured(seen: Observed, alpha: float) -> str:
 def measured(part: Mapping[str, Any]) -> str:
     """`nats −0.02 [−0.05, 0.01]` of a part as verdicts.json has it; what its runs give where they give no mean."""
     if part["effect"] is not None:
-        return f"{part['unit']} {_show(part['effect'])} {_span(part['interval'])}"
+        what = "median " if part["test"] == "sign" else ""
+        level = "" if part["level"] in (None, 1 - rules.ALPHA) else f" ({_percent(part['level'])})"
+        return f"{what}{part['unit']} {show(part['effect'])} {_span(part['interval'])}{level}"
     if not part["n"]:
         return rules.NOT_RUN
     lost = [f"{part[what]} {what}" for what in ("censored", "diverged") if part[what]]
@@ -318,7 +322,7 @@ def _power(seen: Observed, alpha: float) -> str:
     if seen.sd is None or seen.effect is None:
         return ""
     detectable = detectable_effect(seen.sd, n, 1 - alpha, rules.POWER)
-    shown = f"; n = {n} shows {_show(detectable)} with {_percent(rules.POWER)} power"
+    shown = f"; n = {n} shows {show(detectable)} with {_percent(rules.POWER)} power"
     if seen.spread or seen.part.kind != "direction":
         return shown  # more seeds make the part of the test examples no smaller
     needed = seeds_needed(seen.effect, seen.sd, 1 - alpha, rules.POWER)
@@ -338,7 +342,7 @@ def _percent(level: float) -> str:
     return f"{100 * level:.3g} %"
 
 
-def _show(number: float | None) -> str:
+def show(number: float | None) -> str:
     """Three digits, all of those before the point, with a typographic minus."""
     if number is None:
         return "none"
@@ -346,7 +350,7 @@ def _show(number: float | None) -> str:
 
 
 def _span(interval: Interval | None) -> str:
-    return "without interval" if interval is None else f"[{_show(interval[0])}, {_show(interval[1])}]"
+    return "without interval" if interval is None else f"[{show(interval[0])}, {show(interval[1])}]"
 
 
 # --- from runs -------------------------------------------------------------------------------------------------------
@@ -362,8 +366,8 @@ class Outcome:
 
     def __str__(self) -> str:
         if self.value is not None:
-            return _show(self.value)
-        return "diverged" if self.diverged else f"≥ {_show(self.after)}"
+            return show(self.value)
+        return "diverged" if self.diverged else f"≥ {show(self.after)}"
 
 
 def paired_runs(part: Part, runs: Sequence[RunRecord]) -> tuple[list[dict[int, RunRecord]], list[int]]:
@@ -485,6 +489,6 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
     asked = [(float(bound), sign, test) for bound, sign, test in bounds if bound is not None]
     wrong = [number for number in numbers if not all(test(number, bound) for bound, _, test in asked)]
     shown = (wrong or numbers)[0]
-    wanted = " and ".join(f"{sign} {_show(bound)}" for bound, sign, _ in asked)
-    reason = f"{part.endpoint.key}: {_show(shown)} {part.unit}, asked {wanted}"
+    wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
+    reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, asked {wanted}"
     return Observed(part, reason=reason, complete=True, exact=not wrong, number=shown, runs=ids)

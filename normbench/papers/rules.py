@@ -157,7 +157,8 @@ def control_words(
     is another word, or another word than negligible, only where one part is within ±δ here and beyond it there.
     """
     if not all(seen.complete for _, seen in parts):
-        return NOT_RUN, NOT_RUN
+        gap = NOT_DECIDABLE if any(seen.gap == NOT_DECIDABLE for _, seen in parts) else NOT_RUN
+        return gap, gap
     own, strict = claim_word(parts, alpha), claim_word(parts, alpha / controls, small=alpha)
     level = alpha / (controls * len(parts))
     if setting is not None and NEGLIGIBLE in {strict, claim_word(setting, alpha)} and not any(
@@ -173,14 +174,17 @@ def _apart(small: Evidence, large: Evidence, alpha: float) -> bool:
     return within(small.interval(1 - 2 * alpha), small.delta) and _outside(large.interval(1 - alpha), large.delta)
 
 
-def robustness(setting: str, controls: Sequence[tuple[str, str]]) -> str:
-    """Whether the word at the paper's setting is that of every control ("" without any, or without a word)."""
+def robustness(setting: str, controls: Sequence[tuple[str, str]], unvaried: bool = False) -> str:
+    """Whether the word at the paper's setting is that of every control ("" without any, or without a word).
+
+    `unvaried`: something is open that none of them varies.
+    """
     if not controls or setting not in DECIDED:
         return ""
     if any(strict in DECIDED and strict != setting for _, strict in controls):
         return DEPENDS
     if all(word == setting for word, _ in controls):
-        return ROBUST
+        return NOT_RUN if unvaried else ROBUST
     return NOT_RUN if any(word == NOT_RUN for word, _ in controls) else UNDECIDED
 
 

@@ -14,7 +14,7 @@ from normbench.curves.examples import Spread
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
 from normbench.papers.claims import FIDELITIES, Artifact, Claim, Part
-from normbench.papers.parts import Observed, gather, measured, paired_runs, result
+from normbench.papers.parts import Observed, gather, measured, paired_runs, result, show
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 
@@ -123,13 +123,14 @@ class _Judge:
         tried = {
             name: rules.control_words(parts, len(controls), self.alpha, setting) for name, parts in controls.items()
         }
-        robust = rules.robustness(word, list(tried.values()))
+        robust = rules.robustness(word, list(tried.values()), bool(claim.unvaried))
         parts = [self.result(part, seen) for part, seen in setting]
         deciding = self._deciding(word, setting)
         evidence = why or self._evidence(word, parts, deciding)
         if robust:
-            shares = {name: self._share(word, parts) for name, parts in controls.items()}
-            evidence += _of_controls(robust, word, tried, shares)
+            shown = {name: self._shown(tried[name][0], found, deciding) for name, found in controls.items()}
+            evidence += _of_controls(word, tried, shown)
+            evidence += f"; no control varies the {' and the '.join(claim.unvaried)}" if claim.unvaried else ""
         reported = [self.result(part, self.observe(part, "")) for part in claim.reported]
         evidence += "".join(f"; beside it, {told['id']}: {measured(told)}" for told in reported
                             if told["id"] == claim.beside and word in rules.DECIDED)  # fmt: skip
@@ -225,28 +226,38 @@ class _Judge:
         return further and found >= set(planned)
 
     def _deciding(self, word: str, parts: Sequence[tuple[Part, Observed]]) -> int:
-        """The first part that makes the claim's word."""
+        """The first part that makes the claim's word; where none does, one that speaks against it, if there is one."""
 
         def makes(part: Part, seen: Observed) -> bool:
             if word == rules.OPPOSITE:
                 return rules.opposes(part, seen, len(parts), self.alpha)
             if word == rules.NEGLIGIBLE:
                 return rules.vanishes(part, seen, len(parts), self.alpha)
-            own = rules.part_word(part, seen, self.alpha)
-            return own != rules.HOLDS if word == rules.UNDECIDED else own == word
+            return rules.part_word(part, seen, self.alpha) == word
 
-        return next((index for index, pair in enumerate(parts) if makes(*pair)), 0)
+        wanted = [index for index, pair in enumerate(parts) if makes(*pair)]
+        if word == rules.UNDECIDED:
+            own = [rules.part_word(part, seen, self.alpha) for part, seen in parts]
+            wanted = [own.index(against) for against in (rules.OPPOSITE, rules.NEGLIGIBLE) if against in own] + wanted
+        return wanted[0] if wanted else 0
 
     def _evidence(self, word: str, parts: Sequence[Mapping[str, Any]], deciding: int) -> str:
         part = parts[deciding]
         if len(parts) == 1 or word in (rules.NOT_RUN, rules.NOT_DECIDABLE):
             return str(part["reason"])
-        held = sum(part["word"] == rules.HOLDS for part in parts)
+        counts = Counter(part["word"] for part in parts)
+        against = "".join(f", {counts[other]} {other}" for other in (rules.OPPOSITE, rules.NEGLIGIBLE) if counts[other])
         reason = str(part["reason"]).removeprefix(part["endpoint"]).lstrip(",: ")  # the part's name says it already
         stricter = ""
         if word == rules.UNDECIDED and part["word"] in (rules.OPPOSITE, rules.NEGLIGIBLE):
             stricter = f"; {part['word']}, but not at the level that one of {len(parts)} parts is asked for"
-        return f"{held} of {len(parts)} parts hold; {part['id']}: {reason}{stricter}"
+        told = f"{counts[rules.HOLDS]} of {len(parts)} parts hold{against if word == rules.UNDECIDED else ''}"
+        return f"{told}; {part['id']}: {reason}{stricter}"
+
+    def _shown(self, word: str, parts: Sequence[tuple[Part, Observed]], deciding: int) -> str:
+        """` (−2.2)` of the deciding part under a control with that word; of how many parts it is, where negligible."""
+        effect = parts[deciding][1].effect
+        return self._share(word, parts) or ("" if effect is None else f" ({show(effect)})")
 
     def _share(self, word: str, parts: Sequence[tuple[Part, Observed]]) -> str:
         """How many of its parts a negligible claim rests on; "" for other words and a single part."""
@@ -259,14 +270,15 @@ class _Judge:
 _HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}
 
 
-def _of_controls(robust: str, word: str, tried: Mapping[str, tuple[str, str]], shares: Mapping[str, str]) -> str:
-    """What the controls say, by name."""
-    if robust == rules.ROBUST:
-        return f"; the same under {', '.join(name + shares[name] for name in tried)}"
+def _of_controls(word: str, tried: Mapping[str, tuple[str, str]], shown: Mapping[str, str]) -> str:
+    """What the controls say, by name, each with its number."""
     said: dict[str, list[str]] = {}
     for name, (own, strict) in tried.items():
-        told = own if own == word else strict if strict in rules.DECIDED else rules.UNDECIDED
-        said.setdefault(rules.NOT_RUN if own == rules.NOT_RUN else told, []).append(name)
+        told = own if own in (word, rules.NOT_RUN, rules.NOT_DECIDABLE) else strict
+        told = told if told in (*rules.DECIDED, rules.NOT_RUN, rules.NOT_DECIDABLE) else rules.UNDECIDED
+        said.setdefault("the same" if told == word else told, []).append(
+            name if told == rules.NOT_RUN else name + shown[name]
+        )
     return "".join(f"; {told} under {', '.join(names)}" for told, names in said.items())
 
 

@@ -1,7 +1,7 @@
 """What would decide a claim that has no verdict yet: which runs, by which command, and what they cost.
 
-Planned runs that are not there come first. Where all of them are, the seeds that would show the effect seen: those have
-to be planned in the claim before they are run.
+Planned runs that are not there come first. Where all of them are, the seeds that would show effects as large as those
+seen, on whichever side they are: those have to be planned in the claim before they are run.
 """
 
 from __future__ import annotations
@@ -40,8 +40,13 @@ def way_on(
     if word in rules.DECIDED:
         if controls := lacking(claim, claim.controls, runs, plan):
             return _command(artifact, claim, controls, runs, fidelity)
-        return _more(claim, [part for c in judged["controls"] for part in c["parts"]], runs, word)
-    return _more(claim, judged["parts"], runs, rules.HOLDS)
+        open_ones = [control for control in judged["controls"] if control["word"] == rules.UNDECIDED]
+        if not open_ones and claim.unvaried:
+            return f"a control that varies the {' and the '.join(claim.unvaried)} has to be planned first"
+        under = f" under {', '.join(control['name'] for control in open_ones)}"
+        parts = [part for control in open_ones for part in control["parts"]]
+        return _more(claim, parts, runs, word, judged["alpha"], under, len(open_ones))
+    return _more(claim, judged["parts"], runs, rules.HOLDS, judged["alpha"])
 
 
 def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Planned) -> Lacking:
@@ -77,8 +82,16 @@ def _command(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[Run
     return f"{missing}{cost}: {' '.join(words)}"
 
 
-def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRecord], word: str) -> str:
-    """How many seeds would show what was seen, if it is what it looks like."""
+def _more(
+    claim: Claim,
+    parts: Sequence[Mapping[str, Any]],
+    runs: Sequence[RunRecord],
+    word: str,
+    alpha: float = rules.ALPHA,
+    under: str = "",
+    settings: int = 1,
+) -> str:
+    """How many seeds would show what was seen, if it is what it looks like; `under`: in how many settings, by name."""
     open_parts = [part for part in parts if part["word"] != word and part["effect"] is not None]
     if open_parts and all(part["kind"] == "size" for part in open_parts):
         return "more seeds do not narrow the spread of single runs, which a size is held against"
@@ -88,20 +101,22 @@ def _more(claim: Claim, parts: Sequence[Mapping[str, Any]], runs: Sequence[RunRe
             "a test of means needs a number of every run: longer runs, or the sign test with "
             f"{pairs} seeds or more; plan them in the claim first"
         )
-    needed = [_seeds(part) for part in open_parts if part["kind"] != "size"]
+    needed = [_seeds(part, alpha) for part in open_parts if part["kind"] != "size"]
     if not needed or None in needed:
-        return "no number of seeds within reach would show the effects seen" if needed else ""
+        return f"no number of seeds within reach would show the effects seen{under}" if needed else ""
     most = max(n for n in needed if n is not None)
     asked = [(str(cell.get("arm", "")), {k: v for k, v in cell.items() if k != "arm"}) for cell in claim.cells]
+    number = len(asked) * most * settings
     hours = _hours(asked * most, runs)
-    cost = "" if hours is None else f" ({len(asked) * most} runs, about {_two_digits(hours)} core-hours)"
-    return f"about {most} fresh seeds{cost} would show the effects seen; plan them in the claim first"
+    cost = "" if hours is None else f" ({number} runs, about {_two_digits(hours * settings)} core-hours)"
+    shown = f"would show effects as large as those seen{under} with {100 * rules.POWER:.0f} % power"
+    return f"about {most} fresh seeds{cost} {shown}; plan them in the claim first"
 
 
-def _seeds(part: Mapping[str, Any]) -> int | None:
+def _seeds(part: Mapping[str, Any], alpha: float) -> int | None:
     """Of one part; None where more than 1000 would be needed."""
     if part["test"] == "sign":
-        return max(part["n"], rules.fewest_pairs(rules.ALPHA))
+        return max(part["n"], rules.fewest_pairs(alpha))
     margin, small, sd = part["within"] or part["delta"], part["tost"], part["sd"]
     if not sd or part["prediction"] is None:  # up to rounding all seeds alike
         return None
@@ -111,8 +126,8 @@ def _seeds(part: Mapping[str, Any]) -> int | None:
     fixed = max(0.0, sd**2 - alone**2) / part["n"]  # by the choice of the test examples
     if part["kind"] == "equivalence":
         room = margin - abs(part["effect"])
-        return seeds_needed(room, alone, 1 - 2 * rules.ALPHA, rules.POWER, fixed=fixed) if room > 0 else None
-    return seeds_needed(part["effect"], alone, 1 - rules.ALPHA, rules.POWER, fixed=fixed)
+        return seeds_needed(room, alone, 1 - 2 * alpha, rules.POWER, fixed=fixed) if room > 0 else None
+    return seeds_needed(part["effect"], alone, 1 - alpha, rules.POWER, fixed=fixed)
 
 
 def _of_seeds(part: Mapping[str, Any]) -> float:

@@ -161,6 +161,7 @@ PART = ("claims", 0, "parts", 0)
             ["part 'e'", "endpoint kind final does not go with a part of kind exact"],
         ),
         (edit("claims", 0, "open", to=[]), ["claim C1", "'controls'", "'open' does not say"]),
+        (edit("claims", 0, "unvaried", to=["rat"]), ["claim C1", "unvaried 'rat'", "Did you mean 'rate'?"]),
         (edit("claims", 0, "ours", to="yes"), ["claim C1", "ours", "true or false"]),
         (edit("claims", 0, "looks", to=[10]), ["claim C1", "two numbers of seeds, the smaller first"]),
         (edit("claims", 0, "added", to=[10, 5]), ["claim C1", "two numbers of seeds, the smaller first"]),

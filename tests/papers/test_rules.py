@@ -282,6 +282,21 @@ def test_robust_is_the_same_word_at_every_control(setting: str, controls: Any, e
     assert rules.robustness(setting, controls[::-1]) == expected
 
 
+def test_what_no_control_varies_keeps_a_word_from_being_robust() -> None:
+    assert rules.robustness(H, [(H, H), (H, H)], unvaried=True) == "not run"
+    assert rules.robustness(H, [(H, H), (O, O)], unvaried=True) == "depends"
+    assert rules.robustness(H, [(H, H), (U, U)], unvaried=True) == "undecided"
+    assert rules.robustness(U, [(H, H)], unvaried=True) == ""
+
+
+def test_a_control_whose_runs_cannot_tell_is_not_one_without_runs() -> None:
+    sure = (direction(), seen(direction(), effects(5.0, 0.4)))
+    gaps = [(direction(), Observed(direction(), gap=gap)) for gap in ("not run", "not decidable here")]
+    assert rules.control_words([sure, gaps[0]], 2) == ("not run", "not run")
+    assert rules.control_words([sure, gaps[1]], 2) == ("not decidable here", "not decidable here")
+    assert rules.robustness(H, [(H, H), ("not decidable here",) * 2]) == "undecided"
+
+
 @pytest.mark.parametrize("dissenting", ["lr-low", "lr-high"])
 @pytest.mark.parametrize(
     ("mean", "half", "robust", "verdict"),

@@ -11,6 +11,7 @@ import pytest
 from judged import artifact, only
 from ruled import claim_data, compared, direction, effects, fig6_part, seen, written
 
+from normbench.config import compose
 from normbench.curves.series import area, at_epoch, best_step, log_floored
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
@@ -33,10 +34,10 @@ from normbench.runs.record import RunRecord
         ("area", "nll", "log", "cifar10", 0.03),
         ("final", "loss", "log", "recall", 0.03),
         ("time_to_level", "nll", "log", "mnist", 0.10),
-        ("final", "r@1", "percent", "flickr", 0.3),
-        ("final", "r@10", "percent", "flickr", 0.3),
+        ("final", "image_r1", "percent", "flickr8k_captions", 0.3),
+        ("final", "caption_r10", "percent", "flickr8k_captions", 0.3),
         ("final", "bound", "linear", "mnist_binary", 0.1),
-        ("final", "bound", "linear", "iam_ondb", 5.0),
+        ("final", "line_nll", "linear", "iam_ondb", 5.0),
         ("final", "mse", "linear", "cifar10", None),
         ("value", "", "linear", "", None),
     ],
@@ -302,3 +303,11 @@ def test_the_hash_of_the_rules_changes_with_each_of_them(monkeypatch: pytest.Mon
         monkeypatch.setattr(rules, "RULES", {**rules.RULES, **changed})
         assert rules.sha256("claims", 5) != before
         monkeypatch.undo()
+
+
+def test_smallest_effects_are_of_metrics_that_some_model_has() -> None:
+    """Else one stands in the rules and decides nothing."""
+    models = [compose.choice("model", name)["model"]["declares"] for name in compose.choices("model")]
+    known = {metric for declared in models for metric in declared.get("metrics", [])}
+    named = {metric for entry in rules.RULES["smallest_effects"] for metric in entry.get("metric", [])}
+    assert named - known == {"loss"}, "what a model of one's own may log"

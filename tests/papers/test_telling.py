@@ -111,6 +111,15 @@ def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
     controls = [run for name in claims.claims[0].controls for run in arms(-3.0, control=name)]
     assert way([*whole, *controls]) == "", "reproduced: nothing is open"
     assert "fresh seeds" in way(arms(-0.9, spread=5.0)), "all planned runs are there, and they do not decide"
+    low, high = (arms(-0.9, spread=5.0, control=name) for name in claims.claims[0].controls)
+    needed = "about 14 fresh seeds (28 runs, about 0.28 core-hours) would show effects as large as those seen"
+    one = [*whole, *low, *arms(-3.0, control="lr-high")]
+    assert way(one) == f"{needed} under lr-low with 80 % power; plan them in the claim first"
+    both = way([*whole, *low, *high])
+    assert "(56 runs, about 0.56 core-hours)" in both and "under lr-low, lr-high with" in both
+    claims = replace(claims, claims=(replace(claims.claims[0], unvaried=("task",)),))
+    assert way([*whole, *controls]) == "a control that varies the task has to be planned first"
+    claims = replace(claims, claims=(replace(claims.claims[0], unvaried=()),))
     turned = [*arms(-3.0, control="lr-low"), *arms(3.0, control="lr-high")]
     assert way([*whole, *turned]) == "", "they depend: that is known"
     slow = [replace(run, seconds=360.0 if run.arm == "bn" else 36.0) for run in whole]
@@ -144,6 +153,8 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
         return way_on._more(claim, [PART | more], [], rules.HOLDS)
 
     assert "about 787 fresh seeds" in way()
+    stricter = way_on._more(claim, [PART], [], rules.HOLDS, 0.025)
+    assert int(stricter.split()[1]) > 787, "a claim that is looked at twice"
     two = [{**PART, "effect": effect} for effect in (-0.1, -0.2)]
     assert "about 787 fresh seeds" in way_on._more(claim, two, [], rules.HOLDS), "the one that needs most"
     assert "about 5 fresh seeds" in way(delta=1.0, tost=[-0.5, 0.5]), "small already, on seeds that had been seen"

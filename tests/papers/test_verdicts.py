@@ -29,6 +29,7 @@ from judged import (
 from normbench.curves.examples import spread
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Part
+from normbench.papers.parts import measured
 from normbench.papers.verdicts import judge
 from normbench.runs.record import RunRecord
 
@@ -304,20 +305,49 @@ def test_reproduced_and_contradicted_need_every_control_with_five_seeds() -> Non
         found = only(claim, own)
         assert (found["verdict"], found["setting"], found["robustness"]) == (not_run, word, "not run")
         assert found["evidence"].endswith("; not run under lr-low, lr-high")
-        some = only(claim, own + low)
-        assert some["verdict"] == not_run and some["evidence"].endswith(f"; {word} under lr-low; not run under lr-high")
+        some, number = only(claim, own + low), {1.0: "0.98", -1.0: "−1.02"}[effect]
+        assert some["verdict"] == not_run
+        assert some["evidence"].endswith(f"; the same under lr-low ({number}); not run under lr-high")
         assert verdict(claim, own + low + arms(effect, n=4, control="lr-high")) == not_run
         robust = only(claim, own + low + high)
         assert (robust["verdict"], robust["robustness"]) == (both, "robust")
-        assert robust["evidence"].endswith("; the same under lr-low, lr-high")
+        assert robust["evidence"].endswith(f"; the same under lr-low ({number}), lr-high ({number})")
         assert [(c["name"], c["word"]) for c in robust["controls"]] == [("lr-low", word), ("lr-high", word)]
         assert len(robust["runs"]) == 10
         other = only(claim, own + low + arms(-effect, control="lr-high"))
         assert (other["verdict"], other["robustness"]) == (f"{word} at the paper's setting; controls depend", "depends")
         open_ = only(claim, own + low + arms(0.0, control="lr-high"))
         assert open_["verdict"] == f"{word} at the paper's setting; controls undecided"
-        assert open_["evidence"].endswith(f"; {word} under lr-low; undecided under lr-high")
+        assert open_["evidence"].endswith(f"; the same under lr-low ({number}); undecided under lr-high (−0.02)")
     assert verdict(claim, arms(0.0) + arms(1.0, control="lr-low")) == "undecided"
+
+
+def test_what_no_control_varies_keeps_a_word_from_being_robust() -> None:
+    varied = artifact(direction(), open=["learning rate", "task"])
+    claim = replace(varied, claims=(replace(varied.claims[0], unvaried=("task",)),))
+    own, low, high = (arms(-1.0, control=name) for name in ("", "lr-low", "lr-high"))
+    assert verdict(varied, own + low + high) == "reproduced"
+    found = only(claim, own + low + high)
+    assert found["verdict"] == "holds at the paper's setting; controls not run"
+    assert found["evidence"].endswith("; the same under lr-low (−1.02), lr-high (−1.02); no control varies the task")
+    other = only(claim, own + low + arms(1.0, control="lr-high"))
+    assert other["robustness"] == "depends", "what differs is known, whatever else is open"
+
+
+def test_an_undecided_claim_shows_what_speaks_against_it() -> None:
+    unclear, clear, against = direction(name="u", test="sign"), direction(), direction(name="a", expect="positive")
+    found = only(artifact(unclear, clear, against), arms(-0.4))
+    assert [part["word"] for part in found["parts"]] == ["undecided", "holds", "opposite"]
+    assert found["setting"] == "undecided" and found["evidence"].startswith("1 of 3 parts hold, 1 opposite; a: ")
+    assert found["evidence"].endswith("; opposite, but not at the level that one of 3 parts is asked for")
+
+
+def test_another_level_than_95_percent_is_said() -> None:
+    found = only(artifact(direction(), looks=(5, 10)), arms(-1.0), planned=Plan(10))
+    assert "] (97.5 %), n = 5" in found["evidence"] and "%" not in only(artifact(direction()), arms(-1.0))["evidence"]
+    assert measured(found["parts"][0]).endswith("] (97.5 %)")
+    signed = only(artifact(direction(test="sign")), arms(-1.0, n=6), planned=Plan(6))["parts"][0]
+    assert measured(signed).startswith("median points −0.95 [")
 
 
 def test_a_robust_negligible_claim_says_how_many_parts_each_control_rests_on() -> None:
