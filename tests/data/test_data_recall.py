@@ -27,6 +27,23 @@ def test_the_target_is_the_marked_symbol() -> None:
         assert torch.equal((symbols * marker[..., None]).sum(1).argmax(-1), part["targets"])
 
 
+def test_of_two_marked_symbols_the_later_one_is_the_target() -> None:
+    words = ("data.length=7", "data.asked=later")
+    once, twice = (datasets.load(config(*w)["data"], seed=3).splits for w in (words[:1], words))
+    for part, split in twice.items():
+        symbols, marker = split["inputs"][..., :8], split["inputs"][..., 8]
+        assert torch.equal(marker.sum(-1), torch.full((len(marker),), 2.0)), "two places, never the same"
+        places = torch.arange(marker.shape[1]) * marker
+        later = places.argmax(-1)
+        assert torch.equal(symbols[torch.arange(len(symbols)), later].argmax(-1), split["targets"])
+        first = once[part]["inputs"]
+        assert torch.equal(symbols, first[..., :8]) and bool((first[..., 8] <= marker).all()), "one more is marked"
+    pairs = {tuple(row.nonzero().flatten().tolist()) for row in twice["train"]["inputs"][..., 8]}
+    assert len(pairs) == 21, "any two places"
+    with pytest.raises(NormbenchError, match=r"data\.length=1 has no two places to mark"):
+        datasets.load(config("data.length=1", words[1])["data"])
+
+
 def test_parts_have_their_sizes_and_lengths() -> None:
     node = config("data.length=7", "data.fraction=0.1")
     splits = datasets.load(node["data"], seed=1).splits
