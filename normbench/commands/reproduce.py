@@ -48,6 +48,7 @@ class Request:
     max_time: float | None = None
     retry_failed: bool = False
     dry_run: bool = False
+    drop_stale: bool = False
     config_dir: Path | None = None
     words: Sequence[str] = ()  # launcher=..., logger=... among the artifacts
     device: str = "cpu"
@@ -268,7 +269,9 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
         judged = publish.judge(artifact, [], request.fidelity, request.results)
         show_verdicts(judged, console)
         return judged
-    judged, published, notes = publish.publish(artifact, runs, request.fidelity, request.results)
+    judged, published, notes = publish.publish(
+        artifact, runs, request.fidelity, request.results, request.drop_stale
+    )
     show_table(artifacts.drawing(artifact.id).table(artifact, published), console)
     show_verdicts(judged, console)
     for note in notes:

@@ -81,12 +81,13 @@ def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> lis
 
 
 def publish(
-    artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results: Path
+    artifact: Artifact, runs: Sequence[RunRecord], fidelity: str, results: Path, drop_stale: bool = False
 ) -> tuple[dict[str, Any], list[RunRecord], list[str]]:
     """Judge, draw and write what differs from what is there; returns verdicts, the runs behind them, and notes.
 
-    The pack keeps what it had: n never falls, but for runs whose configuration is not the experiment's any more. It is
-    written first, as the rest follows from it, and the verdicts that name its hash last: whoever was killed between
+    The pack keeps what it had: n never falls. Runs whose configuration is not the experiment's any more are left out
+    where as many take their place, or with `drop_stale`; else nothing is written, as the change may be undone. The pack
+    is written first, as the rest follows from it, and the verdicts that name its hash last: whoever was killed between
     leaves verdicts that are refused beside that pack, and the same command brings them up to date.
     Nothing is written where nothing changed, so published results can be shown from a read-only place.
     """
@@ -95,9 +96,15 @@ def publish(
         packed = pack.load(place / pack.NAME)
         kept = current(artifact, packed.runs, fidelity)
         notes = []
-        if len(kept) < len(packed.runs):
-            notes.append(f"{len(packed.runs) - len(kept)} published runs have another configuration by now: left out")
         runs = pack.merge(kept, runs)
+        stale = len(packed.runs) - len(kept)
+        writes = not stale or drop_stale or len(runs) >= len(packed.runs)
+        if stale:
+            notes.append(
+                f"{stale} of {len(packed.runs)} published runs have another configuration by now: left out"
+                + ("" if writes else f". There are {len(runs)} without them, and nothing is written: undo the change, "
+                   "train what is missing, or publish so few with --drop-stale")
+            )  # fmt: skip
         if same := runs == list(packed.runs):
             runs = list(packed.runs)  # with what they were
         published = contrasts.load(place / contrasts.NAME)
@@ -119,11 +126,15 @@ def publish(
             **tables(artifact, fidelity, judged, runs),
             "verdicts.json": verdicts.as_file(judged),
         }
+        if not writes:
+            return judged, runs, notes
         try:
             if published.sha256 and not examples.sha256:  # none of what was compared is so any more
                 (place / contrasts.NAME).unlink()
             if shown_before.runs and not drawn.runs:
                 (place / gallery.NAME).unlink()
+            if contents["figure.svg"] is None:  # nothing is drawn of so few runs
+                (place / "figure.svg").unlink(missing_ok=True)
             for name, content in contents.items():
                 path = place / name
                 if content is not None and not (path.exists() and path.read_bytes() == content):

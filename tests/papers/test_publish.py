@@ -51,15 +51,31 @@ def test_n_never_falls(tmp_path: Path):
     assert notes == []
 
 
-def test_runs_of_another_configuration_are_left_out_and_said(tmp_path: Path):
+def test_runs_of_another_configuration_are_left_out_where_as_many_take_their_place(tmp_path: Path):
     place = publish.folder(tmp_path, "ln2016/fig6", "smoke")
     ln, none = _runs("ln", "none")
     pack.write(place / pack.NAME, [replace(ln, id="0" * 12), replace(none, arm="gone")])
-    judged, runs, notes = _publish([], tmp_path)
-    assert runs == [] and notes == ["2 published runs have another configuration by now: left out"]
-    assert {claim["verdict"] for claim in judged["claims"]} == {"not run"}
-    _, runs, _ = _publish([ln, none], tmp_path)  # trained anew: no clash with the stale ones
+    before = (place / pack.NAME).read_bytes()
+    for found in ([], [ln]):  # an experiment that was edited by mistake; one that was trained anew in part
+        judged, runs, (note,) = _publish(found, tmp_path)
+        assert runs == found and {claim["verdict"] for claim in judged["claims"]} == {"not run"}
+        assert note.startswith("2 of 2 published runs have another configuration by now: left out. There are")
+        assert "nothing is written" in note and "--drop-stale" in note
+        assert [path.name for path in place.iterdir()] == [pack.NAME] and (place / pack.NAME).read_bytes() == before
+    _, runs, notes = _publish([ln, none], tmp_path)  # trained anew: no clash with the stale ones
+    assert notes == ["2 of 2 published runs have another configuration by now: left out"]
     assert sorted(run.id for run in runs) == sorted([ln.id, none.id])
+    assert sorted(run.id for run in pack.read(place / pack.NAME)) == sorted([ln.id, none.id])
+
+
+def test_fewer_runs_than_before_are_published_when_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(publish, "_figure", lambda panels, of: repr(panels).encode() if panels else None)
+    place = publish.folder(tmp_path, "ln2016/fig6", "smoke")
+    _publish(_runs("ln"), tmp_path)
+    pack.write(place / pack.NAME, [replace(run, id="0" * 12) for run in pack.read(place / pack.NAME)])
+    monkeypatch.setattr(artifacts.drawing("ln2016/fig6"), "panels", lambda artifact, runs: list(runs))
+    publish.publish(ARTIFACT, [], "smoke", tmp_path, drop_stale=True)
+    assert pack.read(place / pack.NAME) == [] and not (place / "figure.svg").exists(), "nothing to draw"
 
 
 def test_the_page_lists_amendments_once(tmp_path: Path):

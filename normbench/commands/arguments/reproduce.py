@@ -43,6 +43,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--retry-failed", action="store_true", help="train failed runs again")
     parser.add_argument("--dry-run", action="store_true", help="show what would run")
+    parser.add_argument(
+        "--drop-stale", action="store_true", help="publish fewer runs than before, where configurations have changed"
+    )
 
 
 def seeds(given: str) -> int | range:
@@ -76,6 +79,7 @@ def run(given: Namespace, console: Any) -> int:
         given.max_time,
         given.retry_failed,
         given.dry_run,
+        given.drop_stale,
         given.config_dir,
         [word for word in given.words if "=" in word],
         given.device,
