@@ -25,10 +25,19 @@ class Check:
 
     def findings(self, repair: bool = False) -> Iterator[Finding]:
         """All that is wrong; `repair` removes leftovers as it meets them."""
-        yield from leftovers.permissions(self.results, self.seen)
+        closed: list[Path] = []
+        for finding in leftovers.permissions(self.results, self.seen):
+            closed += [finding.place] if finding.kind == "permission" else []
+            yield finding
         yield from leftovers.check(self.results, repair)
         yield from published.check(self.results, self._ids, self.seen)
         yield from plans.check(self.results)
         for stored in store.scan(self.results / "runs"):
             self.seen["raw runs"] += 1
-            yield from raw.check(stored, self._ids)
+            if not any(_touches(place, stored.path) for place in closed):  # what cannot be read is not damaged
+                yield from raw.check(stored, self._ids)
+
+
+def _touches(place: Path, run: Path) -> bool:
+    """Whether a place is a run's, in it, or a folder around it."""
+    return place.is_relative_to(run) or run.is_relative_to(place)

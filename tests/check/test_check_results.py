@@ -138,6 +138,11 @@ RAW: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     ),
     "a byte of the environment": (lambda p: flip(p / "environment.json"), [("damage", "environment.json")]),
     "a closed folder": (lambda p: (p / "weights").chmod(0o600), [("permission", "weights")]),
+    # what cannot be read may be damaged too: that is seen once it can be read, and nobody is told to delete it before
+    "a closed curve": (
+        lambda p: (flip(p / "curve.jsonl"), (p / "curve.jsonl").chmod(0o000)), [("permission", "curve.jsonl")]
+    ),
+    "a closed run": (lambda p: (flip(p / "curve.jsonl"), p.chmod(0o000)), [("permission", "")]),
     "a torn write": (lambda p: (p / ".status.json.99.tmp").write_text("{"), [("leftover", ".status.json.99.tmp")]),
     "a checkpoint that was not cleared": (
         lambda p: ((p / "checkpoint").mkdir(), (p / "checkpoint/a.json").write_text("{}")), [("leftover", "checkpoint")]
