@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import NoReturn
 
 from normbench.errors import FULL, NormbenchError, did_you_mean
@@ -75,6 +74,8 @@ class Parser(argparse.ArgumentParser):
 
 def parser(chosen: str | None) -> Parser:
     """All commands, and the arguments of the chosen one."""
+    from normbench.commands import places
+
     top = Parser(
         prog="normbench",
         description="The experiments of two normalization papers: one command per figure or table, claims judged.",
@@ -86,7 +87,7 @@ def parser(chosen: str | None) -> Parser:
     shared = Parser(add_help=False)
     shared.add_argument("--results", metavar="DIR", help="where results lie (NORMBENCH_RESULTS, else ./results)")
     shared.add_argument(
-        "--config-dir", metavar="DIR", type=Path, help="a folder of your own choices, laid out like conf/"
+        "--config-dir", metavar="DIR", type=places.folder, help="a folder of your own choices, laid out like conf/"
     )
     for name, title in COMMANDS.items():
         command = commands.add_parser(

@@ -26,7 +26,14 @@ BESIDE = 12  # curves of the papers
 ROWS = 40  # of what there is to compare
 
 
-def run(filters: Sequence[str], asked: Mapping[str, str], results: Path, as_json: bool, console: Console) -> int:
+def run(
+    filters: Sequence[str],
+    asked: Mapping[str, str],
+    results: Path,
+    as_json: bool,
+    console: Console,
+    config_dir: Path | None = None,
+) -> int:
     """Every task among the runs that fit; with more than a few, what there is and the words that select each."""
     runs, notes = find.everything(results)
     for note in notes:
@@ -43,16 +50,16 @@ def run(filters: Sequence[str], asked: Mapping[str, str], results: Path, as_json
         _overview(found, console)
     else:
         for task in found:
-            show(answered(task, asked), filters, console)
+            show(answered(task, asked), filters, console, results, config_dir)
     return 0
 
 
-def after_sweep(runs: Sequence[RunRecord], console: Console) -> None:
+def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, config_dir: Path | None) -> None:
     """What a sweep says, where there is something to compare."""
     for task in cells.tasks(runs):
         if len(task.cells) > 1 and has_curves(task):
             say(console, "")
-            show(answered(task, {}), filters_of(task), console)
+            show(answered(task, {}), filters_of(task), console, results, config_dir)
 
 
 def has_curves(task: cells.Task) -> bool:
@@ -77,7 +84,9 @@ def filters_of(task: cells.Task) -> list[str]:
     return [*words, *task.said.split(), *([f"norm={','.join(arms)}"] if 1 < len(arms) < 8 else [])]
 
 
-def show(answer: Answer, filters: Sequence[str], console: Console) -> None:
+def show(
+    answer: Answer, filters: Sequence[str], console: Console, results: Path, config_dir: Path | None = None
+) -> None:
     """The table of every group, the sentence, what has to be known, and the commands that go on."""
     question = answer.question
     say(console, answer.task.title)
@@ -92,9 +101,10 @@ def show(answer: Answer, filters: Sequence[str], console: Console) -> None:
     beside_them(answer, console)
     for note in answer.notes:
         say(console, f"note      {note}")
-    for line in more.way_on(answer):
+    given = places.repeated(results, config_dir)
+    for line in more.way_on(answer, config_dir, given):
         say(console, f"to decide {line}")
-    say(console, f"curves    normbench dashboard {shlex.join(filters)}".rstrip())
+    say(console, f"curves    {shlex.join(['normbench', 'dashboard', *filters, *given])}")
 
 
 def beside_them(answer: Answer, console: Console) -> None:

@@ -14,10 +14,25 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 def results(given: str | None) -> Path:
     """--results, else NORMBENCH_RESULTS, else ./results."""
+    if given == "":  # as "$UNSET" is
+        raise NormbenchError("--results '' names no folder.")
     path = Path(given or os.environ.get("NORMBENCH_RESULTS") or "results")
     if path.exists() and not path.is_dir():
         raise NormbenchError(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
     return path
+
+
+def folder(given: str) -> Path:
+    """--config-dir."""
+    if not given:
+        raise NormbenchError("--config-dir '' names no folder.")
+    return Path(given)
+
+
+def repeated(results_at: Path, config_dir: Path | None) -> list[str]:
+    """The options without which a printed command would not mean the same runs."""
+    words = [] if results_at == results(None) else ["--results", str(results_at)]
+    return words if config_dir is None else [*words, "--config-dir", str(config_dir)]
 
 
 def where_published(path: Path) -> str:

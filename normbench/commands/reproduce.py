@@ -269,9 +269,7 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
         judged = publish.judge(artifact, [], request.fidelity, request.results)
         show_verdicts(judged, console)
         return judged
-    judged, published, notes = publish.publish(
-        artifact, runs, request.fidelity, request.results, request.drop_stale
-    )
+    judged, published, notes = publish.publish(artifact, runs, request.fidelity, request.results, request.drop_stale)
     show_table(artifacts.drawing(artifact.id).table(artifact, published), console)
     show_verdicts(judged, console)
     for note in notes:

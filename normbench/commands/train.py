@@ -41,11 +41,11 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     _table(specs, found, states, console)
     for line in _remarks(specs, found, outcomes):
         say(console, line)
-    if multirun:
-        compare.after_sweep(list(found.records.values()), console)
-    if ensured.interrupted:
+    if ensured.interrupted:  # of a sweep without all its runs nobody has won
         say(console, "interrupted; the same command goes on.")
         return 130
+    if multirun:
+        compare.after_sweep(list(found.records.values()), console, results, config_dir)
     codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
     codes += [{"diverged": 3, "damaged": 4}.get(found.state(spec), 0) for spec in specs]
     return next((code for code in (4, 2, 5, 3) if code in codes), 0)

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
@@ -155,17 +156,18 @@ def labels(runs: Sequence[Configured]) -> list[str]:
     ]
 
 
-def overrides(config: Mapping[str, Any], epochs: int, steps: int) -> dict[str, str]:
+def overrides(config: Mapping[str, Any], epochs: int, steps: int, extra: Path | None = None) -> dict[str, str]:
     """Override words, by key, that compose this configuration anew: groups, then what differs from their defaults.
 
-    The length is in epochs, or where there are none in updates. NormbenchError for a choice that is not known here.
+    The length is in epochs, or where there are none in updates; `extra`: a folder of the user's own choices.
+    NormbenchError for a choice that is not known here.
     """
     values = flat(config)
     words = {group: str(config[group]["name"]) for group in ("model", ARM_GROUP)}
     for group in (g for g in GROUPS if g not in words):
-        if group in values and _composed(*spelt(words))[0].get(group) != values[group]:
+        if group in values and _composed(extra, *spelt(words))[0].get(group) != values[group]:
             words[group] = str(values[group])
-    usual, length = _composed(*spelt(words))
+    usual, length = _composed(extra, *spelt(words))
     for key, value in values.items():
         if key not in GROUPS and not _is_site(key) and text(usual.get(key)) != text(value):
             words[key] = text(value)
@@ -306,7 +308,7 @@ def fingerprint(values: Any) -> str:
 
 
 @functools.cache
-def _composed(*words: str) -> tuple[Mapping[str, Any], tuple[int, int]]:
+def _composed(extra: Path | None, *words: str) -> tuple[Mapping[str, Any], tuple[int, int]]:
     """What these words compose to, flat, and its epochs and updates."""
-    config = compose.stored_form(compose.compose(compose.parse(list(words))))
+    config = compose.stored_form(compose.compose(compose.parse(list(words)), extra))
     return flat(config), (int(config["train"]["epochs"]), int(config["train"]["steps"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from normbench.compare import configuration
 from normbench.compare.answer import Answer
@@ -16,9 +17,9 @@ LIMIT = 100  # seeds beyond which nothing is within reach
 SHOWN = 4  # comparisons
 
 
-def way_on(answer: Answer) -> list[str]:
-    """Of the open comparisons that need the fewest seeds, what both sides lack; nothing where all is decided, out of
-    reach, or not to be composed.
+def way_on(answer: Answer, extra: Path | None = None, given: Sequence[str] = ()) -> list[str]:
+    """Of the open comparisons that need the fewest seeds, what both sides lack; nothing where all is decided or out of
+    reach. `extra`: a folder of the user's own choices; `given`: options that all commands need here.
     """
     asked: list[tuple[int, Cell, Cell]] = []  # how many seeds, and who
     for group in answer.groups:
@@ -39,11 +40,16 @@ def way_on(answer: Answer) -> list[str]:
             last = max(run.seed for run in cell.runs)
             lacking.setdefault((last + 1, last + more), []).append(cell)
     ranked = sorted(lacking.items(), key=lambda item: item[0][1] - item[0][0])
-    return [line for (first, last), own in ranked for line in commands(own, first, last)]
+    return [line for (first, last), own in ranked for line in commands(own, first, last, extra, given)]
 
 
-def commands(cells: Sequence[Cell], first: int, last: int) -> list[str]:
-    """Commands that run these cells with the seeds from `first` to `last`; runs of an experiment by that experiment."""
+def commands(
+    cells: Sequence[Cell], first: int, last: int, extra: Path | None = None, given: Sequence[str] = ()
+) -> list[str]:
+    """Commands that run these cells with the seeds from `first` to `last`; runs of an experiment by that experiment.
+
+    A line that says why, of a cell that cannot be composed here: with a choice of the user's own, or another version's.
+    """
     found = []
     filed: dict[tuple[str, str, bool, tuple[str, ...]], dict[str, None]] = {}
     own = []
@@ -58,15 +64,17 @@ def commands(cells: Sequence[Cell], first: int, last: int) -> list[str]:
         words = ["normbench", "reproduce", experiment, *(["--controls"] if control else [])]
         words += [] if fidelity == "paper" else ["--fidelity", fidelity]
         words += [part for name in (*arms, *axes) for part in ("--only", name)]
-        found.append(shlex.join([*words, "--seeds", f"{first}-{last}"]))
-    try:
-        sweeps = _sweeps([configuration.overrides(cell.runs[0].config, *_length(cell)) for cell in own])
-    except NormbenchError:  # a choice that is not known here: a user's own, or of another version
-        sweeps = []
-    for words in sweeps:
+        found.append(shlex.join([*words, "--seeds", f"{first}-{last}", *given]))
+    known, unknown = [], []
+    for cell in own:
+        try:
+            known.append(configuration.overrides(cell.runs[0].config, *_length(cell), extra))
+        except NormbenchError as error:
+            unknown.append(f"# seeds {first} to {last} of {cell.norm}, with --config-dir for its choices: {error}")
+    for words in _sweeps(known):
         seeds = f"seed=range({first},{last + 1})"
-        found.append(shlex.join(["normbench", "train", "-m", *words, seeds, "launcher=pool"]))
-    return found
+        found.append(shlex.join(["normbench", "train", "-m", *words, seeds, "launcher=pool", *given]))
+    return found + unknown
 
 
 def _sweeps(asked: Sequence[Mapping[str, str]]) -> list[list[str]]:

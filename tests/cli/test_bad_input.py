@@ -19,6 +19,8 @@ BAD = [
     (("reproduce", "ln2016/fig6", "--seeds", "none"), "--seeds"),
     (("reproduce", "ln2016/fig6", "--seeds", "0"), "at least 1"),
     (("reproduce", "ln2016/fig6", "--only", "lm"), "Did you mean 'ln'?"),
+    (("reproduce", "ln2016/fig6", "--results", ""), "--results '' names no folder"),
+    (("train", "model=mnist_mlp", "--config-dir", ""), "--config-dir '' names no folder"),
     (("reproduce", "ln2016/fig6", "--max-time", "soon"), "--max-time soon is not a duration"),
     (("reproduce", "ln2016/fig6", "--fidelity", "proxy"), "--fidelity proxy"),
     (("reproduce",), "artifact"),

@@ -48,7 +48,8 @@ def test_a_table_a_word_and_the_commands_that_go_on(results: Path, said: Command
     assert "mnist_mlp on digits" in shown and "test NLL at the end" in shown and "against none" in shown
     assert "No verdict: n = 2, and a verdict needs 5 seeds." in shown
     assert "to decide normbench train -m model=mnist_mlp norm=layer,none" in shown and "seed=range(3,6)" in shown
-    assert shown.rstrip().endswith("curves    normbench dashboard model=mnist_mlp")
+    assert f"seed=range(3,6)' launcher=pool --results {results}\n" in shown
+    assert shown.rstrip().endswith(f"curves    normbench dashboard model=mnist_mlp --results {results}")
 
 
 def test_json_has_the_same_numbers(results: Path, said: Command) -> None:

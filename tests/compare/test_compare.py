@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import math
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import scipy.stats
@@ -16,6 +18,7 @@ from normbench.compare.answer import answer, difference_curve
 from normbench.compare.cells import Task, tasks
 from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, held_against, worded
 from normbench.compare.question import Question
+from normbench.config.plan import train_specs
 from normbench.curves import statistics as stats
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
@@ -302,8 +305,6 @@ def test_a_question_that_makes_no_sense_is_one_line(words: dict[str, str], says:
 
 
 def test_the_command_that_would_decide_composes_the_same_configurations() -> None:
-    from normbench.config.plan import train_specs
-
     specs = train_specs(["model=mnist_mlp", "data=digits", "norm=none,layer", "optim.lr=3e-3", "model.hidden_sizes=[8]",
                          "train.epochs=2", "seed=range(1,4)"], multirun=True)  # fmt: skip
     runs = [
@@ -317,6 +318,23 @@ def test_the_command_that_would_decide_composes_the_same_configurations() -> Non
     assert words[:4] == ["normbench", "train", "-m", "model=mnist_mlp"] and "seed=range(4,6)" in words
     repeated = [word.replace("range(4,6)", "range(1,4)") for word in words[3:]]
     assert {spec.id for spec in train_specs(repeated, multirun=True)} == {spec.id for spec in specs}
+
+
+def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> None:
+    own = Path(__file__).parents[2] / "examples" / "own_normalizer"
+    specs = train_specs(["model=mnist_mlp", "data=digits", "norm=layer,centre", "train.epochs=1"], True, own)
+    cells = _task([
+        RunRecord(spec.id, "adhoc", spec.arm, 1, "done", 1, fidelity="adhoc", steps=spec.steps,
+                  config=spec.filed()["config"], records=run(0.1).records)
+        for spec in specs
+    ]).cells  # fmt: skip
+    options = ["--results", "a b", "--config-dir", str(own)]
+    (line,) = more.commands(cells, 2, 5, own, options)
+    assert "norm=layer,centre" in line or "norm=centre,layer" in line
+    assert line.endswith(shlex.join(options))
+    known, told = more.commands(cells, 2, 5)
+    assert "norm=layer" in known and "centre" not in known
+    assert told.startswith("# seeds 2 to 5 of centre, with --config-dir for its choices: norm=centre is not")
 
 
 def test_runs_of_an_experiment_are_added_by_it() -> None:

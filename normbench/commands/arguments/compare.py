@@ -39,4 +39,4 @@ def run(given: Namespace, console: Any) -> int:
 
     names = ("metric", "split", "at", "against", "by", "level")
     asked = {name: getattr(given, name) for name in names if getattr(given, name)}
-    return compare.run(given.filters, asked, given.results, given.json, console)
+    return compare.run(given.filters, asked, given.results, given.json, console, given.config_dir)
