@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from normbench.config.compose import COMMAND_GROUPS
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Watch
-from normbench.launch.ensure import ensure_runs, missing
+from normbench.launch.ensure import check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import power, publish, rules, table
-from normbench.papers.claims import Artifact, Claim
+from normbench.papers.claims import FIDELITIES, Artifact, Claim
 from normbench.papers.findings import decided
 from normbench.runs import pack
 from normbench.runs.find import Found
@@ -213,10 +213,32 @@ def _header(
         say(console, f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
     for note in found.notes:
         say(console, f"  note: {note}")
+    for line in _hints(artifact, specs, found, missing, request):
+        say(console, f"  {line}\n")
+
+
+def _hints(
+    artifact: Artifact, specs: Sequence[RunSpec], found: Found, missing: Sequence[RunSpec], request: Request
+) -> Iterator[str]:
+    """What keeps the command from answering what was asked, and where an answer is."""
     if missing and request.max_time == 0:
-        say(console, "  --max-time 0: nothing is started\n")
+        yield "--max-time 0: nothing is started"
         if hint := places.where_published(request.results):
-            say(console, f"  note: {hint}\n")
+            yield f"note: {hint}"
+    if missing and request.dry_run:
+        try:
+            check_data(missing)
+        except NormbenchError as error:
+            yield f"lacking: {error}"
+    if request.seeds is not None and request.fidelity == "paper":
+        planned = {seed for _, seeds in artifacts.Plan(artifact, request.fidelity).cells for seed in seeds}
+        if further := sorted({spec.seed for spec in specs} - planned):
+            told = ", ".join(map(str, further)) if len(further) < 4 else f"{further[0]} to {further[-1]}"
+            yield f"note: no claim counts seeds beyond those planned: {told} will decide nothing"
+    folders = {name: publish.folder(request.results, artifact.id, name) for name in FIDELITIES}
+    others = [name for name, place in folders.items() if (place / "verdicts.json").exists()]
+    if others and not found.records:
+        yield f"published at {others[0]}: normbench reproduce {artifact.id} --fidelity {others[0]} --max-time 0"
 
 
 def _estimate(missing: Sequence[RunSpec], found: Found, processes: int) -> str:
@@ -255,7 +277,7 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
             "/".join(str(n) for n in dict.fromkeys(entry.planned)),
             str(entry.runs),
             "" if entry.hours is None else f"{entry.hours:.2g}",
-            words or f"{entry.pilots} pilot seeds are too few",
+            words or f"{entry.pilots} seeds to go by: it takes {power.FEWEST_PILOTS}",
             "" if entry.none is None else f"{100 * entry.none:.0f} %",
         )
     console.print(shown)

@@ -59,9 +59,7 @@ def ensure_runs(
             "out: how long a task of Slurm may take is launcher.time=4:00:00."
         )
     root = results / "runs"
-    sets = [of for spec in lacking for of in data.read_by(spec.config)]
-    for config in {(config["name"], config.get("source")): config for config in sets}.values():
-        data.check(config)
+    check_data(lacking)
     check_writable(root)
     for device in sorted({spec.config["device"] for spec in lacking}) if launcher.here else ():
         check_device(device)
@@ -85,6 +83,13 @@ def missing(specs: Sequence[RunSpec], found: Found, retry_failed: bool = True) -
     """Those that are to be trained: damaged ones are left alone, and failed ones unless they are tried again."""
     left_alone = {"damaged"} if retry_failed else {"damaged", "failed"}
     return [spec for spec in specs if spec.id not in found.records and found.state(spec) not in left_alone]
+
+
+def check_data(specs: Sequence[RunSpec]) -> None:
+    """NormbenchError where data that these runs read is not here, or damaged."""
+    sets = [of for spec in specs for of in data.read_by(spec.config)]
+    for config in {(config["name"], config.get("source")): config for config in sets}.values():
+        data.check(config)
 
 
 def check_device(name: str) -> None:

@@ -34,7 +34,6 @@ from normbench.curves.statistics import (
     moments,
     paired,
     prediction_interval,
-    seeds_needed,
     sign_test,
     t_around,
     t_interval,
@@ -280,6 +279,8 @@ def _reason(seen: Observed, word: str, alpha: float) -> str:
             return f"{text}: inside, but post hoc, as these seeds had been seen when it was declared"
         if inside and part.kind == "direction" and not seen.whole:
             return f"{text}: inside, but nothing is negligible where a value is censored"
+    if part.kind == "direction" and word in (rules.UNDECIDED, rules.OPPOSITE):
+        text += f"; claimed is {'less' if part.expect == 'negative' else 'more'} than 0"
     return text + (_power(seen, alpha) if word == rules.UNDECIDED else "")
 
 
@@ -314,7 +315,7 @@ def measured(part: Mapping[str, Any]) -> str:
 
 
 def _power(seen: Observed, alpha: float) -> str:
-    """What this n could have shown, and how many seeds would show what was seen; by order, how many it takes at all."""
+    """What this n could have shown; by order, how many seeds it takes at all."""
     n = len(seen.seeds)
     if seen.part.test == "sign":
         fewest = rules.fewest_pairs(alpha)
@@ -322,11 +323,7 @@ def _power(seen: Observed, alpha: float) -> str:
     if seen.sd is None or seen.effect is None:
         return ""
     detectable = detectable_effect(seen.sd, n, 1 - alpha, rules.POWER)
-    shown = f"; n = {n} shows {show(detectable)} with {_percent(rules.POWER)} power"
-    if seen.spread or seen.part.kind != "direction":
-        return shown  # more seeds make the part of the test examples no smaller
-    needed = seeds_needed(seen.effect, seen.sd, 1 - alpha, rules.POWER)
-    return shown + (f"; about {needed} seeds would show the effect seen" if needed else "; not even 1000 seeds would")
+    return f"; n = {n} shows {show(detectable)} with {_percent(rules.POWER)} power"
 
 
 def _margin(seen: Observed) -> float | None:
@@ -490,5 +487,7 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
     wrong = [number for number in numbers if not all(test(number, bound) for bound, _, test in asked)]
     shown = (wrong or numbers)[0]
     wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
+    if part.at_most is not None and part.at_most == part.at_least:
+        wanted = f"= {show(part.at_most)}"
     reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, asked {wanted}"
     return Observed(part, reason=reason, complete=True, exact=not wrong, number=shown, runs=ids)

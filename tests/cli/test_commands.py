@@ -66,6 +66,23 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
     assert f"run {run.id}: to the byte, " in capfd.readouterr().out
 
 
+def test_what_keeps_from_an_answer_is_said_and_where_one_is(normbench, capfd, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "none"))
+    own = ("--results", str(tmp_path))
+    published = tmp_path / "ln2016" / "table2" / "proxy"
+    published.mkdir(parents=True)
+    (published / "verdicts.json").write_text("{}")
+    assert normbench("reproduce", "ln2016/table2", "--dry-run", *own) == 0
+    shown = capfd.readouterr().out
+    assert "lacking: COCO is not in" in shown
+    assert "published at proxy: normbench reproduce ln2016/table2 --fidelity proxy --max-time 0" in shown
+    assert normbench("reproduce", "ln2016/table2", "--seeds", "5-6", "--only", "ln", "--dry-run", *own) == 0
+    assert "no claim counts seeds beyond those planned: 6 will decide nothing" in capfd.readouterr().out
+    assert normbench("reproduce", "ln2016/table1", "--dry-run", *own) == 0
+    shown = capfd.readouterr().out
+    assert "lacking" not in shown and "published at" not in shown and "decide nothing" not in shown
+
+
 def test_nothing_is_there(normbench, capfd, tmp_path: Path):
     assert normbench("reproduce", "ln2016/fig6", "--max-time", "0") == 0
     out = capfd.readouterr().out
