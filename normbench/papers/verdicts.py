@@ -128,7 +128,7 @@ class _Judge:
         deciding = self._deciding(word, setting)
         evidence = why or self._evidence(word, parts, deciding)
         if robust:
-            shown = {name: self._shown(tried[name][0], found, deciding) for name, found in controls.items()}
+            shown = {name: self._shown(word, tried[name][0], found, deciding) for name, found in controls.items()}
             evidence += _of_controls(word, tried, shown)
             evidence += f"; no control varies the {' and the '.join(claim.unvaried)}" if claim.unvaried else ""
         reported = [self.result(part, self.observe(part, "")) for part in claim.reported]
@@ -254,10 +254,16 @@ class _Judge:
         told = f"{counts[rules.HOLDS]} of {len(parts)} parts hold{against if word == rules.UNDECIDED else ''}"
         return f"{told}; {part['id']}: {reason}{stricter}"
 
-    def _shown(self, word: str, parts: Sequence[tuple[Part, Observed]], deciding: int) -> str:
-        """` (−2.2)` of the deciding part under a control with that word; of how many parts it is, where negligible."""
-        effect = parts[deciding][1].effect
-        return self._share(word, parts) or ("" if effect is None else f" ({show(effect)})")
+    def _shown(self, setting: str, word: str, parts: Sequence[tuple[Part, Observed]], deciding: int) -> str:
+        """` (−2.2)` under a control, of the part that decides at the paper's setting; where it has another word, of the
+        part that makes it; of how many parts it is, where negligible.
+        """
+        if share := self._share(word, parts):
+            return share
+        other = word in rules.DECIDED and word != setting
+        part, seen = parts[self._deciding(word, parts) if other else deciding]
+        which = f"{part.id}: " if other and len(parts) > 1 else ""
+        return "" if seen.effect is None else f" ({which}{show(seen.effect)})"
 
     def _share(self, word: str, parts: Sequence[tuple[Part, Observed]]) -> str:
         """How many of its parts a negligible claim rests on; "" for other words and a single part."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import tracemalloc
@@ -119,7 +120,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def novels(tmp_path: Path, cache: Path) -> dict[str, Any]:
     """The set with a few made-up novels in the place of data=books."""
-    config = compose.choice("data", "novel_triples")
+    config = copy.deepcopy(compose.choice("data", "novel_triples"))  # which all share
     path = tmp_path / "books" / "sentences.parquet"
     path.parent.mkdir()
     rows = [(title, f"{'un' * (i % 3)}said {title[-2:]} .") for title in TITLES for i in range(12)]

@@ -323,6 +323,20 @@ def test_reproduced_and_contradicted_need_every_control_with_five_seeds() -> Non
     assert verdict(claim, arms(0.0) + arms(1.0, control="lr-low")) == "undecided"
 
 
+def test_a_control_of_another_word_shows_the_part_that_makes_it() -> None:
+    sure, turns = direction(name="sure"), direction(name="turns", contrast=((1.0, {"arm": "rms"}), (-1.0, BN)))
+    claim = artifact(sure, turns, open=["learning rate"])
+
+    def runs(control: str, effect: float) -> list[RunRecord]:
+        return arms(-1.0, control=control) + [
+            replace(run, arm="rms", id=f"rms-{run.id}") for run in arms(effect, control=control) if run.arm == "ln"
+        ]
+
+    found = only(claim, [*runs("", -1.0), *runs("lr-low", -2.0), *runs("lr-high", 3.0)])
+    assert found["robustness"] == "depends"
+    assert found["evidence"].endswith("; the same under lr-low (−1.02); opposite under lr-high (turns: 2.98)")
+
+
 def test_what_no_control_varies_keeps_a_word_from_being_robust() -> None:
     varied = artifact(direction(), open=["learning rate", "task"])
     claim = replace(varied, claims=(replace(varied.claims[0], unvaried=("task",)),))
