@@ -40,10 +40,6 @@ class Chunk:
             torch.zeros_like(self.h[1:]), torch.zeros_like(self.c[0]), torch.zeros_like(self.h[0]), every=False
         )
 
-    def release(self) -> None:
-        """Autograd's nodes may live on as long as the loss does; the arrays need not."""
-        self.x = self.z = self.h = self.c = self.run = None  # type: ignore[assignment]
-
 
 class Steps:
     """`loop.Steps` for a cell with a plan."""
@@ -134,7 +130,7 @@ class Step(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dh: Tensor, dc: Tensor) -> tuple[Tensor | None, ...]:
         steps, chunk, t = ctx.steps, ctx.chunk, ctx.t
-        if t in chunk.back or chunk.run is None:
+        if t in chunk.back:
             raise NormbenchError(
                 "a second backward pass over steps with feedback: the first one has used up what they kept. "
                 "NORMBENCH_RNN=loop keeps it."
