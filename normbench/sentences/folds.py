@@ -57,7 +57,7 @@ def cut(rows: np.ndarray) -> list[np.ndarray]:
     return np.array_split(rows, PARTS)
 
 
-def cross_validate(vectors: Any, labels: np.ndarray, nested: bool, free_intercept: bool = False) -> Tested:
+def cross_validate(vectors: Any, labels: np.ndarray, nested: bool) -> Tested:
     """Of vectors (N, D), dense or sparse, and labels (N,) of 0 and 1; not `nested`: with C = FIXED in every part."""
     outer = cut(order(labels))
     held = [[part] for part in outer]
@@ -70,7 +70,7 @@ def cross_validate(vectors: Any, labels: np.ndarray, nested: bool, free_intercep
         problem[np.concatenate(parts)] = False
     costs = COSTS if nested else (FIXED,)
     # right (C, problems, N)
-    found = logistic.decisions(logistic.rows(vectors, free_intercept), torch.from_numpy(labels), train, costs)
+    found = logistic.decisions(logistic.rows(vectors), torch.from_numpy(labels), train, costs)
     right = np.stack([(a > 0).numpy() == labels.astype(bool) for a in found])
     chosen = [_best(right, held, k) if nested else 0 for k in range(PARTS)]
     hits = np.zeros(len(labels), bool)

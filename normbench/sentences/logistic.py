@@ -2,16 +2,16 @@
 
 Problem k trains on the rows where `train[k]` is set, and minimizes as liblinear does
 
-    f_k(w) = ½ Σ_j λ_j w_j² + C Σ_i train_ki log(1 + exp(-y_i z_i·w)),   y_i = ±1,  z_i = (x_i, 1)
+    f_k(w) = ½ Σ_j w_j² + C Σ_i train_ki log(1 + exp(-y_i z_i·w)),   y_i = ±1,  z_i = (x_i, 1)
 
-with λ = 1: the intercept, the weight of the 1, is penalized like any other. With `free_intercept` its λ is 0.
+so that the intercept, the weight of the 1, is penalized like any other.
 
-    the rows        are rotated to their principal axes, all of them, which changes no f_k: λ is the same in every
-                    direction. There Σ z zᵀ is diagonal, and the Hessian λ + C Σ train p (1 - p) z zᵀ nearly so: its
-                    diagonal for a mean p (1 - p) is the preconditioner. Sparse rows stay as they are.
+    the rows        are rotated to their principal axes, all of them, which changes no f_k: the penalty is the same
+                    in every direction. There Σ z zᵀ is diagonal, and the Hessian 1 + C Σ train p (1 - p) z zᵀ nearly
+                    so: its diagonal for a mean p (1 - p) is the preconditioner. Sparse rows stay as they are.
     Newton's steps  by conjugate gradients, with C in rising order, each from where the last two solutions point to.
                     Gradients, values and steps are float64, directions float32: the problem solved is float64's.
-    the end         |∇f_k| ≤ 1e-6. f_k is 1-convex (λ = 1), so that no weight is further than that from the solution.
+    the end         |∇f_k| ≤ 1e-6. f_k is 1-convex, so that no weight is further than that from the solution.
 
 Not the same as scikit-learn's `lbfgs` at its default tolerance, which stops long before at a large C, and whose
 intercept is free. All products have the problems as rows: `w` (K, D), decisions `w zᵀ` (K, N).
@@ -43,7 +43,6 @@ class Rows:
 
     exact: Products
     quick: Products
-    penalty: Tensor  # λ (D,)
     squares: Tensor  # Σ_i z_ij² (D,)
 
     def __len__(self) -> int:
@@ -77,35 +76,28 @@ class SparseProducts(Products):
         return torch.from_numpy(self.z.T @ weights.T.contiguous().numpy()).T.contiguous()
 
 
-def rows(vectors: Any, free_intercept: bool = False) -> Rows:
+def rows(vectors: Any) -> Rows:
     """The rows of vectors (N, D), a numpy array or a scipy.sparse matrix, ready to be solved with."""
     if not isinstance(vectors, np.ndarray):
-        return _sparse(vectors, free_intercept)
+        return _sparse(vectors)
     x = torch.from_numpy(np.asarray(vectors, np.float64))
-    ones = torch.ones(len(x), 1, dtype=x.dtype)
-    # A free intercept takes up any shift; shifted to a mean of 0, the 1 is a principal axis by itself.
-    x = x - x.mean(0) if free_intercept else torch.cat([x, ones], 1)
+    x = torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], 1)
     if x.shape[1] > x.shape[0]:  # the same inner products in as many columns as there are rows
         x = torch.linalg.qr(x.T, mode="r").R.T.contiguous()
     inner = x.T @ x
     if not torch.isfinite(inner).all():
         raise NotFinite("logistic regression: the vectors are too long for float64. Give them a length such as 1.")
     squares, axes = torch.linalg.eigh(inner)
-    z, penalty = x @ axes, torch.ones_like(squares)
-    if free_intercept:
-        z = torch.cat([z, ones], 1)
-        squares, penalty = F.pad(squares, (0, 1), value=len(z)), F.pad(penalty, (0, 1), value=0)
-    return Rows(Products(z), Products(z.float()), penalty, squares.clamp_min(0))
+    z = x @ axes
+    return Rows(Products(z), Products(z.float()), squares.clamp_min(0))
 
 
-def _sparse(matrix: Any, free_intercept: bool) -> Rows:
+def _sparse(matrix: Any) -> Rows:
     from scipy import sparse
 
     z = sparse.csr_array(sparse.hstack([matrix, np.ones((matrix.shape[0], 1))]).astype(np.float64))
-    penalty = torch.ones(z.shape[1], dtype=torch.float64)
-    penalty[-1] = 0.0 if free_intercept else 1.0
     squares = torch.from_numpy(z.power(2).sum(0))
-    return Rows(SparseProducts(z), SparseProducts(z.astype(np.float32)), penalty, squares)
+    return Rows(SparseProducts(z), SparseProducts(z.astype(np.float32)), squares)
 
 
 def decisions(given: Rows, targets: Tensor, train: Tensor, costs: Sequence[float]) -> Iterator[Tensor]:
@@ -113,8 +105,8 @@ def decisions(given: Rows, targets: Tensor, train: Tensor, costs: Sequence[float
 
     targets (N,) of 0 and 1; train (K, N) bool. NormbenchError where a problem cannot be solved.
     """
-    w = given.penalty.new_zeros(len(train), len(given.penalty))
-    now = _State(w, given.penalty.new_zeros(train.shape))
+    w = given.squares.new_zeros(len(train), len(given.squares))
+    now = _State(w, given.squares.new_zeros(train.shape))
     before: _State | None = None
     for place, cost in enumerate(costs):
         start = now
@@ -139,7 +131,7 @@ def _solved(given: Rows, targets: Tensor, train: Tensor, cost: float, start: _St
     for _ in range(STEPS):
         weights = cost * train[open_].double()
         p = torch.sigmoid(a[open_])
-        gradient = given.exact.gathered(weights * (p - targets)) + given.penalty * w[open_]
+        gradient = given.exact.gathered(weights * (p - targets)) + w[open_]
         norms = gradient.norm(dim=1)
         unsolved = ~(norms <= enough)  # NaN is not solved
         if not unsolved.any():
@@ -158,7 +150,7 @@ def _solved(given: Rows, targets: Tensor, train: Tensor, cost: float, start: _St
 
 
 def _direction(given: Rows, curvature: Tensor, gradient: Tensor, left: Tensor) -> Tensor:
-    """Newton's direction d (K, D): (λ + Σ_i curvature_ki z zᵀ) d = -gradient, but for a share `left` of its norm.
+    """Newton's direction d (K, D): (1 + Σ_i curvature_ki z zᵀ) d = -gradient, but for a share `left` of its norm.
 
     Conjugate gradients, preconditioned by the diagonal for a mean curvature; a problem leaves once it is there.
     """
@@ -166,12 +158,12 @@ def _direction(given: Rows, curvature: Tensor, gradient: Tensor, left: Tensor) -
     found = torch.zeros_like(gradient, dtype=kind)
     scale = gradient.norm(dim=1, keepdim=True)  # float32 is for directions: their lengths come back at the end
     r = (-gradient / scale).to(kind)
-    inverse = (1 / (given.penalty + curvature.mean(1)[:, None] * given.squares)).to(kind)
-    curvature, left, penalty = curvature.to(kind), left.to(kind), given.penalty.to(kind)
+    inverse = (1 / (1 + curvature.mean(1)[:, None] * given.squares)).to(kind)
+    curvature, left = curvature.to(kind), left.to(kind)
     open_, d, p = torch.arange(len(r)), torch.zeros_like(r), inverse * r
     rho = (r * p).sum(1, keepdim=True)
     for _ in range(PRODUCTS):
-        hp = given.quick.gathered(curvature * given.quick.decisions(p)) + penalty * p
+        hp = given.quick.gathered(curvature * given.quick.decisions(p)) + p
         alpha = rho / (p * hp).sum(1, keepdim=True)
         d, r = d + alpha * p, r - alpha * hp
         there = r.norm(dim=1) <= left
@@ -196,7 +188,7 @@ def _step(given: Rows, targets: Tensor, weights: Tensor, at: _State, direction: 
 
     def value(step: Tensor) -> Tensor:
         w, a = (here + step[:, None] * there for here, there in ((at.w, direction.w), (at.a, direction.a)))
-        return (weights * F.softplus(sign * a)).sum(1) + 0.5 * (given.penalty * w * w).sum(1)
+        return (weights * F.softplus(sign * a)).sum(1) + 0.5 * (w * w).sum(1)
 
     step = torch.ones_like(slope)
     start = value(torch.zeros_like(slope))

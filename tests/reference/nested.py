@@ -6,16 +6,16 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 
-def fitted(x: np.ndarray, y: np.ndarray, cost: float, free_intercept: bool = False) -> LogisticRegression:
+def fitted(x: np.ndarray, y: np.ndarray, cost: float) -> LogisticRegression:
     """scikit-learn's lbfgs where it has converged; an intercept that is penalized is a column of 1."""
-    model = LogisticRegression(C=cost, tol=1e-8, max_iter=100_000, fit_intercept=free_intercept)
-    return model.fit(x if free_intercept else np.c_[x, np.ones(len(x))], y)
+    model = LogisticRegression(C=cost, tol=1e-8, max_iter=100_000, fit_intercept=False)
+    return model.fit(np.c_[x, np.ones(len(x))], y)
 
 
-def decisions(x: np.ndarray, y: np.ndarray, train: np.ndarray, cost: float, free_intercept: bool = False) -> np.ndarray:
+def decisions(x: np.ndarray, y: np.ndarray, train: np.ndarray, cost: float) -> np.ndarray:
     """What a model of the rows `train` says of all rows."""
-    found = fitted(x[train], y[train], cost, free_intercept)
-    return found.decision_function(x if free_intercept else np.c_[x, np.ones(len(x))])
+    found = fitted(x[train], y[train], cost)
+    return found.decision_function(np.c_[x, np.ones(len(x))])
 
 
 def parts(count: int, k: int = 10) -> list[np.ndarray]:
