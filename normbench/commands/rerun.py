@@ -14,7 +14,7 @@ from rich.markup import escape
 from normbench import scratch
 from normbench.commands import terminal
 from normbench.commands.progress import Bars
-from normbench.commands.show import Known, known
+from normbench.commands.show import known
 from normbench.commands.terminal import open_table, say, say_json
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
@@ -48,9 +48,10 @@ def run(
             raise NormbenchError(f"--{unit} {length} must be at least 1.")
     if len(asked) > 1:
         raise NormbenchError(f"--epochs {epochs} and --steps {steps}: say how far in one of them.")
-    run = known(name, results)
-    if run.state not in store.FINISHED:
-        raise NormbenchError(f"run {run.id} is {run.state}: only a finished run can be compared.")
+    there = known(name, results)
+    run = there.run
+    if run.status not in store.FINISHED:
+        raise NormbenchError(f"run {run.id} is {run.status}: only a finished run can be compared.")
     config = compose.restore(run.config, config_dir)
     config["train"] = {**config["train"], "keep": []}
     spec = plan.checked(RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
@@ -72,8 +73,7 @@ def run(
         again = ensured.found.records.get(spec.id)
         if again is None:
             raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
-    then = replace(again, status=run.state, steps=run.steps, records=run.records, environment=run.environment)
-    found = distance.compare(then, again, _of_other_seeds(run, results, config_dir))
+    found = distance.compare(run, again, _of_other_seeds(run, there.source, results, config_dir))
     if as_json:
         say_json(_content(run, found))
     else:
@@ -81,17 +81,17 @@ def run(
     return 0 if found.deterministic and found.word != distance.DIFFERENT else 4
 
 
-def _of_other_seeds(run: Known, results: Path, config_dir: Path | None) -> list[RunRecord]:
+def _of_other_seeds(run: RunRecord, source: Path, results: Path, config_dir: Path | None) -> list[RunRecord]:
     """The finished runs beside `run`, in its pack or in the raw store, with its configuration but for the seed."""
-    near = pack.read(run.source) if run.source.is_file() else _raw(run, results)
+    near = pack.read(source) if source.is_file() else _raw(run, results)
     labels = ("experiment", "arm", "control", "axes")
-    cell = [r for r in near if r.id != run.id and all(getattr(r, key) == run.labels[key] for key in labels)]
-    return [r for r in cell if _with_seed(r, run.labels["seed"], config_dir) == run.id]
+    cell = [r for r in near if r.id != run.id and all(getattr(r, key) == getattr(run, key) for key in labels)]
+    return [r for r in cell if _with_seed(r, run.seed, config_dir) == run.id]
 
 
-def _raw(run: Known, results: Path) -> Iterator[RunRecord]:
+def _raw(run: RunRecord, results: Path) -> Iterator[RunRecord]:
     for stored in store.scan(results / "runs"):
-        if (stored.experiment, stored.arm) == (run.labels["experiment"], run.labels["arm"]):
+        if (stored.experiment, stored.arm) == (run.experiment, run.arm):
             try:
                 record = store.as_filed(stored)
             except Damaged:
@@ -172,7 +172,7 @@ def _words(row: Row) -> str:
     return "; ".join([row.word, *notes])
 
 
-def _content(run: Known, found: Distance) -> dict[str, Any]:
+def _content(run: RunRecord, found: Distance) -> dict[str, Any]:
     return {
         "id": run.id,
         "word": found.word,

@@ -11,12 +11,13 @@ from typing import Any
 from rich.console import Console
 
 from normbench import reading
-from normbench.commands.show import Known, known
+from normbench.commands.show import known
 from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.config.identity import assign
 from normbench.errors import NormbenchError
-from normbench.runs import store, writing
+from normbench.runs import lookup, writing
+from normbench.runs.record import RunRecord
 
 LARGEST = 1 << 37  # bytes of weights
 NEAREST = 5  # lines, where `--count` does not say
@@ -95,15 +96,16 @@ def _drawn(model: Any, name: str, asked: Asked, examples: Any) -> dict[str, byte
     return {f"{called}-{file}": content for file, content in written.items()}
 
 
-def kept_run(name: str, results: Path) -> tuple[Known, Path]:
+def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     """The run called `name` and its directory. NormbenchError where it is published alone, without its weights."""
     found = known(name, results)
-    folder = next((s.path for s in store.scan(results / "runs") if s.id == found.id and not s.reason), found.source)
+    raw = lookup.below(results / "runs").stored([found.run.id])
+    folder = next((stored.path for stored in raw if not stored.reason), found.source)
     if not folder.is_dir():
         raise NormbenchError(
-            f"run {found.id} is published without its weights: train it below another --results to draw from it."
+            f"run {found.run.id} is published without its weights: train it below another --results to draw from it."
         )
-    return found, folder
+    return found.run, folder
 
 
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 from rich.console import Console
@@ -13,37 +12,32 @@ from normbench.commands.terminal import say, say_json
 from normbench.errors import NormbenchError, unknown
 from normbench.runs import curve_file, find, lookup, store
 from normbench.runs.damaged import Damaged
-from normbench.runs.record import curve_sha256
+from normbench.runs.record import RunRecord, curve_sha256
+
+LABELS = ("experiment", "arm", "seed", "fidelity", "control", "axes")
 
 
 @dataclass(frozen=True)
 class Known:
-    """A run by id, wherever it was found."""
+    """A run and where it was found: its directory, in any state, or the pack that has it."""
 
-    id: str
+    run: RunRecord
     source: Path
-    labels: dict[str, Any]
-    config: dict[str, Any]
-    state: str
-    steps: int
-    reason: str
-    records: list[dict[str, Any]]
-    environment: dict[str, Any]
-    was: dict[str, Any]
     log: Path | None = None  # of a run that printed something, or failed
 
 
 def show(name: str, results: Path, as_json: bool, console: Console) -> int:
     """Labels, configuration, environment and last records of one run; `name` is an id, the start of one, or a path."""
-    run = known(name, results)
+    found = known(name, results)
+    run = found.run
     content = {
         "id": run.id,
-        "status": run.state,
+        "status": run.status,
         "reason": run.reason,
-        **({"log": str(run.log)} if run.log else {}),
+        **({"log": str(found.log)} if found.log else {}),
         "steps": run.steps,
-        **run.labels,
-        "source": str(run.source),
+        **{label: getattr(run, label) for label in LABELS},
+        "source": str(found.source),
         "config": run.config,
         "environment": run.environment,
         "records": len(run.records),
@@ -73,27 +67,7 @@ def known(name: str, results: Path) -> Known:
     if len(hits) > 1:
         raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
     if hits[0] in published:
-        run, path = published[hits[0]].whole(), published[hits[0]].path
-        labels = {
-            "experiment": run.experiment,
-            "arm": run.arm,
-            "seed": run.seed,
-            "fidelity": run.fidelity,
-            "control": run.control,
-            "axes": dict(run.axes),
-        }
-        return Known(
-            run.id,
-            path,
-            labels,
-            dict(run.config),
-            run.status,
-            run.steps,
-            run.reason,
-            [dict(r) for r in run.records],
-            dict(run.environment),
-            dict(run.was),
-        )
+        return Known(published[hits[0]].whole(), published[hits[0]].path)
     # a damaged copy hides no whole one
     return _raw(sorted(raw.stored(hits), key=lambda stored: not stored.reason)[-1])
 
@@ -109,18 +83,6 @@ def _raw(stored: store.Stored) -> Known:
             raise Damaged("it has no records")
     except Damaged as damage:
         raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.") from None
-    labels = {key: content.get(key) for key in ("experiment", "arm", "fidelity", "control", "axes")}
-    steps = int(stored.status.get("steps", 0))
-    return Known(
-        stored.id,
-        stored.path,
-        {**labels, "seed": stored.seed},
-        content["config"],
-        stored.state,
-        steps,
-        str(stored.status.get("reason", "")),
-        records,
-        environment,
-        was,
-        stored.log,
-    )
+    labels = {key: content.get(key) for key in LABELS if key != "seed"}
+    run = store.bare(stored, {**stored.status, "status": stored.state}, labels, content["config"])
+    return Known(replace(run, records=records, environment=environment, was=was), stored.path, stored.log)
