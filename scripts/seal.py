@@ -13,7 +13,7 @@ from pathlib import Path
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
 from normbench.papers import history, publish, published
-from normbench.runs import curve_file, files, pack, seals, store, writing
+from normbench.runs import curve_file, files, lookup, pack, seals, store, writing
 from normbench.runs.damaged import Damaged
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     ids, code = Ids(), 0
     places: list[tuple[Path, Callable[[], bool]]] = [(results / history.NAME, lambda: histories(results))]
     places += [(path, lambda path=path: figure(path)) for path in pack.paths(results, "figure.svg")]
-    places += [(one.path, lambda one=one: run(one, ids)) for one in store.scan(results / "runs")]
+    places += [(one.path, lambda one=one: run(one, ids)) for one in lookup.scan(results / "runs")]
     for path, seal in places:
         try:
             if seal():

@@ -12,7 +12,7 @@ from pathlib import Path
 from normbench.check import leftovers, plans, published, raw
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
-from normbench.runs import store
+from normbench.runs import lookup
 
 
 class Check:
@@ -32,7 +32,7 @@ class Check:
         yield from leftovers.check(self.results, repair)
         yield from published.check(self.results, self._ids, self.seen)
         yield from plans.check(self.results)
-        for stored in store.scan(self.results / "runs"):
+        for stored in lookup.scan(self.results / "runs"):
             self.seen["raw runs"] += 1
             if not any(_touches(place, stored.path) for place in closed):  # what cannot be read is not damaged
                 yield from raw.check(stored, self._ids)

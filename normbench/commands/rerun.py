@@ -23,7 +23,7 @@ from normbench.curves.distance import Distance, Gap, Row
 from normbench.errors import NormbenchError
 from normbench.launch import base
 from normbench.launch.ensure import ensure_runs
-from normbench.runs import pack, store
+from normbench.runs import lookup, pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, curve_sha256
 from normbench.variants import text
@@ -90,7 +90,7 @@ def _of_other_seeds(run: RunRecord, source: Path, results: Path, config_dir: Pat
 
 
 def _raw(run: RunRecord, results: Path) -> Iterator[RunRecord]:
-    for stored in store.scan(results / "runs"):
+    for stored in lookup.scan(results / "runs"):
         if (stored.experiment, stored.arm) == (run.experiment, run.arm):
             try:
                 record = store.as_filed(stored)

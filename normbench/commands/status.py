@@ -18,7 +18,7 @@ from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.launch import queue
 from normbench.papers import artifact as artifacts
-from normbench.runs import pack, store
+from normbench.runs import lookup, pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.yaml_text import Configurations
 
@@ -29,7 +29,7 @@ LABELS = {"axes", "control"}  # a status file of an older form has none
 
 def run(results: Path, as_json: bool, console: Console) -> int:
     """One line per experiment and configuration with counts, then each run that is not simply done."""
-    found = store.scan(results / "runs")
+    found = lookup.scan(results / "runs")
     runs = [{**entry(stored), "label": told} for stored, told in zip(found, labels(found), strict=True)]
     waiting, notes = queue.queued(results)
     for run in runs:

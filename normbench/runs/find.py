@@ -86,7 +86,7 @@ def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
     known = {run.id: run.head.steps for run in packed}
     configurations = Configurations()
     raw: list[RunRecord] = []
-    for stored in store.scan(results / "runs"):
+    for stored in lookup.scan(results / "runs"):
         try:
             if stored.state in store.FINISHED and not is_longer(stored, known):
                 continue  # its curve need not be read

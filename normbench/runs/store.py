@@ -14,7 +14,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,6 @@ def is_locked(path: Path) -> bool:
     return claims.is_claimed(path)  # on another node, where a lock is not seen here
 
 
-def scan(root: Path) -> list[Stored]:
-    """Every run directory below `root`, damaged ones included, sorted by path. Reads only the status files."""
-    return sorted(map(with_status, walk(root)), key=lambda s: str(s.path))
-
-
 def with_status(run: Stored) -> Stored:
     """A run directory as found, with its status file or the reason why there is none."""
     if run.reason:
@@ -99,35 +94,9 @@ def with_status(run: Stored) -> Stored:
         return replace(run, reason=str(damage))
 
 
-def walk(root: Path) -> Iterator[Stored]:
-    """Every run directory by its name alone, and what should hold some and cannot be listed."""
-    waiting = [root] if os.path.lexists(root) else []
-    while waiting:
-        folder = waiting.pop()
-        try:
-            runs, folders = listing(folder, root)
-        except Damaged as damage:
-            runs, folders = [unlisted(folder, damage)], []
-        yield from runs
-        waiting += folders
-
-
 def unlisted(folder: Path, damage: Damaged) -> Stored:
     """A folder that is no run, among them to be seen."""
     return Stored(folder, "", folder.name, 0, "", {}, str(damage))
-
-
-def listing(folder: Path, root: Path) -> tuple[list[Stored], list[Path]]:
-    """The run directories in `folder`, by their names alone, and the folders in it that are none. Raises Damaged."""
-    runs, folders, place = [], [], str(folder.relative_to(root))
-    for name in names(folder, root):
-        if name.startswith("."):
-            continue  # on its way to being something else
-        if run := by_name(folder, name, place):
-            runs.append(run)
-        elif is_folder(folder / name):
-            folders.append(folder / name)
-    return runs, folders
 
 
 def names(folder: Path, root: Path) -> list[str]:
@@ -148,11 +117,9 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def by_name(folder: Path, name: str, place: str) -> Stored | None:
-    """What a run directory's name says; None for another name. `place`: of the folder, below the root."""
-    if not (match := NAME.fullmatch(name)):
-        return None
-    return Stored(folder / name, place, match["arm"], int(match["seed"]), match["id"], {})
+def by_name(folder: Path, said: re.Match[str], place: str) -> Stored:
+    """What a run directory's name says, as NAME reads it. `place`: of the folder, below the root."""
+    return Stored(folder / said.string, place, said["arm"], int(said["seed"]), said["id"], {})
 
 
 def read_text(path: str | Path) -> str:

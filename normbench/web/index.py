@@ -29,6 +29,7 @@ from normbench.runs import curve_file, pack, store
 from normbench.runs.columns import Columns
 from normbench.runs.damaged import Damaged
 from normbench.runs.find import is_longer
+from normbench.runs.lookup import Lookup
 from normbench.runs.pack import Published
 from normbench.runs.record import RunRecord
 from normbench.runs.stamps import Stamp, settled, stamp
@@ -39,15 +40,6 @@ KEPT = 500_000  # records of curves in memory, of about 70 bytes each
 HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config", "elsewhere")]
 ASKED_SECONDS = 10.0  # between two questions to a batch system
 FILES = ("status.json", "config.yaml", "curve.jsonl")
-
-
-@dataclass
-class _Folder:
-    """A folder that is no run, as of its stamp: the folders in it, its run directories by path."""
-
-    stamp: Stamp
-    folders: list[Path] = field(default_factory=list)
-    runs: dict[str, store.Stored] = field(default_factory=dict)
 
 
 @dataclass
@@ -110,7 +102,7 @@ class Index:
         self._names: dict[tuple[int, ...], tuple[str, Any]] = {}  # the other way, by the identities of their parts
         self._parts: dict[str, Any] = {}  # equal parts of published configurations are one object
         self._lock = threading.RLock()
-        self._folders: dict[Path, _Folder] = {}
+        self._directories = Lookup(self.root)
         self._own: dict[str, _Own] = {}
         self._waiting: dict[str, Mapping[str, Any]] = {}  # queued runs, by id
         self._asked = -math.inf
@@ -152,7 +144,7 @@ class Index:
             if first := self._told is None:
                 self._recall()
             changed = self._look_for_packs() | self._look_at_queue()
-            found = self._look_for_directories()
+            found = {str(run.path): run for run in self._directories.refresh().everything()}
             for key in self._own.keys() - found.keys():
                 changed.add(self._own.pop(key).id)
             for key, stored in found.items():
@@ -187,29 +179,6 @@ class Index:
             self.token += 1
             self._changed |= dict.fromkeys(changed, self.token)
         self._remembered.save()
-
-    def _look_for_directories(self) -> dict[str, store.Stored]:
-        """Every run directory by path; a folder is listed again where it changed."""
-        known, self._folders = self._folders, {}
-        found: dict[str, store.Stored] = {}
-        waiting = [self.root]
-        while waiting:
-            path = waiting.pop()
-            if (now := stamp(path)) is None:
-                continue
-            folder = known.get(path)
-            if folder is None or folder.stamp != now:
-                folder = _Folder(now if settled(now) else (0, 0, 0))
-                try:
-                    runs, folder.folders = store.listing(path, self.root)
-                except Damaged as damage:
-                    runs = [store.unlisted(path, damage)]
-                    folder.stamp = (0, 0, 0)
-                folder.runs = {str(run.path): run for run in runs}
-            self._folders[path] = folder
-            found |= folder.runs
-            waiting += folder.folders
-        return found
 
     def _look_at(self, own: _Own, quick: bool) -> bool:
         """Read again what changed in a run directory; whether anything did that is shown."""

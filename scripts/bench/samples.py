@@ -23,7 +23,7 @@ from normbench import data
 from normbench.commands.sample import trained
 from normbench.config import compose
 from normbench.models.draw import Draw
-from normbench.runs import files, store
+from normbench.runs import files, lookup, store
 from normbench.streams import stream
 
 COUNT, SEED = 1000, 1
@@ -40,7 +40,7 @@ def top(classifier: MLPClassifier, pictures: np.ndarray) -> float:
 def arms(folder: Path) -> dict[str, list[tuple[int, Draw]]]:
     """Arm -> seed and trained model of each finished run, in the order of the seeds."""
     found: dict[str, list[tuple[int, Draw]]] = defaultdict(list)
-    for stored in sorted(store.scan(folder), key=lambda s: s.path.name):
+    for stored in sorted(lookup.scan(folder), key=lambda s: s.path.name):
         if stored.state != "done" or stored.status.get("control"):
             continue
         config = compose.restore(store.read_config(stored.path)["config"], None)

@@ -31,7 +31,7 @@ from normbench.check import Check
 from normbench.check.ids import Ids
 from normbench.config import plan
 from normbench.papers import history
-from normbench.runs import find, pack, store, writing
+from normbench.runs import find, lookup, pack, store, writing
 from normbench.train.ensure import ensure_run
 
 HEAVY = ("bln2022/ablation", "bln2022/table1", "bln2022/table2")  # take seconds each time they are judged
@@ -210,7 +210,7 @@ def main() -> int:
 def of_places(results: Path) -> dict[Path, set[str]]:
     """The ids of runs in each pack and directory."""
     found = {path.parent: {run.id for run in pack.read(path)} for path in pack.paths(results)}
-    return found | {stored.path: {stored.id} for stored in store.scan(results / "runs")}
+    return found | {stored.path: {stored.id} for stored in lookup.scan(results / "runs")}
 
 
 if __name__ == "__main__":

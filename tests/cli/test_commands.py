@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from normbench.runs import pack, store
+from normbench.runs import lookup, pack, store
 
 REPRODUCE = ("reproduce", "ln2016/fig6", "--fidelity", "smoke", "--seeds", "1")
 PUBLISHED = Path(__file__).resolve().parents[2] / "results"
@@ -202,7 +202,7 @@ def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130 and "the same command goes on" in out
-    (found,) = store.scan(tmp_path / "results" / "runs")
+    (found,) = lookup.scan(tmp_path / "results" / "runs")
     assert found.state == "interrupted" and found.status["step"] > 0
     assert list((found.path / "checkpoint").glob("*.safetensors"))
 
@@ -214,7 +214,7 @@ def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 130
-    (found,) = store.scan(tmp_path / "results" / "runs")
+    (found,) = lookup.scan(tmp_path / "results" / "runs")
     assert found.state == "interrupted"
 
 

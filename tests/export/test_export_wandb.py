@@ -20,7 +20,7 @@ import tiny
 
 from normbench.errors import NormbenchError
 from normbench.export import mirror, wandb_run
-from normbench.runs import store
+from normbench.runs import lookup
 
 # Stands in for the real package in the mirror's process: notes what it is told, or misbehaves as BEHAVIOUR says.
 STAND_IN = """
@@ -220,7 +220,7 @@ def test_training_goes_on_where_no_wandb_host_answers(tmp_path: Path, monkeypatc
         with pytest.raises(SystemExit) as ended:
             main(("train", *tiny.WORDS, *words))
         assert ended.value.code == 0
-        (stored,) = store.scan(tmp_path / words[1] / "runs")
+        (stored,) = lookup.scan(tmp_path / words[1] / "runs")
         assert stored.state == "done"
         curves.append((stored.path / "curve.jsonl").read_bytes())
     silent.close()

@@ -25,7 +25,7 @@ from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.launch import claiming, one, queue, slurm
 from normbench.launch.pool import Pool
-from normbench.runs import claims, plans, store, writing
+from normbench.runs import claims, lookup, plans, store, writing
 from normbench.web import index as index_module
 from normbench.web.index import Index
 
@@ -57,12 +57,12 @@ def test_two_hosts_without_locks_train_each_run_once(tmp_path: Path) -> None:
     assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/claim")))
     ended = first.communicate(timeout=120)[0] + second.communicate(timeout=120)[0]
     trained = Counter(re.findall(r"([0-9a-f]{12}) done", ended))
-    found = {run.id: run for run in store.scan(plan.root)}
+    found = {run.id: run for run in lookup.scan(plan.root)}
     assert {run.id for run in specs} == {run for run in found if found[run].state == "done"} == set(trained)
     assert all(trained_once(run.path) for run in found.values())
     assert not any((run.path / "claim").exists() for run in found.values())
     Pool(1).launch(specs[:1], tmp_path / "pool" / "runs")
-    for run in store.scan(tmp_path / "pool" / "runs"):
+    for run in lookup.scan(tmp_path / "pool" / "runs"):
         assert found[run.id].status["curve_sha256"] == run.status["curve_sha256"]
 
 
@@ -255,7 +255,7 @@ def test_told_to_stop_a_worker_saves_and_says_what_is_left(tmp_path: Path) -> No
     first.send_signal(signal.SIGTERM)  # a batch system may send it twice
     assert "2 of 2 runs are left" in first.communicate(timeout=30)[0]
     assert first.returncode == claiming.STOPPED
-    (run,) = (run for run in store.scan(plan.root) if run.status.get("step"))
+    (run,) = (run for run in lookup.scan(plan.root) if run.status.get("step"))
     assert run.state == "interrupted" and not (run.path / "claim").exists()
 
 
@@ -329,13 +329,13 @@ def test_others_give_way_to_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     spec = tiny.spec()
     path = fake.directory(tmp_path / "runs", spec, "running")
     (path / "claim").write_text(json.dumps({"host": "there", "pid": 3, "job": "5_1"}))
-    assert store.scan(tmp_path / "runs")[0].state == "running"
+    assert lookup.scan(tmp_path / "runs")[0].state == "running"
     told = r"written by process 3 on there \(job 5_1\)"
     with pytest.raises(NormbenchError, match=told) as busy, writing.RunDirectory(path).writing():
         pass
     assert busy.value.code == 5
     os.utime(path / "claim", (0, 0))
-    assert store.scan(tmp_path / "runs")[0].state == "interrupted"
+    assert lookup.scan(tmp_path / "runs")[0].state == "interrupted"
     with writing.RunDirectory(path).writing():
         assert not (path / "claim").exists()
 
@@ -415,7 +415,7 @@ def test_queued_is_what_no_one_has_begun_or_finished(tmp_path: Path, monkeypatch
     monkeypatch.setattr(slurm, "live", lambda known: {one.path for one in known})
     waiting, notes = queue.queued(tmp_path)
     assert notes == [] and [*waiting] == [spec.id for spec in specs]
-    stored = store.scan(tmp_path / "runs")
+    stored = lookup.scan(tmp_path / "runs")
     assert {run.id: queue.state(run.state, run.id, waiting) for run in stored} == {
         specs[0].id: "done",
         specs[1].id: "queued",

@@ -19,7 +19,7 @@ from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.launch import base, ensure, pool
 from normbench.launch.pool import Pool
-from normbench.runs import store, writing
+from normbench.runs import lookup, store, writing
 from normbench.runs.find import find
 
 DRIVE = Path(__file__).with_name("drive.py")
@@ -160,7 +160,7 @@ class Driven:
         )
 
     def stored(self) -> list[store.Stored]:
-        return store.scan(self.root)
+        return lookup.scan(self.root)
 
     def workers(self) -> list[int]:
         """Process numbers of the live workers, from the locks that they hold."""

@@ -16,7 +16,7 @@ import pytest
 import tiny
 
 from normbench.errors import NormbenchError
-from normbench.runs import files, store, writing
+from normbench.runs import files, lookup, writing
 
 STEPS = ("open", "fsync", "replace", "fsync of the folder")
 
@@ -179,7 +179,7 @@ def test_a_full_disk_loses_nothing(leave: int, seconds: str, disk: Path, tmp_pat
         assert leave and outcome == "done", "all that is left to write may fit where some room was left"
     except NormbenchError as error:
         assert error.code == 4 and "disk full" in str(error) and "free some space" in str(error)
-        (stored,) = store.scan(disk)
+        (stored,) = lookup.scan(disk)
         assert stored.state == "interrupted"
         if stored.status["status"] == "interrupted":
             assert stored.status["reason"].startswith(("disk full", "stopped"))

@@ -13,7 +13,7 @@ import pytest
 
 from normbench.commands import show, status
 from normbench.commands.terminal import console
-from normbench.runs import find, lookup, pack, stamps, store, writing
+from normbench.runs import find, lookup, pack, stamps, writing
 
 FEW, MANY = 3, 40
 
@@ -112,7 +112,9 @@ def test_a_lookup_sees_what_came_and_went(specs: list[Any], tmp_path: Path):
     one.path.rename(one.path.with_name(f".{one.path.name}"))
     copy.rmdir()
     assert lookup.below(root).ids() == {specs[0].id, specs[2].id}
-    assert [run.path for run in seen.stored([specs[0].id])] == [s.path for s in store.scan(root) if s.id == specs[0].id]
+    assert [run.path for run in seen.stored([specs[0].id])] == [
+        s.path for s in lookup.scan(root) if s.id == specs[0].id
+    ]
     assert lookup.below(tmp_path / "nowhere").ids() == set()
 
 

@@ -9,7 +9,7 @@ import fake
 import pytest
 import tiny
 
-from normbench.runs import find, seals, store
+from normbench.runs import find, lookup, seals, store
 from normbench.runs.damaged import Damaged
 
 
@@ -41,7 +41,7 @@ def test_a_missing_hash_is_damage(tmp_path: Path, key: str) -> None:
     if key != "sha256":
         content = seals.sealed(content)
     (path / "status.json").write_text(json.dumps(content))
-    (stored,) = store.scan(tmp_path)
+    (stored,) = lookup.scan(tmp_path)
     assert stored.state == "damaged" and (key if key != "sha256" else "seal is missing") in stored.reason
 
 
@@ -50,7 +50,7 @@ def test_the_status_of_another_run_is_damage(tmp_path: Path) -> None:
     content = (one / "status.json").read_bytes()
     (one / "status.json").write_bytes((other / "status.json").read_bytes())
     (other / "status.json").write_bytes(content)
-    assert [stored.reason[:28] for stored in store.scan(tmp_path)] == ["status.json is of run '" + p.name[-12:][:5]
+    assert [stored.reason[:28] for stored in lookup.scan(tmp_path)] == ["status.json is of run '" + p.name[-12:][:5]
                                                                        for p in (other, one)]  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_the_status_of_another_run_is_damage(tmp_path: Path) -> None:
 def test_what_is_read_beside_a_curve_is_held_to_its_hash(tmp_path: Path, name: str) -> None:
     path = fake.directory(tmp_path, fake.specs(1)[0])
     (path / name).write_text((path / name).read_text() + "\n")
-    (stored,) = store.scan(tmp_path)
+    (stored,) = lookup.scan(tmp_path)
     with pytest.raises(Damaged, match=f"{name}: it does not have the hash"):
         store.as_filed(stored)
 

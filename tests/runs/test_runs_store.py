@@ -16,7 +16,7 @@ from spoil import LISTED, READ, forbid
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, find, pack, store, writing
+from normbench.runs import curve_file, files, find, lookup, pack, store, writing
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 
@@ -31,7 +31,7 @@ def test_a_damaged_directory_is_listed_and_hides_no_other(damage: str, trio: lis
     spoil, reason = LISTED[damage]
     paths = [fake.directory(tmp_path / "runs", spec) for spec in trio]
     spoil(paths[1])
-    found = store.scan(tmp_path / "runs")
+    found = lookup.scan(tmp_path / "runs")
     assert [s.state for s in found] == ["done", "damaged", "done"]
     assert reason in found[1].reason and "\n" not in found[1].reason
     assert (found[1].experiment, found[1].arm, found[1].seed, found[1].id) == ("adhoc", "mnist_mlp-none", 2, trio[1].id)
@@ -60,7 +60,7 @@ def test_fields_that_are_not_known_do_no_harm(trio: list, tmp_path: Path) -> Non
 def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path) -> None:
     path = writing.directory(tmp_path / "runs", trio[0]).path
     path.mkdir(parents=True)
-    (found,) = store.scan(tmp_path / "runs")
+    (found,) = lookup.scan(tmp_path / "runs")
     assert (found.state, found.status["reason"]) == ("interrupted", "killed before it began")
 
 
@@ -75,7 +75,7 @@ def test_what_may_not_be_read_is_damaged(trio: list, tmp_path: Path, monkeypatch
         return real(path, flags)
 
     monkeypatch.setattr(reading, "at_once", forbidden)
-    found = store.scan(tmp_path / "runs")
+    found = lookup.scan(tmp_path / "runs")
     assert [s.state for s in found] == ["done", "damaged", "done"] and "Permission denied" in found[1].reason
 
 
@@ -84,7 +84,7 @@ def test_a_folder_that_may_not_be_listed_is_damaged(
 ) -> None:
     fake.directory(tmp_path / "runs", trio[0])
     forbid(tmp_path / "runs" / "secret", monkeypatch)
-    assert [(s.state, s.reason) for s in store.scan(tmp_path / "runs")] == [
+    assert [(s.state, s.reason) for s in lookup.scan(tmp_path / "runs")] == [
         ("done", ""),
         ("damaged", "cannot be read: Permission denied"),
     ]
@@ -96,8 +96,8 @@ def test_other_things_among_the_runs_are_passed_over(trio: list, tmp_path: Path)
     (tmp_path / "runs" / "README").write_text("x")
     (tmp_path / "runs" / "adhoc" / "notes.s1").mkdir()
     (tmp_path / "runs" / "round").symlink_to(tmp_path / "runs")
-    assert len(store.scan(tmp_path / "runs")) == 1
-    assert store.scan(tmp_path / "nowhere") == []
+    assert len(lookup.scan(tmp_path / "runs")) == 1
+    assert lookup.scan(tmp_path / "nowhere") == []
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
@@ -143,7 +143,7 @@ def test_listing_two_thousand_runs_opens_each_status_once(tmp_path: Path, monkey
     opened: list[str] = []
     real = reading.at_once
     monkeypatch.setattr(reading, "at_once", lambda path, flags: opened.append(Path(path).name) or real(path, flags))
-    assert len(store.scan(root)) == 2000
+    assert len(lookup.scan(root)) == 2000
     assert opened == ["status.json"] * 2000
 
 
@@ -330,6 +330,6 @@ def test_names_that_begin_with_a_dot_are_no_runs(tmp_path: Path) -> None:
     path = fake.directory(tmp_path, spec)
     shutil.copytree(path, tmp_path / ".aside" / path.name)
     shutil.copytree(path, path.with_name(f".{path.name}"))
-    assert [stored.path for stored in store.scan(tmp_path)] == [path]
+    assert [stored.path for stored in lookup.scan(tmp_path)] == [path]
     shutil.rmtree(path)
-    assert store.scan(tmp_path) == [] and writing.directory(tmp_path, spec).path == path
+    assert lookup.scan(tmp_path) == [] and writing.directory(tmp_path, spec).path == path

@@ -15,7 +15,7 @@ import tiny
 from normbench import locks
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
-from normbench.runs import store, writing
+from normbench.runs import lookup, store, writing
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, loop
 from normbench.train.ensure import ensure_run
@@ -150,7 +150,7 @@ def test_a_finished_run_of_an_older_form_stays_and_a_longer_one_starts_anew(tmp_
     assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
     assert status(run)["schema"] == 1
     assert tiny.train(run, "train.epochs=3", stopping=lambda: bool(asked.append(1)) or len(asked) > 3) == "interrupted"
-    (stored,) = store.scan(tmp_path)
+    (stored,) = lookup.scan(tmp_path)
     assert len(store.record(stored, tiny.spec()).records) == len(calm()[0].splitlines()), "readable all the while"
     assert tiny.train(run, "train.epochs=3") == "done"
     assert tiny.result(run) == calm("train.epochs=3") and status(run)["schema"] == store.SCHEMA
@@ -176,7 +176,7 @@ def test_a_shorter_request_reads_the_longer_run(tmp_path: Path, calm: Calm) -> N
     before = (run / "status.json").stat().st_mtime_ns
     assert tiny.train(run) == "done"
     assert (run / "status.json").stat().st_mtime_ns == before, "nothing was trained again"
-    (stored,) = store.scan(tmp_path)
+    (stored,) = lookup.scan(tmp_path)
     record = store.record(stored, tiny.spec())
     assert record.epochs == 2 and max(r["epoch"] for r in record.records) == 2
     assert [json.loads(text) for text in calm()[0].splitlines()] == list(record.records)
@@ -199,7 +199,7 @@ def test_a_longer_run_starts_anew_and_the_shorter_stays_readable(tmp_path: Path,
     run = writing.directory(tmp_path, tiny.spec()).path
     assert tiny.train(run) == "done"
     assert tiny.train(run, "train.epochs=3", EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
-    (stored,) = store.scan(tmp_path)
+    (stored,) = lookup.scan(tmp_path)
     assert stored.state == "interrupted"
     record = store.record(stored, tiny.spec())
     assert [json.loads(text) for text in calm()[0].splitlines()] == list(record.records)
@@ -236,7 +236,7 @@ def test_a_shorter_run_is_read_from_a_longer_one_that_has_passed_it(step: int, t
     run = writing.directory(tmp_path, tiny.spec()).path
     assert tiny.train(run, "train.epochs=4", EVERY_STEP, stopping=tiny.after(step)) == "interrupted"
     assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
-    (stored,) = store.scan(tmp_path)
+    (stored,) = lookup.scan(tmp_path)
     assert stored.state == "interrupted", "the longer one is still to be finished"
     record = store.record(stored, tiny.spec())
     assert (record.status, record.epochs) == ("done", 2)
