@@ -54,7 +54,13 @@ _SCALES: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True)
 class Observed:
-    """What the runs of one setting say about one part: `rules.Evidence`, and what pages tell of it."""
+    """What the runs of one setting say about one part: what `rules` ask for, and what pages tell of it.
+
+    `gap` is "not run" or "not decidable here" where there is nothing to go by; `complete`: the planned seeds are there;
+    `planned`: the look at them was planned, without which nothing is negligible, nor equivalent; `fresh`: nobody had
+    seen these seeds when the smallest effect was declared, and `whole`: every seed has a number, without either of
+    which nothing is negligible. Intervals are None where n, a run without a number or a spread of zero allows none.
+    """
 
     part: Part
     gap: str = ""
@@ -103,6 +109,7 @@ class Observed:
         return self.spread.mean if self.spread else t_interval(self.known).mean
 
     def interval(self, level: float) -> Interval | None:
+        """Two-sided, of the mean effect, or of its median where the sign test decides."""
         if self.flat or not self.effects:
             return None
         if self.part.test == "sign":
@@ -118,6 +125,7 @@ class Observed:
         return moments(self.known)
 
     def prediction(self, level: float) -> Interval | None:
+        """Of one more run."""
         return prediction_interval(self.known, level) if self.whole and not self.flat else None
 
     @property

@@ -16,13 +16,16 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from normbench.curves.statistics import Interval, sign_test, within
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Part
+
+if TYPE_CHECKING:  # which asks this module for words
+    from normbench.papers.parts import Observed
 
 HOLDS, OPPOSITE, NEGLIGIBLE, UNDECIDED = "holds", "opposite", "negligible", "undecided"
 NOT_RUN, NOT_DECIDABLE = "not run", "not decidable here"
@@ -42,41 +45,10 @@ FEWEST: int = RULES["fewest_seeds"]
 POWER: float = RULES["power"]
 
 
-class Evidence(Protocol):
-    """What the runs say about one part.
-
-    `gap` is "not run" or "not decidable here" where there is nothing to go by; `complete`: the planned seeds are there;
-    `planned`: the look at them was planned, without which nothing is negligible, nor equivalent; `fresh`: nobody had
-    seen these seeds when the smallest effect was declared, and `whole`: every seed has a number, without either of
-    which nothing is negligible. Intervals are None where n, a run without a number or a spread of zero allows none.
-    """
-
-    @property
-    def gap(self) -> str: ...
-    @property
-    def complete(self) -> bool: ...
-    @property
-    def planned(self) -> bool: ...
-    @property
-    def fresh(self) -> bool: ...
-    @property
-    def whole(self) -> bool: ...
-    @property
-    def delta(self) -> float | None: ...
-    @property
-    def exact(self) -> bool | None: ...
-
-    def interval(self, level: float) -> Interval | None:
-        """Two-sided, of the mean effect, or of its median where the sign test decides."""
-
-    def prediction(self, level: float) -> Interval | None:
-        """Of one more run."""
-
-
 # --- a part ----------------------------------------------------------------------------------------------------------
 
 
-def part_word(part: Part, seen: Evidence, alpha: float = ALPHA, small: float | None = None) -> str:
+def part_word(part: Part, seen: Observed, alpha: float = ALPHA, small: float | None = None) -> str:
     """What one part says by itself, by tests at `alpha`; without a side where tests at `small` find it within ±δ.
 
     `small` is the claim's level where `alpha` is one that its parts or controls share; None: `alpha`.
@@ -117,7 +89,7 @@ def _side(interval: Interval | None, expect: str | None) -> str:
 # --- a claim ---------------------------------------------------------------------------------------------------------
 
 
-def claim_word(parts: Sequence[tuple[Part, Evidence]], alpha: float = ALPHA, small: float | None = None) -> str:
+def claim_word(parts: Sequence[tuple[Part, Observed]], alpha: float = ALPHA, small: float | None = None) -> str:
     """What k parts say at one setting: any one may be opposite or negligible, each is asked at `alpha`/k for that."""
     words = [part_word(part, seen, alpha, small) for part, seen in parts]
     for gap in (NOT_RUN, NOT_DECIDABLE):
@@ -132,12 +104,12 @@ def claim_word(parts: Sequence[tuple[Part, Evidence]], alpha: float = ALPHA, sma
     return UNDECIDED
 
 
-def opposes(part: Part, seen: Evidence, k: int, alpha: float = ALPHA, small: float | None = None) -> bool:
+def opposes(part: Part, seen: Observed, k: int, alpha: float = ALPHA, small: float | None = None) -> bool:
     """Whether this one of k parts makes the claim opposite; only one that is not negligible can."""
     return part_word(part, seen, alpha / k, alpha if small is None else small) == OPPOSITE
 
 
-def vanishes(part: Part, seen: Evidence, k: int, alpha: float = ALPHA) -> bool:
+def vanishes(part: Part, seen: Observed, k: int, alpha: float = ALPHA) -> bool:
     """Whether this one of k parts makes the claim negligible."""
     return part.kind == "direction" and part_word(part, seen, alpha / k) == NEGLIGIBLE
 
@@ -146,10 +118,10 @@ def vanishes(part: Part, seen: Evidence, k: int, alpha: float = ALPHA) -> bool:
 
 
 def control_words(
-    parts: Sequence[tuple[Part, Evidence]],
+    parts: Sequence[tuple[Part, Observed]],
     controls: int,
     alpha: float = ALPHA,
-    setting: Sequence[tuple[Part, Evidence]] | None = None,
+    setting: Sequence[tuple[Part, Observed]] | None = None,
 ) -> tuple[str, str]:
     """The claim's word under one of so many controls at `alpha`, and at `alpha`/controls: any one may differ.
 
@@ -170,7 +142,7 @@ def control_words(
     return own, strict
 
 
-def _apart(small: Evidence, large: Evidence, alpha: float) -> bool:
+def _apart(small: Observed, large: Observed, alpha: float) -> bool:
     return within(small.interval(1 - 2 * alpha), small.delta) and _outside(large.interval(1 - alpha), large.delta)
 
 
