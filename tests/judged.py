@@ -1,12 +1,12 @@
 """Claims of one sentence and runs with a known effect, judged."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from normbench.papers import rules, verdicts
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
-from normbench.papers.verdicts import judge
 from normbench.runs.record import RunRecord
 
 ERROR = Endpoint("final", split="test", mode="eval", metric="error")
@@ -20,7 +20,7 @@ JITTER = (0.0, 0.3, -0.2, 0.1, -0.3, 0.2, -0.1, 0.25, -0.25, 0.15)  # fixed spre
 
 @dataclass(frozen=True)
 class Plan:
-    """`verdicts.Planned`: seeds 1 to `own` at the paper's setting, 1 to `control` at every other."""
+    """`artifact.Plan`: seeds 1 to `own` at the paper's setting, 1 to `control` at every other."""
 
     own: int
     control: int = 5
@@ -33,6 +33,33 @@ class Plan:
 
     def smallest_effect(self, part: Part) -> float | None:
         return self.delta
+
+
+@dataclass(frozen=True)
+class AsThere:
+    """The same of whatever seeds are there, five at least; no smallest effects but the parts' own."""
+
+    runs: Sequence[RunRecord]
+    sha256: str = ""
+
+    def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> list[int]:
+        seeds = {run.seed for run in self.runs if run.control == control}
+        there = sorted(seed for seed in seeds if alone is None or seed in alone)
+        return [*there, *range(1000, 1000 + rules.FEWEST - len(there))]
+
+    def smallest_effect(self, part: Part) -> float | None:
+        return part.delta["is"] if part.delta else None
+
+
+def judge(
+    artifact: Artifact,
+    runs: Sequence[RunRecord],
+    fidelity: str,
+    previous: Mapping[str, Any] | None = None,
+    planned: Any = None,
+    **more: Any,
+) -> dict[str, Any]:
+    return verdicts.judge(artifact, runs, fidelity, previous, planned or AsThere(runs), **more)
 
 
 def direction(endpoint: Endpoint = ERROR, expect: str | None = "negative", name: str = "p", **more: Any) -> Part:

@@ -133,7 +133,7 @@ def read(name: str) -> claims.Artifact:
 
 
 class Plan:
-    """What was fixed before the runs of an artifact at one fidelity: `verdicts.Planned`."""
+    """What was fixed before the runs of an artifact at one fidelity."""
 
     def __init__(self, artifact: claims.Artifact, fidelity: str) -> None:
         self.artifact = artifact
@@ -148,6 +148,7 @@ class Plan:
         return sorted(shared if alone is None else shared & set(alone))
 
     def smallest_effect(self, part: claims.Part) -> float | None:
+        """In the part's unit."""
         return rules.smallest_effect(part, self.data)
 
     def _seeds(self, cell: claims.Cell, control: str) -> set[int]:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from normbench.papers import rules
+from normbench.papers.artifact import Plan
 from normbench.papers.claims import Claim
 from normbench.papers.parts import Observed, gather
-from normbench.papers.verdicts import Planned
 from normbench.papers.way_on import core_hours, lacking
 from normbench.runs.record import RunRecord
 from normbench.streams import stream
@@ -44,9 +44,9 @@ class Outlook:
 
 
 def outlook(
-    claims: Sequence[Claim], runs: Sequence[RunRecord], plan: Planned, fidelity: str, controls: bool = False
+    claims: Sequence[Claim], runs: Sequence[RunRecord], plan: Plan, fidelity: str, controls: bool = False
 ) -> list[Outlook]:
-    """One for every statistical claim of an artifact; `runs` are all that are there, the pilots among them."""
+    """One for every statistical claim; `runs` are all that are there, the pilots among them."""
     return [
         _outlook(claim, runs, plan, controls)
         for claim in claims
@@ -54,8 +54,8 @@ def outlook(
     ]
 
 
-def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Planned, controls: bool) -> Outlook:
-    planned = tuple(len(plan.seeds(part, "", claim.seeds) or ()) for part in claim.parts)
+def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, controls: bool) -> Outlook:
+    planned = tuple(len(plan.seeds(part, "", claim.seeds)) for part in claim.parts)
     left = lacking(claim, ["", *claim.controls] if controls else [""], runs, plan)
     pilots = [gather(part, [run for run in runs if not run.control]) for part in claim.parts]
     shared = sorted(set.intersection(*(set(seen.seeds) for seen in pilots)))

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from normbench.curves.examples import Spread
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
+from normbench.papers.artifact import Plan
 from normbench.papers.claims import FIDELITIES, Artifact, Claim, Part
 from normbench.papers.parts import Observed, gather, measured, paired_runs, result, show
 from normbench.runs import files
@@ -22,36 +23,12 @@ SCHEMA = 3  # 1 had no seal, 2 no words apart for the setting and the controls
 Examples = Callable[[Part, str, Sequence[int]], Spread | None]
 
 
-class Planned(Protocol):
-    """What was fixed before the runs of an artifact at one fidelity."""
-
-    sha256: str
-
-    def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> Sequence[int] | None:
-        """Those of a part under a control setting, among a claim's own; None where any seed counts."""
-
-    def smallest_effect(self, part: Part) -> float | None:
-        """In the part's unit."""
-
-
-class Unplanned:
-    """Any seeds, and no smallest effects: for runs that belong to no experiment."""
-
-    sha256 = ""
-
-    def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> Sequence[int] | None:
-        return alone
-
-    def smallest_effect(self, part: Part) -> float | None:
-        return part.delta["is"] if part.delta else None
-
-
 def judge(
     artifact: Artifact,
     runs: Sequence[RunRecord],
     fidelity: str,
-    previous: Mapping[str, Any] | None = None,
-    planned: Planned | None = None,
+    previous: Mapping[str, Any] | None,
+    planned: Plan,
     examples: Examples = lambda part, control, seeds: None,
 ) -> dict[str, Any]:
     """The content of verdicts.json for runs of one fidelity; `previous` is the last such content.
@@ -69,8 +46,7 @@ def judge(
             raise NormbenchError(f"run {run.id} has fidelity {run.fidelity} and cannot be judged with {fidelity} runs.")
     if previous is not None:
         read_previous(previous, artifact.id, fidelity)
-    plan = Unplanned() if planned is None else planned
-    claims = [_Judge(claim, artifact, runs, fidelity, plan, examples).verdict() for claim in artifact.claims]
+    claims = [_Judge(claim, artifact, runs, fidelity, planned, examples).verdict() for claim in artifact.claims]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     content = {
         "schema": SCHEMA,
@@ -79,7 +55,7 @@ def judge(
         "command": _command(artifact, runs, fidelity),
         "deviations": [*artifact.deviations.get("paper", ()), *own, *_of_copies(runs)],
         "claims_sha256": artifact.claims_sha256,
-        "rules_sha256": plan.sha256,
+        "rules_sha256": planned.sha256,
         "amendments": list(artifact.amendments),
         "note": _note(artifact, previous),
         "expected_wrong": math.fsum(claim["spent"] for claim in claims),
@@ -104,7 +80,7 @@ class _Judge:
         artifact: Artifact,
         runs: Sequence[RunRecord],
         fidelity: str,
-        plan: Planned,
+        plan: Plan,
         examples: Examples,
     ) -> None:
         self.claim, self.artifact, self.fidelity, self.plan, self.examples = claim, artifact, fidelity, plan, examples
@@ -177,15 +153,14 @@ class _Judge:
     def observe(self, part: Part, control: str) -> Observed:
         """A part with the seeds of the claim's look, or all that are there before the first."""
         planned = self._planned(part, control, max(self._look(control), 0))
-        counted = self.plan.seeds(part, control, self.alone) if planned is None else planned
         shared = paired_runs(part, self.groups[control])[1] if part.kind != "exact" else []
-        used = [seed for seed in shared if counted is None or seed in counted]
+        used = [seed for seed in shared if seed in planned]
         post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
         seen = gather(
             part,
             self.groups[control],
-            counted,
-            rules.FEWEST if planned is None else len(planned),
+            planned,
+            len(planned),
             self.plan.smallest_effect(part),
             planned=not (self.claim.added and self._look(control) > 0),
             fresh=not post_hoc,
@@ -203,10 +178,8 @@ class _Judge:
     def result(self, part: Part, seen: Observed) -> dict[str, Any]:
         return result(seen, rules.part_word(part, seen, self.alpha), self.alpha)
 
-    def _planned(self, part: Part, control: str, look: int) -> Sequence[int] | None:
-        if part.kind == "exact" or (seeds := self.plan.seeds(part, control, self.alone)) is None:
-            return None
-        return sorted(seeds)[: self.ladder[look]]
+    def _planned(self, part: Part, control: str, look: int) -> Sequence[int]:
+        return self.plan.seeds(part, control, self.alone)[: self.ladder[look]]
 
     def _look(self, control: str) -> int:
         """Which of the looks all parts have their runs for: 0 is the first, -1 none."""
@@ -220,8 +193,6 @@ class _Judge:
             return True
         found = set(paired_runs(part, self.groups[control])[1])
         planned = self._planned(part, control, look)
-        if planned is None:
-            return len(found) >= (self.ladder[look] or 1)
         further = look == 0 or len(planned) > (self.ladder[look - 1] or 0)  # a lower fidelity has fewer seeds
         return further and found >= set(planned)
 

@@ -14,15 +14,15 @@ from typing import Any
 
 from normbench.curves.statistics import seeds_needed, t_quantile, within
 from normbench.papers import rules
+from normbench.papers.artifact import Plan
 from normbench.papers.claims import Artifact, Claim
-from normbench.papers.verdicts import Planned
 from normbench.runs.record import RunRecord
 
 Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
 
 
 def way_on(
-    artifact: Artifact, claim: Claim, judged: Mapping[str, Any], runs: Sequence[RunRecord], fidelity: str, plan: Planned
+    artifact: Artifact, claim: Claim, judged: Mapping[str, Any], runs: Sequence[RunRecord], fidelity: str, plan: Plan
 ) -> str:
     """One line, "" where nothing is open; core-hours from the median seconds of runs like those that lack."""
     if fidelity == "smoke" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
@@ -49,7 +49,7 @@ def way_on(
     return _more(claim, judged["parts"], runs, rules.HOLDS, judged["alpha"])
 
 
-def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Planned) -> Lacking:
+def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Plan) -> Lacking:
     """The planned runs of a claim, under these settings ("" is the paper's), that are not among `runs`."""
     found: Lacking = set()
     for control in controls:
@@ -61,7 +61,7 @@ def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], pl
                 axes = tuple(sorted((key, value) for key, value in place.items() if key != "arm"))
                 found |= {
                     (str(place.get("arm", "")), axes, control, seed)
-                    for seed in plan.seeds(part, control, claim.seeds) or ()
+                    for seed in plan.seeds(part, control, claim.seeds)
                     if seed not in there
                 }
     return found

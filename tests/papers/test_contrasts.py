@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from judged import judge
 
 from normbench.curves.examples import spread
 from normbench.curves.statistics import t_interval
 from normbench.errors import NormbenchError
-from normbench.papers import contrasts, verdicts
+from normbench.papers import contrasts
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
 from normbench.papers.contrasts import Contrasts, collect, key, load
 from normbench.runs import outcomes
@@ -91,7 +92,7 @@ def published(path: Path, found: Contrasts) -> Contrasts:
 
 
 def only(claims: Artifact, runs: Sequence[RunRecord], known: Contrasts) -> dict[str, Any]:
-    (claim,) = verdicts.judge(claims, runs, "paper", examples=known.spread)["claims"]
+    (claim,) = judge(claims, runs, "paper", examples=known.spread)["claims"]
     return dict(claim)
 
 

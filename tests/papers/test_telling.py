@@ -47,7 +47,7 @@ def test_core_hours_are_plain_numbers() -> None:
 
 
 def judged(claims: Any, runs: Any, **more: Any) -> dict[str, Any]:
-    return verdicts.judge(claims, runs, "paper", planned=Five(), **more)
+    return verdicts.judge(claims, runs, "paper", None, Five(), **more)
 
 
 def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
@@ -134,7 +134,7 @@ def test_what_is_open_below_the_papers_fidelity_has_a_way_on_too() -> None:
 
     def way(fidelity: str, n: int) -> str:
         runs = [replace(run, fidelity=fidelity, seconds=36.0) for run in arms(-3.0, n=n)]
-        (found,) = verdicts.judge(replace(whole, claims=(claim,)), runs, fidelity, planned=Five())["claims"]
+        (found,) = verdicts.judge(replace(whole, claims=(claim,)), runs, fidelity, None, Five())["claims"]
         return way_on.way_on(whole, claim, found, runs, fidelity, Five())
 
     command = "normbench reproduce x/fig --only C1 --fidelity reduced"

@@ -5,10 +5,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judged import ACCURACY, ERROR, JITTER, LN, TIME, arms, artifact, direction, final_run, only, timed_run, verdict
+from judged import (
+    ACCURACY,
+    ERROR,
+    JITTER,
+    LN,
+    TIME,
+    arms,
+    artifact,
+    direction,
+    final_run,
+    judge,
+    only,
+    timed_run,
+    verdict,
+)
 
 from normbench.papers.claims import Artifact, Endpoint, Part
-from normbench.papers.verdicts import judge
 from normbench.runs.record import RunRecord
 
 # size, equivalence, order, exact

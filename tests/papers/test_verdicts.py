@@ -21,6 +21,7 @@ from judged import (
     artifact,
     direction,
     final_run,
+    judge,
     only,
     timed_run,
     verdict,
@@ -30,7 +31,6 @@ from normbench.curves.examples import spread
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Part
 from normbench.papers.parts import measured
-from normbench.papers.verdicts import judge
 from normbench.runs.record import RunRecord
 
 # direction

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import judged
 import numpy as np
 import pytest
 
@@ -92,7 +93,6 @@ def test_a_probe_is_written_like_any_run(tmp_path: Path):
 def test_claims_of_the_probes_are_decided(name: str):
     from dataclasses import replace
 
-    from normbench.papers import verdicts
     from normbench.runs.record import RunRecord
 
     artifact = artifacts.load(name)
@@ -100,7 +100,7 @@ def test_claims_of_the_probes_are_decided(name: str):
         RunRecord(s.id, seed=1, status="done", epochs=s.epochs, records=probes.compute(s), **s.labels())
         for s in plan.artifact_specs(artifact.experiment, "paper", 1)
     ]
-    judged = {c["id"]: c["verdict"] for c in verdicts.judge(artifact, runs, "paper")["claims"]}
+    told = {c["id"]: c["verdict"] for c in judged.judge(artifact, runs, "paper")["claims"]}
     wanted = {
         "ln2016/table1": {"LN-T1": "reproduced", "LN-T1b": "contradicted", "LN-T1c": "contradicted",
                           "LN-T1d": "reproduced", "LN-T2": "reproduced"},
@@ -109,7 +109,7 @@ def test_claims_of_the_probes_are_decided(name: str):
         "ln2016/properties": {f"OV-{i}": "reproduced" for i in range(1, 18)}
                              | {f"OV-{i}": "contradicted" for i in range(5, 10)},
     }  # fmt: skip
-    assert judged == wanted[name]
+    assert told == wanted[name]
     drawing = artifacts.drawing(name)
     assert drawing.table(artifact, [replace(run, control="") for run in runs])
 
