@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from normbench.config import compose, plan
+from normbench.config import FIDELITIES, compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import published
-from normbench.papers.claims import FIDELITIES, Artifact
+from normbench.papers.claims import Artifact
 from normbench.papers.table import escape
 
 ROOT = Path(__file__).resolve().parent.parent

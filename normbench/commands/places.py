@@ -8,7 +8,6 @@ from pathlib import Path
 
 from normbench.errors import NormbenchError
 
-FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 

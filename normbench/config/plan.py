@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from normbench import schema
-from normbench.config import compose
+from normbench.config import FIDELITIES, compose
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
@@ -18,7 +18,6 @@ from normbench.norms import sites
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "controls", "fidelities", "limits", "seeds"}
 ADHOC = "adhoc"
 

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 import yaml
 
-from normbench.config import plan
+from normbench.config import FIDELITIES, plan
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import by_claims, claims, rules
 from normbench.papers.panels import Panel
@@ -200,7 +200,7 @@ def _check_runs(artifact: claims.Artifact, path: Path) -> None:
 def highest_fidelity(artifact: claims.Artifact) -> str:
     """`paper`, unless its experiment offers no more than a lower one."""
     offered = plan.experiment(artifact.experiment)["fidelities"]
-    return next(fidelity for fidelity in claims.FIDELITIES if fidelity in offered)
+    return next(fidelity for fidelity in FIDELITIES if fidelity in offered)
 
 
 def drawing(name: str) -> Drawing:

@@ -32,11 +32,11 @@ from typing import Any
 
 import yaml
 
+from normbench.config import FIDELITIES
 from normbench.config.plan import place_text
 from normbench.errors import NormbenchError, unknown
 from normbench.runs import yaml_text
 
-FIDELITIES = ("paper", "reduced", "proxy", "smoke")
 MODES = {  # of the records that an endpoint reads
     "eval": "evaluation mode", "train": "training mode", "running": "running mean", "stage": "after training",
     "along": "along training", "whole": "the whole split at the end",

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from normbench import reading
+from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, history
 from normbench.papers import verdicts as judging
-from normbench.papers.claims import FIDELITIES, Artifact
+from normbench.papers.claims import Artifact
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
 

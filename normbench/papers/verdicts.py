@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from normbench.config import FIDELITIES
 from normbench.curves.examples import Spread
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
 from normbench.papers.artifact import Plan
-from normbench.papers.claims import FIDELITIES, Artifact, Claim, Part
+from normbench.papers.claims import Artifact, Claim, Part
 from normbench.papers.parts import Observed, gather, measured, paired_runs, result, show
 from normbench.runs import files
 from normbench.runs.record import RunRecord

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench.config import compose, plan
+from normbench.config import FIDELITIES, compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import gallery, published, table
-from normbench.papers.claims import FIDELITIES
 from normbench.papers.findings import deciding, findings, said, tally
 from normbench.papers.published import Published
 from normbench.papers.rules import DECIDED, HOLDS, NEWS, UNDECIDED

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import normbench.papers
-from normbench.config import compose
+from normbench.config import FIDELITIES, compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers.claims import FIDELITIES, _below, cell_text, hash_claims, load
+from normbench.papers.claims import _below, cell_text, hash_claims, load
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 GAIN = {"kind": "gain", "split": "mr", "mode": "along", "metric": "accuracy"}

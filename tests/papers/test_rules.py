@@ -10,9 +10,10 @@ import pytest
 from judged import arms, artifact, final_run, only
 from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effects, seen, word, written
 
+from normbench.config import FIDELITIES
 from normbench.curves.statistics import t_interval
 from normbench.papers import rules
-from normbench.papers.claims import FIDELITIES, Endpoint, Part, load
+from normbench.papers.claims import Endpoint, Part, load
 from normbench.papers.parts import Observed, result
 from normbench.runs.record import RunRecord
 

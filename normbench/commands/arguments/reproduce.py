@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from normbench.commands import places
+from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 
 EPILOG = """examples:
@@ -25,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="+", metavar="artifact", help="ln2016/fig6, a paper (ln2016), or all; logger=wandb"
     )
-    parser.add_argument("--fidelity", default="paper", choices=places.FIDELITIES)
+    parser.add_argument("--fidelity", default="paper", choices=FIDELITIES)
     parser.add_argument(
         "--seeds",
         type=seeds,
