@@ -39,7 +39,7 @@ LONGEST = 1 << 18  # characters of one document: a second or two
 @contextmanager
 def opened(path: str | Path, most: int = 1 << 62, dir_fd: int | None = None) -> Iterator[BinaryIO]:
     """A regular file of at most so many bytes, to be read. OSError for all else: a pipe keeps its reader waiting."""
-    handle = at_once(path, os.O_RDONLY) if dir_fd is None else at_once(path, os.O_RDONLY, dir_fd)
+    handle = at_once(path, os.O_RDONLY, dir_fd)
     with open(handle, "rb") as file:
         _check(os.fstat(handle), most)
         yield file

@@ -46,7 +46,7 @@ def judge(
         if run.fidelity != fidelity:
             raise NormbenchError(f"run {run.id} has fidelity {run.fidelity} and cannot be judged with {fidelity} runs.")
     if previous is not None:
-        read_previous(previous, artifact.id, fidelity)
+        _check_previous(previous, artifact.id, fidelity)
     claims = [_Judge(claim, artifact, runs, fidelity, planned, examples).verdict() for claim in artifact.claims]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     content = {
@@ -307,8 +307,8 @@ def _of_copies(runs: Sequence[RunRecord]) -> list[str]:
     return [line if n == len(runs) else f"{line}, in {n} of {len(runs)} runs" for line, n in sorted(read.items())]
 
 
-def read_previous(previous: Mapping[str, Any], artifact: str, fidelity: str) -> dict[str, Mapping[str, Any]]:
-    """The claims of the last verdicts by id: of this form or an older one, which had other words."""
+def _check_previous(previous: Mapping[str, Any], artifact: str, fidelity: str) -> None:
+    """Refuse what are no last verdicts of this artifact, of this form or an older one, which had other words."""
     try:
         if previous["schema"] not in (1, 2, SCHEMA) or (previous["artifact"], previous["fidelity"]) != (
             artifact,
@@ -318,15 +318,13 @@ def read_previous(previous: Mapping[str, Any], artifact: str, fidelity: str) -> 
         for key, kind in (("claims_sha256", str), ("note", str), ("amendments", list)):
             if not isinstance(previous[key], kind):
                 raise TypeError(f"{key} is not a {kind.__name__}")
-        claims = {claim["id"]: claim for claim in previous["claims"]}
-        for name, claim in claims.items():
-            if not isinstance(name, str) or not isinstance(claim["verdict"], str):
-                raise TypeError(f"claim {name} has no verdict")
+        for claim in previous["claims"]:
+            if not isinstance(claim["id"], str) or not isinstance(claim["verdict"], str):
+                raise TypeError(f"claim {claim['id']} has no verdict")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NormbenchError(
             f"the previous verdicts of {artifact} ({fidelity}) are damaged ({error!r}): restore verdicts.json from git."
         ) from None
-    return claims
 
 
 def _note(artifact: Artifact, previous: Mapping[str, Any] | None) -> str:

@@ -16,13 +16,8 @@ BARE = "configuration"  # the one option whose values stood without its name
 FIELDS = {"shuffle": "order", "block": "block"}
 
 
-def records(old: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The records of a curve of form 1 in form 2. Not of form 1: ValueError, KeyError, TypeError."""
-    return [record(one) for one in old]
-
-
 def record(old: Mapping[str, Any]) -> dict[str, Any]:
-    """One record of form 1 in form 2."""
+    """One record of form 1 in form 2. Not of form 1: ValueError, KeyError, TypeError."""
     new = dict(old)
     words = new.pop("variant", "")
     if not isinstance(words, str):
@@ -57,5 +52,5 @@ def was(old: str, new: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def run(old: Mapping[str, Any]) -> dict[str, Any]:
     """A run as a line of a pack of form 1 has it, as in form 2; such a line has no hash to check."""
-    new = records(old["records"])
+    new = [record(one) for one in old["records"]]
     return {**old, "records": new, "config": config(old["config"]), "was": was(curve_sha256(old["records"]), new)}
