@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
 from normbench import reading, schema
 from normbench.config import compose
+from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
 
@@ -136,17 +137,8 @@ def label(values: Values, keys: Iterable[str]) -> str:
     return " ".join(f"{key}={text(values[key])}" for key in keys if key in values)
 
 
-class Configured(Protocol):
-    """A run, or one to be."""
-
-    @property
-    def config(self) -> Mapping[str, Any]: ...
-    @property
-    def seed(self) -> int: ...
-
-
-def labels(runs: Sequence[Configured]) -> list[str]:
-    """For each run what tells it from the others at hand: configuration and seed; its id where nothing differs."""
+def labels(runs: Sequence[RunSpec]) -> list[str]:
+    """For each run to be what tells it from the others at hand: what differs in its configuration, and its seed."""
     known = [flat(run.config) for run in runs]
     keys = differing(known)
     seeds = len({run.seed for run in runs}) > 1
