@@ -70,12 +70,17 @@ def worker_environment() -> dict[str, str]:
 def load(options: Mapping[str, Any]) -> Launcher:
     """The launcher that a checked `launcher` node names, with its options."""
     name, own = options["name"], {key: value for key, value in options.items() if key != "name"}
-    path = f"normbench.launch.{name}"
-    module = importlib.import_module(path) if name.isidentifier() and importlib.util.find_spec(path) else None
-    if not hasattr(module, "launcher"):
+    if (launcher := function(name, "launcher")) is None:
         raise NormbenchError(f"launcher={name}: there is no normbench/launch/{name}.py with a function launcher.")
-    made: Launcher = module.launcher(**own)  # type: ignore[union-attr]
+    made: Launcher = launcher(**own)
     return made
+
+
+def function(launcher: str, name: str) -> Any:
+    """The function that a launcher's module has by this name; None where there is no such module or function."""
+    path = f"normbench.launch.{launcher}"
+    module = importlib.import_module(path) if launcher.isidentifier() and importlib.util.find_spec(path) else None
+    return getattr(module, name, None)
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
+from normbench.launch.base import function
 from normbench.runs import plans, store
 from normbench.runs.plans import Plan
 
@@ -48,11 +47,9 @@ def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
 
 def _live(launcher: str, known: Sequence[plans.Started]) -> set[Path]:
     """As the launcher's `live` says; NormbenchError where there is none, or it cannot be asked."""
-    path = f"normbench.launch.{launcher}"
-    module = importlib.import_module(path) if launcher.isidentifier() and importlib.util.find_spec(path) else None
-    if not hasattr(module, "live"):
+    if (live := function(launcher, "live")) is None:
         raise NormbenchError(f"{known[0].path / plans.JOBS}: there is no launcher of that name that starts jobs.")
-    there: set[Path] = module.live(known)  # type: ignore[union-attr]
+    there: set[Path] = live(known)
     return there
 
 
