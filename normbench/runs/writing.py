@@ -67,7 +67,8 @@ class RunDirectory:
         A curve of the older form that still lies here keeps its schema.
         """
         if status != "running":
-            self._sync("timing.jsonl")
+            if (self.path / "timing.jsonl").exists():
+                self._sync("timing.jsonl")
             fields.setdefault("files", seals.of_run(self.path))
         schema = store.SCHEMA
         with contextlib.suppress(Damaged):
@@ -92,14 +93,10 @@ class RunDirectory:
 
     def sync_curve(self) -> int:
         """The size of the curve in bytes, all of them on the disk."""
-        with open(self.curve, "ab", opener=reading.at_once) as curve:
-            os.fsync(curve.fileno())
-            return curve.tell()
+        return self._sync("curve.jsonl")
 
     def _sync(self, name: str) -> int:
-        """The size of a file that is appended to, 0 where there is none, all of it on the disk."""
-        if not (self.path / name).exists():
-            return 0
+        """The size of a file that is appended to, all of it on the disk."""
         with open(self.path / name, "ab", opener=reading.at_once) as file:
             os.fsync(file.fileno())
             return file.tell()
