@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from normbench.papers.claims import Artifact
+from normbench.papers.ln2016.table1 import shown
 from normbench.papers.panels import Panel
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
@@ -19,7 +20,6 @@ COLUMNS = {
     "shifted": "same when a sample is shifted",
 }
 COUNTS = {"learned_tensors": "parameters", "learned": "learned values", "kept": "values of statistics"}
-SAME, DIFFERENT = 1e-9, 1e-3  # as in the claims; between them there is no word
 FIRST = ("none", "batch", "layer", "rms", "instance", "group", "weight", "spectral")
 
 
@@ -37,12 +37,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         for key, name in (COLUMNS | COUNTS).items():
             value = float(record[key]) if key in record else None
             paper = {True: "yes", False: "no"}[said[key]] if key in said else "–" if key in COLUMNS else ""
-            shown = "" if value is None else _word(value) if key in COLUMNS else f"{value:g}"
+            told = shown(value) if key in COLUMNS or value is None else f"{value:g}"
             group = "Properties" if key in COLUMNS else "Parameters and statistics, 6 channels"
-            entries.append(Entry(group, arm, name, "", int(value is not None), value, paper=paper, shown=shown))
+            entries.append(Entry(group, arm, name, "", int(value is not None), value, paper=paper, shown=told))
     return entries
-
-
-def _word(value: float) -> str:
-    word = "yes" if value <= SAME else "no" if value >= DIFFERENT else "unclear"
-    return f"{word} ({value:.0e})"
