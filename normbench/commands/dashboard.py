@@ -68,13 +68,12 @@ def server_of(index: Index, token: str) -> Callable[[list[socket.socket]], None]
     """What answers on sockets until Ctrl-C; pages that wait for news are let go at once."""
     import uvicorn
 
-    from normbench.web import server, share
-    from normbench.web.view import view
+    from normbench.web import server
 
     def ending() -> bool:
         return running.should_exit
 
-    app = server.app(index, view, share, token, ending)
+    app = server.app(index, token, ending)
     quiet: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False}
     running = uvicorn.Server(uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=5, **quiet))
     return running.run

@@ -18,7 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
@@ -37,6 +37,8 @@ from normbench.errors import NormbenchError
 from normbench.papers.text import visible
 from normbench.runs import samples
 from normbench.runs.record import RunRecord
+from normbench.web import share as pages
+from normbench.web import view as views
 from normbench.web.index import Index
 from normbench.web.plain import dumped
 
@@ -55,26 +57,10 @@ BEAT = 15.0  # s without news until a comment shows whether anybody listens
 TOLD = 200  # runs by name in one piece of news
 REMEMBERED = 64  # addresses of which is known what runs they show
 
-Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
-View = Callable[[Sequence[RunRecord], Load, Mapping[str, str]], dict[str, Any]]
 
-
-class Page(Protocol):
-    """What the browser gets beside data."""
-
-    def page(self) -> str:
-        """The HTML page."""
-
-    def static(self, name: str) -> bytes:
-        """A style or script. KeyError for a name that is none."""
-
-    def share(self, heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> bytes:
-        """One HTML file for this address, that needs no server."""
-
-
-def app(index: Index, view: View, page: Page, token: str, ending: Callable[[], bool] = lambda: False) -> Starlette:
+def app(index: Index, token: str, ending: Callable[[], bool] = lambda: False) -> Starlette:
     """The application; `token` lets in whoever has it. `ending`: whether pages that wait for news are let go."""
-    service = _Service(index, view, page, ending)
+    service = _Service(index, ending)
     routes = {
         "/": service.page,
         "/static/{name}": service.static,
@@ -174,20 +160,20 @@ async def _failed(request: Request, error: Exception) -> Response:
 class _Service:
     """The endpoints, and what they share."""
 
-    def __init__(self, index: Index, view: View, page: Page, ending: Callable[[], bool]) -> None:
-        self.index, self.view_of, self.shown, self.ending = index, view, page, ending
+    def __init__(self, index: Index, ending: Callable[[], bool]) -> None:
+        self.index, self.ending = index, ending
         self.looked, self.took = -math.inf, 0.0  # when the runs were last looked at, and how long that took
         self.looking = asyncio.Lock()
         self.live = 0
         self.ids: OrderedDict[str, frozenset[str]] = OrderedDict()  # of the curves that an address shows
 
     async def page(self, request: Request) -> Response:
-        return Response(self.shown.page(), media_type="text/html; charset=utf-8")
+        return Response(pages.page(), media_type="text/html; charset=utf-8")
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
         try:
-            content = await run_in_threadpool(self.shown.static, name)
+            content = await run_in_threadpool(pages.static, name)
         except KeyError:
             raise HTTPException(404, "There is no such file.") from None
         tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
@@ -208,7 +194,7 @@ class _Service:
             shown.update(ids)
             return self.index.load(ids)
 
-        content = self.view_of(self.index.heads(), load, query)
+        content = views.view(self.index.heads(), load, query)
         self.ids[urlencode(sorted(query.items()))] = frozenset(shown)
         while len(self.ids) > REMEMBERED:
             self.ids.popitem(last=False)
@@ -275,7 +261,7 @@ class _Service:
     async def share(self, request: Request) -> Response:
         def made() -> bytes:
             self.index.refresh()
-            return self.shown.share(self.index.heads(), self.index.load, _query(request))
+            return pages.share(self.index.heads(), self.index.load, _query(request))
 
         return _file(await run_in_threadpool(made), "text/html; charset=utf-8", "normbench-comparison.html")
 

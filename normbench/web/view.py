@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from normbench.compare import configuration, metrics
@@ -27,10 +27,10 @@ from normbench.runs.store import FINISHED
 from normbench.web import figures_compare as figures
 from normbench.web import grid
 from normbench.web.drawn import CLOCKS, Drawn, Kept, clocks, counts, logged_clock, seeds, state, value_text
+from normbench.web.grid import Load
 from normbench.web.plain import plain
 
 View = dict[str, Any]
-Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # what a question is made of
 KEPT = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the view
 OUTLINE = "outline"  # asks for what is known without reading a curve: tasks, cells, states

@@ -76,7 +76,7 @@ def serve() -> Iterator[Callable[[Path], str]]:
     def start(results: Path) -> str:
         index = Index(results)
         index.refresh()
-        server = uvicorn.Server(uvicorn.Config(app(index, view, share, TOKEN), port=0, log_level="critical"))
+        server = uvicorn.Server(uvicorn.Config(app(index, TOKEN), port=0, log_level="critical"))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         started.append((server, thread))

@@ -15,9 +15,7 @@ import pytest
 from test_browser_dashboard import SHOWN, asked_now, opened, published, roles, stored, until
 from watched import Watched
 
-from normbench.web import share
 from normbench.web.index import Index
-from normbench.web.view import view
 
 pytestmark = pytest.mark.browser
 uvicorn = pytest.importorskip("uvicorn")
@@ -37,7 +35,7 @@ class Served:
 
         index = Index(self.results)
         index.refresh()
-        made = app(index, view, share, token)
+        made = app(index, token)
         self.server = uvicorn.Server(uvicorn.Config(made, port=self.port, log_level="critical"))
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fake
@@ -24,12 +25,13 @@ from normbench.runs import files, samples, stamps, writing
 from normbench.runs.record import RunRecord
 from normbench.web import server
 from normbench.web.index import Index
+from normbench.web.view import Load
 
 TOKEN = "the-token"
 SAMPLE = '<script>parent.pwned = 1</script><a href="/api/view">x</a>'
 
 
-def view(heads: Sequence[RunRecord], load: server.Load, query: Mapping[str, str]) -> dict[str, Any]:
+def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> dict[str, Any]:
     """As little as the server needs of a view: cells by experiment and arm, states, and an answer's rows."""
     if query.get("filter") == "bad":
         raise NormbenchError("bad: no run\nhas it.")
@@ -56,7 +58,7 @@ class Page:
     def static(self, name: str) -> bytes:
         return {"a.js": b"let a", "b.css": b"b {}"}[name]
 
-    def share(self, heads: Sequence[RunRecord], load: server.Load, query: Mapping[str, str]) -> bytes:
+    def share(self, heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> bytes:
         return json.dumps(view(heads, load, query)["query"]).encode()
 
 
@@ -64,6 +66,12 @@ class Page:
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(stamps, "SETTLED", -1.0)
+
+
+@pytest.fixture(autouse=True)
+def plain_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "pages", Page())
+    monkeypatch.setattr(server, "views", SimpleNamespace(view=view))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +108,7 @@ def index(results: Path) -> Index:
 
 @pytest.fixture
 def application(index: Index) -> Any:
-    return server.app(index, view, Page(), TOKEN)
+    return server.app(index, TOKEN)
 
 
 @pytest.fixture
@@ -237,7 +245,7 @@ def test_folders_behind_links_are_not_entered(place: str, results: Path, pair: l
     moved.rename(tmp_path / moved.name)
     moved.symlink_to(tmp_path / moved.name)
     index = Index(results)
-    client = TestClient(server.app(index, view, Page(), TOKEN), "http://localhost", cookies=_jar())
+    client = TestClient(server.app(index, TOKEN), "http://localhost", cookies=_jar())
     assert client.get("/api/view").status_code == 200
     assert client.get(f"/api/sample?id={pair[0].id}&name=page.html").status_code == 404
     assert client.get(f"/api/run?id={pair[0].id}").json()["samples"] == []
@@ -333,7 +341,7 @@ def test_hostile_names_stay_text(results: Path, pair: list) -> None:
         yaml.safe_dump({**config, "arm": madeup.HOSTILE, "experiment": "\u2028</script>"})
     )
     (path.parent / f"{'<img src=x>' * 3}.s1.{'0' * 12}").mkdir()
-    client = TestClient(server.app(Index(results), view, Page(), TOKEN), "http://localhost", cookies=_jar())
+    client = TestClient(server.app(Index(results), TOKEN), "http://localhost", cookies=_jar())
     for asked in ("/api/view", f"/api/run?id={pair[1].id}", f"/api/run?id={'0' * 12}"):
         answer = client.get(asked)
         assert answer.status_code == 200 and not set("<>&\u2028\u202e\x07") & set(answer.text), "also inside a script"
