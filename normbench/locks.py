@@ -19,12 +19,12 @@ NOT_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems wit
 JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")  # of the usual batch systems
 
 
-def take(handle: int, place: Path, wait: float, kind: int = fcntl.LOCK_EX) -> bool:
+def take(handle: int, place: Path, wait: float) -> bool:
     """Whether the lock could be had within so many seconds. NormbenchError where there are no locks at `place`."""
     end = time.monotonic() + wait
     while True:
         try:
-            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() >= end:

@@ -12,6 +12,7 @@ INK, PAPER, GREY = "#111", "#fff", "#777"
 HEIGHT, MARGIN, CAPTION = 60.0, 12.0, 18.0  # of a line, around it, and of the text above it
 LONG = 60.0  # how far from the middle line ink is shown, in heights of a line; a pen that is far off has run away
 CELL = 9.0  # side of a letter's row in the picture of a window
+MOST = 400  # points in it
 
 
 class Line(NamedTuple):
@@ -39,9 +40,9 @@ def lines(drawn: Sequence[Line]) -> bytes:
     return _svg(width + 2 * MARGIN, top, style + "".join(parts) + "</g>")
 
 
-def path(line: Line, most: int = 400) -> bytes:
+def path(line: Line) -> bytes:
     """How much each letter (downwards) counts at each point (to the right): the darker the more, of its column."""
-    weights = line.window[:: max(1, -(-len(line.window) // most))]
+    weights = line.window[:: max(1, -(-len(line.window) // MOST))]
     weights = weights / np.maximum(weights.max(1, keepdims=True), 1e-12)
     step, left = max(1.0, min(4.0, 800 / max(1, len(weights)))), MARGIN + 14
     cells = []
