@@ -48,11 +48,7 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
     and a name that fits none or several has no points. x: `epoch`, `step` or `examples`.
     """
     chosen = [USUAL] if variant is None else select(variant, variants(run))
-    return _series(run, (split, mode, metric), chosen[0], x) if len(chosen) == 1 else []
-
-
-def _series(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Series:
-    return sorted(_points(run, of, variant, x).items())
+    return sorted(_points(run, (split, mode, metric), chosen[0], x).items()) if len(chosen) == 1 else []
 
 
 def _points(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Mapping[float, float]:
