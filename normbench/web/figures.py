@@ -39,12 +39,20 @@ def figure(panel: Panel) -> Figure:
         "layout": {
             "xaxis": {"title": {"text": label(panel.quantity.x)}, "zeroline": False},
             "yaxis": axis,
+            **bare(64, 12, 8, 44),
             "hovermode": "x unified",
-            "showlegend": False,
-            "margin": {"l": 64, "r": 12, "t": 8, "b": 44},
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
         },
+    }
+
+
+def bare(left: int, right: int, top: int, bottom: int) -> dict[str, Any]:
+    """A layout without legend and background, with these margins in pixels."""
+    return {
+        "hovermode": "closest",
+        "showlegend": False,
+        "margin": {"l": left, "r": right, "t": top, "b": bottom},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
     }
 
 
@@ -73,14 +81,19 @@ def reference_trace(reference: Reference) -> dict[str, Any]:
         "mode": "lines",
         "line": {"width": 1, "dash": reference.dash},
         "hovertemplate": "%{y:.3~g}",
-        "meta": {"arm": reference.name, "role": "reference", "light": REFERENCE, "dark": on_dark(REFERENCE)},
+        "meta": {**meta(reference.name, REFERENCE), "role": "reference"},
     }
+
+
+def meta(arm: str, colour: str) -> dict[str, Any]:
+    """By which the page's script knows a trace, beside its role."""
+    return {"arm": arm, "light": colour, "dark": on_dark(colour)}
 
 
 def line_traces(line: Line) -> list[dict[str, Any]]:
     """Band, mean and seeds of one arm; what a hover says of a mean has its interval and n."""
     look, x = line.look, [point.x for point in line.points]
-    meta = {"arm": line.arm, "light": look.colour, "dark": on_dark(look.colour)}
+    own = meta(line.arm, look.colour)
     dash = "solid" if look.in_paper else "dash"
     traces: list[dict[str, Any]] = []
     band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
@@ -96,7 +109,7 @@ def line_traces(line: Line) -> list[dict[str, Any]]:
                 "fill": "toself",
                 "opacity": 0.13,
                 "hoverinfo": "skip",
-                "meta": {**meta, "role": "band"},
+                "meta": {**own, "role": "band"},
             }
         )
     traces.append(
@@ -109,7 +122,7 @@ def line_traces(line: Line) -> list[dict[str, Any]]:
             "line": {"width": 2.2 if look.in_paper else 1.5, "dash": dash},
             "customdata": [_hover(point.mean, point.interval, point.n, point.diverged) for point in line.points],
             "hovertemplate": "%{customdata}",
-            "meta": {**meta, "role": "mean"},
+            "meta": {**own, "role": "mean"},
         }
     )
     for seed, run, curve in line.seeds:
@@ -124,7 +137,7 @@ def line_traces(line: Line) -> list[dict[str, Any]]:
                 "opacity": 0.6,
                 "visible": False,
                 "hovertemplate": "%{y:.3~g}",
-                "meta": {**meta, "role": "seed"},
+                "meta": {**own, "role": "seed"},
             }
         )
     return traces

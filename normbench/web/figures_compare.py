@@ -14,9 +14,9 @@ from typing import Any
 
 from normbench.curves.series import Point, Series
 from normbench.papers.panels import Line, Look, Panel, Quantity, Reference
-from normbench.papers.style import REFERENCE, on_dark
+from normbench.papers.style import REFERENCE
 from normbench.papers.text import signed
-from normbench.web.figures import Figure, figure, label
+from normbench.web.figures import Figure, bare, figure, label, meta
 
 COLUMNS = 400  # of points: a screen's plot is about twice as wide
 OF_SEEDS = 160  # the same of a seed's faint curve, fewer where there are many: all share ALL_SEEDS
@@ -174,7 +174,7 @@ def _crosses(line: Line, lost: Mapping[str, str]) -> dict[str, Any] | None:
         "mode": "markers",
         "marker": {"symbol": "x", "size": 9},
         "hovertemplate": "%{customdata}<extra></extra>",
-        "meta": {**_meta(line.arm, line.look), "role": "diverged"},
+        "meta": {**meta(line.arm, line.look.colour), "role": "diverged"},
     }
 
 
@@ -182,7 +182,6 @@ def _level(
     level: float, lines: Sequence[Line], times: Mapping[str, tuple[float, tuple[float, float] | None, str]]
 ) -> list[dict[str, Any]]:
     ends = [x for line in lines for x in (line.points[0].x, line.points[-1].x)]
-    grey = {"arm": "", "light": REFERENCE, "dark": on_dark(REFERENCE)}
     found: list[dict[str, Any]] = [
         {
             "x": [min(ends), max(ends)],
@@ -192,7 +191,7 @@ def _level(
             "mode": "lines",
             "line": {"width": 1, "dash": "dot"},
             "hoverinfo": "skip",
-            "meta": {**grey, "role": "level"},
+            "meta": {**meta("", REFERENCE), "role": "level"},
         }
     ]
     for line in lines:
@@ -212,7 +211,7 @@ def _level(
                 "marker": {"symbol": "line-ns-open", "size": 12, "line": {"width": 2}},
                 "error_x": _error(mean, interval),
                 "hovertemplate": "%{customdata}<extra></extra>",
-                "meta": {**_meta(line.arm, line.look), "role": "time"},
+                "meta": {**meta(line.arm, line.look.colour), "role": "time"},
             }
         )
     return found
@@ -235,10 +234,6 @@ def _ranges(lines: Sequence[Line]) -> dict[str, list[float]]:
         room = max(0.05, 0.06 * (high - low))
         found["log"] = [low - room, high + room]
     return found
-
-
-def _meta(cell: str, look: Look) -> dict[str, Any]:
-    return {"arm": cell, "light": look.colour, "dark": on_dark(look.colour)}
 
 
 def _error(mean: float, interval: tuple[float, float] | None) -> dict[str, Any]:
@@ -296,7 +291,7 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
                 "cliponaxis": False,
                 "error_x": _error(effect.mean, ends if symbol == "circle" else None),
                 "hovertemplate": "%{customdata}<extra></extra>",
-                "meta": {**_meta(effect.cell, effect.look), "role": "effect"},
+                "meta": {**meta(effect.cell, effect.look.colour), "role": "effect"},
             }
         )
         # in a corner of its row: the name left, the numbers right, above the interval
@@ -317,11 +312,7 @@ def forest(effects: Sequence[Effect], title: str) -> Figure | None:
                 "ticks": "", "fixedrange": True,
             },
             "annotations": notes,
-            "hovermode": "closest",
-            "showlegend": False,
-            "margin": {"l": 8, "r": 8, "t": 4, "b": 52},
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
+            **bare(8, 8, 4, 52),
         },
     }  # fmt: skip
 
@@ -385,7 +376,7 @@ def sensitivity(arms: Sequence[tuple[str, Look, Sequence[Setting]]], x: str, y: 
                     "width": 3,
                 },
                 "hovertemplate": "%{customdata}",
-                "meta": {**_meta(arm, look), "role": "setting"},
+                "meta": {**meta(arm, look.colour), "role": "setting"},
             }
         )
     if not data:
@@ -397,7 +388,7 @@ def sensitivity(arms: Sequence[tuple[str, Look, Sequence[Setting]]], x: str, y: 
     rates = sorted({setting.x for setting in known})
     axis_x = {"title": {"text": label(x)}, "type": "log", "zeroline": False, "tickvals": rates,
               "ticktext": [f"{rate:.2g}" for rate in rates]}  # fmt: skip
-    return {"data": data, "layout": {**_plain(), "xaxis": axis_x, "yaxis": axis}}
+    return {"data": data, "layout": {**bare(56, 10, 8, 44), "xaxis": axis_x, "yaxis": axis}}
 
 
 def _ends(setting: Setting) -> tuple[float, float]:
@@ -445,7 +436,7 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
             }
         ],
         "layout": {
-            **_plain(),
+            **bare(56, 10, 8, 44),
             "height": 22 * len(rows) + 150,
             "meta": {"caption": what},
             "xaxis": {"type": "category", "tickangle": -50, "fixedrange": True, "automargin": True},
@@ -459,13 +450,3 @@ def _told(column: Sequence[float]) -> tuple[list[float], float, list[int]]:
     mean, ranked = statistics.fmean(column), sorted(column)
     less = [value - mean for value in column]
     return less, max(map(abs, less)) or 1.0, [1 + ranked.index(value) for value in column]
-
-
-def _plain() -> dict[str, Any]:
-    return {
-        "hovermode": "closest",
-        "showlegend": False,
-        "margin": {"l": 56, "r": 10, "t": 8, "b": 44},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-    }
