@@ -115,25 +115,28 @@ def final_entry(
 
     `log`: geometric mean and interval, for losses that differ by orders of magnitude.
     """
-    found = [final_value(run, *where, variant=variant) for run in runs if run.status == "done"]
-    values = [value * factor for value in found if value is not None and math.isfinite(value)]
-    estimate = t_interval([log_floored(value) for value in values] if log else values)
+    found = [final_value(run, *where, variant=variant) if run.status == "done" else None for run in runs]
+    values = [None if value is None else value * factor for value in found]
+    return estimate_entry(values, group, row, quantity, unit, paper, log)
+
+
+def estimate_entry(
+    values: Sequence[float | None],
+    group: str,
+    row: str,
+    quantity: str,
+    unit: str = "",
+    paper: str = "",
+    log: bool = False,
+) -> Entry:
+    """Mean and interval of one number per run; None and what is not finite count as diverged. `log`: as above."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    estimate = t_interval([log_floored(value) for value in known] if log else known)
     mean, interval = estimate.mean, estimate.interval
     if log and mean is not None:
         mean = math.exp(mean)
         interval = interval and (math.exp(interval[0]), math.exp(interval[1]))
-    lost = len(runs) - len(values)
-    return Entry(group, row, quantity, unit, estimate.n, mean, interval, paper, diverged=lost)
-
-
-def estimate_entry(
-    values: Sequence[float | None], group: str, row: str, quantity: str, unit: str = "", paper: str = ""
-) -> Entry:
-    """Mean and interval of one number per run; None and what is not finite count as diverged."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    estimate = t_interval(known)
-    lost = len(values) - len(known)
-    return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
+    return Entry(group, row, quantity, unit, estimate.n, mean, interval, paper, diverged=len(values) - len(known))
 
 
 def percents(shares: Sequence[float | None]) -> list[float | None]:
