@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from normbench.curves.statistics import Interval, t_interval
+from normbench.curves.statistics import Estimate, Interval, t_interval
 from normbench.runs.record import RunRecord
 from normbench.variants import USUAL, Variant, select, text
 
@@ -225,6 +225,15 @@ def log_floored(value: float, floor: float = FLOOR) -> float:
     return math.log(max(value, floor))
 
 
+def geometric(values: Sequence[float], level: float = 0.95, floor: float = FLOOR) -> Estimate:
+    """The geometric mean with its interval, of the logarithms'."""
+    logs = t_interval([log_floored(value, floor) for value in values], level)
+    if logs.mean is None:
+        return logs
+    interval = logs.interval and (math.exp(logs.interval[0]), math.exp(logs.interval[1]))
+    return replace(logs, mean=math.exp(logs.mean), interval=interval)
+
+
 def aggregate(
     runs: Sequence[RunRecord],
     split: str,
@@ -246,10 +255,6 @@ def aggregate(
     for place in sorted({place for _, curve in curves for place in curve}):
         values = [curve[place] for _, curve in curves if math.isfinite(curve.get(place, math.nan))]
         diverged = sum(not math.isfinite(curve.get(place, math.nan if lost else 0.0)) for lost, curve in curves)
-        estimate = t_interval([log_floored(value, floor) for value in values] if log else values, level)
-        mean, interval = estimate.mean, estimate.interval
-        if log and mean is not None:
-            mean = math.exp(mean)
-            interval = interval and (math.exp(interval[0]), math.exp(interval[1]))
-        points.append(Point(place, mean, interval, estimate.n, diverged))
+        estimate = geometric(values, level, floor) if log else t_interval(values, level)
+        points.append(Point(place, estimate.mean, estimate.interval, estimate.n, diverged))
     return points

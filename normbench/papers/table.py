@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from normbench.curves.series import Censored, Reached, level_on_the_way, log_floored, time_to_level
+from normbench.curves.series import Censored, Reached, geometric, level_on_the_way, time_to_level
 from normbench.curves.series import final as final_value
 from normbench.curves.series import series as read_series
 from normbench.curves.statistics import t_interval
@@ -131,12 +131,9 @@ def estimate_entry(
 ) -> Entry:
     """Mean and interval of one number per run; None and what is not finite count as diverged. `log`: as above."""
     known = [value for value in values if value is not None and math.isfinite(value)]
-    estimate = t_interval([log_floored(value) for value in known] if log else known)
-    mean, interval = estimate.mean, estimate.interval
-    if log and mean is not None:
-        mean = math.exp(mean)
-        interval = interval and (math.exp(interval[0]), math.exp(interval[1]))
-    return Entry(group, row, quantity, unit, estimate.n, mean, interval, paper, diverged=len(values) - len(known))
+    estimate = geometric(known) if log else t_interval(known)
+    lost = len(values) - len(known)
+    return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
 
 
 def percents(shares: Sequence[float | None]) -> list[float | None]:
