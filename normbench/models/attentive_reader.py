@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from normbench.data import Dataset
 from normbench.data.cloze import ENTITY
+from normbench.models import softmax
 from normbench.models.base import Model, Sites
 from normbench.norms.base import NormedLinear
 from normbench.rnn.embedding import Embedding
@@ -149,8 +150,7 @@ class AttentiveReader(Model):
 
 def _nll(logits: Tensor, answer: Tensor) -> Tensor:
     """-log(p(answer) + 1e-8), (B,)."""
-    own = -F.cross_entropy(logits, answer, reduction="none")
-    return -(own.exp() + 1e-8).log()
+    return softmax.floored(-F.cross_entropy(logits, answer, reduction="none"))
 
 
 def _page(document: list[str], weights: list[float], question: list[str], answer: str, guess: str) -> bytes:
