@@ -49,7 +49,7 @@ def read(image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
 
     Shapes: image, canvas (B, side²), given (B, 5), see `window`. The image has no gradient.
     """
-    if _by_kernel(canvas):
+    if backends.by_kernel(canvas):
         found: Tensor = Read.apply(image, canvas, given, n)
         return found
     side = _side(canvas)
@@ -64,15 +64,11 @@ def write(canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
 
     Shapes: canvas (B, side²), patch w (B, N²), given (B, 5), see `window`.
     """
-    if _by_kernel(canvas):
+    if backends.by_kernel(canvas):
         found: Tensor = Write.apply(canvas, patch, given, n)
         return found
     w = window(given, n, _side(canvas))
     return canvas + (w.rows.mT @ (patch.view(-1, n, n) / w.intensity) @ w.columns).flatten(1)
-
-
-def _by_kernel(like: Tensor) -> bool:
-    return backends.current(like.device) is kernel.Run and like.dtype in kernel.REALS
 
 
 def _side(image: Tensor) -> int:

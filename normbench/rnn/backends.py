@@ -137,6 +137,11 @@ def current(device: torch.device | str = "cpu") -> type[Backend] | None:
         return aten.Run
 
 
+def by_kernel(like: Tensor) -> bool:
+    """Whether the kernel takes tensors such as this one."""
+    return current(like.device) is kernel.Run and like.dtype in kernel.REALS
+
+
 @contextmanager
 def using(name: str) -> Iterator[None]:
     """The backend of this name inside the block."""

@@ -47,7 +47,7 @@ def step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tenso
     Graves 2013, eq. 46-51: given (B, 3 K) holds α̂, β̂, κ̂; α = exp(α̂), β = exp(β̂). The logarithms, κ̂ + shift among them,
     are kept within ± `BOUND`. Not the same as: shift 0 alone is Graves'.
     """
-    if backends.current(given.device) is kernel.Run and given.dtype in kernel.REALS:
+    if backends.by_kernel(given):
         found: tuple[Tensor, Tensor] = Step.apply(given, places, text, shift)
         return found
     count = text.letters.shape[1]
