@@ -204,17 +204,10 @@ class Cell(Weighted):
 
     def summed(self, x: Tensor, weights: SequenceWeights) -> Tensor:
         """W_x x (+ b inside) of steps (*, B, I) as they come: (*, B, gates H)."""
-        return (
-            F.linear(x, weights.weight_ih, self.biases()[0])
-            if weights.input_drop is None
-            else self._dropped(x, weights)
-        )
-
-    def _dropped(self, x: Tensor, weights: SequenceWeights) -> Tensor:
-        assert weights.input_drop is not None
-        z = _gatewise(x, weights.weight_ih, weights.input_drop)
         inside = self.biases()[0]
-        return z if inside is None else z + inside
+        if weights.input_drop is None:
+            return F.linear(x, weights.weight_ih, inside)
+        return _plus(_gatewise(x, weights.weight_ih, weights.input_drop), inside)
 
     def input_term(self, z: Tensor, mask: Tensor | None) -> Tensor:
         """N(W_x x) + b of all steps: z (T, B, gates H), mask (T, B)."""

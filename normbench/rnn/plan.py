@@ -166,11 +166,10 @@ def _gain_and_shift(cell: Cell, term: str) -> tuple[Tensor, Tensor | None]:
     for block, gates in blocks.items():
         norm = cell.norm(f"{term}.{block}" if block else term)
         size = gates * cell.hidden_size
-        mine = isinstance(norm, LayerNorm | RMSNorm | BatchNorm)
         gain, shift = (norm.gain, norm.bias) if isinstance(norm, LayerNorm | RMSNorm | BatchNorm) else (None, None)
         gains.append(cell.weight_hh.new_ones(size) if gain is None else gain)
         shifts.append(cell.weight_hh.new_zeros(size) if shift is None else shift)
-        any_shift = any_shift or (mine and shift is not None)
+        any_shift = any_shift or shift is not None
     if len(gains) == 1:
         return gains[0], shifts[0] if any_shift else None
     return torch.cat(gains), torch.cat(shifts) if any_shift else None
