@@ -53,10 +53,10 @@ class Sequence(torch.autograd.Function):
                 continue
             for t, (state, u) in enumerate(zip(h[states][:-1].unbind(0), run.u.unbind(0), strict=True)):
                 run.forward(t, projection.step(state, u))
-        if not keep:
-            return h[1:], h[-1].clone(), c[-1].clone()
-        ctx.plan, ctx.backend, ctx.drops, ctx.spent = plan, backend, drops, False
-        ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *gains_and_shifts, *moments, *run.saved())
+        if keep:
+            saved = (*gains_and_shifts, *moments, *run.saved())
+            ctx.plan, ctx.backend, ctx.drops, ctx.spent = plan, backend, drops, False
+            ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *saved)
         return h[1:], h[-1].clone(), c[-1].clone()
 
     @staticmethod
