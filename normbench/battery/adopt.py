@@ -163,12 +163,9 @@ def _taken(node: Mapping[str, Any], cls: type[base.Normalizer]) -> dict[str, Any
     served = subject().layouts()  # where it serves none, the contract says what happens at the plainest
     facts["mode_dependent"] = _promises_break(subject(mode_dependent=False), served[0], "mode_and_neighbours")
     if not of_weights:
-        for fact in ("recentres", "rescales"):
-            facts[fact] = False
-        facts["reads_mask"] = any(_promises_break(subject(), axes, "mask_counts") for axes in served)
-        changes = {"recentres": lambda x: x + 7e4, "rescales": lambda x: 3 * x}
-        for fact, change in changes.items():
+        for fact, change in contract.CHANGES.items():
             facts[fact] = _holds(subject(), served[0], change)
+        facts["reads_mask"] = any(_promises_break(subject(), axes, "mask_counts") for axes in served)
         facts["own_shift"] = _shifts(subject(), served[0])
         in_time, kinds = ("batch", "time", "feature"), [*facts["kinds"], "state"]
         if in_time in served and not _promises_break(subject(kinds=kinds), in_time, "stepwise"):

@@ -442,12 +442,14 @@ def _normalizer(subject: Subject, axes: Axes, options: Options) -> base.Normaliz
     return module
 
 
+CHANGES: dict[str, Callable[[Tensor], Tensor]] = {"recentres": lambda x: x + 7e4, "rescales": lambda x: 3 * x}
+
+
 @check("a constant on all data, a factor on all data count as it declares (`recentres`, `rescales`)", of="activations")
 def invariances(subject: Subject, axes: Axes) -> None:
     if axes != subject.layouts()[0]:
         return
-    changes: dict[str, Callable[[Tensor], Tensor]] = {"recentres": lambda x: x + 7e4, "rescales": lambda x: 3 * x}
-    for fact, change in changes.items():
+    for fact, change in CHANGES.items():
         found = unchanged(subject, axes, change)
         declares = bool(subject.facts.get(fact))
         demand(found == declares, f"it declares {fact}: {str(declares).lower()}; it does{'' if found else ' not'}")
