@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from normbench.compare import configuration, metrics
@@ -57,7 +58,22 @@ class Group:
     rows: Sequence[Row]
     pairs: Sequence[Difference] = ()
     tuned: bool = False
-    winner: str = ""
+
+    @cached_property
+    def lost(self) -> list[str]:
+        """The arms whose runs all diverged: more seeds of these decide nothing."""
+        return [row.arm for row in self.rows if row.lost]
+
+    @cached_property
+    def of_best(self) -> list[Difference]:
+        """The best arm against each of the others, but for those that are lost."""
+        best = self.rows[0].arm
+        return [pair for pair in self.pairs if pair.first == best and not {best, pair.second} & {*self.lost}]
+
+    @cached_property
+    def winner(self) -> str:
+        """The best arm, if it is ahead of all others; else ""."""
+        return self.rows[0].arm if self.of_best and all(pair.word == AHEAD for pair in self.of_best) else ""
 
     @property
     def against(self) -> list[Difference]:
@@ -69,14 +85,13 @@ class Group:
         """The arms that no other is ahead of, among all pairs or where they are held against the baseline."""
         told = [*self.pairs, *self.against]
         behind = {d.second for d in told if d.word == AHEAD} | {d.first for d in told if d.word == BEHIND}
-        behind |= {row.arm for row in self.rows if row.lost}
+        behind |= {*self.lost}
         return [row.arm for row in self.rows if row.arm not in behind]
 
     @property
     def open(self) -> list[Difference]:
         """What is undecided: each arm against the baseline, and the best one against the others in front."""
-        lost = {row.arm for row in self.rows if row.lost}  # more seeds of these decide nothing
-        told = [d for d in self.against if d.word == UNDECIDED and not lost & {d.first, d.second}]
+        told = [d for d in self.against if d.word == UNDECIDED and not {d.first, d.second} & {*self.lost}]
         known = {frozenset((d.first, d.second)) for d in self.against}
         front = self.front
         lead = [
@@ -214,14 +229,7 @@ def _group(cells: Sequence[Cell], place: str, question: Question, tuned: bool = 
     pairs = worded(
         [held_against(a.values, b.values, (a.arm, b.arm)) for a, b in itertools.combinations(rows, 2)], lost, rising
     )
-    winner = ""
-    if len(rows) > 1:
-        first = rows[0].arm
-        gone = {row.arm for row in rows if row.lost}
-        own = [pair for pair in pairs if first in (pair.first, pair.second) and not gone & {pair.first, pair.second}]
-        ahead = all(pair.word == (AHEAD if pair.first == first else BEHIND) for pair in own)
-        winner = first if own and ahead else ""
-    return Group(place, rows, pairs, tuned, winner)
+    return Group(place, rows, pairs, tuned)
 
 
 def _row(cell: Cell, question: Question) -> Row:
@@ -332,14 +340,8 @@ def _sentences(group: Group, question: Question) -> list[str]:
         return []
     if max(counts) < FEWEST:
         return [f"No verdict{how}: n = {max(counts)}, and a verdict needs {FEWEST} seeds."]
-    gone = [row.arm for row in group.rows if row.lost]
     if group.winner:
-        own = [
-            pair
-            for pair in group.pairs
-            if group.winner in (pair.first, pair.second) and not {pair.first, pair.second} & {*gone}
-        ]
-        told = [f"{d.second if d.first == group.winner else d.first} ({d.text(unit)})" for d in own]
+        told = [f"{d.second} ({d.text(unit)})" for d in group.of_best]
         first = f"Winner{how}: {group.winner}, ahead of {_listed(told)}."
     else:
         front = group.front
@@ -348,7 +350,7 @@ def _sentences(group: Group, question: Question) -> list[str]:
             first = f"No winner{how}: {front[0]} is in front, but adjusted for all pairs not ahead of every arm."
     decided = [d for row in group.rows if row.arm != group.winner and (d := row.difference) and d.word != UNDECIDED]
     rest = [*(spoken(d, unit) for d in decided), *_open(group.open, unit)]
-    lost = [f"Every run of {_listed(gone)} diverged."] if gone else []
+    lost = [f"Every run of {_listed(group.lost)} diverged."] if group.lost else []
     return [first, *lost, *([f"{'; '.join(rest)}."] if rest else [])]
 
 
