@@ -63,7 +63,7 @@ def not_begun(waiting: Mapping[str, Mapping[str, Any]], known: Iterable[str], ro
     begun = set(known)
     return [
         store.Stored(
-            _place(root, run),
+            store.place(root, run["experiment"], run["arm"], run["config"]["seed"], name),
             run["experiment"],
             run["arm"],
             int(run["config"]["seed"]),
@@ -73,7 +73,3 @@ def not_begun(waiting: Mapping[str, Mapping[str, Any]], known: Iterable[str], ro
         for name, run in waiting.items()
         if name not in begun
     ]
-
-
-def _place(root: Path, run: Mapping[str, Any]) -> Path:
-    return root / str(run["experiment"]) / f"{run['arm']}.s{run['config']['seed']}.{run['id']}"

@@ -117,6 +117,11 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+def place(root: Path, experiment: str, arm: str, seed: int, run: str) -> Path:
+    """Where a run that is nowhere below `root` yet belongs; its name is as NAME reads it."""
+    return root / experiment / f"{arm}.s{seed}.{run}"
+
+
 def by_name(folder: Path, said: re.Match[str], place: str) -> Stored:
     """What a run directory's name says, as NAME reads it. `place`: of the folder, below the root."""
     return Stored(folder / said.string, place, said["arm"], int(said["seed"]), said["id"], {})

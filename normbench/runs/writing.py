@@ -148,7 +148,7 @@ def directory(root: Path, spec: RunSpec) -> RunDirectory:
 
 def place(root: Path, spec: RunSpec) -> Path:
     """Where a run that is nowhere below `root` yet belongs."""
-    return root / spec.experiment / f"{spec.arm}.s{spec.seed}.{spec.id}"
+    return store.place(root, spec.experiment, spec.arm, spec.seed, spec.id)
 
 
 def start_anew(path: Path, damage: Damaged) -> NormbenchError:
