@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -84,10 +85,7 @@ def _sweeps(asked: Sequence[Mapping[str, str]]) -> list[list[str]]:
     keys = list(asked[0])
     if all(list(words) == keys for words in asked):
         choices = {key: list(dict.fromkeys(words[key] for words in asked)) for key in keys}
-        count = 1
-        for values in choices.values():
-            count *= len(values)
-        if count == len({tuple(words.values()) for words in asked}):
+        if math.prod(map(len, choices.values())) == len({tuple(words.values()) for words in asked}):
             return [[f"{key}={','.join(values)}" for key, values in choices.items()]]
     return [configuration.spelt(words) for words in asked]
 
