@@ -18,7 +18,7 @@ _SAID = {  # of one, of several
 _TESTED = {  # under controls; of one, of several
     rules.ROBUST: ("says the same", "say the same"), rules.DEPENDS: ("says another word", "say another word"),
     rules.UNDECIDED: ("is undecided", "are undecided"),
-    rules.NOT_RUN: ("lacks runs", "lack runs"),
+    rules.NOT_RUN: ("lacks some", "lack some"),
 }  # fmt: skip
 NUMBERED = 4  # claims whose numbers are told: those of more than that would be a page
 
