@@ -66,7 +66,7 @@ def run(request: Request, console: Console) -> int:
     launcher = training.launcher(request.jobs, request.words, request.config_dir)
     logger = plan.command_options("logger", request.words, request.config_dir)
     watch = training.watching(console, logger, request.results, launcher)
-    chosen = [artifacts.load(name) for name in artifacts.select(request.names)]
+    chosen = [artifacts.load(name) for name in artifacts.select(request.names, request.config_dir)]
     lacking = [
         a for a in chosen if request.fidelity not in plan.experiment(a.experiment, request.config_dir)["fidelities"]
     ]

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 import yaml
 
-from normbench.config import FIDELITIES, plan
+from normbench.config import FIDELITIES, compose, plan
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import by_claims, claims, rules
 from normbench.papers.panels import Panel
@@ -47,8 +47,8 @@ def ids() -> list[str]:
     return sorted(path.relative_to(HERE).with_suffix("").as_posix() for path in HERE.glob("*/*.yaml"))
 
 
-def select(names: Sequence[str]) -> list[str]:
-    """Artifact ids from ids, a paper's name or `all`."""
+def select(names: Sequence[str], extra: Path | None = None) -> list[str]:
+    """Artifact ids from ids, a paper's name or `all`; `extra`: where the user's own experiments lie, which are none."""
     known, papers = ids(), {name.split("/")[0] for name in ids()}
     chosen: list[str] = []
     for name in names:
@@ -60,6 +60,11 @@ def select(names: Sequence[str]) -> list[str]:
             chosen.append(name)
         else:
             _refuse_unbuilt(name)
+            if name in compose.choices("experiment", extra):
+                raise NormbenchError(
+                    f"{name} is an experiment without claims: normbench train -m experiment={name} arm=... and then "
+                    f"normbench compare experiment={name}. An artifact is a file of claims in {HERE}."
+                )
             raise unknown(
                 f"{name} is not an artifact.", name, [*known, *sorted(papers), "all"], "normbench list artifacts"
             )

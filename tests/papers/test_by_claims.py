@@ -178,3 +178,15 @@ def test_a_broken_module_is_refused_before_anything_is_trained(
     with pytest.raises(NormbenchError, match=r"net\.py") as refused:
         artifacts.load("me2030/net")
     assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_an_experiment_of_ones_own_is_told_from_an_artifact(tmp_path: Path):
+    own = tmp_path / "experiment" / "mine" / "one.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("arms: {none: [norm=none]}\nfidelities: {smoke: {set: []}}\n")
+    with pytest.raises(
+        NormbenchError, match=r"mine/one is an experiment without claims: normbench train -m experiment="
+    ):
+        artifacts.select(["mine/one"], tmp_path)
+    with pytest.raises(NormbenchError, match="mine/one is not an artifact"):
+        artifacts.select(["mine/one"])
