@@ -35,7 +35,7 @@ def findings(judged: Mapping[str, Any]) -> list[str]:
     ]
     where = "At the paper's setting" if judged["fidelity"] == "paper" else f"At {judged['fidelity']} fidelity"
     sentences = [f"{where}, of {_count(len(claims))}, {'; '.join(told)}."]
-    tried = {word: [c["id"] for c in claims if c["robustness"] == word] for word in _TESTED}
+    tried = {word: [_and_where(c) for c in claims if c["robustness"] == word] for word in _TESTED}
     across = [f"{', '.join(ids)} {_TESTED[word][len(ids) > 1]}" for word, ids in tried.items() if ids]
     if across and not _under_controls(claims):
         sentences.append("The controls, settings that the paper leaves open, are not run.")
@@ -60,6 +60,12 @@ def settings(claims: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             over_examples = any(cell and cell["examples"] for cell in cells)
             rows.append([claim["id"], part["id"], *(_and_word(cell, over_examples) for cell in cells)])
     return [["claim", "part", "the paper's setting", *names], *rows] if rows else []
+
+
+def _and_where(claim: Mapping[str, Any]) -> str:
+    """`LN-H4 (under task)`: of a claim that depends, the controls of another word."""
+    other = [c["name"] for c in claim["controls"] if c["strict"] in rules.DECIDED and c["strict"] != claim["setting"]]
+    return f"{claim['id']} (under {', '.join(other)})" if claim["robustness"] == rules.DEPENDS else str(claim["id"])
 
 
 def _under_controls(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
