@@ -7,23 +7,28 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from normbench.papers.text import hidden, visible, visible_lines
 
 MANY = 100  # rows, each of which takes a millisecond to be laid out with the others
+GAP = "  "  # between columns
+SHORTEST = 20  # characters of a line, however narrow the terminal is
 PLAIN = re.compile(r"[ -~]*")
 UNUSUAL = re.compile(r"[^\n -~]")  # characters that may be hidden
 
 
 class Terminal(Console):
-    """A console of texts without hidden characters: cells of tables and lines, with markup and without."""
+    """A console of texts without hidden characters, cells of tables and lines, with markup and without; none is cut."""
 
     def render_str(self, text: str, **keywords: Any) -> Text:
         return super().render_str(visible_lines(text), **keywords)
+
+    def print(self, *objects: Any, **keywords: Any) -> None:
+        super().print(*objects, **{"crop": False, **keywords})
 
 
 def console(stderr: bool = False) -> Console:
@@ -32,26 +37,116 @@ def console(stderr: bool = False) -> Console:
     return found if found.is_terminal else Terminal(stderr=stderr, width=140)
 
 
+class Table:
+    """Rows of texts, of which none is cut: a number without its end is another number.
+
+    Where they are too wide columns are folded between words, the widest first, but not those of `whole`. On a terminal
+    where the words do not fit beside each other, each row is a list; a file or a pipe is as wide as they need.
+    """
+
+    def __init__(self, columns: Sequence[str], whole: Sequence[str]) -> None:
+        self.columns = columns
+        self.whole = whole
+        self.rows: list[Sequence[str]] = []
+
+    def add_row(self, *cells: str) -> None:
+        self.rows.append(cells)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        names, *rows = [
+            [console.render_str(text, highlight=False) for text in row] for row in (self.columns, *self.rows)
+        ]
+        most = [max(map(_longest, column)) for column in zip(names, *rows, strict=True)]
+        least = [
+            wide if name in self.whole else max(max(map(cell_len, text.plain.split()), default=0) for text in column)
+            for name, wide, *column in zip(self.columns, most, names, *rows, strict=True)
+        ]
+        room = options.max_width - len(GAP) * (len(names) - 1)
+        if sum(least) <= room or not console.is_terminal:
+            widths = _shared(least, most, room)
+            yield _beside(names, widths, head=True)
+            for row in rows:
+                yield _beside(row, widths)
+            return
+        indent = max(map(_longest, names)) + 2 * len(GAP)
+        for first, *others in rows:
+            first.stylize("bold")
+            yield first
+            for name, text in zip(names[1:], others, strict=True):
+                if text:
+                    yield _under(Text(GAP) + name, text, options.max_width, indent)
+
+
+def _longest(text: Text) -> int:
+    return max(map(cell_len, text.plain.split("\n")))
+
+
+def _shared(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:
+    """A width for each column, from the least to the most that it needs: those of the widest go first."""
+    level = max(most)
+    while sum(widths := [max(low, min(high, level)) for low, high in zip(least, most, strict=True)]) > room and level:
+        level -= 1
+    return widths
+
+
+def _folded(text: Text, width: int) -> list[Text]:
+    """Its lines, broken between words: one that is longer than the width stays whole."""
+    found: list[Text] = []
+    for line in text.split("\n", allow_blank=True):
+        breaks = [0]
+        for word in re.finditer(r"\S+", line.plain):
+            if cell_len(line.plain[breaks[-1] : word.end()]) > width and word.start() > breaks[-1]:
+                breaks.append(word.start())
+        found += line.divide(breaks[1:])
+    for line in found:
+        line.rstrip()
+    return found
+
+
+def _beside(cells: Sequence[Text], widths: Sequence[int], head: bool = False) -> Text:
+    """One row, each cell in its width. head: it is the names of the columns, which stand at its foot."""
+    columns = [_folded(text, width) for text, width in zip(cells, widths, strict=True)]
+    count = max(map(len, columns))
+    for column in columns:
+        missing = [Text()] * (count - len(column))
+        column[:] = [*missing, *column] if head else [*column, *missing]
+    lines = []
+    for row in zip(*columns, strict=True):
+        padded = (text + Text(" " * (width - text.cell_len)) for text, width in zip(row, widths, strict=True))
+        lines.append(Text(GAP).join(padded))
+        lines[-1].rstrip()
+    found = _lines(lines)
+    found.stylize("bold" if head else "")
+    return found
+
+
+def _under(head: Text, text: Text, width: int, indent: int) -> Text:
+    """A text behind its head, folded: all its lines begin where the first one does."""
+    first, *others = _folded(text, max(width - indent, SHORTEST))
+    begun = head + Text(" " * (indent - head.cell_len)) + first
+    return _lines([begun, *(Text(" " * indent) + line for line in others)])
+
+
+def _lines(lines: Sequence[Text]) -> Text:
+    """One text of lines that are not broken again."""
+    return Text("\n", no_wrap=True, overflow="ignore").join(lines)
+
+
 def open_table(*columns: str, whole: Sequence[str] = ()) -> Table:
     """An empty table without lines; the columns in `whole` are not wrapped."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2))
-    for name in columns:
-        made.add_column(name, no_wrap=name in whole)
-    return made
+    return Table(columns, whole)
 
 
 def show_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table of texts. Of many rows that need no wrapping, and are as wide as they are long, at once."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     plain = all(PLAIN.fullmatch(text) for row in rows for text in row)
-    table = open_table(*columns)
-    if len(rows) > MANY and plain and sum(widths) + 2 * len(widths) <= console.width:
-        for name, width in zip(columns, widths, strict=True):
-            table.columns[columns.index(name)].min_width = width
-        console.print(table)
-        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    if len(rows) > MANY and plain and sum(widths) + len(GAP) * len(widths) <= console.width:
+        console.print(_beside(list(map(Text, columns)), widths, head=True))
+        lines = (GAP.join(map(str.ljust, row, widths)).rstrip() for row in rows)
         say(console, "\n".join(lines))
         return
+    table = open_table(*columns)
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)

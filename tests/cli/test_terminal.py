@@ -1,0 +1,50 @@
+"""What is too wide for a terminal: nothing of it is cut."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from normbench.commands.terminal import Terminal, open_table
+
+COLUMNS = ("norm", "status", "test NLL", "against none", "norm.sites")
+ROWS = (
+    ("batch_layer", "interrupted", "1.350 [1.277, 1.423]", "-0.35 [-0.53, -0.18], 5 pairs", "[hidden,logits]"),
+    ("none", "done", "2.842e-05", "", "hidden"),
+)
+
+
+def printed(width: int, terminal: bool, *whole: str) -> str:
+    """The table as it is shown."""
+    table = open_table(*COLUMNS, whole=whole)
+    for row in ROWS:
+        table.add_row(*(text.replace("[", "\\[") for text in row))
+    console = Terminal(file=io.StringIO(), force_terminal=terminal, color_system=None, width=width)
+    console.print(table)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_no_word_of_a_table_is_cut(width: int, terminal: bool) -> None:
+    shown = printed(width, terminal)
+    words = [word for row in ROWS for text in row for word in text.split()]
+    assert not [word for word in words if word not in shown.split()] and "…" not in shown
+    if terminal and width >= 40:
+        assert max(map(len, shown.splitlines())) <= width
+
+
+def test_columns_are_folded_while_the_words_fit_beside_each_other() -> None:
+    lines = printed(80, True, "test NLL").splitlines()
+    assert lines[1].index("1.350 [1.277, 1.423]") == lines[0].index("test NLL"), "one that is whole is not"
+    assert lines[2].split() == ["-0.18],", "5", "pairs"]
+
+
+def test_a_row_is_a_list_where_they_do_not() -> None:
+    assert printed(40, True).splitlines()[:3] == [
+        "batch_layer",
+        "  status        interrupted",
+        "  test NLL      1.350 [1.277, 1.423]",
+    ]
+    assert printed(40, False).splitlines()[-1].split() == ["none", "done", "2.842e-05", "hidden"]
