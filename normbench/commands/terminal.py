@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from rich.cells import cell_len
@@ -16,6 +17,7 @@ from normbench.papers.text import hidden, visible, visible_lines
 
 MANY = 100  # rows, each of which takes a millisecond to be laid out with the others
 GAP = "  "  # between columns
+NARROW = 120  # characters of a terminal, below which long texts stand under their row
 SHORTEST = 20  # characters of a line, however narrow the terminal is
 PLAIN = re.compile(r"[ -~]*")
 UNUSUAL = re.compile(r"[^\n -~]")  # characters that may be hidden
@@ -41,44 +43,49 @@ class Table:
     """Rows of texts, of which none is cut: a number without its end is another number.
 
     Where they are too wide columns are folded between words, the widest first, but not those of `whole`. On a terminal
-    where the words do not fit beside each other, each row is a list; a file or a pipe is as wide as they need.
+    where the words do not fit beside each other, each row is a list; a file or a pipe is as wide as they need. Where it
+    is narrow the texts of `below` stand under their row, in its full width.
     """
 
-    def __init__(self, columns: Sequence[str], whole: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], whole: Sequence[str], below: Sequence[str]) -> None:
         self.columns = columns
         self.whole = whole
+        self.below = below
         self.rows: list[Sequence[str]] = []
 
     def add_row(self, *cells: str) -> None:
         self.rows.append(cells)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
         names, *rows = [
             [console.render_str(text, highlight=False) for text in row] for row in (self.columns, *self.rows)
         ]
+        moved = [width < NARROW and name in self.below for name in self.columns]
+        long = [list(compress(row, moved)) for row in rows]
+        names, *rows = [[text for text, out in zip(row, moved, strict=True) if not out] for row in (names, *rows)]
         most = [max(map(_longest, column)) for column in zip(names, *rows, strict=True)]
         least = [
-            wide if name in self.whole else max(max(map(cell_len, text.plain.split()), default=0) for text in column)
-            for name, wide, *column in zip(self.columns, most, names, *rows, strict=True)
+            wide if name.plain in self.whole else max(map(_word, [name, *column]))
+            for wide, name, *column in zip(most, names, *rows, strict=True)
         ]
-        room = options.max_width - len(GAP) * (len(names) - 1)
-        if sum(least) <= room or not console.is_terminal:
-            widths = _shared(least, most, room)
+        room = width - len(GAP) * (len(names) - 1)
+        fits = sum(least) <= room or not console.is_terminal
+        widths = _shared(least, most, room)
+        if fits:
             yield _beside(names, widths, head=True)
-            for row in rows:
-                yield _beside(row, widths)
-            return
-        indent = max(map(_longest, names)) + 2 * len(GAP)
-        for first, *others in rows:
-            first.stylize("bold")
-            yield first
-            for name, text in zip(names[1:], others, strict=True):
-                if text:
-                    yield _under(Text(GAP) + name, text, options.max_width, indent)
+        for row, texts in zip(rows, long, strict=True):
+            yield _beside(row, widths) if fits else _listed(names, row, width)
+            for text in filter(None, texts):
+                yield _under(Text(), text, width, len(GAP))
 
 
 def _longest(text: Text) -> int:
     return max(map(cell_len, text.plain.split("\n")))
+
+
+def _word(text: Text) -> int:
+    return max(map(cell_len, text.plain.split()), default=0)
 
 
 def _shared(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:
@@ -120,6 +127,14 @@ def _beside(cells: Sequence[Text], widths: Sequence[int], head: bool = False) ->
     return found
 
 
+def _listed(names: Sequence[Text], row: Sequence[Text], width: int) -> Text:
+    """One row, its first cell as the title of the others."""
+    row[0].stylize("bold")
+    indent = max(map(_longest, names)) + 2 * len(GAP)
+    told = zip(names[1:], row[1:], strict=True)
+    return _lines([row[0], *(_under(Text(GAP) + name, text, width, indent) for name, text in told if text)])
+
+
 def _under(head: Text, text: Text, width: int, indent: int) -> Text:
     """A text behind its head, folded: all its lines begin where the first one does."""
     first, *others = _folded(text, max(width - indent, SHORTEST))
@@ -132,9 +147,9 @@ def _lines(lines: Sequence[Text]) -> Text:
     return Text("\n", no_wrap=True, overflow="ignore").join(lines)
 
 
-def open_table(*columns: str, whole: Sequence[str] = ()) -> Table:
-    """An empty table without lines; the columns in `whole` are not wrapped."""
-    return Table(columns, whole)
+def open_table(*columns: str, whole: Sequence[str] = (), below: Sequence[str] = ()) -> Table:
+    """An empty table without lines; the columns in `whole` are not wrapped, long texts of `below` may leave the row."""
+    return Table(columns, whole, below)
 
 
 def show_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -15,9 +15,9 @@ ROWS = (
 )
 
 
-def printed(width: int, terminal: bool, *whole: str) -> str:
+def printed(width: int, terminal: bool, *whole: str, below: str = "") -> str:
     """The table as it is shown."""
-    table = open_table(*COLUMNS, whole=whole)
+    table = open_table(*COLUMNS, whole=whole, below=[below])
     for row in ROWS:
         table.add_row(*(text.replace("[", "\\[") for text in row))
     console = Terminal(file=io.StringIO(), force_terminal=terminal, color_system=None, width=width)
@@ -48,3 +48,12 @@ def test_a_row_is_a_list_where_they_do_not() -> None:
         "  test NLL      1.350 [1.277, 1.423]",
     ]
     assert printed(40, False).splitlines()[-1].split() == ["none", "done", "2.842e-05", "hidden"]
+
+
+def test_a_long_text_stands_under_its_row_where_it_is_narrow() -> None:
+    lines = printed(70, True, below="against none").splitlines()
+    assert lines[0].split() == ["norm", "status", "test", "NLL", "norm.sites"]
+    assert lines[1].split() == ["batch_layer", "interrupted", "1.350", "[1.277,", "1.423]", "[hidden,logits]"]
+    assert lines[2] == "  -0.35 [-0.53, -0.18], 5 pairs" and len(lines) == 4, "the other row has none"
+    assert printed(30, True, below="against none").splitlines()[-1].split() == ["norm.sites", "hidden"]
+    assert "against none" in printed(140, True, below="against none")
