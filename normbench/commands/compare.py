@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from normbench.commands import places
-from normbench.commands.terminal import cell, open_table, say, say_json
+from normbench.commands.terminal import cell, open_table, say, say_json, say_under
 from normbench.compare import answer as answers
 from normbench.compare import beside, cells, configuration, more
 from normbench.compare.answer import Answer, Group
@@ -18,6 +18,7 @@ from normbench.compare.difference import Difference
 from normbench.compare.question import Question
 from normbench.errors import NormbenchError
 from normbench.papers.claims import CLOCKS
+from normbench.papers.rules import FEWEST
 from normbench.runs import find
 from normbench.runs.record import RunRecord
 
@@ -96,15 +97,28 @@ def show(
         if words := " · ".join(word for word in (group.place, title) if word):
             say(console, f"\n{words}")
         console.print(_table(group, answer))
-        if sentence := group.sentence(question):
-            say(console, sentence)
+        first, rest = group.sentences(question)
+        for sentence in first:
+            say_under(console, "", sentence)
+        for line in rest:
+            say_under(console, "  ", line)
     beside_them(answer, console)
     for note in answer.notes:
-        say(console, f"note      {note}")
+        say_under(console, "note      ", note)
     given = places.repeated(results, config_dir)
     for line in more.way_on(answer, config_dir, given):
         say(console, f"to decide {line}")
+    if far := out_of_reach(answer):
+        say_under(console, "          ", f"no command for {', '.join(far)}: more than {more.LIMIT} are out of reach")
     say(console, f"curves    {shlex.join(['normbench', 'dashboard', *filters, *given])}")
+
+
+def out_of_reach(answer: Answer) -> list[str]:
+    """The open comparisons that need more seeds than a command is given for, the nearest first."""
+    open_ = (d for group in answer.groups if not group.tuned for d in group.open if d.n >= FEWEST)
+    far = sorted((d.needed, d.first, d.second) for d in open_ if d.needed and d.needed > max(d.n, more.LIMIT))
+    told = [f"{first} against {second} (about {needed} seeds)" for needed, first, second in far[: more.SHOWN]]
+    return [*told, *([f"{len(far) - more.SHOWN} more"] if len(far) > more.SHOWN else [])]
 
 
 def beside_them(answer: Answer, console: Console) -> None:

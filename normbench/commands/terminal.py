@@ -177,6 +177,14 @@ def say(console: Console, text: str) -> None:
     console.print(visible_lines(text), markup=False, highlight=False, soft_wrap=True)
 
 
+def say_under(console: Console, head: str, text: str) -> None:
+    """A line of text behind its head; on a terminal folded, its further lines below its beginning."""
+    if console.is_terminal:
+        console.print(_under(Text(visible_lines(head)), Text(visible_lines(text)), console.width, len(head)))
+    else:
+        say(console, head + text)
+
+
 def say_json(value: Any) -> None:
     """Data as JSON, to be read by a program or by eye: the hidden characters in it are escaped, all others are not."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)

@@ -101,9 +101,14 @@ class Group:
         ]
         return [*told, *(pair for pair in lead if frozenset((pair.first, pair.second)) not in known)]
 
+    def sentences(self, question: Question) -> tuple[list[str], list[str]]:
+        """Who wins, by how much, or that it is open; and of each further comparison what it says, without a stop."""
+        return _sentences(self, question)
+
     def sentence(self, question: Question) -> str:
-        """Who wins, by how much, or what is open."""
-        return " ".join(_sentences(self, question))
+        """The same in one line."""
+        first, rest = self.sentences(question)
+        return " ".join([*first, *([f"{'; '.join(rest)}."] if rest else [])])
 
 
 @dataclass(frozen=True)
@@ -330,16 +335,16 @@ def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]
     return notes
 
 
-def _sentences(group: Group, question: Question) -> list[str]:
+def _sentences(group: Group, question: Question) -> tuple[list[str], list[str]]:
     unit = question.metric.step_unit
     counts = [row.at.n for row in group.rows]
     if max(counts, default=0) == 0:
-        return ["Every run diverged." if all(row.lost for row in group.rows) else "No run is done yet."]
+        return ["Every run diverged." if all(row.lost for row in group.rows) else "No run is done yet."], []
     how = " (each at its own best learning rate)" if group.tuned else ""
     if len(group.rows) < 2:
-        return []
+        return [], []
     if max(counts) < FEWEST:
-        return [f"No verdict{how}: n = {max(counts)}, and a verdict needs {FEWEST} seeds."]
+        return [f"No verdict{how}: n = {max(counts)}, and a verdict needs {FEWEST} seeds."], []
     if group.winner:
         told = [f"{d.second} ({d.text(unit)})" for d in group.of_best]
         first = f"Winner{how}: {group.winner}, ahead of {_listed(told)}."
@@ -349,9 +354,8 @@ def _sentences(group: Group, question: Question) -> list[str]:
         if len(front) == 1:
             first = f"No winner{how}: {front[0]} is in front, but adjusted for all pairs not ahead of every arm."
     decided = [d for row in group.rows if row.arm != group.winner and (d := row.difference) and d.word != UNDECIDED]
-    rest = [*(spoken(d, unit) for d in decided), *_open(group.open, unit)]
     lost = [f"Every run of {_listed(group.lost)} diverged."] if group.lost else []
-    return [first, *lost, *([f"{'; '.join(rest)}."] if rest else [])]
+    return [first, *lost], [*(spoken(d, unit) for d in decided), *_open(group.open, unit)]
 
 
 def _open(differences: Sequence[Difference], unit: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Runs beside each other: what differs, what may be averaged, what is compared, and in which words."""
 
 import dataclasses
+import io
 import json
 import math
 import shlex
@@ -11,8 +12,10 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from swept import asked, config, run, sweep
 
+from normbench.commands.compare import out_of_reach, show
 from normbench.compare import configuration, metrics, more
 from normbench.compare.answer import answer, difference_curve
 from normbench.compare.cells import Task, tasks
@@ -406,6 +409,21 @@ def test_the_baseline_may_be_told_by_its_normalizer() -> None:
     assert Question.of(task, {"against": "layer"}).against == "ln"
     with pytest.raises(NormbenchError, match=r"several arms of .* have it: bn, bn-all"):
         Question.of(task, {"against": "batch"})
+
+
+def test_every_comparison_has_a_line_of_its_own_and_says_why_it_has_no_command() -> None:
+    near = asked(sweep({"none": 0.30, "layer": 0.2999, "batch": 0.3001}))
+    (group,) = near.groups
+    first, rest = group.sentences(near.question)
+    assert len(first) == 1 and len(rest) > 1 and group.sentence(near.question) == f"{first[0]} {'; '.join(rest)}."
+    told = io.StringIO()
+    show(near, [], Console(file=told, width=300), Path("results"))
+    lines = told.getvalue().splitlines()
+    assert {f"  {line}" for line in rest} <= {*lines}
+    (why,) = [line for line in lines if "no command for" in line]
+    assert "against none (about " in why and why.endswith(": more than 100 are out of reach")
+    few = asked(sweep({"none": 0.30, "layer": 0.2999}, seeds=2))
+    assert more.way_on(few) and not out_of_reach(few), "first there are seeds for a word at all"
 
 
 def test_both_sides_of_an_open_comparison_get_their_seeds_where_they_lie() -> None:
