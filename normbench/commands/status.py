@@ -123,7 +123,8 @@ def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] =
         alike = {place: flat for place, flat in values.items() if flat.get("model") == model}
         once = {id(flat): flat for flat in alike.values()}  # what has the same parts is the same object
         keys = dict.fromkeys(["model", configuration.ARM_GROUP, *configuration.differing(once.values())])
-        words = {name: configuration.label(flat, keys) for name, flat in once.items()}
+        among = configuration.numbers(once.values())
+        words = {name: configuration.label(flat, keys, among) for name, flat in once.items()}
         for place, flat in alike.items():
             told[place] = words[id(flat)]
     return told

@@ -100,6 +100,7 @@ def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], co
         or (split != "valid" and (metric.loss or metric == metrics.chief(logged[split])))
     ]
     known = [configuration.flat(spec.config) for spec in specs]
+    among = configuration.numbers(known)
     keys = list(configuration.differing(known)) or ["model", configuration.ARM_GROUP]
     names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in shown]
     grid = open_table("run", *map(cell, keys), "seed", "status", *names, whole=["run"])
@@ -110,6 +111,6 @@ def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], co
             "" if end is None else number(metric.factor * end, metric.factor * abs(end) / 100)
             for (_, metric), end in zip(shown, ends, strict=True)
         ]
-        settings = [cell(configuration.text(values[key])) if key in values else "" for key in keys]
+        settings = [cell(configuration.short(values[key], among.get(key, ()))) if key in values else "" for key in keys]
         grid.add_row(spec.id, *settings, str(spec.seed), states[spec.id], *texts)
     console.print(grid)

@@ -280,7 +280,7 @@ def _tuned(task: Task, question: Question) -> tuple[list[Group], list[str]]:
         chosen = {arm: min(cells, key=_monitored) for arm, cells in arms.items() if len(cells) > 1}
         if len(chosen) < 2:
             continue
-        rates = {arm: configuration.label(cell.values, [TUNED]) for arm, cell in chosen.items()}
+        rates = {arm: cell.label([TUNED]) for arm, cell in chosen.items()}
         names = {cell.key: f"{arm} {rates[arm]}".strip() for arm, cell in chosen.items()}
         base = chosen.get(question.against)
         asked = replace(plain, arms={**question.arms, **names}, against=names[base.key] if base else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,16 +22,26 @@ class Cell:
     """Runs of one configuration that differ in their seed alone, by seed; `values` is that configuration, flat.
 
     Its fidelity is among the values: what an experiment calls reduced is not averaged with what it calls the paper's.
+    `among`: the numbers of all cells of its task, by key.
     """
 
     key: str
     values: Mapping[str, Any]
     runs: tuple[RunRecord, ...]
+    among: Mapping[str, set[float]]
 
     @property
     def norm(self) -> str:
         """Its normalizer."""
         return str(self.values.get(configuration.ARM_GROUP, ""))
+
+    def shown(self, key: str) -> str:
+        """Its value as people read it, told from those of the other cells."""
+        return configuration.short(self.values.get(key), self.among.get(key, ()))
+
+    def label(self, keys: Iterable[str]) -> str:
+        """What these keys say of it."""
+        return configuration.label(self.values, keys, self.among)
 
     @property
     def done(self) -> list[RunRecord]:
@@ -103,7 +113,7 @@ class Task:
         for cell in self.cells:
             arms = {run.arm for run in cell.runs if run.experiment != ADHOC}
             if len(arms) == 1 and all(run.experiment != ADHOC for run in cell.runs):
-                own[cell.key] = configuration.label(cell.values, facets), arms.pop()
+                own[cell.key] = cell.label(facets), arms.pop()
                 filed.setdefault(own[cell.key], set()).add(cell.key)
         if all(len(keys) == 1 for keys in filed.values()):
             taken = {name for key, name in names.items() if key not in own}
@@ -118,7 +128,7 @@ class Task:
             alike = [c for c in self.cells if not dot or c.values.get(group) == cell.values.get(group)]
             if key not in cell.values or (dot and len({configuration.text(c.values.get(key)) for c in alike}) == 1):
                 continue
-            value = configuration.text(cell.values[key])
+            value = cell.shown(key)
             words.append(value if key in configuration.GROUPS or len(by) == 1 else f"{key}={value}")
         return " ".join(words) or "all"
 
@@ -154,8 +164,9 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
         model, _, count, unit = place
         name = data[place].get("data", "")
         alike = [data[other] for other in groups if other[0] == model and data[other].get("data", "") == name]
-        said = configuration.label(data[place], configuration.differing(alike))
-        cells = tuple(Cell(_short(cell), values[cell], _by_seed(group)) for cell, group in members.items())
+        said = configuration.label(data[place], configuration.differing(alike), configuration.numbers(alike))
+        among = configuration.numbers(values[cell] for cell in members)
+        cells = tuple(Cell(_short(cell), values[cell], _by_seed(group), among) for cell, group in members.items())
         found.append(Task(_short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells, said))
     return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
 

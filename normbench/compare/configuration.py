@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -31,6 +32,7 @@ GROUPS = compose.RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 SITES = "sites"  # its option that can name further normalizers
 Values = Mapping[str, Any]
+_FORMS = [f".{digits}g" for digits in range(4, 17)]  # of a number, the shortest first
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
@@ -127,23 +129,38 @@ def text(value: Any) -> str:
     return str(value)
 
 
-def short(value: Any) -> str:
-    """A value as people read it: of a number four digits."""
-    return f"{value:.4g}" if isinstance(value, float) else text(value)
+def short(value: Any, among: Iterable[float] = ()) -> str:
+    """A value as people read it: of a number four digits, or as many as tell it from the others `among` it."""
+    if not isinstance(value, float):
+        return text(value)
+    others = [other for other in among if other != value]
+    alike = ([format(number, form) for number in (value, *others)] for form in _FORMS)
+    return next((said for said, *theirs in alike if said not in theirs), text(value))
 
 
-def label(values: Values, keys: Iterable[str]) -> str:
+def numbers(configurations: Iterable[Values]) -> dict[str, set[float]]:
+    """The numbers that each key has in them, among which `label` says one."""
+    found: dict[str, set[float]] = {}
+    for values in configurations:
+        for key, value in values.items():
+            if isinstance(value, int | float):
+                found.setdefault(key, set()).add(value)
+    return found
+
+
+def label(values: Values, keys: Iterable[str], among: Mapping[str, Iterable[float]] = MappingProxyType({})) -> str:
     """What these keys say of a run: `norm=layer optim.lr=0.001`; a key that it does not have is left out."""
-    return " ".join(f"{key}={text(values[key])}" for key in keys if key in values)
+    return " ".join(f"{key}={short(values[key], among.get(key, ()))}" for key in keys if key in values)
 
 
 def labels(runs: Sequence[RunSpec]) -> list[str]:
     """For each run to be what tells it from the others at hand: what differs in its configuration, and its seed."""
     known = [flat(run.config) for run in runs]
     keys = differing(known)
+    among = numbers(known)
     seeds = len({run.seed for run in runs}) > 1
     return [
-        " ".join(word for word in (label(values, keys), f"seed={run.seed}" if seeds or not keys else "") if word)
+        " ".join(word for word in (label(values, keys, among), f"seed={run.seed}" if seeds or not keys else "") if word)
         for run, values in zip(runs, known, strict=True)
     ]
 
@@ -221,11 +238,11 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
             keys = dict.fromkeys(key for values in known for key in values)
             raise unknown(f"{word}: no run here has a key '{key}'.", key, keys)
         patterns = _alternatives(wanted)
-        there = dict.fromkeys(text(values[key]) for values in known if key in values)
+        there = {text(values[key]): values[key] for values in known if key in values}
         for pattern in patterns:
-            if not any(_fits(value, pattern) for value in there):
+            if not any(_fits(value, pattern) for value in there.values()):
                 raise unknown(f"{word}: no run here has {key}={pattern}.", pattern, there)
-        fitting = {value for value in there if any(_fits(value, pattern) for pattern in patterns)}
+        fitting = {said for said, value in there.items() if any(_fits(value, pattern) for pattern in patterns)}
         keep = [
             kept and key in values and text(values[key]) in fitting for kept, values in zip(keep, known, strict=True)
         ]
@@ -243,10 +260,14 @@ def _alternatives(wanted: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _fits(value: str, pattern: str) -> bool:
-    if (bounds := _RANGE.fullmatch(pattern)) and value.isdecimal():
-        return int(bounds[1]) <= int(value) <= int(bounds[2])
-    return fnmatchcase(value, pattern.replace("[", "[[]")) or value == text(_parsed(pattern))
+def _fits(value: Any, pattern: str) -> bool:
+    """Whether a pattern names the value, as it is or in a shorter form."""
+    said = text(value)
+    if (bounds := _RANGE.fullmatch(pattern)) and said.isdecimal():
+        return int(bounds[1]) <= int(said) <= int(bounds[2])
+    if isinstance(value, float) and pattern in (format(value, form) for form in _FORMS):
+        return True
+    return fnmatchcase(said, pattern.replace("[", "[[]")) or said == text(_parsed(pattern))
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench.compare import configuration, metrics
+from normbench.compare import metrics
 from normbench.compare.cells import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.curves.series import Series, level_on_the_way, series
@@ -47,7 +47,7 @@ class Question:
 
     def place(self, cell: Cell) -> str:
         """The facets of a cell: only cells of one place are held against each other."""
-        return configuration.label(cell.values, self.facets)
+        return cell.label(self.facets)
 
     def curve(self, run: Any) -> Series:
         """The asked number over the budget's clock, as logged."""

@@ -84,10 +84,7 @@ class Drawn:
         found = []
         for key in self.question.facets:
             cells = sorted(self.task.cells, key=lambda cell: _rank(cell.values.get(key)))
-            texts = {
-                value_text(cell, key): configuration.short(cell.values[key]) if key in cell.values else "–"
-                for cell in cells
-            }
+            texts = {value_text(cell, key): cell.shown(key) if key in cell.values else "–" for cell in cells}
             values = [{"key": _key(f"{key}={text}"), "label": shown} for text, shown in texts.items()]
             found.append({"key": key, "values": values})
         return found
@@ -183,7 +180,7 @@ class Drawn:
                     continue
                 name, place = q.arm(row.cell), self._spoken(row.cell, TUNED if group.tuned else "")
                 if group.tuned:
-                    name += f" · lr={configuration.short(row.cell.values.get(TUNED))}"
+                    name += f" · lr={row.cell.shown(TUNED)}"
                     place = " · ".join(word for word in (place, "best rate of each") if word)
                 look = replace(self.looks[row.cell.key][0], name=name)
                 effects.append(figures.Effect(row.cell.key, look, d.mean, d.interval, d.text(), place))
@@ -266,7 +263,7 @@ def _where(cell: Cell, question: Question, keys: Collection[str] | None = None) 
     for key in question.facets:
         if key in cell.values and (keys is None or key in keys):
             short = key.rpartition(".")[2]
-            words.append(f"{short if last[short] == 1 else key}={configuration.short(cell.values[key])}")
+            words.append(f"{short if last[short] == 1 else key}={cell.shown(key)}")
     return " ".join(words)
 
 

@@ -32,12 +32,11 @@ def configurations(task: Task, question: Question, others: Sequence[Task], load:
             loaded = load([run.id for cell in alike for run in cell.runs]) if alike else {}
             cells += [replace(cell, runs=tuple(loaded.get(run.id, run) for run in cell.runs)) for cell in alike]
     keys = configuration.differing([cell.values for cell in cells])
+    among = configuration.numbers(cell.values for cell in cells)
     sign = -1 if question.metric.rising else 1
     shown: dict[str, list[float]] = {}
     for cell in cells:
-        name = configuration.label(
-            {key: configuration.short(item) for key, item in cell.values.items()}, keys
-        ) or question.arm(own[0])
+        name = configuration.label(cell.values, keys, among) or question.arm(own[0])
         means = [sign * mean for mean in _means(cell, question, ways) if mean is not None]
         if len(means) == len(ways):
             shown.setdefault(name, means)

@@ -78,6 +78,16 @@ def test_a_run_by_itself_is_told_by_what_differs_from_the_defaults() -> None:
     assert configuration.spoken({"model": {"name": "mine"}, "norm": {"name": "own"}}) == "mine own"  # not known here
 
 
+def test_a_number_has_one_short_form_unless_two_would_look_alike() -> None:
+    third, near = 0.002 / 3, 0.000666654
+    assert configuration.short(third) == "0.0006667" and configuration.short(1e-5) == "1e-05"
+    assert configuration.short(third, [third, near, 1]) == "0.00066667"
+    runs = [run(0.1, norm, lr=lr) for norm in ("none", "layer") for lr in (third, 0.002)]
+    assert [group.place for group in asked(runs).groups] == ["optim.lr=0.0006667", "optim.lr=0.002", ""]
+    assert len(configuration.select(["optim.lr=0.0006667"], runs)) == 2, "as it is shown it is found"
+    assert len(configuration.select(["optim.lr=0.0006666666666666666"], runs)) == 2
+
+
 # --- cells and tasks
 
 
