@@ -135,12 +135,13 @@ def beside_them(answer: Answer, console: Console) -> None:
 
 def _table(group: Group, answer: Answer) -> object:
     question = answer.question
-    arm = "/".join(key for key in question.by if key in configuration.GROUPS) or " ".join(question.by)
+    by = question.by or [configuration.ARM_GROUP]  # of one that stands alone
+    arm = "/".join(key for key in by if key in configuration.GROUPS) or " ".join(by)
     if not all(row.arm.startswith(row.cell.norm) for row in group.rows):
         arm = "arm"  # as their experiment calls them
     against = any(row.difference for row in group.rows)
     base = next((row.arm for row in group.rows if row.arm == question.against or row.difference is None), "")
-    columns = [arm or "arm", "n", f"at the {question.at}", f"best {answer.by}"]
+    columns = [arm, "n", f"at the {question.at}", f"best {answer.by}"]
     if question.at != answers.END:
         columns[2:] = [f"at the best {answer.by}"]
     if against:

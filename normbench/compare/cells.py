@@ -122,7 +122,7 @@ class Task:
 
     def _named(self, cell: Cell, by: Sequence[str]) -> str:
         """The choice alone for a group, key and value for an option; options that differ among cells of its choice."""
-        words = []
+        words = [] if by else [cell.norm]  # of one that stands alone
         for key in by:
             group, dot, _ = key.partition(".")
             alike = [c for c in self.cells if not dot or c.values.get(group) == cell.values.get(group)]

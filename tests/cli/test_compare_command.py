@@ -52,6 +52,11 @@ def test_a_table_a_word_and_the_commands_that_go_on(results: Path, said: Command
     assert shown.rstrip().endswith(f"curves    normbench dashboard model=mnist_mlp --results {results}")
 
 
+def test_a_run_that_stands_alone_is_called_by_its_normalizer(results: Path, said: Command) -> None:
+    lines = said("compare", "norm=layer", "seed=1", "--results", str(results)).splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["norm", "layer"]
+
+
 def test_json_has_the_same_numbers(results: Path, said: Command) -> None:
     (content,) = json.loads(said("compare", "--json", "--results", str(results)))
     rows = {row["arm"]: row for row in content["groups"][0]["rows"]}
