@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-from rich.table import Table as Grid
 
 from normbench import data
-from normbench.commands.terminal import say, say_json
+from normbench.commands.terminal import say, say_json, say_under
 from normbench.config import compose
 from normbench.data import files
 from normbench.errors import NormbenchError
@@ -31,14 +29,11 @@ def listing(kind: str | None, as_json: bool, config_dir: Path | None, console: C
         say_json(content)
         return 0
     for name, entries in content.items():
-        grid = Grid(box=None, pad_edge=False, padding=(0, 2), title=name, title_justify="left")
-        grid.add_column("")
-        grid.add_column("")
+        say(console, name)
+        width = max(len(entry["id"]) for entry in entries)
         for entry in entries:
-            grid.add_row(escape(entry["id"]), escape(entry["title"]))
-        grid.show_header = False
-        console.print(grid)
-        console.print()
+            say_under(console, f"{entry['id']:<{width}}  ", entry["title"])
+        say(console, "")
     return 0
 
 
@@ -60,7 +55,7 @@ def data_sets(console: Console) -> int:
     """Each data set and whether it is there, whole."""
     for name, state in states():
         title = compose.choice("data", name)["declares"]["title"]
-        say(console, f"{name:<17} {title}: {state}")
+        say_under(console, f"{name:<17} ", f"{title}: {state}")
     root = data.root()
     other = "" if os.path.isdir(root) or _absent(root) else ", which is no folder that can be read"
     say(console, f"looked in {root} (NORMBENCH_DATA){other}")

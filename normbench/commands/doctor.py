@@ -15,11 +15,12 @@ from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
 from rich.console import Console
+from rich.text import Text
 
 import normbench
 from normbench import locks
 from normbench.commands import catalogue, places
-from normbench.commands.terminal import say, say_json
+from normbench.commands.terminal import say_json, say_under
 from normbench.config import compose
 from normbench.data import root as data_root
 from normbench.errors import NormbenchError
@@ -47,8 +48,8 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     else:
         topic = ""
         for finding in findings:
-            console.print(f"{finding.topic if finding.topic != topic else '':<9} {MARK[finding.state]} ", end="")
-            say(console, finding.text)
+            begun = finding.topic if finding.topic != topic else ""
+            say_under(console, Text.from_markup(f"{begun:<9} {MARK[finding.state]} "), finding.text)
             topic = finding.topic
     return 4 if any(finding.state == "bad" for finding in findings) else 0
 

@@ -177,12 +177,14 @@ def say(console: Console, text: str) -> None:
     console.print(visible_lines(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def say_under(console: Console, head: str, text: str) -> None:
+def say_under(console: Console, head: str | Text, text: str) -> None:
     """A line of text behind its head; on a terminal folded, its further lines below its beginning."""
+    begun = head if isinstance(head, Text) else Text(visible_lines(head))
+    line = Text(visible_lines(text))
     if console.is_terminal:
-        console.print(_under(Text(visible_lines(head)), Text(visible_lines(text)), console.width, len(head)))
+        console.print(_under(begun, line, console.width, begun.cell_len))
     else:
-        say(console, head + text)
+        console.print(begun + line, soft_wrap=True)
 
 
 def say_json(value: Any) -> None:

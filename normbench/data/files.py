@@ -86,10 +86,13 @@ def shown(path: Path) -> str:
 def registration(config: Mapping[str, Any], root: Path) -> str | None:
     """What to do for a set that its owners hand out themselves, or the user brings, as a line; None for any other."""
     if bring := config["declares"].get("bring"):
-        return f"Place there what only you can bring: {bring}; or point NORMBENCH_DATA at it."
+        places = " and ".join(shown(root / name) for name in folders(config))
+        return f"Place in {places} what only you can bring: {bring}; or point NORMBENCH_DATA at it."
     if archive := config["declares"].get("archive"):
         unpack = f"tar -xzf {archive['name']} -C {shown(root)}"
-        return f"Unpack {archive['name']} of {archive['of']} there ({unpack}), or point NORMBENCH_DATA at it."
+        return (
+            f"Unpack {archive['name']} of {archive['of']} in {shown(root)} ({unpack}), or point NORMBENCH_DATA at it."
+        )
     given = config["declares"].get("sources") or {}
     if "register" not in given:
         return None
@@ -161,7 +164,7 @@ def not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str | None
         return _unreadable(root / name, error)
     return (
         f"{title(config)} is not in {shown(root)}: {name} is missing, which only you can bring: "
-        f"{supplied(config)[name]}. Place it there, or point NORMBENCH_DATA at it."
+        f"{supplied(config)[name]}. Place it in {shown((root / name).parent)}, or point NORMBENCH_DATA at it."
     )
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from normbench.commands import catalogue, doctor
 from normbench.commands.terminal import Terminal, open_table
 
 COLUMNS = ("norm", "status", "test NLL", "against none", "norm.sites")
@@ -57,3 +61,17 @@ def test_a_long_text_stands_under_its_row_where_it_is_narrow() -> None:
     assert lines[2] == "  -0.35 [-0.53, -0.18], 5 pairs" and len(lines) == 4, "the other row has none"
     assert printed(30, True, below="against none").splitlines()[-1].split() == ["norm.sites", "hidden"]
     assert "against none" in printed(140, True, below="against none")
+
+
+@pytest.mark.parametrize("show", [catalogue.data_sets, lambda console: doctor.run(Path("results"), False, console)])
+def test_long_lines_go_on_below_their_beginning(show: Callable[[Console], int], tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NORMBENCH_DATA", "data")
+    wide, narrow = io.StringIO(), io.StringIO()
+    show(Terminal(file=wide, width=80))
+    show(Terminal(file=narrow, width=80, force_terminal=True, color_system=None))
+    assert "in ./data/bookcorpus what only you can bring" in wide.getvalue(), "it names the folder, in one line"
+    lines = narrow.getvalue().splitlines()
+    assert max(map(len, [line for line in lines if "://" not in line])) <= 80
+    at = next(number for number, line in enumerate(lines) if "book_corpus" in line)
+    assert lines[at + 1].startswith(" " * 12) and lines[at + 1].split()

@@ -163,7 +163,7 @@ def test_other_encoding_and_too_many_entities(config: dict[str, Any], root: Path
 
 
 def test_no_files_or_not_all(config: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    unpack = f"Unpack cnn.tgz of https://cs.nyu.edu/~kcho/DMQA/ there (tar -xzf cnn.tgz -C {root})"
+    unpack = f"Unpack cnn.tgz of https://cs.nyu.edu/~kcho/DMQA/ in {root} (tar -xzf cnn.tgz -C {root})"
     way = f"{unpack}, or point NORMBENCH_DATA at it."
     first(root, "test").rename(first(root, "test").with_name("1.question"))
     first(root).unlink()

@@ -255,7 +255,7 @@ def test_where_books_are_not_told_apart_blocks_stand_for_them(
 
 def test_what_is_no_corpus_is_refused(corpus: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(
-        NormbenchError, match=r"bookcorpus has no \.txt files\. Place there what only you can bring: text"
+        NormbenchError, match=r"bookcorpus has no \.txt files\. Place in \S+/bookcorpus what only you can bring: text"
     ):
         data.load(corpus, tmp_path)
     for i in range(12):
