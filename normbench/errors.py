@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import errno
 from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # of the system's errors: the disk, or what one may have of it
 
@@ -15,6 +17,14 @@ class NormbenchError(Exception):
     def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(" ".join(message.split()))
         self.code = code
+
+
+def positive(place: str, **numbers: Any) -> None:
+    """NormbenchError unless these are whole numbers of at least 1."""
+    for name, value in numbers.items():
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not whole or value < 1:
+            raise NormbenchError(f"{place}: {name}={value!r} must be {'' if whole else 'a whole number, '}at least 1.")
 
 
 def did_you_mean(value: str, choices: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import nn
 from normbench.battery import adopt
 from normbench.battery.cases import ACTIVATION_KINDS, FUNCTIONS, WEIGHT_KINDS
 from normbench.config import compose
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError, positive, unknown
 from normbench.norms.base import NormedLinear, build
 from normbench.norms.sites import AXES, Site, choose
 
@@ -59,13 +60,42 @@ def create_norm(
     node = find(name)
     site = _site(str(node["name"]), node["declares"], features, axes, space, inputs, activation)
     choice = choose(site, node, options)
+    of_weights = set(node["declares"]["kinds"]) <= set(WEIGHT_KINDS)
     if inputs is not None:
-        return NormedLinear(inputs, site, None if choice.name == "none" else choice, FUNCTIONS[activation])
-    return nn.Identity() if choice.name == "none" else build(site, choice)
+        found: nn.Module = NormedLinear(inputs, site, None if choice.name == "none" else choice, FUNCTIONS[activation])
+        expected = _Expected(str(node["name"]), site.axes, -1, inputs, any_before=of_weights or choice.name == "none")
+    elif choice.name == "none":
+        return nn.Identity()
+    else:
+        found = build(site, choice)
+        expected = _Expected(str(node["name"]), site.axes, site.feature_axis, features)
+    found.register_forward_pre_hook(expected)
+    return found
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What x has to be; `at` is the place of the axis with `size`. any_before: the others may be any."""
+
+    name: str
+    axes: tuple[str, ...]
+    at: int
+    size: int
+    any_before: bool = False
+
+    def __call__(self, module: nn.Module, given: tuple[Any, ...]) -> None:
+        shape = tuple(given[0].shape) if given else ()
+        if not given or (shape[self.at :][:1] == (self.size,) and (self.any_before or len(shape) == len(self.axes))):
+            return
+        axes = ", ".join(str(self.size) if axis == "feature" else axis for axis in self.axes)
+        other = "batch time feature"
+        raise NormbenchError(f"{self.name}: x must be ({axes}), not {shape}. Other axes are said by axes='{other}'.")
 
 
 def find(name: str) -> Mapping[str, Any]:
     """The YAML of a normalizer, by its name or by the path of a file of one's own."""
+    if not isinstance(name, str):
+        raise NormbenchError(f"{name!r} is no normalizer: its name as text, or a path. (normbench list norms)")
     return adopt.described(Path(name))[0] if adopt.is_file(name) else compose.choice("norm", name)
 
 
@@ -78,9 +108,9 @@ def _site(
     inputs: int | None,
     activation: str,
 ) -> Site:
-    for what, number in (("features", features), ("inputs", inputs), *(("space", size) for size in space)):
-        if number is not None and number < 1:
-            raise NormbenchError(f"{name}: {what}={number} must be at least 1.")
+    positive(name, features=features, **({} if inputs is None else {"inputs": inputs}))
+    for size in space:
+        positive(name, space=size)
     order = tuple(axes.split())
     for axis in order:
         if axis not in AXES:

@@ -44,6 +44,9 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     """
     import pandas
 
+    for word in words:
+        if not isinstance(word, str):
+            raise NormbenchError(f"{word!r} is no text: words stand alone, as in load_runs('norm=layer', 'seed=1-5').")
     folder = places.results(None if results is None else str(results))
     runs, notes = everything(folder)
     for note in notes:
@@ -51,7 +54,8 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     chosen = configuration.select(words, runs)
     if not chosen:
         which = f" that fits {' '.join(words)}" if words and runs else ""
-        raise NormbenchError(f"there is no finished run{which} below {folder}. (normbench status)")
+        place = f"below {folder.absolute()}"
+        raise NormbenchError(f"there is no finished run{which} {place}. Another folder: results= or NORMBENCH_RESULTS.")
     if records:
         columns, table = tables.rows(chosen)
         return pandas.DataFrame(table, columns=columns)

@@ -86,11 +86,12 @@ class Cell(Weighted):
         per_gate: bool = True,
     ) -> None:
         super().__init__()
+        self.place = path or type(self).__name__  # in messages
         if bias not in BIASES:
-            raise unknown(f"{path}: bias={bias} is not possible.", bias, BIASES)
+            raise unknown(f"{self.place}: bias={bias} is not possible.", bias, BIASES)
         for name, p in (("input_dropout", input_dropout), ("state_dropout", state_dropout)):
             if not 0 <= p < 1:
-                raise NormbenchError(f"{path}: {name}={p} must be at least 0 and below 1.")
+                raise NormbenchError(f"{self.place}: {name}={p} must be at least 0 and below 1.")
         self.input_size, self.hidden_size, self.path = input_size, hidden_size, path
         self.input_dropout, self.state_dropout, self.per_gate = input_dropout, state_dropout, per_gate
         rows = self.gates * hidden_size
@@ -294,10 +295,10 @@ class LSTMCell(Cell):
     ) -> None:
         super().__init__(*sizes, **options)  # type: ignore[arg-type]
         if not clip >= 0:
-            raise NormbenchError(f"{self.path}: clip={clip} must be at least 0, which clips nothing.")
+            raise NormbenchError(f"{self.place}: clip={clip} must be at least 0, which clips nothing.")
         self.forget_bias, self.scaled, self.clip = forget_bias, scaled, clip
         if scaled and self.norm("cell") is not None:
-            raise NormbenchError(f"{self.path}: a fixed scale is a control without a normalizer at {self.path}.cell.")
+            raise NormbenchError(f"{self.place}: a fixed scale is a control without a normalizer at {self.place}.cell.")
         if scaled:
             self.register_buffer("scale", torch.ones(()))
 
@@ -334,7 +335,7 @@ class GRUCell(Cell):
     def __init__(self, *sizes: int, update: str = "new", bias: str = "none", **options: object) -> None:
         super().__init__(*sizes, bias=bias, **options)  # type: ignore[arg-type]
         if update not in ("new", "old"):
-            raise unknown(f"{self.path}: update={update} is not possible.", update, ("new", "old"))
+            raise unknown(f"{self.place}: update={update} is not possible.", update, ("new", "old"))
         self.update = update
 
     def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
@@ -358,7 +359,7 @@ class RNNCell(Cell):
     def __init__(self, *sizes: int, nonlinearity: str = "tanh", **options: object) -> None:
         super().__init__(*sizes, **options)  # type: ignore[arg-type]
         if nonlinearity not in ("tanh", "relu"):
-            raise unknown(f"{self.path}: nonlinearity={nonlinearity} is not possible.", nonlinearity, ("tanh", "relu"))
+            raise unknown(f"{self.place}: nonlinearity={nonlinearity} is not possible.", nonlinearity, ("tanh", "relu"))
         self.nonlinearity = nonlinearity
 
     @classmethod

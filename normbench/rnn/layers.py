@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, positive
 from normbench.rnn.cells import Cell, GRUCell, LSTMCell, RNNCell, Sites, State
 from normbench.rnn.loop import Steps, unroll
 
@@ -43,9 +43,8 @@ class Recurrent(nn.Module):
         **options: object,
     ) -> None:
         super().__init__()
-        for name, value in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-            if value < 1:
-                raise NormbenchError(f"{path}: {name}={value} must be at least 1.")
+        self.place = path or type(self).__name__  # in messages
+        positive(self.place, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         self.input_size, self.hidden_size, self.path = input_size, hidden_size, path
         self.num_layers, self.directions = num_layers, 2 if bidirectional else 1
         self.cells = nn.ModuleList()
@@ -94,7 +93,7 @@ class Recurrent(nn.Module):
         count: how many there will be, where that is known: memory is made for no more.
         """
         if len(self.cells) != 1:
-            raise NormbenchError(f"{self.path}: steps are taken by one layer in one direction, not {len(self.cells)}.")
+            raise NormbenchError(f"{self.place}: steps are taken by one layer in one direction, not {len(self.cells)}.")
         cell = self._cell(0, 0)
         return Steps(cell, cell.sequence_weights(batch, rng), count)
 
@@ -106,11 +105,11 @@ class Recurrent(nn.Module):
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
         if x.dim() != 3 or x.shape[2] != self.input_size or x.shape[1] == 0:
             raise NormbenchError(
-                f"{self.path}: the input must be (batch, time, {self.input_size}) with at least one step, not "
+                f"{self.place}: the input must be (batch, time, {self.input_size}) with at least one step, not "
                 f"{tuple(x.shape)}."
             )
         if mask is not None and mask.shape != x.shape[:2]:
-            raise NormbenchError(f"{self.path}: the mask must be {tuple(x.shape[:2])}, not {tuple(mask.shape)}.")
+            raise NormbenchError(f"{self.place}: the mask must be {tuple(x.shape[:2])}, not {tuple(mask.shape)}.")
 
     def _split(self, state: Tensor | State | None, batch: int) -> list[State] | None:
         if state is None:
@@ -119,7 +118,7 @@ class Recurrent(nn.Module):
         shape = (len(self.cells), batch, self.hidden_size)
         if len(parts) != self.cell.states or any(part.shape != shape for part in parts):
             raise NormbenchError(
-                f"{self.path}: the state must be {self.cell.states} tensor(s) of {shape}, not "
+                f"{self.place}: the state must be {self.cell.states} tensor(s) of {shape}, not "
                 f"{', '.join(str(tuple(part.shape)) for part in parts)}."
             )
         return list(zip(*(part.unbind(0) for part in parts), strict=True))
@@ -144,7 +143,7 @@ class Recurrent(nn.Module):
             elif cell.bias_kind == "one" and biases and not isinstance(cell, GRUCell):
                 cell.bias.copy_(biases[0] + biases[1])
             elif biases:
-                raise NormbenchError(f"{cell.path}: bias={cell.bias_kind} cannot hold the biases of {module}.")
+                raise NormbenchError(f"{cell.place}: bias={cell.bias_kind} cannot hold the biases of {module}.")
             cell.start()
 
 

@@ -93,6 +93,9 @@ def test_one_of_ones_own(tmp_path: Path) -> None:
         ("layer.sites is not an option", ("layer", 8), {"sites": ["hidden"]}),
         ("nowhere.py does not exist", ("nowhere.py", 8), {}),
         ("features=0 must be at least 1", ("layer", 0), {}),
+        ("features='64' must be a whole number, at least 1", ("layer", "64"), {}),
+        ("features=6.5 must be a whole number", ("layer", 6.5), {}),
+        ("None is no normalizer: its name as text, or a path.", (None, 64), {}),
         ("channel is not an axis", ("layer", 8), {"axes": "batch channel"}),
         ("must have the feature axis once", ("layer", 8), {"axes": "batch batch feature"}),
         ("instance cannot serve 'instance': it needs space axes", ("instance", 8), {}),
@@ -108,6 +111,22 @@ def test_what_cannot_be_is_one_line(said: str, arguments: tuple, options: dict) 
     with pytest.raises(NormbenchError) as error:
         create_norm(*arguments, **options)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "shape", "said"),
+    [
+        ({}, (3, 5, 64), "batch: x must be (batch, 64), not (3, 5, 64). Other axes are said by axes="),
+        ({}, (3, 5), "batch: x must be (batch, 64), not (3, 5)."),
+        ({"inputs": 7}, (3, 64), "batch: x must be (batch, 7), not (3, 64)."),
+        ({"axes": "batch feature space space"}, (3, 64, 5), "x must be (batch, 64, space, space), not (3, 64, 5)."),
+    ],
+)
+def test_an_input_with_other_axes_is_one_line(options: dict, shape: tuple[int, ...], said: str) -> None:
+    with pytest.raises(NormbenchError) as error:
+        create_norm("batch", 64, **options)(torch.randn(shape))
+    assert said in str(error.value)
+    assert create_norm("weight", 64, inputs=7)(torch.randn(3, 5, 7)).shape == (3, 5, 64), "a linear map of any axes"
 
 
 def test_recurrent_layers_without_a_normalizer_are_torchs() -> None:
@@ -213,8 +232,10 @@ def test_words_that_choose_nothing_are_one_line(results: Path, tmp_path: Path) -
     ):
         with pytest.raises(NormbenchError, match=said):
             load_runs(word, results=results)
-    with pytest.raises(NormbenchError, match="there is no finished run below"):
+    with pytest.raises(NormbenchError, match=rf"below {tmp_path}/nowhere\. Another folder: results= or NORMBENCH_RES"):
         load_runs("norm=layer", results=tmp_path / "nowhere")
+    with pytest.raises(NormbenchError, match=r"\['norm=layer'\] is no text: words stand alone"):
+        load_runs(["norm=layer"], results=results)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", ["a sentence .", b"a", 3, None, [None], [3], [["the", "cat"]], ["a", b"x"]], ids=repr)
