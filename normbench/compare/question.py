@@ -95,6 +95,10 @@ class Question:
                 level = math.nan
             if not math.isfinite(level):
                 raise NormbenchError(f"level={asked} is no number.")
+            if self.metric.share and not 0 <= level <= 1:
+                raise NormbenchError(f"level={asked}: {self.metric.title} lies between 0 and 100 %.")
+            if self.metric.loss and level <= 0:
+                raise NormbenchError(f"level={asked}: {self.metric.title} must be above 0.")
         else:
             curves = [self.curve(run) for run in task.runs if run.records and run.status == "done"]
             found = level_on_the_way(curves, SHARE, better="higher" if self.metric.rising else "lower")
