@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
+from ast import literal_eval
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from normbench.errors import FULL, NormbenchError, did_you_mean
+from normbench.errors import FULL, NormbenchError, did_you_mean, unknown
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      everything in about a minute, on embedded data
@@ -59,17 +61,15 @@ class Parser(argparse.ArgumentParser):
         return super().format_help() + (self.more_help() if self.more_help else "")
 
     def error(self, message: str) -> NoReturn:
-        if "invalid choice" in message:
-            value = message.split("invalid choice: ")[1].split("'")[1]
-            choices = self._choices(message)
-            what = message.split(":")[0].removeprefix("argument ")
+        what, _, said = message.removeprefix("argument ").partition(": ")
+        if found := re.fullmatch(r"invalid choice: (.+) \(choose from (.+)\)", said, re.DOTALL):
+            value, choices = literal_eval(found[1]), [name.strip("'\"") for name in found[2].split(", ")]
             article = "an" if what[0] in "aeiou" else "a"
-            raise NormbenchError(f"{value} is not {article} {what}.{did_you_mean(value, choices)} ({self.prog} --help)")
+            raise unknown(f"{value} is not {article} {what}.", value, choices, f"{self.prog} --help")
+        if found := re.fullmatch(r"invalid (int|float) value: (.+)", said, re.DOTALL):
+            kind = {"int": "whole number", "float": "number"}[found[1]]
+            message = f"{what} {literal_eval(found[2]) or repr('')} is not a {kind}"
         raise NormbenchError(f"{message}. ({self.prog} --help)")
-
-    @staticmethod
-    def _choices(message: str) -> list[str]:
-        return [part.strip(" '\")") for part in message.split("choose from", 1)[1].strip(" )").split(",")]
 
 
 def parser(chosen: str | None) -> Parser:

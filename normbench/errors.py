@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
@@ -37,9 +38,14 @@ def did_you_mean(value: str, choices: Iterable[str]) -> str:
 
 
 def unknown(what: str, value: str, choices: Iterable[str], listing: str = "") -> NormbenchError:
-    """The error for a name that does not exist: nearest name, or all of them when they are few."""
+    """The error for a name that does not exist: nearest name, or all of them when they are few.
+
+    An empty one is put in quotes where `what` has it.
+    """
+    if not value:
+        what = re.sub(r"(^|(?<= ))(?=[ :])", "''", what, count=1)
     choices = list(choices)
     hint = did_you_mean(value, choices)
     if not hint and 0 < len(choices) <= 12:
         hint = f" Choose from: {', '.join(choices)}."
-    return NormbenchError(f"{what}{hint}{f' ({listing})' if listing else ''}")
+    return NormbenchError(f"{what}{hint}{f' ({listing})' if listing and listing not in hint else ''}")

@@ -101,15 +101,17 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     if found:
         return found[0]
     listed = {"model": "models", "norm": "norms", "data": "data", "experiment": "artifacts"}
+    known = choices(group, extra)
     if group in listed:
         listing = f"normbench list {listed[group]}"
     else:
-        listing = ", ".join(known for known in choices(group, extra) if can_be_chosen(group, known, extra))
+        known = [other for other in known if can_be_chosen(group, other, extra)]
+        listing = ", ".join(known)
     if group == "norm" and (name.endswith((".py", ".yaml")) or Path(f"{name}.py").is_file()):
         listing = "one's own: --config-dir DIR, with DIR/norm/NAME.yaml; or normbench battery --norm FILE"
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
-    raise unknown(f"{group}={name} is not {article} {noun}.", name, choices(group, extra), listing)
+    raise unknown(f"{group}={name} is not {article} {noun}.", name, known, listing)
 
 
 def forget() -> None:

@@ -36,7 +36,18 @@ BAD = [
     (("reproduce", "bln2022/fig3"), "bln2022/fig3 draws a network: model=lenet5."),
     ((*MLP, "seed=${train.batch_size}"), "'seed=${train.batch_size}': interpolations ${...} are not known here"),
     ((*MLP, "norm=layer,batch", "--dry-run"), "Add -m"),
-    ((*MLP, "--cfg", "all"), "all is not a --cfg"),
+    ((*MLP, "--cfg", "all"), "all is not a --cfg. Choose from: job."),
+    (("compare", "--at", "middle"), "middle is not a --at. Choose from: end, best. (normbench compare --help)"),
+    (("list", "it's"), "it's is not a kind. Choose from: artifacts, models, norms, data."),
+    (("dashboard", "--port", "abc"), "--port abc is not a whole number. (normbench dashboard --help)"),
+    (("battery", "--norm", "rms", "--seeds", ""), "--seeds '' is not a whole number."),
+    (("sample", "x", "--bias", "low"), "--bias low is not a number."),
+    (("",), "'' is not a command."),
+    (("reproduce", ""), "'' is not an artifact."),
+    (("show", ""), "no run '' below results."),
+    ((*MLP, "launcher=bogus"), "bogus is not a launcher. Choose from: local, plan, pool, slurm."),
+    ((*MLP, "optim=LBFGS"), "optim=LBFGS is not an optimizer. (adadelta, "),
+    (("train", "experiment=ln2016/fig66"), "Did you mean 'ln2016/fig6'?"),
     (("reproduce", "ln2016/fig6", "--jobs", "-1"), "--jobs"),
     ((*MLP, "data=digits", "train.batch_size=1201"), "is more than there are training examples: data=digits has 1200"),
     ((*MLP, "optim.lr=nan"), "optim.lr=nan must be finite"),
@@ -117,7 +128,7 @@ def test_one_line_exit_2_nothing_made(words, says, normbench, capfd, tmp_path: P
     out, err = capfd.readouterr()
     last = err.strip().splitlines()
     assert len(last) == 1 and last[0].startswith("normbench: ") and says in last[0]
-    assert "Traceback" not in err + out
+    assert "Traceback" not in err + out and "slurm. (local" not in err
     assert list(tmp_path.iterdir()) == []
 
 
