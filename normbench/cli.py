@@ -112,6 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The console script."""
     from normbench.papers.text import visible_lines
 
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # `normbench list >&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  for as long as there is somebody to print
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name may have what a terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")

@@ -175,6 +175,13 @@ def test_reading_and_help_import_no_torch(tmp_path: Path):
         assert done.stderr.strip().splitlines()[-1] == expected, words
 
 
+def test_a_closed_output_is_no_error(tmp_path: Path):
+    for closed in (">&-", ">&- 2>&-"):
+        command = f"exec {sys.executable} -m normbench list norms {closed}"
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def _long_run(tmp_path: Path) -> tuple[subprocess.Popen[str], list[str]]:
     command = [
         sys.executable,
