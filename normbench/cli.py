@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from normbench.errors import FULL, NormbenchError, did_you_mean, unknown
+from normbench.errors import NormbenchError, code_of, did_you_mean, unknown
 
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      everything in about a minute, on embedded data
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except OSError as error:  # a path that is too long, unreadable or gone
         line = f"{error.filename or 'a file'}: {error.strerror or error}."
         print(f"normbench: {visible_lines(line)}", file=sys.stderr)
-        code = 4 if error.errno in FULL else 2
+        code = code_of(error)
     except MemoryError as error:
         line = f"there is not enough memory{f': {error}' if str(error) else ''}."
         print(f"normbench: {visible_lines(line)}", file=sys.stderr)

@@ -12,6 +12,11 @@ from typing import Any
 FULL = (errno.ENOSPC, errno.EDQUOT)  # of the system's errors: the disk, or what one may have of it
 
 
+def code_of(error: OSError) -> int:
+    """The exit code: 4 where the disk is full, which is nobody's bad input, else 2."""
+    return 4 if error.errno in FULL else 2
+
+
 class NormbenchError(Exception):
     """Bad input. The command line prints it as one line and exits with `code`."""
 

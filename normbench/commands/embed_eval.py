@@ -78,6 +78,8 @@ class Source:
 def write_sentences(folder: Path, names: str | None, console: Console) -> int:
     """One UTF-8 file for each part of each set, a line for each sentence."""
     found = [sets.read(name, data.root()) for name in _names(names)]
+    if folder.exists() and not folder.is_dir():
+        raise NormbenchError(f"--write-sentences {folder} is not a folder. Name one, or one that is to be made.")
     folder.mkdir(parents=True, exist_ok=True)
     for given in found:
         for stem, sentences in given.sentences.items():

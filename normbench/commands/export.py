@@ -11,7 +11,7 @@ from rich.console import Console
 
 from normbench.commands import places
 from normbench.commands.terminal import say
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError, code_of, unknown
 from normbench.export import tables, wandb_run
 from normbench.runs.find import everything
 from normbench.runs.record import RunRecord
@@ -30,7 +30,7 @@ def run_table(form: str, results: Path, only: Sequence[str], output: Path | None
         count = write(runs, Path(os.path.realpath(path)))  # to where a link leads, not in its place
     except OSError as error:
         raise NormbenchError(
-            f"{path} cannot be written: {error.strerror}. Choose another place with --output."
+            f"{path} cannot be written: {error.strerror}. Choose another place with --output.", code_of(error)
         ) from None
     say(console, f"{places.plural(len(runs), 'run')}, {places.plural(count, 'record')}: {path}")
     return 0

@@ -8,14 +8,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from normbench.commands.terminal import open_table, say, say_json
-from normbench.errors import unknown
+from normbench.errors import NormbenchError, unknown
 from normbench.papers import artifact as artifacts
 from normbench.papers import history
 
 
 def show(claim: str | None, results: Path, as_json: bool, console: Console) -> int:
     """The changes of one claim's verdict, or of all; a claim that never had one is told so."""
-    found = history.read(results)
+    try:
+        found = history.read(results)
+    except NormbenchError as error:  # of a line that is damaged
+        raise NormbenchError(str(error), code=4) from None
     if claim is not None:
         known = {c.id for name in artifacts.ids() for c in artifacts.load(name).claims} | {e["claim"] for e in found}
         if claim not in known:

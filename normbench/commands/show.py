@@ -61,7 +61,7 @@ def known(name: str, results: Path) -> Known:
     ids = raw.ids() | published.keys()
     hits = sorted(i for i in ids if i.startswith(name)) if name else []
     if not hits and notes:
-        raise NormbenchError(notes[0])  # it may be in there
+        raise NormbenchError(notes[0], code=4)  # it may be in there
     if not hits:
         raise unknown(f"no run {name} below {results}.", name, sorted(ids), "normbench status")
     if len(hits) > 1:
@@ -82,7 +82,7 @@ def _raw(stored: store.Stored) -> Known:
         if not records and stored.state in store.FINISHED:
             raise Damaged("it has no records")
     except Damaged as damage:
-        raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.") from None
+        raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.", code=4) from None
     labels = {key: content.get(key) for key in LABELS if key != "seed"}
     run = store.bare(stored, {**stored.status, "status": stored.state}, labels, content["config"])
     return Known(replace(run, records=records, environment=environment, was=was), stored.path, stored.log)

@@ -456,7 +456,7 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
         config["seed"], config["device"] = stored["seed"], stored.get("device", config["device"])
         return checked(config)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NormbenchError(f"the stored configuration is damaged: {error!r}") from None
+        raise NormbenchError(f"the stored configuration is damaged: {error!r}", code=4) from None
 
 
 def stored_form(config: Config) -> Config:

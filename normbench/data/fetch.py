@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.data import download, files, folder, module, prepare
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, code_of
 
 # Called with the file's name, the bytes that are here, and the bytes in all where the server says so.
 Progress = Callable[[str, int, int | None], None]
@@ -77,7 +77,8 @@ def get(
         # The network's errors are _MirrorFailed; what is left is the disk.
         raise NormbenchError(
             f"{files.title(config)} cannot be written to {files.shown(root)}: {error.strerror or error}. "
-            f"Make room or point NORMBENCH_DATA at a folder that you can write to."
+            f"Make room or point NORMBENCH_DATA at a folder that you can write to.",
+            code_of(error),
         ) from error
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import normbench
 from normbench.compare import configuration
 from normbench.config.plan import ADHOC
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, code_of
 from normbench.runs import files
 from normbench.runs.record import PLACE, RunRecord
 from normbench.variants import text
@@ -49,7 +49,8 @@ class Target:
                 pass
         except OSError as error:
             raise NormbenchError(
-                f"{self.folder} cannot be written: {error.strerror}. Choose another place with --results."
+                f"{self.folder} cannot be written: {error.strerror}. Choose another place with --results.",
+                code_of(error),
             ) from None
 
     def ledger(self, run: str) -> Path:

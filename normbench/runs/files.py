@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from normbench import locks
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, code_of
 
 LONGEST = 600  # s that another command is waited for
 _PASSING = re.compile(r"\..+\.\d+\.tmp|\..+\.normbench-(aside|old)")  # of `atomic_write`, of a site
@@ -38,7 +38,9 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(aside, path)
         sync_folder(path.parent)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:  # as where the disk is full
+            error.filename = str(path)
         aside.unlink(missing_ok=True)
         raise
 
@@ -117,5 +119,6 @@ def make_folder(path: Path) -> None:
             sync_folder(folder.parent)
     except OSError as error:
         raise NormbenchError(
-            f"{path} cannot be made: {error.strerror}. Choose a writable place with --results or NORMBENCH_RESULTS."
+            f"{path} cannot be made: {error.strerror}. Choose a writable place with --results or NORMBENCH_RESULTS.",
+            code_of(error),
         ) from None

@@ -38,11 +38,12 @@ def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[
     except FileNotFoundError:
         return None
     except reading.NO_ARCHIVE as error:
-        raise NormbenchError(f"{path} is damaged ({error}). Delete the run to train it again.") from None
+        raise NormbenchError(f"{path} is damaged ({error}). Delete the run to train it again.", code=4) from None
     if any(len(values) != len(numbers) for values in found):
         raise NormbenchError(
             f"{path} has {len(numbers)} examples of {split}, but {len(found[0])} results of them. Delete the run to "
-            "train it again."
+            "train it again.",
+            code=4,
         )
     return numbers, np.mean(found, axis=0)
 

@@ -163,7 +163,7 @@ def _told(path: Path) -> Iterator[None]:
             f"{path} has schema {newer}, this version reads 1 to {SCHEMA}: update normbench."
         ) from None
     except DAMAGE as error:
-        raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
+        raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.", code=4) from None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import yaml
 
 from normbench import locks, reading
 from normbench.config.identity import RunSpec
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, code_of
 from normbench.runs import claims, curve_file, files, lookup, seals, store, upgrade
 from normbench.runs.damaged import Damaged
 
@@ -44,7 +44,7 @@ class RunDirectory:
         try:
             handle = open(self.path / "lock", "a+", opener=reading.at_once)  # noqa: SIM115  held for as long as the run is written
         except OSError as error:
-            raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.") from None
+            raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.", code_of(error)) from None
         try:
             if not locks.take(handle.fileno(), self.path, READERS):
                 holder = locks.holder(handle.fileno())

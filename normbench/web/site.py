@@ -19,7 +19,7 @@ import jinja2
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, code_of
 from normbench.papers.claims import cell_text
 from normbench.papers.rules import NEWS
 from normbench.papers.text import signed, visible
@@ -63,7 +63,7 @@ def put(target: Path, write: Callable[[Path], None]) -> None:
                 _tidy(place, aside, old)
         except OSError as error:
             raise NormbenchError(
-                f"{target} cannot be written: {error.strerror}. Choose another place with --output."
+                f"{target} cannot be written: {error.strerror}. Choose another place with --output.", code_of(error)
             ) from None
 
 

@@ -9,6 +9,8 @@ import fake
 import pytest
 
 from normbench.runs import pack
+from normbench.runs.files import atomic_write
+from normbench.web import site
 
 MLP = ("train", "model=mnist_mlp")
 
@@ -165,9 +167,38 @@ def test_a_pack_with_a_changed_digit_is_one_line(normbench, capfd, tmp_path: Pat
     assert normbench("show", spec.id) == 0
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b'"nll": 0.25', b'"nll": 0.24')))
     capfd.readouterr()
-    assert normbench("show", spec.id) == 2
+    assert normbench("show", spec.id) == 4
     (line,) = capfd.readouterr().err.splitlines()
     assert f"{pack.NAME} is damaged (its runs do not have the hash in its header)" in line
+
+
+def test_what_is_stored_and_damaged_is_code_4(normbench, capfd, tmp_path: Path):
+    (spec,) = fake.specs(1)
+    run = fake.directory(tmp_path / "results" / "runs", spec)
+    (run / "status.json").write_text("{")
+    (tmp_path / "results" / "history.jsonl").write_text("{}\n")
+    for words in (("show", spec.id), ("history",)):
+        assert normbench(*words) == 4
+        (line,) = capfd.readouterr().err.splitlines()
+        assert str(run.relative_to(tmp_path)) in line or "history.jsonl: line 1 is damaged" in line
+
+
+def test_a_full_disk_is_code_4(normbench, capfd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (spec,) = fake.specs(1)
+    fake.directory(tmp_path / "results" / "runs", spec)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(site, "_assets", full)
+    monkeypatch.setattr("os.fsync", full)
+    for words, place in ((("report",), "results/report"), (("export", "csv", "--output", "a.csv"), "a.csv")):
+        assert normbench(*words) == 4
+        (line,) = capfd.readouterr().err.splitlines()
+        assert f"{place} cannot be written: No space left on device. Choose another place with --output." in line
+    with pytest.raises(OSError) as error:
+        atomic_write(tmp_path / "b", b"")
+    assert error.value.filename == str(tmp_path / "b")
 
 
 def test_a_damaged_pack_hides_no_run_but_its_own(normbench, capfd, tmp_path: Path):
@@ -177,6 +208,6 @@ def test_a_damaged_pack_hides_no_run_but_its_own(normbench, capfd, tmp_path: Pat
     fake.directory(tmp_path / "results" / "runs", raw)
     (tmp_path / "results" / "paper2020" / "fig" / "paper" / pack.NAME).write_bytes(b"garbage")
     assert normbench("show", beside.id) == 0 and normbench("show", raw.id) == 0
-    assert normbench("show", inside.id) == 2
+    assert normbench("show", inside.id) == 4
     (line,) = capfd.readouterr().err.splitlines()
     assert f"fig/paper/{pack.NAME} is damaged" in line, "it may be in there"

@@ -119,7 +119,7 @@ def test_a_choice_of_c_at_the_edge_is_told(evaluate, capfd, tmp_path: Path) -> N
 
 BAD = [
     (("tf-idf", "--write-sentences", "out"), "--write-sentences takes no vectors, such as tf-idf."),
-    (("--write-sentences", "mine.py"), "mine.py: File exists."),
+    (("--write-sentences", "mine.py"), "--write-sentences mine.py is not a folder. Name one, or one that is to be"),
     ((), "embed-eval needs vectors: a folder, module:name, a run"),
     (
         ("nowhere",),
