@@ -52,6 +52,8 @@ def adopt(word: str, config_dir: Path | None, folder: Path) -> Adopted:
         if config_dir is not None:
             raise NormbenchError(f"--norm {word} is a file: --config-dir goes with a name.")
         return _file(Path(word), folder)
+    if word == "none":
+        raise NormbenchError("--norm none is no normalizer: it is the baseline that a battery compares with.")
     points = {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
     registered = [name for name in compose.choices("norm", config_dir) if name != "none"]
     if word in registered:

@@ -49,6 +49,8 @@ def run(request: Request, console: Console) -> int:
     """Exit code: 0 done, 2 a promise is broken, 4 a run failed, 130 interrupted."""
     if request.seeds < 1:
         raise NormbenchError(f"--seeds {request.seeds} must be at least 1.")
+    if request.seeds > places.MOST_SEEDS:
+        raise NormbenchError(f"--seeds {request.seeds} is too large: at most {places.MOST_SEEDS}.")
     launcher = training.launcher(request.jobs)
     if request.dry_run:  # which leaves nothing
         with tempfile.TemporaryDirectory() as folder:

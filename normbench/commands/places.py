@@ -8,6 +8,7 @@ from pathlib import Path
 
 from normbench.errors import NormbenchError
 
+MOST_SEEDS = 10_000  # listing the runs of more takes minutes: a slip of the keyboard
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 

@@ -105,6 +105,8 @@ BAD = [
     (("embed-eval", "bag-of-words", "--seed", str(2**63)), "must be at most 9223372036854775807."),
     (("reproduce", "ln2016/fig6", "--seeds", "99999999999999"), "--seeds 99999999999999 is too large: at most 10000."),
     (("reproduce", "ln2016/fig6", "--seeds", "1-99999999999999"), "is too large: at most 10000."),
+    (("battery", "--norm", "rms", "--seeds", "99999", "--dry-run"), "--seeds 99999 is too large: at most 10000."),
+    (("battery", "--norm", "none"), "--norm none is no normalizer: it is the baseline that a battery compares with."),
     (("sample", "abc", "--count", "100000000"), "--count 100000000 is too large: at most 10000."),
     (("history", "bln-12"), "bln-12 is not a claim. Did you mean 'BLN-12'?"),
     (

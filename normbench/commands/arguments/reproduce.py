@@ -19,9 +19,6 @@ EPILOG = """examples:
 """
 
 
-MOST_SEEDS = 10_000  # listing the runs of more takes minutes: a slip of the keyboard
-
-
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="+", metavar="artifact", help="ln2016/fig6, a paper (ln2016), or all; logger=wandb"
@@ -55,8 +52,8 @@ def seeds(given: str) -> int | range:
     if first.isdecimal() and (last.isdecimal() if dash else True):
         asked = range(int(first), int(last) + 1) if dash else int(first)
         if asked and (isinstance(asked, int) or asked[0] > 0):
-            if (asked if isinstance(asked, int) else asked[-1]) > MOST_SEEDS:
-                raise NormbenchError(f"--seeds {given} is too large: at most {MOST_SEEDS}.")
+            if (asked if isinstance(asked, int) else asked[-1]) > places.MOST_SEEDS:
+                raise NormbenchError(f"--seeds {given} is too large: at most {places.MOST_SEEDS}.")
             return asked
     raise NormbenchError(
         f"--seeds {given} must be a number of seeds (at least 1), or the first and the last, such as 6-10."
