@@ -241,6 +241,9 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
         there = {text(values[key]): values[key] for values in known if key in values}
         for pattern in patterns:
             if not any(_fits(value, pattern) for value in there.values()):
+                if (bounds := _RANGE.fullmatch(pattern)) and int(bounds[1]) > int(bounds[2]):
+                    turned = f"{bounds[2]}-{bounds[1]}"
+                    raise NormbenchError(f"{word}: {pattern} is an empty range. Did you mean '{turned}'?")
                 raise unknown(f"{word}: no run here has {key}={pattern}.", pattern, there)
         fitting = {said for said, value in there.items() if any(_fits(value, pattern) for pattern in patterns)}
         keep = [

@@ -64,6 +64,7 @@ def test_filters() -> None:
         ("nrm=layer", "no run here has a key 'nrm'. Did you mean 'norm'?"),
         ("norm=laier", "no run here has norm=laier. Did you mean 'layer'?"),
         ("seed=7-9", "no run here has seed=7-9"),
+        ("seed=5-1", "seed=5-1: 5-1 is an empty range. Did you mean '1-5'?"),
     ],
 )
 def test_a_filter_that_fits_nothing_says_what_would(word: str, says: str) -> None:
