@@ -59,7 +59,9 @@ def run(
         raise NormbenchError(f"run {run.id} is a probe, computed whole: leave out --{next(iter(asked))}.")
     if asked:
         shorter = replace(spec, config={**config, "train": {**config["train"], "epochs": 0, "steps": 0, **asked}})
-        spec = shorter if shorter.steps < spec.steps else spec
+        if shorter.steps > spec.steps:
+            raise NormbenchError(f"--{unit} {length} is more than run {run.id} has: {_length(spec)}.")
+        spec = shorter
     if spec.id != run.id:
         raise NormbenchError(
             f"run {run.id} was made by other maths: this version of normbench gives its configuration the id {spec.id}."
@@ -75,9 +77,9 @@ def run(
             raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
     found = distance.compare(run, again, _of_other_seeds(run, there.source, results, config_dir))
     if as_json:
-        say_json(_content(run, found))
+        say_json({**_content(run, found), "updates": {"compared": spec.steps, "of": run.steps}})
     else:
-        show(again, found, console)
+        show(again, found, console, run.steps)
     return 0 if found.deterministic and found.word != distance.DIFFERENT else 4
 
 
@@ -109,9 +111,18 @@ def _with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
         return ""
 
 
-def show(again: RunRecord, found: Distance, console: Console) -> None:
-    """The answer in a line; what of the environment is another; where the curves are not equal, a row per metric."""
-    say(console, f"run {again.id}: {_headline(again, found)}")
+def _length(spec: RunSpec) -> str:
+    epochs = f"{spec.epochs} epochs, " if spec.epochs else ""
+    return f"{epochs}{spec.steps} updates"
+
+
+def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> None:
+    """The answer in a line; what of the environment is another; where the curves are not equal, a row per metric.
+
+    of: how many updates the run has, where fewer may be compared.
+    """
+    part = f", the first {again.steps} of {of} updates" if again.steps < of else ""
+    say(console, f"run {again.id}{part}: {_headline(again, found)}")
     if found.changed:
         environment = open_table("", "then", "now")
         for key, values in found.changed.items():

@@ -31,9 +31,20 @@ def test_against_the_runs_of_its_pack_that_differ_in_the_seed_alone(normbench, c
     answer = json.loads(capfd.readouterr().out)
     assert answer["word"] == "different" and answer["deterministic"] and answer["seeds"] == [1, 2, 3, 4, 5]
     assert answer["environment"]["torch"]["then"] == "2.9" and "processor" in answer["unrecorded"]
+    assert answer["updates"] == {"compared": spec.steps // 2, "of": spec.steps}
     rows = {(row["split"], row["mode"], row["metric"]): row for row in answer["metrics"]}
     assert rows["test", "eval", "nll"]["values"] == 2 and rows["test", "eval", "nll"]["n"] == 5
     assert rows["valid", "eval", "nll"]["word"] == "different" and rows["valid", "eval", "nll"]["only_now"]
+
+
+def test_how_much_of_a_run_is_compared_is_said_and_more_than_it_has_is_refused(normbench, capfd, tmp_path: Path):
+    (spec,) = fake.specs(1)
+    pack.write(tmp_path / PACK, [fake.record(spec)])
+    assert normbench("rerun", spec.id, "--epochs", "1") == 4
+    assert f"run {spec.id}, the first {spec.steps // 2} of {spec.steps} updates: " in capfd.readouterr().out
+    assert normbench("rerun", spec.id, "--epochs", "99999") == 2
+    line = f"--epochs 99999 is more than run {spec.id} has: 2 epochs, {spec.steps} updates."
+    assert line in capfd.readouterr().err
 
 
 def test_a_probe_is_repeated_whole(normbench, capfd, tmp_path: Path):
