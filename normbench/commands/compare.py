@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from normbench.commands import places
+from normbench.commands import places, terminal
 from normbench.commands.terminal import cell, open_table, say, say_json, say_under
 from normbench.compare import answer as answers
 from normbench.compare import beside, cells, configuration, more
@@ -38,7 +38,7 @@ def run(
     """Every task among the runs that fit; with more than a few, what there is and the words that select each."""
     runs, notes = find.everything(results)
     for note in notes:
-        say(console, f"normbench: {note}")
+        say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
     if not runs:
         raise NormbenchError(f"no finished runs below {results}. Try: normbench train -m model=mnist_mlp data=digits "
                              "norm=none,layer 'seed=range(1,6)' launcher=pool")  # fmt: skip

@@ -64,6 +64,14 @@ def test_json_has_the_same_numbers(results: Path, said: Command) -> None:
     assert [seed["seed"] for seed in rows["layer"]["seeds"]] == [1, 2]
 
 
+def test_a_run_that_is_damaged_is_told_beside_the_json(results: Path, normbench, capfd) -> None:
+    (curve,) = results.glob("runs/**/mnist_mlp-none.s1.*/curve.jsonl")
+    curve.write_text("{")
+    assert normbench("compare", "--json", "--results", str(results)) == 0
+    shown = capfd.readouterr()
+    assert json.loads(shown.out) and f"normbench: {curve.parent} is damaged: " in shown.err
+
+
 def test_nothing_in_a_name_steers_the_terminal(tmp_path: Path, said: Command) -> None:
     steering = "\x1b]0;title\x07\x1b[31m\x9b2J\u202e"
     known = [replace(one, arm=one.arm + steering) for one in compared.runs(("none", f"layer{steering}"), 5)]
