@@ -171,12 +171,15 @@ def _seconds_left(path: Path, step: int, steps: int) -> float | None:
 def _summary(runs: list[dict[str, Any]], console: Console) -> None:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for run in runs:
+        if not run["id"]:  # a folder that cannot be looked into
+            continue
         counts.setdefault((run["experiment"], run["label"]), Counter())[run["status"]] += 1
     rows = [
         (experiment, label, ", ".join(f"{count} {state}" for state, count in sorted(states.items())))
         for (experiment, label), states in sorted(counts.items())
     ]
-    show_rows(console, ("experiment", "configuration", "runs"), rows)
+    if rows:
+        show_rows(console, ("experiment", "configuration", "runs"), rows)
 
 
 def _unfinished(runs: list[dict[str, Any]], console: Console) -> None:
@@ -184,7 +187,7 @@ def _unfinished(runs: list[dict[str, Any]], console: Console) -> None:
         share = f" {100 * run['step'] / run['steps']:.0f} %" if run["steps"] else ""
         left = f", about {places.duration(run['seconds_left'])} left" if "seconds_left" in run else ""
         reason = f": {run['reason']}" if run["reason"] else ""
-        name = run["id"] or run["path"]
-        say(console, f"  {name} {run['label']} s{run['seed']} {run['status']}{share}{left}{reason}")
+        name = f"{run['id']} {run['label']} s{run['seed']}" if run["id"] else run["path"]
+        say(console, f"  {name} {run['status']}{share}{left}{reason}")
     if len(runs) > SHOWN:
         say(console, f"  … and {len(runs) - SHOWN} more (normbench status --json)")

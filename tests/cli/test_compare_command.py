@@ -134,6 +134,12 @@ def test_status_tells_runs_by_what_differs(results: Path, said: Command) -> None
     assert {run["label"] for run in runs} == {f"model=mnist_mlp norm={norm}" for norm in ("none", "layer", "batch")}
 
 
+def test_a_folder_that_cannot_be_looked_into_is_no_run(tmp_path: Path, said: Command) -> None:
+    (tmp_path / "runs").write_text("mine")
+    shown = said("status", "--results", str(tmp_path))
+    assert f"  {tmp_path / 'runs'} damaged: cannot be read: Not a directory" in shown and " s0 " not in shown
+
+
 def test_a_configuration_that_cannot_be_read_does_not_hide_the_others(results: Path, said: Command) -> None:
     (path,) = results.glob("runs/**/mnist_mlp-batch.s1.*/config.yaml")
     path.write_text(yaml.safe_dump({"config": 3}))
