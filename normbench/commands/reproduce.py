@@ -313,7 +313,7 @@ def show_table(entries: Sequence[table.Entry], console: Console) -> None:
 
 
 def show_verdicts(judged: dict[str, Any], console: Console) -> None:
-    shown = open_table("claim", "statement", "verdict", "evidence", whole=("claim",))
+    shown = open_table("claim", "statement", "verdict", "evidence", whole=("claim",), below=("evidence",))
     for claim in judged["claims"]:
         colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
