@@ -106,7 +106,7 @@ def test_a_bad_file_gets_one_line(text: str, words: str, tmp_path: Path) -> None
     [
         ("nowhere.py", "nowhere.py does not exist"),
         ("layr", "--norm layr is no file and no normalizer. Did you mean 'layer'"),
-        ("none", "--norm none is no file and no normalizer"),
+        ("none", "--norm none is no normalizer: it is the baseline"),
     ],
 )
 def test_a_bad_word_gets_one_line(word: str, words: str, tmp_path: Path) -> None:
