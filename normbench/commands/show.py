@@ -53,7 +53,7 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
 
 
 def known(name: str, results: Path) -> Known:
-    """The run called `name`: in the raw store (where finished, damaged or going on), else in a published pack."""
+    """The run called `name`: in a published pack, else in the raw store, where finished, damaged or going on."""
     name = Path(name).name[-12:] if "/" in name else name
     raw = lookup.below(results / "runs")
     packed, notes = find.in_packs(results)

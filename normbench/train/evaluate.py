@@ -31,9 +31,8 @@ Chunks = dict[str, list[Metric]]  # per-example values of a metric, a tensor per
 @dataclass(frozen=True)
 class Pass:
     """One pass over a split, in evaluation mode unless `mode` is `train`; several variants at once where that can be.
-    `whole`: without the split's stride.
 
-    `order` K: the examples in the K-th further order.
+    `mode` `whole` is in evaluation mode without the split's stride; `order` K: the examples in the K-th further order.
     """
 
     split: str
