@@ -102,6 +102,10 @@ def _unfinished(stored: store.Stored) -> Iterator[Finding]:
     for head in sorted((path / "checkpoint").glob("[!.]*.json")):
         if why := _slot(head, begun):
             yield Finding("damage", head, f"{why}: the run goes on from the other slot, where that is whole")
+    for tensors in sorted((path / "checkpoint").glob("[!.]*.safetensors")):
+        if not (head := tensors.with_suffix(".json")).exists():
+            why = "it is gone, or a kill came before it: the run goes on from the other slot, where that is whole"
+            yield Finding("missing", head, why)
     if (path / "shorter.curve.jsonl").exists():
         try:
             curve_file.checked(path / "shorter.curve.jsonl", store.read_status(path, "shorter."))

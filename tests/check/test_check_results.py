@@ -187,6 +187,12 @@ def test_an_interrupted_run_is_checked_as_far_as_it_has_hashes(results: Path) ->
         assert found(results) == [], "whoever writes it knows better"
 
 
+def test_a_slot_without_its_head_is_named(results: Path) -> None:
+    run = run_of(results, 2)
+    (run / "checkpoint" / "a.json").unlink()
+    assert found(results) == [("missing", (run / "checkpoint" / "a.json").relative_to(results).as_posix())]
+
+
 def test_swapped_runs_are_both_named(results: Path) -> None:
     one, other = (writing.directory(results / "runs", spec).path for spec in fake.specs(2, "train.batch_size=400"))
     for name in ("status.json", "curve.jsonl", "config.yaml", "environment.json"):
