@@ -91,7 +91,7 @@ def artifact_specs(
         if word not in known:
             what = "value" if "=" in word else "arm or claim" if groups else "arm"
             raise unknown(f"--only {word}: {name} has no such {what}.", word, known)
-    grouped = [place for word in only for place in groups.get(word, ())]
+    grouped = [groups[word] for word in only if word in groups]  # one that has no places has no runs
     arms = [arm for arm in node["arms"] if arm in only] or list(node["arms"])
     axes = [[place for place in axis if _word(place) in only] or axis for axis in axes]
     settings = ["", *(node["controls"] if controls else [])]
@@ -104,7 +104,8 @@ def artifact_specs(
             specs += [
                 experiment_spec(name, arm, fidelity, words, control, extra)
                 for arm, place in places.items()
-                if seed in planned[arm] and (not grouped or any(_lies({**place, "seed": seed}, g) for g in grouped))
+                if seed in planned[arm]
+                and (not grouped or any(_lies({**place, "seed": seed}, at) for group in grouped for at in group))
             ]
     if not specs:
         raise NormbenchError(f"--only {' --only '.join(only)}: no run of {name} is in all of them.")

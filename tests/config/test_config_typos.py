@@ -177,6 +177,7 @@ def test_artifact_requests_are_checked() -> None:
             {"only": ["LN-F11"], "groups": {"LN-F1": [{}]}},
             "--only LN-F11: ln2016/fig6 has no such arm or claim. Did you mean 'LN-F1'?",
         ),
+        ({"only": ["LN-F9"], "groups": {"LN-F9": []}}, "--only LN-F9: no run of ln2016/fig6 is in all of them."),
         (
             {"only": ["LN-F1", "none"], "groups": {"LN-F1": [{"arm": "ln"}]}},
             "--only LN-F1 --only none: no run of ln2016/fig6 is in all of them.",
