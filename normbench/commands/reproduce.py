@@ -124,7 +124,7 @@ def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
 
 
 def _runs_of(claim: Claim, request: Request) -> list[dict[str, Any]]:
-    own = claim.seeds if request.fidelity == "paper" and request.seeds is None else None
+    own = claim.seeds.get(request.fidelity) if request.seeds is None else None
     seeds = {} if own is None else {"seed": list(own)}
     return [{**cell, **seeds, "control": ["", *claim.controls]} for cell in claim.cells]
 

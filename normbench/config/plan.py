@@ -44,8 +44,16 @@ def experiment(name: str, extra: Path | None = None) -> compose.Config:
 
 
 def _check_rules(name: str, node: compose.Config, what: str, numbers: tuple[str, ...], least: int) -> None:
-    """`limits: [{when: {arm: ..., control: ..., AXIS: ...}, at_most: N}]`, `seeds: [{when: ..., from: A, to: B}]`."""
-    known = {"arm": [*node["arms"]], "control": ["", *node["controls"]], **node["axes"]}
+    """`limits: [{when: {arm: ..., control: ..., AXIS: ...}, at_most: N}]`, `seeds: [{when: ..., from: A, to: B}]`.
+
+    A place's `fidelity` is `paper` for seeds where it is not named, any for limits.
+    """
+    known = {
+        "arm": [*node["arms"]],
+        "control": ["", *node["controls"]],
+        "fidelity": [*node["fidelities"]],
+        **node["axes"],
+    }
     form = ", ".join(["when: {KEY: VALUE}", *(f"{number}: N" for number in numbers)])
     rules: list[Any] = node[what] if isinstance(node[what], list) else [None]
     for rule in rules:
@@ -146,12 +154,12 @@ def _word(place: tuple[str, Any]) -> str:
 def _seeds(
     node: compose.Config, fidelity: str, cell: Mapping[str, Any], asked: Sequence[int], limited: bool
 ) -> Sequence[int]:
-    """Seeds of a cell: those asked for, or at `paper` those of the last of the experiment's `seeds` that fits it."""
+    """Seeds of a cell: those asked for, or those of the last of the experiment's `seeds` that fits it."""
 
-    def fitting(what: str) -> list[Any]:
-        return [rule for rule in node[what] if _lies(cell, rule["when"])]
+    def fitting(what: str, **else_: str) -> list[Any]:
+        return [rule for rule in node[what] if _lies({**cell, "fidelity": fidelity}, {**else_, **rule["when"]})]
 
-    for rule in fitting("seeds") if limited and fidelity == "paper" else []:
+    for rule in fitting("seeds", fidelity="paper") if limited else []:
         asked = range(rule["from"], rule["to"] + 1)
     most = [limit["at_most"] for limit in fitting("limits") if limited or limit["at_most"] == 0]
     if limited:

@@ -141,7 +141,7 @@ class Plan:
     """What was fixed before the runs of an artifact at one fidelity."""
 
     def __init__(self, artifact: claims.Artifact, fidelity: str) -> None:
-        self.artifact = artifact
+        self.artifact, self.fidelity = artifact, fidelity
         self.cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
         self.data = plan.data_name(artifact.experiment, fidelity)
         cells = [[dict(place), list(seeds)] for place, seeds in self.cells]
@@ -165,41 +165,48 @@ class Plan:
 
 def _check_runs(artifact: claims.Artifact, path: Path) -> None:
     """Refuse what no run could decide: too few seeds at the paper's setting or at a control, no smallest effect."""
-    known = plan.experiment(artifact.experiment)["controls"]
-    planned = Plan(artifact, highest_fidelity(artifact))
+    node = plan.experiment(artifact.experiment)
     for claim in artifact.claims:
         where = f"{path}: claim {claim.id}"
         for control in claim.controls:
-            if control not in known:
-                raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, list(known))
-        alpha = rules.ALPHA / ((2 if claim.looks or claim.added else 1) * max(1, len(claim.parts)))
-        most = max((len(planned.seeds(part, "", claim.seeds)) for part in claim.parts), default=0)
-        for look in claim.looks or claim.added or ():
-            if look > most:
-                raise NormbenchError(f"{where}: it is looked at with {look} seeds, {artifact.experiment} plans {most}.")
-        for part in (*claim.parts, *claim.reported):
-            decides = part in claim.parts
-            if decides:
-                rules.check_smallest_effect(part, planned.data, where)
-            least = 1 if part.kind == "exact" else rules.FEWEST
-            signed = decides and part.test == "sign"  # fewer pairs could never reject, nor show that a control differs
-            at_setting, at_controls = (
-                max(least, rules.fewest_pairs(alpha / share)) if signed else least
-                for share in (1, max(1, len(claim.controls)))
-            )
-            asked = [(replace(part, contrast=(term,)), claims.cell_text(term[1])) for term in part.contrast]
-            asked.append((part, "the comparison of all its cells"))  # a seed counts where every cell has it
-            for (compared, what), control in product(asked, ["", *(claim.controls if decides else ())]):
-                seeds, least = (
-                    len(planned.seeds(compared, control, claim.seeds)),
-                    at_controls if control else at_setting,
+            if control not in node["controls"]:
+                known = list(node["controls"])
+                raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, known)
+        for fidelity in dict.fromkeys([highest_fidelity(artifact), *claim.seeds]):  # with seeds of its own it decides
+            if fidelity not in node["fidelities"]:
+                known = list(node["fidelities"])
+                raise unknown(f"{where}: seeds: {artifact.experiment} has no {fidelity}.", fidelity, known)
+            _check_seeds(claim, Plan(artifact, fidelity), where)
+
+
+def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
+    """Refuse a claim of which a part has too few seeds for its test at the plan's fidelity, or no smallest effect."""
+    own, experiment = claim.seeds.get(planned.fidelity), planned.artifact.experiment
+    alpha = rules.ALPHA / ((2 if claim.looks or claim.added else 1) * max(1, len(claim.parts)))
+    most = max((len(planned.seeds(part, "", own)) for part in claim.parts), default=0)
+    for look in claim.looks or claim.added or ():
+        if look > most:
+            raise NormbenchError(f"{where}: it is looked at with {look} seeds, {experiment} plans {most}.")
+    for part in (*claim.parts, *claim.reported):
+        decides = part in claim.parts
+        if decides:
+            rules.check_smallest_effect(part, planned.data, where)
+        least = 1 if part.kind == "exact" else rules.FEWEST
+        signed = decides and part.test == "sign"  # fewer pairs could never reject, nor show that a control differs
+        at_setting, at_controls = (
+            max(least, rules.fewest_pairs(alpha / share)) if signed else least
+            for share in (1, max(1, len(claim.controls)))
+        )
+        asked = [(replace(part, contrast=(term,)), claims.cell_text(term[1])) for term in part.contrast]
+        asked.append((part, "the comparison of all its cells"))  # a seed counts where every cell has it
+        for (compared, what), control in product(asked, ["", *(claim.controls if decides else ())]):
+            seeds, least = len(planned.seeds(compared, control, own)), at_controls if control else at_setting
+            if seeds < least:
+                raise NormbenchError(
+                    f"{where}: part '{part.id}': {experiment} plans {seeds} of the {least} seeds that {what} needs"
+                    f"{f' under the control {control}' if control else ''} at {planned.fidelity}. "
+                    "See the arms, axes, seeds and limits of the experiment."
                 )
-                if seeds < least:
-                    raise NormbenchError(
-                        f"{where}: part '{part.id}': {artifact.experiment} plans {seeds} of the {least} seeds that "
-                        f"{what} needs{f' under the control {control}' if control else ''}. "
-                        "See the arms, axes, seeds and limits of the experiment."
-                    )
 
 
 def highest_fidelity(artifact: claims.Artifact) -> str:

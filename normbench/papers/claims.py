@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -122,9 +122,9 @@ class Claim:
 
     `ours`: a hypothesis of this project. `open` are choices that the paper leaves open: the word at its setting is
     that of the claim where the settings of `controls` say the same, and none of them is `unvaried` by these. `seeds`,
-    at `paper`, are those that alone decide: runs of others had been seen when the claim was amended. `looks`: at which
-    numbers of seeds a claim that was planned with two looks is judged; `added`: the same of one whose second look was
-    not planned.
+    by fidelity, are those that alone decide there: runs of others had been seen when the claim was amended. `looks`: at
+    which numbers of seeds a claim that was planned with two looks is judged; `added`: the same of one whose second look
+    was not planned.
     `not_decidable` says at which fidelities no run could tell, and why.
     `beside` is the reported part without which the claim's number would mislead.
     """
@@ -140,7 +140,7 @@ class Claim:
     controls: tuple[str, ...]
     not_decidable: Mapping[str, str]  # why, by fidelity
     unvaried: tuple[str, ...] = ()
-    seeds: range | None = None
+    seeds: Mapping[str, range] = field(default_factory=dict)
     ours: bool = False
     looks: tuple[int, int] | None = None
     added: tuple[int, int] | None = None
@@ -280,7 +280,7 @@ def _claim(data: Any, file: str) -> Claim:
         controls=controls,
         not_decidable=not_decidable,
         unvaried=unvaried,
-        seeds=_seeds(data["seeds"], where) if "seeds" in data else None,
+        seeds=_seeds(data["seeds"], where) if "seeds" in data else {},
         ours=_flag(data, "ours", where) if "ours" in data else False,
         looks=_looks(data["looks"], where) if "looks" in data else None,
         added=_looks(data["added"], where) if "added" in data else None,
@@ -297,12 +297,19 @@ def _not_decidable(data: Mapping[str, Any], where: str) -> Mapping[str, str]:
     return {fidelity: _text(given, fidelity, f"{where}: not_decidable") for fidelity in given}
 
 
-def _seeds(data: Any, where: str) -> range:
-    """`{from: 6, to: 10}`."""
-    _keys(data, ("from", "to"), (), f"{where}: seeds")
+def _seeds(data: Any, where: str) -> Mapping[str, range]:
+    """`{from: 6, to: 10}` at `paper`, or `{proxy: {from: 6, to: 13}}`."""
+    if isinstance(data, Mapping) and not data.keys() & {"from", "to"}:
+        _keys(data, (), FIDELITIES, f"{where}: seeds")
+        return {fidelity: _range(given, f"{where}: seeds: {fidelity}") for fidelity, given in data.items()}
+    return {"paper": _range(data, f"{where}: seeds")}
+
+
+def _range(data: Any, where: str) -> range:
+    _keys(data, ("from", "to"), (), where)
     first, last = data["from"], data["to"]
     if type(first) is not int or type(last) is not int or not 1 <= first <= last:
-        raise NormbenchError(f"{where}: seeds go from a whole number of 1 or more to one not below it, not {data}.")
+        raise NormbenchError(f"{where} go from a whole number of 1 or more to one not below it, not {data}.")
     return range(first, last + 1)
 
 

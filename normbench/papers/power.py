@@ -48,15 +48,15 @@ def outlook(
 ) -> list[Outlook]:
     """One for every statistical claim; `runs` are all that are there, the pilots among them."""
     return [
-        _outlook(claim, runs, plan, controls)
+        _outlook(claim, runs, plan, fidelity, controls)
         for claim in claims
         if claim.kind != "exact" and claim.parts and fidelity not in claim.not_decidable
     ]
 
 
-def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, controls: bool) -> Outlook:
-    planned = tuple(len(plan.seeds(part, "", claim.seeds)) for part in claim.parts)
-    left = lacking(claim, ["", *claim.controls] if controls else [""], runs, plan)
+def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, fidelity: str, controls: bool) -> Outlook:
+    planned = tuple(len(plan.seeds(part, "", claim.seeds.get(fidelity))) for part in claim.parts)
+    left = lacking(claim, ["", *claim.controls] if controls else [""], runs, plan, fidelity)
     pilots = [gather(part, [run for run in runs if not run.control]) for part in claim.parts]
     shared = sorted(set.intersection(*(set(seen.seeds) for seen in pilots)))
     known = Outlook(claim.id, planned, len(left), core_hours(left, runs), len(shared))

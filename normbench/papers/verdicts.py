@@ -85,7 +85,7 @@ class _Judge:
         examples: Examples,
     ) -> None:
         self.claim, self.artifact, self.fidelity, self.plan, self.examples = claim, artifact, fidelity, plan, examples
-        self.alone = claim.seeds if fidelity == "paper" else None  # below it all seeds count
+        self.alone = claim.seeds.get(fidelity)
         self.groups = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
         self.ladder = claim.looks or claim.added or (None,)
         self.look = self._look("")

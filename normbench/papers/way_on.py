@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from normbench.curves.statistics import seeds_needed, t_quantile, within
@@ -28,17 +27,15 @@ def way_on(
     if fidelity == "smoke" or fidelity in claim.not_decidable or not claim.parts or claim.kind == "exact":
         return ""
     word, robust = judged["setting"], judged["robustness"]
-    if fidelity != "paper":
-        if word == rules.NOT_DECIDABLE:  # as a size is there
-            return ""
-        claim = replace(claim, seeds=None)  # all of them count
+    if fidelity != "paper" and word == rules.NOT_DECIDABLE:  # as a size is there
+        return ""
     if word in rules.DECIDED and robust in ("", rules.ROBUST, rules.DEPENDS):
         return ""
-    first = lacking(claim, [""], runs, plan)
+    first = lacking(claim, [""], runs, plan, fidelity)
     if first:
         return _command(artifact, claim, first, runs, fidelity)
     if word in rules.DECIDED:
-        if controls := lacking(claim, claim.controls, runs, plan):
+        if controls := lacking(claim, claim.controls, runs, plan, fidelity):
             return _command(artifact, claim, controls, runs, fidelity)
         open_ones = [control for control in judged["controls"] if control["word"] == rules.UNDECIDED]
         if not open_ones and claim.unvaried:
@@ -49,7 +46,7 @@ def way_on(
     return _more(claim, judged["parts"], runs, rules.HOLDS, judged["alpha"])
 
 
-def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Plan) -> Lacking:
+def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Plan, fidelity: str) -> Lacking:
     """The planned runs of a claim, under these settings ("" is the paper's), that are not among `runs`."""
     found: Lacking = set()
     for control in controls:
@@ -61,7 +58,7 @@ def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], pl
                 axes = tuple(sorted((key, value) for key, value in place.items() if key != "arm"))
                 found |= {
                     (str(place.get("arm", "")), axes, control, seed)
-                    for seed in plan.seeds(part, control, claim.seeds)
+                    for seed in plan.seeds(part, control, claim.seeds.get(fidelity))
                     if seed not in there
                 }
     return found

@@ -391,6 +391,9 @@ def test_seeds_of_their_own_take_the_place_of_1_to_n_at_paper_fidelity() -> None
     assert paper["ln", 128, ""] == list(range(1, 11)) and paper["ln-all", 128, ""] == [1, 2, 3, 4, 5]
     assert paper["ln", 4, ""] == paper["ln", 128, "lr-low"] == paper["ln-all", 128, "tanh"] == [6, 7, 8, 9, 10]
     assert all(found == [1, 2, 3, 4, 5] for found in seeds("smoke").values())
+    proxy = {(s.arm, s.seed) for s in plan.artifact_specs("ln2016/fig2", "proxy", 5)}  # a rule that names its fidelity
+    assert {arm for arm, seed in proxy if seed > 5} >= {"ln", "none"} and ("ln-gain01", 6) not in proxy
+    assert max(s.seed for s in plan.artifact_specs("ln2016/fig2", "smoke", 5)) == 2
     assert all(found == [7, 8] for found in seeds(asked=range(7, 9), limited=False).values()), "who names them means it"
 
 
@@ -415,7 +418,8 @@ def test_wrong_limits_are_refused(tmp_path: Path, limits: str, said: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "seeds", ["[{when: {arm: ours}, from: 6}]", "[{when: {}, from: 6, to: 5}]", "[{when: {}, from: 0, to: 5}]"]
+    "seeds",
+    ["[{when: {arm: ours, fidelity: paper}, from: 6}]", "[{when: {}, from: 6, to: 5}]", "[{when: {}, from: 0, to: 5}]"],
 )
 def test_wrong_seeds_are_refused(tmp_path: Path, seeds: str) -> None:
     path = tmp_path / "conf" / "experiment" / "mine.yaml"

@@ -57,7 +57,7 @@ def test_fig6_reads_as_written() -> None:
     loaded = load(Path(normbench.papers.__file__).parent / "ln2016" / "fig6.yaml")
     first = loaded.claims[0]
     assert (loaded.seeds, first.id, first.controls) == (5, "LN-F1", ("lr-low", "lr-high", "tanh", "he-uniform"))
-    assert list(first.seeds or ()) == [6, 7, 8, 9, 10]
+    assert first.seeds == {"paper": range(6, 11)}
     assert first.reported[0].endpoint.level == 0.01
     assert first.parts[0].contrast[1] == (-1.0, {"arm": "bn-all", "train.batch_size": 128})
     assert str(first.reported[0].endpoint) == "epochs to train NLL 0.01 (evaluation mode)"
@@ -167,6 +167,9 @@ PART = ("claims", 0, "parts", 0)
         (edit("claims", 0, "added", to=[10, 5]), ["claim C1", "two numbers of seeds, the smaller first"]),
         (edit("claims", 0, "beside", to="q"), ["claim C1", "beside 'q' is no reported part"]),
         (edit("claims", 0, "seeds", to={"from": 6, "to": 5}), ["claim C1", "seeds go from"]),
+        (edit("claims", 0, "seeds", to={"from": 6}), ["claim C1: seeds", "key 'to' is missing"]),
+        (edit("claims", 0, "seeds", to={"smok": {"from": 1, "to": 5}}), ["claim C1: seeds", "'smok'", "'smoke'"]),
+        (edit("claims", 0, "seeds", to={"smoke": {"from": 1, "to": 0}}), ["claim C1: seeds: smoke go from"]),
         (edit("seen", to=-1), ["seen", "whole number"]),
         (edit(*PART, "test", to="signs"), ["part 'p'", "test 'signs'", "Did you mean 'sign'"]),
         (edit(*PART, "delta", to=0.1), ["part 'p': delta", "mapping"]),
@@ -295,19 +298,26 @@ def test_cell_text() -> None:
         (
             "[{when: {arm: none, train.batch_size: 1}, at_most: 4}]",
             {},
-            "claim C1: part 'p': mine plans 4 of the 5 seeds that arm none at train.batch_size 1 needs. See the arms",
+            "claim C1: part 'p': mine plans 4 of the 5 seeds that arm none at train.batch_size 1 needs at paper. See",
         ),
         (
             "[{when: {control: low, arm: ln}, at_most: 0}]",
             {},
-            "mine plans 0 of the 5 seeds that arm ln at train.batch_size 1 needs under the control low.",
+            "mine plans 0 of the 5 seeds that arm ln at train.batch_size 1 needs under the control low at paper.",
         ),
         (
             "[]\nseeds: [{when: {arm: ln}, from: 3, to: 7}]",
             {},
-            "mine plans 3 of the 5 seeds that the comparison of all its cells needs. See the arms",
+            "mine plans 3 of the 5 seeds that the comparison of all its cells needs at paper. See",
         ),
-        ("[]", {"test": "sign"}, "mine plans 5 of the 6 seeds that arm ln at train.batch_size 1 needs."),
+        (
+            "[]\nseeds: [{when: {fidelity: smoke}, from: 6, to: 9}]",
+            {"seeds": {"smoke": {"from": 6, "to": 10}}},
+            "mine plans 4 of the 5 seeds that arm ln at train.batch_size 1 needs at smoke. See the arms",
+        ),
+        ("[]", {"seeds": {"proxy": {"from": 1, "to": 5}}}, "seeds: mine has no proxy. Choose from: paper, smoke."),
+        ("[]\nseeds: [{when: {fidelity: smoke}, from: 6, to: 10}]", {"seeds": {"smoke": {"from": 6, "to": 10}}}, None),
+        ("[]", {"test": "sign"}, "mine plans 5 of the 6 seeds that arm ln at train.batch_size 1 needs at paper."),
         ("[]", {"scale": "linear"}, "no smallest effect for error on the scale linear. Declare one in the part: delta"),
         ("[]", {"scale": "linear", "delta": {"is": None, "why": "w"}}, None),
         ("[]", {}, None),
@@ -323,7 +333,7 @@ def test_a_claim_that_the_planned_runs_cannot_decide_is_refused(
         arms: {none: [norm=none], ln: [norm=layer]}
         axes: {train.batch_size: [1, 2]}
         controls: {low: [optim.lr=1e-4]}
-        fidelities: {paper: {set: []}}
+        fidelities: {paper: {set: []}, smoke: {set: []}}
         limits: """
     where, choice = tmp_path / "experiment.yaml", compose.choice
     where.write_text(f"{textwrap.dedent(node)}{limits}\n")
@@ -333,7 +343,10 @@ def test_a_claim_that_the_planned_runs_cannot_decide_is_refused(
 
     monkeypatch.setattr(compose, "choice", chosen)
     pair = [[1, {"arm": "ln", "train.batch_size": 1}], [-1, {"arm": "none", "train.batch_size": 1}]]
-    opened = claim("direction", part(expect="negative", contrast=pair, **more), open=["rate"], controls=["low"])
+    whole, more = {key: more[key] for key in more.keys() & {"seeds"}}, {k: v for k, v in more.items() if k != "seeds"}
+    opened = claim(
+        "direction", part(expect="negative", contrast=pair, **more), open=["rate"], controls=["low"], **whole
+    )
     written(tmp_path, artifact(opened, experiment="mine"))
     monkeypatch.setattr(artifacts, "HERE", tmp_path)
     if said is None:

@@ -175,7 +175,7 @@ class Plan:
 
 def alone(claims: Artifact, seeds: range) -> Artifact:
     """The one claim, judged on these seeds alone."""
-    return replace(claims, claims=(replace(claims.claims[0], seeds=seeds),))
+    return replace(claims, claims=(replace(claims.claims[0], seeds={"paper": seeds}),))
 
 
 def test_seeds_that_had_been_seen_do_not_count_beside_fresh_ones() -> None:

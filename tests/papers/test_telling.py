@@ -132,7 +132,7 @@ def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
 
 def test_what_is_open_below_the_papers_fidelity_has_a_way_on_too() -> None:
     whole = artifact(direction())
-    claim = replace(whole.claims[0], seeds=range(5, 6))  # fresh ones, at the paper's fidelity alone
+    claim = replace(whole.claims[0], seeds={"paper": range(5, 6)})  # fresh ones, at the paper's fidelity alone
 
     def way(fidelity: str, n: int) -> str:
         runs = [replace(run, fidelity=fidelity, seconds=36.0) for run in arms(-3.0, n=n)]
@@ -143,6 +143,10 @@ def test_what_is_open_below_the_papers_fidelity_has_a_way_on_too() -> None:
     said = f"4 planned runs are missing, about 0.04 core-hours: {command}"
     assert way("reduced", 3) == said
     assert way("reduced", 5) == way("smoke", 3) == ""
+    own = replace(claim, seeds={"reduced": range(2, 4)})
+    whole, claim = replace(whole, claims=(own,)), own
+    assert way("reduced", 1) == said, "seeds 2 and 3 of both arms"
+    claim = replace(claim, seeds={})
     size = replace(claim, parts=(Part(**{**claim.parts[0].__dict__, "kind": "size", "paper": 1.0, "band": 1.0}),))
     whole, claim = replace(whole, claims=(size,)), size
     assert way("reduced", 5) == "", "a size is not decidable there"

@@ -118,7 +118,7 @@ def test_seeds_that_were_seen_before_an_amendment_decide_nothing() -> None:
     """Fresh and old seeds pooled would be reproduced here: of ten, five are far below zero."""
     seen, fresh = arms(-9.0), [replace(run, seed=run.seed + 5) for run in arms(0.1)]
     claim = artifact(direction(), seeds=5)
-    alone = replace(claim, claims=(replace(claim.claims[0], seeds=range(6, 11)),))
+    alone = replace(claim, claims=(replace(claim.claims[0], seeds={"paper": range(6, 11)}),))
     assert only(claim, [*seen, *fresh])["verdict"] == "reproduced"
     judged = only(alone, [*seen, *fresh])
     assert (judged["verdict"], judged["n"]) == ("undecided", 5)
@@ -127,7 +127,9 @@ def test_seeds_that_were_seen_before_an_amendment_decide_nothing() -> None:
     )
     assert only(alone, seen)["verdict"] == "not run"
     smoke = [replace(run, fidelity="smoke") for run in seen]
-    assert only(alone, smoke, "smoke")["verdict"] == "holds (smoke)", "below paper all seeds count"
+    assert only(alone, smoke, "smoke")["verdict"] == "holds (smoke)", "seeds of its own at paper alone: all count here"
+    alone = replace(claim, claims=(replace(claim.claims[0], seeds={"smoke": range(6, 11)}),))
+    assert only(alone, smoke, "smoke")["setting"] == "not run" and only(alone, seen)["verdict"] == "reproduced"
 
 
 def test_nothing_is_decided_before_the_planned_n_and_nothing_beyond_it_counts() -> None:
