@@ -57,6 +57,7 @@ class Drawn:
         self.looks = _looks(task, question)
         self.clock = clock if clock in clocks(task) else question.clock
         self.rows = {row.cell.key: row for group in self.told.groups if not group.tuned for row in group.rows}
+        self.best = {row.cell.key for group in self.told.groups if group.tuned for row in group.rows}
         self.arm_names = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
         self.ordered = sorted(task.cells, key=self._place)
 
@@ -90,8 +91,12 @@ class Drawn:
         return found
 
     def cells(self) -> list[dict[str, Any]]:
-        """Arms in their order, each with its places; a number is the answer's."""
+        """Arms in their order, each with its places; a number is the answer's.
+
+        `other_rate`: the answer has the cell's arm at another learning rate, its best one there.
+        """
         found = []
+        tuned = {self._untuned(cell) for cell in self.task.cells if cell.key in self.best}
         for cell in self.ordered:
             row, (look, dash) = self.rows[cell.key], self.looks[cell.key]
             found.append(
@@ -100,6 +105,7 @@ class Drawn:
                     "arm": _key(row.arm),
                     "arm_label": row.arm,
                     "label": look.name,
+                    "other_rate": cell.key not in self.best and self._untuned(cell) in tuned,
                     "place": [_key(f"{key}={value_text(cell, key)}") for key in self.question.facets],
                     "colour": look.colour,
                     "dark": on_dark(look.colour),
@@ -115,6 +121,11 @@ class Drawn:
                 }
             )
         return found
+
+    def _untuned(self, cell: Cell) -> tuple[str, ...]:
+        """Arm and place, whatever the learning rate."""
+        q = self.question
+        return q.arm(cell), *(value_text(cell, key) for key in q.facets if key != TUNED)
 
     def caption(self) -> str:
         q = self.question
@@ -200,7 +211,6 @@ class Drawn:
         q = self.question
         if TUNED not in self.task.differing:
             return None
-        best = {row.cell.key for group in self.told.groups if group.tuned for row in group.rows}
         lines: dict[tuple[str, str], list[figures.Setting]] = {}
         looks: dict[tuple[str, str], Look] = {}
         for cell in self.task.cells:
@@ -211,7 +221,7 @@ class Drawn:
             others = replace(q, facets=tuple(key for key in q.facets if key != TUNED))
             arm = (row.arm, _where(cell, others))
             text = f"{row.arm} at {rate:g}: {row.at.text()}{_unit(q)}"
-            setting = figures.Setting(float(rate), row.at.mean, row.at.interval, text, cell.key in best)
+            setting = figures.Setting(float(rate), row.at.mean, row.at.interval, text, cell.key in self.best)
             lines.setdefault(arm, []).append(setting)
             name = " · ".join(word for word in arm if word)
             looks.setdefault(arm, replace(self.looks[cell.key][0], name=name))

@@ -133,6 +133,7 @@ def _waiting(task: Task) -> list[dict[str, Any]]:
         {
             "key": cell.key, "arm": "", "label": visible(cell.label(task.differing) or cell.norm) or "all",
             "colour": colour_of(cell.norm), "dark": on_dark(colour_of(cell.norm)), "dash": "solid", "place": [],
+            "other_rate": False,
             "n": 0, "mean": None, "text": "", "time": "", "pace": None, "seeds": seeds(cell, {}),
             "states": counts(cell.runs),
         }

@@ -12,7 +12,7 @@ from typing import Any
 
 import compared
 import pytest
-from test_browser_dashboard import SHOWN, asked_now, opened, published, roles, stored, until
+from test_browser_dashboard import ROLES, SHOWN, asked_now, opened, published, roles, stored, until
 from watched import Watched
 
 from normbench.web.index import Index
@@ -98,6 +98,32 @@ def test_a_logarithmic_x_axis_leaves_out_where_it_has_no_place(chromium: Any, se
     assert asked_now(it.page)["logx"] == "1"
     it.page.get_by_label("log x").uncheck()
     assert it.page.evaluate(axis) == before and it.said == []
+
+
+def test_of_many_cells_each_arm_is_first_drawn_at_its_best_rate(chromium: Any, served: Served, tmp_path: Path):
+    """15 cells: five curves with bands; all of them, where somebody asks, and bands then too only if asked for."""
+    it = opened(chromium, served.start())
+
+    def drawn() -> tuple[int, int]:
+        counted = [role for role, _ in roles(it.page)]
+        return counted.count("mean"), counted.count("band")
+
+    assert drawn() == (6, 6) and not it.page.get_by_label("best rate").is_checked()
+    it.page.get_by_label("best rate").check()
+    until(it.page, f"() => ({ROLES})().filter(([role]) => role === 'mean').length === 3")
+    norms = ("none", "batch", "layer", "rms", "group")
+    sweep = [run for lr in (1e-3, 1e-2, 1e-1) for run in compared.runs(norms, 3, lr=lr)]
+    published(tmp_path / "many", [replace(run, id=f"{0xABC000 + i:012x}") for i, run in enumerate(sweep)])
+    served.stop()
+    served.results = tmp_path / "many"
+    it = opened(chromium, served.start("second"))
+    assert drawn() == (5, 5) and it.page.get_by_label("best rate").is_checked()
+    assert it.page.locator("#table .row.cell.muted").count() == 10
+    it.page.get_by_label("best rate").uncheck()
+    assert drawn() == (15, 0) and not it.page.get_by_label("95 % band").is_checked()
+    it.page.get_by_label("95 % band").check()
+    assert drawn() == (15, 15)
+    assert {asked_now(it.page)[key] for key in ("band", "rate")} == {"1", "all"} and it.said == []
 
 
 def test_one_arm_alone_by_keys(chromium: Any, served: Served):

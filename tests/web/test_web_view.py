@@ -127,6 +127,11 @@ def test_facets_the_best_rate_and_sensitivity_of_a_sweep():
     assert [trace["x"] for trace in settings] == [[0.001, 0.01, 0.1]] * 2
     assert all(trace["marker"]["size"] == [6, 6, 11] for trace in settings)  # the highest rate is the best here
     assert [group["tuned"] for group in found["answer"]["groups"]] == [False] * 3 + [True]
+    assert [cell["other_rate"] for cell in found["cells"]] == [True, True, False] * 2
+    single = seen([*known, *compared.runs(("batch",), 5, lr=1e-3)])
+    rates = {cell["label"]: cell["other_rate"] for cell in single["cells"]}
+    assert not rates["batch"] and rates["none · lr=0.01"], "an arm that was run at one rate has no other"
+    assert not any(cell["other_rate"] for cell in seen(compared.runs())["cells"])
 
 
 def test_two_cells_have_a_difference_of_configuration_and_of_curves():

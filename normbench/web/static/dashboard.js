@@ -4,7 +4,7 @@
 (function (nb) {
   const at = (id) => document.getElementById(id);
   const CHOICES = [["split", "Split"], ["metric", "Metric"], ["at", "When"], ["against", "Baseline"], ["x", "x axis"], ["level", "Level"]];
-  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run", "beside"]; // another task has others
+  const OF_TASK = ["split", "metric", "at", "by", "against", "level", "x", "a", "b", "off", "open", "run", "beside", "rate"]; // another task has others
   const PARTS = ["filter", "split", "metric", "at", "against", "level"]; // of a question that may fit nothing
   const SMOOTH = [0, 0.5, 0.7, 0.8, 0.9, 0.95];
   let query = nb.address.read();
@@ -18,9 +18,16 @@
   const list = (key) => (query[key] ? query[key].split("|") : []);
   const off = () => new Set(list("off"));
 
+  const MANY = 12; // cells: of more, curves of other learning rates and bands are only shown if somebody asks for them
+
+  // Whether each arm is shown at its best learning rate alone.
+  const tuned = () => (query.rate ? query.rate === "best" : view.cells.length > MANY) && view.cells.some((cell) => cell.other_rate);
+
   function seen(cell, hidden = off()) {
-    return !hidden.has(cell.arm) && !cell.place.some((key) => hidden.has(key));
+    return !hidden.has(cell.arm) && !cell.place.some((key) => hidden.has(key)) && !(cell.other_rate && tuned());
   }
+
+  const bands = () => (query.band ? query.band === "1" : view.cells.filter((cell) => seen(cell)).length <= MANY);
 
   // --- changes -------------------------------------------------------------------------------------------------------
 
@@ -235,8 +242,9 @@
   function switches() {
     box("log", "log y", logarithmic(), (on) => change({ log: on === Boolean(view.choices.log) ? "" : on ? "1" : "0" }));
     box("logx", "log x", query.logx === "1", (on) => change({ logx: on ? "1" : "" }));
-    box("band", "95 % band", query.band !== "0", (on) => change({ band: on ? "" : "0" }));
+    box("band", "95 % band", bands(), (on) => change({ band: on ? "1" : "0" }));
     box("seeds", "seeds", faint(), (on) => change({ seeds: on ? "1" : "0" }));
+    box("rate", "best rate of each", tuned(), (on) => change({ rate: on ? "best" : "all" })).parentNode.hidden = !view.cells.some((cell) => cell.other_rate);
     const has = view.figures.curves && view.figures.curves.data.some((trace) => trace.meta.role === "reference");
     box("paper", "paper", query.paper !== "0", (on) => change({ paper: on ? "" : "0" })).parentNode.hidden = !has;
     let smooth = at("switch-smooth");
@@ -269,7 +277,7 @@
     const hidden = off();
     const on = new Set(view.cells.filter((cell) => seen(cell, hidden)).map((cell) => cell.key));
     const whole = nb.seen(figure, {
-      on: (cell) => on.has(cell), band: query.band !== "0", seeds: faint(), references: query.paper !== "0",
+      on: (cell) => on.has(cell), band: bands(), seeds: faint(), references: query.paper !== "0",
       log: logarithmic(), logx: query.logx === "1", smooth: Number(query.smooth || 0),
       key: JSON.stringify([view.query.task, figure.layout.yaxis.title, figure.layout.xaxis.title]),
     });
