@@ -109,6 +109,11 @@ def _site(
     activation: str,
 ) -> Site:
     positive(name, features=features, **({} if inputs is None else {"inputs": inputs}))
+    for word, value in (("axes", axes), ("activation", activation)):
+        if not isinstance(value, str):
+            raise NormbenchError(f"{name}: {word}={value!r} must be text.")
+    if isinstance(space, str) or not isinstance(space, Sequence):
+        raise NormbenchError(f"{name}: space={space!r} must be a sequence of sizes, as (28, 28).")
     for size in space:
         positive(name, space=size)
     order = tuple(axes.split())

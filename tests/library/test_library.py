@@ -105,6 +105,9 @@ def test_one_of_ones_own(tmp_path: Path) -> None:
         ("activation=relu belongs to a linear map", ("layer", 8), {"activation": "relu"}),
         ("its last axis is the feature", ("weight", 8), {"inputs": 2, "axes": "batch feature space space"}),
         ("has 2 space axes", ("layer", 8), {"axes": "batch feature space space", "space": (2,)}),
+        ("layer: axes=3 must be text", ("layer", 8), {"axes": 3}),
+        ("layer: activation=None must be text", ("layer", 8), {"activation": None}),
+        ("space=4 must be a sequence of sizes", ("layer", 8), {"space": 4}),
     ],
 )
 def test_what_cannot_be_is_one_line(said: str, arguments: tuple, options: dict) -> None:
