@@ -37,12 +37,19 @@ def figure(panel: Panel) -> Figure:
     return {
         "data": data,
         "layout": {
-            "xaxis": {"title": {"text": label(panel.quantity.x)}, "zeroline": False},
+            "xaxis": {"title": {"text": label(panel.quantity.x)}, "zeroline": False, **_whole(panel)},
             "yaxis": axis,
             **bare(64, 12, 8, 44),
             "hovermode": "x unified",
         },
     }
+
+
+def _whole(panel: Panel) -> dict[str, Any]:
+    """A tick at each epoch, where halves would stand between so few."""
+    ends = [point.x for line in panel.lines for point in line.points]
+    few = panel.quantity.over_time and panel.quantity.clock == "epoch" and ends and 1 <= max(ends) - min(ends) <= 5
+    return {"dtick": 1} if few else {}
 
 
 def bare(left: int, right: int, top: int, bottom: int) -> dict[str, Any]:

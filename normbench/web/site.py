@@ -32,6 +32,8 @@ MARKER = ".normbench-report"  # a folder that holds it may be replaced
 _REST = re.compile(r" (?=\(|at the paper's setting)")  # begins what a verdict says after its word
 HOW = {
     "direction": "holds when the whole {level:g} % interval lies on the claimed side, and is not negligible: within ±δ",
+    "sign": "holds when the median lies on the claimed side by the exact sign test at the {level:g} % level, and is "
+    "not negligible: every run has a number, and the median is within ±δ",
     "size": "holds when the {level:g} % prediction interval of one more run has the paper's number in it, and no more "
     "than the band around that",
     "equivalence": "holds when the {both:g} % interval lies inside the margin (two one-sided tests)",
@@ -150,7 +152,9 @@ def environment() -> jinja2.Environment:
 def _how(part: Mapping[str, Any]) -> str:
     """How a part of this kind is decided, at the level it was judged at."""
     level = part["level"] or 0.95
-    return HOW.get(part["kind"], "").format(level=100 * level, both=100 * (2 * level - 1))
+    return HOW.get("sign" if part["test"] == "sign" else part["kind"], "").format(
+        level=100 * level, both=100 * (2 * level - 1)
+    )
 
 
 def _word_and_rest(verdict: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import pytest
 from normbench.papers import artifact as artifacts
 from normbench.papers.panels import Look, Quantity, panels
 from normbench.papers.text import signed, visible
-from normbench.web import figures, forest
+from normbench.web import figures, forest, site
 
 
 def test_figures_are_valid_and_hold_the_panels_numbers():
@@ -53,6 +53,33 @@ def test_a_diverged_seed_has_a_gap_and_is_counted():
     assert [value is None for value in seed["y"]] == [epoch >= 3 for epoch in seed["x"]]
     mean = next(t for t in data if t["meta"]["role"] == "mean")
     assert "n = 2, 1 diverged" in mean["customdata"][-1] and all(math.isfinite(y) for y in mean["y"])
+
+
+def test_few_epochs_have_a_tick_each_and_other_axes_their_own():
+    look = {"ln": Look("LN", "#d1495b")}
+    epochs = [run for run in madeup.runs(3) if run.arm == "ln"]
+    few = [replace(run, records=[r for r in run.records if r["epoch"] <= 3]) for run in epochs]
+
+    long = [replace(run, records=[{**r, "epoch": 4 * r["epoch"]} for r in run.records]) for run in epochs]
+
+    def ticks(runs: Any, **over: Any) -> Any:
+        quantity = Quantity("NLL", "train", "eval", "nll", **over)
+        (panel,) = panels(runs, look, {"all": {}}, [quantity])
+        return figures.figure(panel)["layout"]["xaxis"].get("dtick")
+
+    assert (
+        ticks(few) == 1
+        and ticks(long) is None
+        and ticks(few, x="Time step") is None
+        and ticks(few, clock="step", x="Update") is None
+    )
+
+
+def test_how_a_part_is_decided_is_told_by_its_test():
+    one = {"kind": "direction", "level": 0.975, "test": "t"}
+    assert site._how(one).startswith("holds when the whole 97.5 % interval lies on the claimed side")
+    assert "by the exact sign test at the 97.5 % level" in site._how({**one, "test": "sign"})
+    assert site._how({"kind": "exact", "level": None, "test": ""}) == "is computed, without seeds"
 
 
 def part(**changes: Any) -> dict[str, Any]:
