@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from normbench.launch.base import Launcher, Watch
 from normbench.launch.ensure import check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import power, publish, rules, table
-from normbench.papers.claims import FIDELITIES, Artifact, Claim
+from normbench.papers.claims import FIDELITIES, Artifact, Claim, place_of
 from normbench.papers.findings import decided
 from normbench.runs import pack
 from normbench.runs.find import Found
@@ -109,7 +110,9 @@ def _report(results: Path, console: Console) -> None:
 
 def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
     """`--only` takes claims beside arms and values: the runs that they compare, of the seeds that decide them."""
-    groups = {claim.id: _runs_of(claim, request) for claim in artifact.claims}
+    planned = artifacts.Plan(artifact, request.fidelity)
+    named = request.seeds is not None  # who names a number means it
+    groups = {claim.id: _runs_of(claim, planned, named) for claim in artifact.claims}
     specs = plan.artifact_specs(
         artifact.experiment,
         request.fidelity,
@@ -117,16 +120,19 @@ def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
         request.only,
         request.controls,
         request.config_dir,
-        limited=request.seeds is None,  # who names a number means it
+        limited=not named,
         groups=groups,
     )
     return [replace(spec, config={**spec.config, "device": request.device}) for spec in specs]
 
 
-def _runs_of(claim: Claim, request: Request) -> list[dict[str, Any]]:
-    own = claim.seeds.get(request.fidelity) if request.seeds is None else None
-    seeds = {} if own is None else {"seed": list(own)}
-    return [{**cell, **seeds, "control": ["", *claim.controls]} for cell in claim.cells]
+def _runs_of(claim: Claim, planned: artifacts.Plan, any_seed: bool) -> list[dict[str, Any]]:
+    """The places of the runs that a claim compares; where none can decide it, of those that it reports."""
+    places = []
+    for control, part in product(("", *claim.controls), claim.parts or claim.reported):
+        seeds = {} if any_seed else {"seed": planned.seeds(part, control, claim.alone(planned.fidelity, control))}
+        places += [{**place_of(cell), **seeds, "control": control} for _, cell in part.contrast]
+    return places
 
 
 def _artifact(

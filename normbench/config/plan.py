@@ -91,8 +91,7 @@ def artifact_specs(
     asked = range(1, seeds + 1) if isinstance(seeds, int) else seeds
     if not asked or min(asked) < 1:
         raise NormbenchError(f"--seeds {seeds} must be at least 1.")
-    if fidelity not in node["fidelities"]:
-        raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
+    _check_fidelity(name, node, fidelity)
     axes = [[(key, value) for value in values] for key, values in node["axes"].items()]
     for word in only:
         known = [*node["arms"], *(_word(place) for axis in axes for place in axis), *groups]
@@ -120,6 +119,11 @@ def artifact_specs(
     return specs
 
 
+def _check_fidelity(name: str, node: compose.Config, fidelity: str) -> None:
+    if fidelity not in node["fidelities"]:
+        raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
+
+
 def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[str, Any], Sequence[int]]]:
     """Every cell, with its arm, control setting ("" is the paper's) and axes, and the seeds that are planned for it."""
     node = experiment(name)
@@ -133,6 +137,7 @@ def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[st
 def data_name(name: str, fidelity: str) -> str:
     """The data set of an experiment at a fidelity ("" of a probe that computes on none)."""
     node = experiment(name)
+    _check_fidelity(name, node, fidelity)
     words = [*node["base"], *node["arms"][next(iter(node["arms"]))], *node["fidelities"][fidelity]["set"]]
     return str(compose.compose(compose.parse(words)).get("data", {}).get("name", ""))
 

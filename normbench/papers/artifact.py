@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -158,7 +158,7 @@ class Plan:
 
     def _seeds(self, cell: claims.Cell, control: str) -> set[int]:
         """Seeds that are planned wherever `cell` lies."""
-        place = {key: value for key, value in cell.items() if key != "variant"} | {"control": control}
+        place = {**claims.place_of(cell), "control": control}
         found = [set(seeds) for known, seeds in self.cells if place.items() <= known.items()]
         return set.intersection(*found) if found else set()
 
@@ -172,7 +172,8 @@ def _check_runs(artifact: claims.Artifact, path: Path) -> None:
             if control not in node["controls"]:
                 known = list(node["controls"])
                 raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, known)
-        for fidelity in dict.fromkeys([highest_fidelity(artifact), *claim.seeds]):  # with seeds of its own it decides
+        own = chain(claim.seeds, *claim.control_seeds.values())  # where it has seeds of its own it decides
+        for fidelity in dict.fromkeys([highest_fidelity(artifact), *own]):
             if fidelity not in node["fidelities"]:
                 known = list(node["fidelities"])
                 raise unknown(f"{where}: seeds: {artifact.experiment} has no {fidelity}.", fidelity, known)
@@ -181,9 +182,9 @@ def _check_runs(artifact: claims.Artifact, path: Path) -> None:
 
 def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
     """Refuse a claim of which a part has too few seeds for its test at the plan's fidelity, or no smallest effect."""
-    own, experiment = claim.seeds.get(planned.fidelity), planned.artifact.experiment
+    experiment = planned.artifact.experiment
     alpha = rules.ALPHA / ((2 if claim.looks or claim.added else 1) * max(1, len(claim.parts)))
-    most = max((len(planned.seeds(part, "", own)) for part in claim.parts), default=0)
+    most = max((len(planned.seeds(part, "", claim.alone(planned.fidelity))) for part in claim.parts), default=0)
     for look in claim.looks or claim.added or ():
         if look > most:
             raise NormbenchError(f"{where}: it is looked at with {look} seeds, {experiment} plans {most}.")
@@ -200,7 +201,8 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
         asked = [(replace(part, contrast=(term,)), claims.cell_text(term[1])) for term in part.contrast]
         asked.append((part, "the comparison of all its cells"))  # a seed counts where every cell has it
         for (compared, what), control in product(asked, ["", *(claim.controls if decides else ())]):
-            seeds, least = len(planned.seeds(compared, control, own)), at_controls if control else at_setting
+            own, least = claim.alone(planned.fidelity, control), at_controls if control else at_setting
+            seeds = len(planned.seeds(compared, control, own))
             if seeds < least:
                 raise NormbenchError(
                     f"{where}: part '{part.id}': {experiment} plans {seeds} of the {least} seeds that {what} needs"

@@ -122,9 +122,9 @@ class Claim:
 
     `ours`: a hypothesis of this project. `open` are choices that the paper leaves open: the word at its setting is
     that of the claim where the settings of `controls` say the same, and none of them is `unvaried` by these. `seeds`,
-    by fidelity, are those that alone decide there: runs of others had been seen when the claim was amended. `looks`: at
-    which numbers of seeds a claim that was planned with two looks is judged; `added`: the same of one whose second look
-    was not planned.
+    by fidelity, are those that alone decide there: runs of others had been seen when the claim was amended;
+    `control_seeds`, by control, take their place under it. `looks`: at which numbers of seeds a claim that was planned
+    with two looks is judged; `added`: the same of one whose second look was not planned.
     `not_decidable` says at which fidelities no run could tell, and why.
     `beside` is the reported part without which the claim's number would mislead.
     """
@@ -141,19 +141,20 @@ class Claim:
     not_decidable: Mapping[str, str]  # why, by fidelity
     unvaried: tuple[str, ...] = ()
     seeds: Mapping[str, range] = field(default_factory=dict)
+    control_seeds: Mapping[str, Mapping[str, range]] = field(default_factory=dict)
     ours: bool = False
     looks: tuple[int, int] | None = None
     added: tuple[int, int] | None = None
     beside: str = ""
 
+    def alone(self, fidelity: str, control: str = "") -> range | None:
+        """The seeds that alone decide at this fidelity and setting ("" is the paper's); None: all that are planned."""
+        return self.control_seeds.get(control, self.seeds).get(fidelity)
+
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """What is compared, each cell once: of the parts that decide, or of those reported where none can decide."""
-        cells = [
-            {key: value for key, value in cell.items() if key != "variant"}
-            for part in self.parts or self.reported
-            for _, cell in part.contrast
-        ]
+        """Where the runs lie that its parts compare, each place once."""
+        cells = [place_of(cell) for part in self.parts for _, cell in part.contrast]
         return tuple({str(sorted(cell.items(), key=str)): cell for cell in cells}.values())
 
 
@@ -221,6 +222,11 @@ def hash_claims(claims: Sequence[Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def place_of(cell: Cell) -> Cell:
+    """Where its runs lie: several variants of inference are of one run."""
+    return {key: value for key, value in cell.items() if key != "variant"}
+
+
 def cell_text(cell: Cell) -> str:
     """'arm ln at train.batch_size 4' for `{"arm": "ln", "train.batch_size": 4}`."""
     arm = [f"arm {cell['arm']}"] if "arm" in cell else []
@@ -240,8 +246,8 @@ def _claim(data: Any, file: str) -> Claim:
     name = data.get("id", "?") if isinstance(data, Mapping) else "?"
     where = f"{file}: claim {name}"
     required = ("id", "kind", "statement", "quote", "locator", "parts")
-    optional = ("reported", "open", "controls", "unvaried", "not_decidable", "seeds", "ours", "looks", "added",
-                "beside")  # fmt: skip
+    optional = ("reported", "open", "controls", "unvaried", "not_decidable", "seeds", "control_seeds", "ours", "looks",
+                "added", "beside")  # fmt: skip
     _keys(data, required, optional, where)
     kind = _choice(data, "kind", tuple(_PART_KEYS), where)
     not_decidable = _not_decidable(data, where) if "not_decidable" in data else {}
@@ -281,6 +287,7 @@ def _claim(data: Any, file: str) -> Claim:
         not_decidable=not_decidable,
         unvaried=unvaried,
         seeds=_seeds(data["seeds"], where) if "seeds" in data else {},
+        control_seeds=_control_seeds(data["control_seeds"], controls, where) if "control_seeds" in data else {},
         ours=_flag(data, "ours", where) if "ours" in data else False,
         looks=_looks(data["looks"], where) if "looks" in data else None,
         added=_looks(data["added"], where) if "added" in data else None,
@@ -303,6 +310,12 @@ def _seeds(data: Any, where: str) -> Mapping[str, range]:
         _keys(data, (), FIDELITIES, f"{where}: seeds")
         return {fidelity: _range(given, f"{where}: seeds: {fidelity}") for fidelity, given in data.items()}
     return {"paper": _range(data, f"{where}: seeds")}
+
+
+def _control_seeds(data: Any, controls: Sequence[str], where: str) -> Mapping[str, Mapping[str, range]]:
+    """`{lr-high: {from: 6, to: 20}}`, or `{lr-high: {proxy: {from: 6, to: 20}}}`."""
+    _keys(data, (), controls, f"{where}: control_seeds")
+    return {control: _seeds(given, f"{where}: control_seeds: {control}") for control, given in data.items()}
 
 
 def _range(data: Any, where: str) -> range:

@@ -55,7 +55,7 @@ def outlook(
 
 
 def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, fidelity: str, controls: bool) -> Outlook:
-    planned = tuple(len(plan.seeds(part, "", claim.seeds.get(fidelity))) for part in claim.parts)
+    planned = tuple(len(plan.seeds(part, "", claim.alone(fidelity))) for part in claim.parts)
     left = lacking(claim, ["", *claim.controls] if controls else [""], runs, plan, fidelity)
     pilots = [gather(part, [run for run in runs if not run.control]) for part in claim.parts]
     shared = sorted(set.intersection(*(set(seen.seeds) for seen in pilots)))

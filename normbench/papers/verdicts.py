@@ -85,7 +85,6 @@ class _Judge:
         examples: Examples,
     ) -> None:
         self.claim, self.artifact, self.fidelity, self.plan, self.examples = claim, artifact, fidelity, plan, examples
-        self.alone = claim.seeds.get(fidelity)
         self.groups = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
         self.ladder = claim.looks or claim.added or (None,)
         self.look = self._look("")
@@ -111,8 +110,7 @@ class _Judge:
         reported = [self.result(part, self.observe(part, "")) for part in claim.reported]
         evidence += "".join(f"; beside it, {told['id']}: {measured(told)}" for told in reported
                             if told["id"] == claim.beside and word in rules.DECIDED)  # fmt: skip
-        if self.alone is not None:
-            evidence += f"; judged on seeds {self.alone[0]} to {self.alone[-1]} alone"
+        evidence += _on_seeds(claim, self.fidelity)
         headline = parts[deciding] if parts else None
         verdict = rules.verdict(word, robust, claim.ours, self.fidelity, self._share(word, setting))
         return {
@@ -180,7 +178,7 @@ class _Judge:
         return result(seen, rules.part_word(part, seen, self.alpha), self.alpha)
 
     def _planned(self, part: Part, control: str, look: int) -> Sequence[int]:
-        return self.plan.seeds(part, control, self.alone)[: self.ladder[look]]
+        return self.plan.seeds(part, control, self.claim.alone(self.fidelity, control))[: self.ladder[look]]
 
     def _look(self, control: str) -> int:
         """Which of the looks all parts have their runs for: 0 is the first, -1 none."""
@@ -246,6 +244,13 @@ class _Judge:
 
 
 _HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}
+
+
+def _on_seeds(claim: Claim, fidelity: str) -> str:
+    """Which seeds alone decide, at the paper's setting and where a control has its own."""
+    own = [(claim.alone(fidelity), "judged"), *((claim.alone(fidelity, name), name) for name in claim.control_seeds)]
+    told = ", ".join(f"{what} on seeds {seeds[0]} to {seeds[-1]}" for seeds, what in own if seeds is not None)
+    return f"; {told} alone" if told else ""
 
 
 def _of_controls(word: str, tried: Mapping[str, tuple[str, str]], shown: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from normbench.curves.statistics import seeds_needed, t_quantile, within
 from normbench.papers import rules
 from normbench.papers.artifact import Plan
-from normbench.papers.claims import Artifact, Claim
+from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.runs.record import RunRecord
 
 Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
@@ -53,12 +53,12 @@ def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], pl
         group = [run for run in runs if run.control == control]
         for part in claim.parts:
             for _, cell in part.contrast:
-                place = {key: value for key, value in cell.items() if key != "variant"}
+                place = place_of(cell)
                 there = {run.seed for run in group if run.matches(place)}
                 axes = tuple(sorted((key, value) for key, value in place.items() if key != "arm"))
                 found |= {
                     (str(place.get("arm", "")), axes, control, seed)
-                    for seed in plan.seeds(part, control, claim.seeds.get(fidelity))
+                    for seed in plan.seeds(part, control, claim.alone(fidelity, control))
                     if seed not in there
                 }
     return found

@@ -83,6 +83,18 @@ def test_what_keeps_from_an_answer_is_said_and_where_one_is(normbench, capfd, tm
     assert "lacking" not in shown and "published at" not in shown and "decide nothing" not in shown
 
 
+@pytest.mark.parametrize(
+    ("claim", "under_high", "runs"),
+    [("BLN-5", [1, 2, 3, 4, 5], 45), ("BLN-19", list(range(6, 21)), 60)],  # of bn at that rate both have some
+)
+def test_a_claims_runs_are_of_the_seeds_that_decide_it(normbench, capfd, tmp_path: Path, claim, under_high, runs):
+    words = ("bln2022/ablation", "--only", claim, "--controls", "--dry-run", "--results", str(tmp_path))
+    assert normbench("reproduce", *words) == 0
+    listed = [line.split() for line in capfd.readouterr().out.splitlines() if line.endswith("(missing)")]
+    assert len(listed) == runs
+    assert sorted({int(line[3][5:]) for line in listed if "lr-high" in line}) == under_high
+
+
 def test_nothing_is_there(normbench, capfd, tmp_path: Path):
     assert normbench("reproduce", "ln2016/fig6", "--max-time", "0") == 0
     out = capfd.readouterr().out

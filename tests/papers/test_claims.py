@@ -167,6 +167,11 @@ PART = ("claims", 0, "parts", 0)
         (edit("claims", 0, "added", to=[10, 5]), ["claim C1", "two numbers of seeds, the smaller first"]),
         (edit("claims", 0, "beside", to="q"), ["claim C1", "beside 'q' is no reported part"]),
         (edit("claims", 0, "seeds", to={"from": 6, "to": 5}), ["claim C1", "seeds go from"]),
+        (edit("claims", 0, "control_seeds", to={"lr": {"from": 1, "to": 5}}), ["control_seeds", "'lr' is not a key"]),
+        (
+            edit("claims", 0, "control_seeds", to={"lr-low": {"from": 6}}),
+            ["control_seeds: lr-low: seeds", "'to' is missing"],
+        ),
         (edit("claims", 0, "seeds", to={"from": 6}), ["claim C1: seeds", "key 'to' is missing"]),
         (edit("claims", 0, "seeds", to={"smok": {"from": 1, "to": 5}}), ["claim C1: seeds", "'smok'", "'smoke'"]),
         (edit("claims", 0, "seeds", to={"smoke": {"from": 1, "to": 0}}), ["claim C1: seeds: smoke go from"]),

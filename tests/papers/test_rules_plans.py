@@ -159,15 +159,16 @@ def test_a_missing_smallest_effect_and_an_unknown_control_are_refused(
 
 
 class Plan:
-    """Seeds 1 to n everywhere, and 1 as the smallest effect."""
+    """Seeds 1 to n everywhere but under `controls`, and 1 as the smallest effect."""
 
     sha256 = "r"
 
-    def __init__(self, n: int) -> None:
-        self.n = n
+    def __init__(self, n: int, **controls: int) -> None:
+        self.n, self.controls = n, controls
 
     def seeds(self, part: Part, control: str, alone: Sequence[int] | None) -> list[int]:
-        return [seed for seed in range(1, self.n + 1) if alone is None or seed in alone]
+        planned = range(1, self.controls.get(control, self.n) + 1)
+        return [seed for seed in planned if alone is None or seed in alone]
 
     def smallest_effect(self, part: Part) -> float | None:
         return 1.0
@@ -188,6 +189,23 @@ def test_seeds_that_had_been_seen_do_not_count_beside_fresh_ones() -> None:
     assert only(claims, old + fresh[:-2], planned=Plan(10))["setting"] == "undecided"
     pooled = only(artifact(direction()), old + fresh, planned=Plan(10))
     assert pooled["parts"][0]["seeds"] == list(range(1, 11)) and pooled["setting"] == "undecided"
+
+
+def test_a_control_may_have_fresh_seeds_of_its_own() -> None:
+    """What was undecided under one control is decided there on others, while setting and other controls keep theirs."""
+    opened = artifact(direction(), open=["rate"], controls=["low", "high"])
+    claims = replace(opened, claims=(replace(opened.claims[0], control_seeds={"high": {"paper": range(6, 11)}}),))
+    setting, low = compared(effects(-5.0, 0.4)), compared(effects(-4.0, 0.4), control="low")
+    seen, fresh = compared(effects(0.5, 4.0), control="high"), compared(effects(-3.0, 0.4), first=6, control="high")
+    assert only(opened, [*setting, *low, *seen], planned=Plan(5))["robustness"] == "undecided"
+    found = only(claims, [*setting, *low, *seen, *fresh], planned=Plan(5, high=10))
+    assert found["verdict"] == "contradicted" and found["parts"][0]["seeds"] == [1, 2, 3, 4, 5]
+    assert [control["parts"][0]["seeds"] for control in found["controls"]] == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
+    assert found["evidence"].endswith("; high on seeds 6 to 10 alone")
+    assert only(claims, [*setting, *low, *seen], planned=Plan(5, high=10))["robustness"] == "not run"
+    both = replace(claims, claims=(replace(claims.claims[0], seeds={"paper": range(1, 6)}),))
+    told = only(both, [*setting, *low, *fresh], planned=Plan(5, high=10))["evidence"]
+    assert told.endswith("; judged on seeds 1 to 5, high on seeds 6 to 10 alone")
 
 
 def test_what_is_small_on_seen_seeds_is_negligible_on_fresh_ones_alone() -> None:
