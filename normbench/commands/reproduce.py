@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from normbench.commands import places, training
 from normbench.commands.terminal import open_table, say
-from normbench.config import plan
+from normbench.config import FIDELITIES, plan
 from normbench.config.compose import COMMAND_GROUPS
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
@@ -25,7 +25,7 @@ from normbench.launch.base import Launcher, Watch
 from normbench.launch.ensure import check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import power, publish, rules, table
-from normbench.papers.claims import FIDELITIES, Artifact, Claim, place_of
+from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.papers.findings import decided
 from normbench.runs import pack
 from normbench.runs.find import Found

@@ -13,7 +13,7 @@ from normbench.compare.cells import Cell, Task
 from normbench.compare.question import Question
 from normbench.curves.series import Reached, time_to_level
 from normbench.papers import artifact as artifacts
-from normbench.papers import claims
+from normbench.papers import claim_file, claims
 from normbench.papers.panels import Reference
 
 
@@ -25,7 +25,7 @@ def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
         path = artifacts.HERE / f"{name}.yaml"
         said = re.search(r"^experiment:\s*(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
         if experiment in (name, said and said[1]):
-            artifact = claims.load(path)
+            artifact = claim_file.load(path)
             if artifact.experiment == experiment:
                 found.append(artifact)
     return tuple(found)

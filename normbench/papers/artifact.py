@@ -16,7 +16,7 @@ import yaml
 
 from normbench.config import FIDELITIES, compose, plan
 from normbench.errors import NormbenchError, unknown
-from normbench.papers import by_claims, claims, rules
+from normbench.papers import by_claims, claim_file, claims, rules
 from normbench.papers.panels import Panel
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
@@ -131,7 +131,7 @@ def load(name: str) -> claims.Artifact:
 
 def read(name: str) -> claims.Artifact:
     """The artifact, checked key by key alone."""
-    artifact = claims.load(path := HERE / f"{name}.yaml")
+    artifact = claim_file.load(path := HERE / f"{name}.yaml")
     if artifact.id != name:  # results lie where the id says
         raise NormbenchError(f"{path}: id: {artifact.id} must be {name}, as the file lies.")
     return artifact

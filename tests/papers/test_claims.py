@@ -16,7 +16,8 @@ import normbench.papers
 from normbench.config import FIDELITIES, compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers.claims import _below, cell_text, hash_claims, load
+from normbench.papers.claim_file import _below, hash_claims, load
+from normbench.papers.claims import cell_text
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 GAIN = {"kind": "gain", "split": "mr", "mode": "along", "metric": "accuracy"}

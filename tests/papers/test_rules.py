@@ -13,7 +13,8 @@ from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effect
 from normbench.config import FIDELITIES
 from normbench.curves.statistics import t_interval
 from normbench.papers import rules
-from normbench.papers.claims import Endpoint, Part, load
+from normbench.papers.claim_file import load
+from normbench.papers.claims import Endpoint, Part
 from normbench.papers.parts import Observed, result
 from normbench.runs.record import RunRecord
 

@@ -16,7 +16,8 @@ from normbench.curves.series import area, at_epoch, best_step, log_floored
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import rules
-from normbench.papers.claims import Artifact, Endpoint, Part, load
+from normbench.papers.claim_file import load
+from normbench.papers.claims import Artifact, Endpoint, Part
 from normbench.runs.record import RunRecord
 
 # --- smallest effects ------------------------------------------------------------------------------------------------
