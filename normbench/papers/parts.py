@@ -10,23 +10,11 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from normbench.curves.examples import Spread
-from normbench.curves.series import (
-    Reached,
-    Series,
-    area,
-    at_epoch,
-    final,
-    gain,
-    level_on_the_way,
-    log_floored,
-    series,
-    time_to_level,
-)
 from normbench.curves.statistics import (
     Interval,
     detectable_effect,
@@ -39,17 +27,11 @@ from normbench.curves.statistics import (
     t_interval,
     within,
 )
-from normbench.errors import NormbenchError
 from normbench.papers import rules
-from normbench.papers.claims import BEST, LOSSES, Cell, Endpoint, Part, cell_text
+from normbench.papers.claims import Part, cell_text
+from normbench.papers.outcomes import Bounds, Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
+from normbench.papers.text import show
 from normbench.runs.record import RunRecord
-
-Bounds = tuple[float, float]  # what is known of a number: the same twice, or an end at infinity
-_SCALES: Mapping[str, Callable[[float], float]] = {
-    "log": log_floored,
-    "percent": lambda value: 100 * value,
-    "linear": float,
-}
 
 
 @dataclass(frozen=True)
@@ -177,7 +159,7 @@ def gather(
             (cell, found[seed], cell.get("variant", part.endpoint.variant))
             for (_, cell), found in zip(part.contrast, cells, strict=True)
         ]
-        endpoint = _levelled(part.endpoint, compared)
+        endpoint = levelled(part.endpoint, compared)
         if endpoint is None:
             reason = f"in seed {seed} a run has not come {part.endpoint.least:g} from its start: it has hardly begun"
             return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
@@ -191,7 +173,7 @@ def gather(
         reason = f"no record of {part.endpoint} in {', '.join(sorted(lacking))}"
         return Observed(gap=rules.NOT_DECIDABLE, reason=reason, **common)
     flat = [outcome for row in rows for outcome in row]
-    sides = [_sides(part, row) for row in rows]
+    sides = [sides_of(part, row) for row in rows]
     whole = all(side is not None for side in sides)
     censored = sum(outcome.value is None for outcome in flat) if part.endpoint.kind == "time_to_level" else 0
     if censored:  # of a time that was not seen nothing says that its effect is small
@@ -199,7 +181,7 @@ def gather(
     return Observed(
         complete=len(shared) >= max(least, rules.FEWEST),
         effects=tuple(
-            _bounds(part, row) if side is None else (side[0] - side[1],) * 2
+            bounds_of(part, row) if side is None else (side[0] - side[1],) * 2
             for row, side in zip(rows, sides, strict=True)
         ),
         sides=tuple(side for side in sides if side is not None),
@@ -212,6 +194,31 @@ def gather(
         ),
         **common,
     )
+
+
+def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
+    """Computed numbers have no seeds and no interval: every run of the cell has to meet the bound."""
+    cell = part.contrast[0][1]
+    found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
+    ids = tuple(run.id for run in found)
+    if not found:
+        return Observed(part, rules.NOT_RUN, f"no runs: {cell_text(cell)}")
+    numbers = []
+    for run in found:
+        values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]
+        if len(values) != 1:
+            reason = f"run {run.id} has {len(values)} records of {part.endpoint.key}, not one"
+            return Observed(part, rules.NOT_DECIDABLE, reason, runs=ids)
+        numbers += values
+    bounds = ((part.value, "=", float.__eq__), (part.at_most, "≤", float.__le__), (part.at_least, "≥", float.__ge__))
+    asked = [(float(bound), sign, test) for bound, sign, test in bounds if bound is not None]
+    wrong = [number for number in numbers if not all(test(number, bound) for bound, _, test in asked)]
+    shown = (wrong or numbers)[0]
+    wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
+    if part.at_most is not None and part.at_most == part.at_least:
+        wanted = f"= {show(part.at_most)}"
+    reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, asked {wanted}"
+    return Observed(part, reason=reason, complete=True, exact=not wrong, number=shown, runs=ids)
 
 
 def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:
@@ -347,155 +354,5 @@ def _percent(level: float) -> str:
     return f"{100 * level:.3g} %"
 
 
-def show(number: float | None) -> str:
-    """Three digits, all of those before the point, with a typographic minus."""
-    if number is None:
-        return "none"
-    return f"{number:.0f}".replace("-", "−") if 1000 <= abs(number) < 1e6 else f"{number:.3g}".replace("-", "−")
-
-
 def _span(interval: Interval | None) -> str:
     return "without interval" if interval is None else f"[{show(interval[0])}, {show(interval[1])}]"
-
-
-# --- from runs -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One run's endpoint; `value` None is worse than any number: diverged, or the level not reached up to `after`."""
-
-    value: float | None
-    diverged: bool = False
-    after: float = 0
-
-    def __str__(self) -> str:
-        if self.value is not None:
-            return show(self.value)
-        return "diverged" if self.diverged else f"≥ {show(self.after)}"
-
-
-def paired_runs(part: Part, runs: Sequence[RunRecord]) -> tuple[list[dict[int, RunRecord]], list[int]]:
-    """Per cell of the contrast its runs by seed, and the seeds that every cell has."""
-    cells = [_by_seed(cell, runs) for _, cell in part.contrast]
-    return cells, sorted(set.intersection(*(set(found) for found in cells)))
-
-
-def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
-    found: dict[int, RunRecord] = {}
-    for run in runs:
-        if run.matches(cell):
-            twin = found.setdefault(run.seed, run)
-            if twin.id != run.id:
-                raise NormbenchError(
-                    f"{cell_text(cell)} has two runs of seed {run.seed}, {min(twin.id, run.id)} and "
-                    f"{max(twin.id, run.id)}: the cell must name what tells them apart."
-                )
-    return found
-
-
-def _levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str | None]]) -> Endpoint | None:
-    """With the level that a share of a way means for these runs; None where that way is too short."""
-    if not endpoint.of and not endpoint.least:
-        return endpoint
-    where = endpoint.split, endpoint.mode, endpoint.metric
-    curves = [series(run, *where, variant) for cell, run, variant in compared if endpoint.of in ("", BEST, cell)]
-
-    def level(of: Sequence[Series]) -> float | None:
-        return level_on_the_way(of, endpoint.share, endpoint.least, endpoint.better)
-
-    if not endpoint.of:
-        return endpoint if all(level([curve]) is not None for curve in curves) else None
-    found = level(curves)
-    return None if found is None else replace(endpoint, level=found)
-
-
-def outcome_of(endpoint: Endpoint, run: RunRecord, variant: str | None) -> Outcome | None:
-    """The endpoint of one run; None where a run that did not diverge has no record of it."""
-    lost = run.status == "diverged"
-    if endpoint.kind == "value":
-        found = [float(record[endpoint.key]) for record in run.records if endpoint.key in record]
-        if len(found) != 1:
-            return None
-        return Outcome(found[0]) if math.isfinite(found[0]) else Outcome(None, diverged=True)
-    if endpoint.kind in ("final", "area", "chosen", "gain"):
-        where = endpoint.split, endpoint.mode, endpoint.metric
-        if endpoint.kind == "chosen":
-            value = at_epoch(run, endpoint.split, endpoint.metric, endpoint.epoch, variant, endpoint.mode)
-        elif endpoint.kind == "area":
-            value = area(series(run, *where, variant), log=endpoint.metric in LOSSES)
-        elif endpoint.kind == "gain":
-            value = gain(run, *where, endpoint.share, variant)
-        else:
-            value = final(run, *where, variant)
-        if lost or (value is not None and not math.isfinite(value)):
-            return Outcome(None, diverged=True)
-        return None if value is None else Outcome(value)
-    points = series(run, endpoint.split, endpoint.mode, endpoint.metric, variant, x=endpoint.clock)
-    if not points:
-        return Outcome(None, diverged=True) if lost else None
-    assert endpoint.level is not None
-    if endpoint.better == "higher":
-        time = time_to_level([(x, -value) for x, value in points], -endpoint.level, log=False)
-    else:
-        time = time_to_level(points, endpoint.level, log=endpoint.metric in LOSSES)
-    return Outcome(time.x, lost) if isinstance(time, Reached) else Outcome(None, lost, time.at)
-
-
-def _sides(part: Part, row: Sequence[Outcome]) -> tuple[float, float] | None:
-    """One seed's Σ over positive and Σ over negative weights; None where a run has no number, or it no logarithm."""
-    terms = []
-    for (weight, _), outcome in zip(part.contrast, row, strict=True):
-        # A level that is met before training, at epoch 0, has no log ratio: only its order is known.
-        timed = part.endpoint.kind == "time_to_level" and part.scale == "log"
-        if outcome.value is None or (timed and outcome.value <= 0):
-            return None
-        terms.append((weight, abs(weight) * _SCALES[part.scale](outcome.value)))
-    plus = math.fsum(term for weight, term in terms if weight > 0)
-    minus = math.fsum(term for weight, term in terms if weight < 0)
-    # Equal up to rounding is a tie; left as it is, the same rounding error in every seed would be a certain effect.
-    return plus, plus if math.isclose(plus, minus, rel_tol=1e-12) else minus
-
-
-def _bounds(part: Part, row: Sequence[Outcome]) -> Bounds:
-    """Between what a seed's effect lies where a run has no number: interval arithmetic with infinite ends."""
-    low = high = 0.0
-    for (weight, _), outcome in zip(part.contrast, row, strict=True):
-        ends = [weight * end for end in _ends(part, outcome)]
-        low, high = low + min(ends), high + max(ends)
-    return -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
-
-
-def _ends(part: Part, outcome: Outcome) -> Bounds:
-    timed = part.endpoint.kind == "time_to_level"
-    worst = -math.inf if part.endpoint.better == "higher" and not timed else math.inf
-    if outcome.value is None and outcome.diverged:
-        return worst, worst
-    value = outcome.after if outcome.value is None else outcome.value
-    known = -math.inf if timed and part.scale == "log" and value <= 0 else float(_SCALES[part.scale](value))
-    return (known, known) if outcome.value is not None else (known, worst)
-
-
-def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
-    """Computed numbers have no seeds and no interval: every run of the cell has to meet the bound."""
-    cell = part.contrast[0][1]
-    found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
-    ids = tuple(run.id for run in found)
-    if not found:
-        return Observed(part, rules.NOT_RUN, f"no runs: {cell_text(cell)}")
-    numbers = []
-    for run in found:
-        values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]
-        if len(values) != 1:
-            reason = f"run {run.id} has {len(values)} records of {part.endpoint.key}, not one"
-            return Observed(part, rules.NOT_DECIDABLE, reason, runs=ids)
-        numbers += values
-    bounds = ((part.value, "=", float.__eq__), (part.at_most, "≤", float.__le__), (part.at_least, "≥", float.__ge__))
-    asked = [(float(bound), sign, test) for bound, sign, test in bounds if bound is not None]
-    wrong = [number for number in numbers if not all(test(number, bound) for bound, _, test in asked)]
-    shown = (wrong or numbers)[0]
-    wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
-    if part.at_most is not None and part.at_most == part.at_least:
-        wanted = f"= {show(part.at_most)}"
-    reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, asked {wanted}"
-    return Observed(part, reason=reason, complete=True, exact=not wrong, number=shown, runs=ids)

@@ -16,7 +16,9 @@ from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
 from normbench.papers.artifact import Plan
 from normbench.papers.claims import Artifact, Claim, Part
-from normbench.papers.parts import Observed, gather, measured, paired_runs, result, show
+from normbench.papers.outcomes import paired_runs
+from normbench.papers.parts import Observed, gather, measured, result
+from normbench.papers.text import show
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 

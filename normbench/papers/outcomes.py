@@ -1,0 +1,146 @@
+"""What single runs give for a part of a claim: one number each, or what is known where a run has none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from normbench.curves.series import (
+    Reached,
+    Series,
+    area,
+    at_epoch,
+    final,
+    gain,
+    level_on_the_way,
+    log_floored,
+    series,
+    time_to_level,
+)
+from normbench.errors import NormbenchError
+from normbench.papers.claims import BEST, LOSSES, Cell, Endpoint, Part, cell_text
+from normbench.papers.text import show
+from normbench.runs.record import RunRecord
+
+Bounds = tuple[float, float]  # what is known of a number: the same twice, or an end at infinity
+_SCALES: Mapping[str, Callable[[float], float]] = {
+    "log": log_floored,
+    "percent": lambda value: 100 * value,
+    "linear": float,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run's endpoint; `value` None is worse than any number: diverged, or the level not reached up to `after`."""
+
+    value: float | None
+    diverged: bool = False
+    after: float = 0
+
+    def __str__(self) -> str:
+        if self.value is not None:
+            return show(self.value)
+        return "diverged" if self.diverged else f"≥ {show(self.after)}"
+
+
+def paired_runs(part: Part, runs: Sequence[RunRecord]) -> tuple[list[dict[int, RunRecord]], list[int]]:
+    """Per cell of the contrast its runs by seed, and the seeds that every cell has."""
+    cells = [_by_seed(cell, runs) for _, cell in part.contrast]
+    return cells, sorted(set.intersection(*(set(found) for found in cells)))
+
+
+def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
+    found: dict[int, RunRecord] = {}
+    for run in runs:
+        if run.matches(cell):
+            twin = found.setdefault(run.seed, run)
+            if twin.id != run.id:
+                raise NormbenchError(
+                    f"{cell_text(cell)} has two runs of seed {run.seed}, {min(twin.id, run.id)} and "
+                    f"{max(twin.id, run.id)}: the cell must name what tells them apart."
+                )
+    return found
+
+
+def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str | None]]) -> Endpoint | None:
+    """With the level that a share of a way means for these runs; None where that way is too short."""
+    if not endpoint.of and not endpoint.least:
+        return endpoint
+    where = endpoint.split, endpoint.mode, endpoint.metric
+    curves = [series(run, *where, variant) for cell, run, variant in compared if endpoint.of in ("", BEST, cell)]
+
+    def level(of: Sequence[Series]) -> float | None:
+        return level_on_the_way(of, endpoint.share, endpoint.least, endpoint.better)
+
+    if not endpoint.of:
+        return endpoint if all(level([curve]) is not None for curve in curves) else None
+    found = level(curves)
+    return None if found is None else replace(endpoint, level=found)
+
+
+def outcome_of(endpoint: Endpoint, run: RunRecord, variant: str | None) -> Outcome | None:
+    """The endpoint of one run; None where a run that did not diverge has no record of it."""
+    lost = run.status == "diverged"
+    if endpoint.kind == "value":
+        found = [float(record[endpoint.key]) for record in run.records if endpoint.key in record]
+        if len(found) != 1:
+            return None
+        return Outcome(found[0]) if math.isfinite(found[0]) else Outcome(None, diverged=True)
+    if endpoint.kind in ("final", "area", "chosen", "gain"):
+        where = endpoint.split, endpoint.mode, endpoint.metric
+        if endpoint.kind == "chosen":
+            value = at_epoch(run, endpoint.split, endpoint.metric, endpoint.epoch, variant, endpoint.mode)
+        elif endpoint.kind == "area":
+            value = area(series(run, *where, variant), log=endpoint.metric in LOSSES)
+        elif endpoint.kind == "gain":
+            value = gain(run, *where, endpoint.share, variant)
+        else:
+            value = final(run, *where, variant)
+        if lost or (value is not None and not math.isfinite(value)):
+            return Outcome(None, diverged=True)
+        return None if value is None else Outcome(value)
+    points = series(run, endpoint.split, endpoint.mode, endpoint.metric, variant, x=endpoint.clock)
+    if not points:
+        return Outcome(None, diverged=True) if lost else None
+    assert endpoint.level is not None
+    if endpoint.better == "higher":
+        time = time_to_level([(x, -value) for x, value in points], -endpoint.level, log=False)
+    else:
+        time = time_to_level(points, endpoint.level, log=endpoint.metric in LOSSES)
+    return Outcome(time.x, lost) if isinstance(time, Reached) else Outcome(None, lost, time.at)
+
+
+def sides_of(part: Part, row: Sequence[Outcome]) -> tuple[float, float] | None:
+    """One seed's Σ over positive and Σ over negative weights; None where a run has no number, or it no logarithm."""
+    terms = []
+    for (weight, _), outcome in zip(part.contrast, row, strict=True):
+        # A level that is met before training, at epoch 0, has no log ratio: only its order is known.
+        timed = part.endpoint.kind == "time_to_level" and part.scale == "log"
+        if outcome.value is None or (timed and outcome.value <= 0):
+            return None
+        terms.append((weight, abs(weight) * _SCALES[part.scale](outcome.value)))
+    plus = math.fsum(term for weight, term in terms if weight > 0)
+    minus = math.fsum(term for weight, term in terms if weight < 0)
+    # Equal up to rounding is a tie; left as it is, the same rounding error in every seed would be a certain effect.
+    return plus, plus if math.isclose(plus, minus, rel_tol=1e-12) else minus
+
+
+def bounds_of(part: Part, row: Sequence[Outcome]) -> Bounds:
+    """Between what a seed's effect lies where a run has no number: interval arithmetic with infinite ends."""
+    low = high = 0.0
+    for (weight, _), outcome in zip(part.contrast, row, strict=True):
+        ends = [weight * end for end in _ends(part, outcome)]
+        low, high = low + min(ends), high + max(ends)
+    return -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
+
+
+def _ends(part: Part, outcome: Outcome) -> Bounds:
+    timed = part.endpoint.kind == "time_to_level"
+    worst = -math.inf if part.endpoint.better == "higher" and not timed else math.inf
+    if outcome.value is None and outcome.diverged:
+        return worst, worst
+    value = outcome.after if outcome.value is None else outcome.value
+    known = -math.inf if timed and part.scale == "log" and value <= 0 else float(_SCALES[part.scale](value))
+    return (known, known) if outcome.value is not None else (known, worst)
