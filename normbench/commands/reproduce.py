@@ -247,6 +247,12 @@ def _hints(
         yield f"published at {others[0]}: normbench reproduce {artifact.id} --fidelity {others[0]} --max-time 0"
 
 
+def _unsimulated(entry: power.Outlook) -> str:
+    if entry.pilots < power.FEWEST_PILOTS:
+        return f"{entry.pilots} seeds to go by: it takes {power.FEWEST_PILOTS}"
+    return "not simulated: a run without a number"
+
+
 def _estimate(missing: Sequence[RunSpec], found: Found, processes: int) -> str:
     """Time left from finished runs of the same axes (any axes: by seconds per update), or nothing to go by."""
     if not missing:
@@ -283,7 +289,7 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
             "/".join(str(n) for n in dict.fromkeys(entry.planned)),
             str(entry.runs),
             "" if entry.hours is None else f"{entry.hours:.2g}",
-            words or f"{entry.pilots} seeds to go by: it takes {power.FEWEST_PILOTS}",
+            words or _unsimulated(entry),
             "" if entry.none is None else f"{100 * entry.none:.0f} %",
         )
     console.print(shown)

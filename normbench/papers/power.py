@@ -60,15 +60,24 @@ def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, fidelity: str,
     pilots = [gather(part, [run for run in runs if not run.control]) for part in claim.parts]
     shared = sorted(set.intersection(*(set(seen.seeds) for seen in pilots)))
     known = Outlook(claim.id, planned, len(left), core_hours(left, runs), len(shared))
-    if len(shared) < FEWEST_PILOTS or not all(seen.whole for seen in pilots):
+    if len(shared) < FEWEST_PILOTS or not all(seen.whole or seen.part.test == "sign" for seen in pilots):
         return known
-    table = np.array([[seen.effects[seen.seeds.index(seed)][0] for seen in pilots] for seed in shared])
+    table = np.array([[_number(seen, seed) for seen in pilots] for seed in shared])
     alpha = rules.ALPHA / (2 if claim.looks or claim.added else 1)
-    deltas = [plan.smallest_effect(part) for part in claim.parts]
+    deltas = [
+        plan.smallest_effect(part) if seen.whole else None for part, seen in zip(claim.parts, pilots, strict=True)
+    ]
     words = simulate(claim, table, planned, deltas, alpha)
     none = simulate(claim, table - table.mean(axis=0), planned, deltas, alpha, certain=True)
     small = any(delta is not None for delta in deltas) and not claim.added
     return replace(known, words=words, none=none.get(rules.NEGLIGIBLE, 0.0) if small else None)
+
+
+def _number(seen: Observed, seed: int) -> float:
+    """A pilot's effect; where a run has no number, its sign, which is all that a sign test asks for."""
+    place = seen.seeds.index(seed)
+    low, high = seen.effects[place]
+    return low if seen.whole else (1 + place) * (float(low > 0) - float(high < 0))  # equal sizes would decide nothing
 
 
 def simulate(
