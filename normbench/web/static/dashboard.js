@@ -244,7 +244,9 @@
     box("logx", "log x", query.logx === "1", (on) => change({ logx: on ? "1" : "" }));
     box("band", "95 % band", bands(), (on) => change({ band: on ? "1" : "0" }));
     box("seeds", "seeds", faint(), (on) => change({ seeds: on ? "1" : "0" }));
-    box("rate", "best rate of each", tuned(), (on) => change({ rate: on ? "best" : "all" })).parentNode.hidden = !view.cells.some((cell) => cell.other_rate);
+    const rates = box("rate", "best rate", tuned(), (on) => change({ rate: on ? "best" : "all" })).parentNode;
+    rates.title = "Each arm at its best learning rate alone";
+    rates.hidden = !view.cells.some((cell) => cell.other_rate);
     const has = view.figures.curves && view.figures.curves.data.some((trace) => trace.meta.role === "reference");
     box("paper", "paper", query.paper !== "0", (on) => change({ paper: on ? "" : "0" })).parentNode.hidden = !has;
     let smooth = at("switch-smooth");
