@@ -160,13 +160,12 @@ def _seeds(
     node: compose.Config, fidelity: str, cell: Mapping[str, Any], asked: Sequence[int], limited: bool
 ) -> Sequence[int]:
     """Seeds of a cell: those asked for, or those of the last of the experiment's `seeds` that fits it."""
-
-    def fitting(what: str, **else_: str) -> list[Any]:
-        return [rule for rule in node[what] if _lies({**cell, "fidelity": fidelity}, {**else_, **rule["when"]})]
-
-    for rule in fitting("seeds", fidelity="paper") if limited else []:
-        asked = range(rule["from"], rule["to"] + 1)
-    most = [limit["at_most"] for limit in fitting("limits") if limited or limit["at_most"] == 0]
+    place = {**cell, "fidelity": fidelity}
+    for rule in node["seeds"] if limited else []:
+        if _lies(place, {"fidelity": "paper", **rule["when"]}):
+            asked = range(rule["from"], rule["to"] + 1)
+    limits = [rule["at_most"] for rule in node["limits"] if _lies(place, rule["when"])]
+    most = [count for count in limits if limited or count == 0]
     if limited:
         most.append(node["fidelities"].get(fidelity, {}).get("at_most", len(asked)))
     return asked[: min(most, default=len(asked))]

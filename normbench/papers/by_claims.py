@@ -10,7 +10,7 @@ from typing import Any
 from normbench.config import plan
 from normbench.curves.series import Censored, Reached
 from normbench.papers.claims import CLOCKS, LOSSES, MODES, Artifact, Endpoint, Part
-from normbench.papers.outcomes import outcome_of
+from normbench.papers.endpoints import outcome_of
 from normbench.papers.panels import CLOCKS as AXES
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels

@@ -120,12 +120,6 @@ class Claim:
         """The seeds that alone decide at this fidelity and setting ("" is the paper's); None: all that are planned."""
         return self.control_seeds.get(control, self.seeds).get(fidelity)
 
-    @property
-    def cells(self) -> tuple[Cell, ...]:
-        """Where the runs lie that its parts compare, each place once."""
-        cells = [place_of(cell) for part in self.parts for _, cell in part.contrast]
-        return tuple({str(sorted(cell.items(), key=str)): cell for cell in cells}.values())
-
 
 @dataclass(frozen=True)
 class Artifact:

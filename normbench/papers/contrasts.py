@@ -24,7 +24,7 @@ from normbench.curves.examples import Spread, spread
 from normbench.curves.series import at_epoch, final, named
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Artifact, Part
-from normbench.papers.outcomes import paired_runs
+from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import gather
 from normbench.runs import lookup, outcomes, store
 from normbench.runs.record import RunRecord

@@ -29,7 +29,7 @@ from normbench.curves.statistics import (
 )
 from normbench.papers import rules
 from normbench.papers.claims import Part, cell_text
-from normbench.papers.outcomes import Bounds, Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
+from normbench.papers.endpoints import Bounds, Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
 from normbench.papers.text import show
 from normbench.runs.record import RunRecord
 

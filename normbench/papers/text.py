@@ -32,13 +32,8 @@ def visible_lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
-def signed(value: float | None) -> str:
-    """Three digits with a true minus sign; an en dash for nothing."""
-    return "–" if value is None else f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
-
-
 def show(number: float | None) -> str:
-    """Three digits, all of those before the point, with a typographic minus."""
+    """Three digits, all of those before the point, with a true minus sign; an en dash for nothing."""
     if number is None:
-        return "none"
-    return f"{number:.0f}".replace("-", "−") if 1000 <= abs(number) < 1e6 else f"{number:.3g}".replace("-", "−")
+        return "–"
+    return f"{number:{'.0f' if 1000 <= abs(number) < 1e6 else '.3g'}}".replace("-", "\N{MINUS SIGN}")

@@ -16,7 +16,7 @@ from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
 from normbench.papers.artifact import Plan
 from normbench.papers.claims import Artifact, Claim, Part
-from normbench.papers.outcomes import paired_runs
+from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import Observed, gather, measured, result
 from normbench.papers.text import show
 from normbench.runs import files
@@ -250,8 +250,8 @@ _HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None
 
 def _on_seeds(claim: Claim, fidelity: str) -> str:
     """Which seeds alone decide, at the paper's setting and where a control has its own."""
-    own = [(claim.alone(fidelity), "judged"), *((claim.alone(fidelity, name), name) for name in claim.control_seeds)]
-    told = ", ".join(f"{what} on seeds {seeds[0]} to {seeds[-1]}" for seeds, what in own if seeds is not None)
+    own = {"judged": claim.alone(fidelity)} | {f"under {c}": claim.alone(fidelity, c) for c in claim.control_seeds}
+    told = ", ".join(f"{what} on seeds {seeds[0]} to {seeds[-1]}" for what, seeds in own.items() if seeds is not None)
     return f"; {told} alone" if told else ""
 
 

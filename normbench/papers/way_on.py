@@ -102,7 +102,8 @@ def _more(
     if not needed or None in needed:
         return f"no number of seeds within reach would show the effects seen{under}" if needed else ""
     most = max(n for n in needed if n is not None)
-    asked = [(str(cell.get("arm", "")), {k: v for k, v in cell.items() if k != "arm"}) for cell in claim.cells]
+    places = dict.fromkeys(tuple(place_of(cell).items()) for part in claim.parts for _, cell in part.contrast)
+    asked = [(str(dict(place).get("arm", "")), {k: v for k, v in place if k != "arm"}) for place in places]
     number = len(asked) * most * settings
     hours = _hours(asked * most, runs)
     cost = "" if hours is None else f" ({number} runs, about {_two_digits(hours * settings)} core-hours)"

@@ -96,7 +96,8 @@ class Drawn:
         `other_rate`: the answer has the cell's arm at another learning rate, its best one there.
         """
         found = []
-        tuned = {self._untuned(cell) for cell in self.task.cells if cell.key in self.best}
+        arm = self.question.arm
+        tuned = {(arm(cell), self._spoken(cell, TUNED)) for cell in self.task.cells if cell.key in self.best}
         for cell in self.ordered:
             row, (look, dash) = self.rows[cell.key], self.looks[cell.key]
             found.append(
@@ -105,7 +106,7 @@ class Drawn:
                     "arm": _key(row.arm),
                     "arm_label": row.arm,
                     "label": look.name,
-                    "other_rate": cell.key not in self.best and self._untuned(cell) in tuned,
+                    "other_rate": cell.key not in self.best and (row.arm, self._spoken(cell, TUNED)) in tuned,
                     "place": [_key(f"{key}={value_text(cell, key)}") for key in self.question.facets],
                     "colour": look.colour,
                     "dark": on_dark(look.colour),
@@ -121,11 +122,6 @@ class Drawn:
                 }
             )
         return found
-
-    def _untuned(self, cell: Cell) -> tuple[str, ...]:
-        """Arm and place, whatever the learning rate."""
-        q = self.question
-        return q.arm(cell), *(value_text(cell, key) for key in q.facets if key != TUNED)
 
     def caption(self) -> str:
         q = self.question

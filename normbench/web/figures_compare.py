@@ -15,7 +15,7 @@ from typing import Any
 from normbench.curves.series import Point, Series
 from normbench.papers.panels import Line, Look, Panel, Quantity, Reference
 from normbench.papers.style import REFERENCE
-from normbench.papers.text import signed
+from normbench.papers.text import show
 from normbench.web.figures import Figure, bare, figure, label, meta
 
 COLUMNS = 400  # of points: a screen's plot is about twice as wide
@@ -412,7 +412,7 @@ def heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[
         texts.append([str(places[r]) for _, _, places in told])
         hovers.append(
             [
-                label(f"{row} · {name}: place {places[r]}, {signed(less[r])} from the column's mean")
+                label(f"{row} · {name}: place {places[r]}, {show(less[r])} from the column's mean")
                 for name, (less, _, places) in zip(columns, told, strict=True)
             ]
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from normbench.papers.text import signed
+from normbench.papers.text import show
 
 WIDTH = 260.0  # of a row's plot, in CSS pixels; zero lies in the middle
 Part = Mapping[str, Any]
@@ -128,5 +128,5 @@ def effect_text(part: Part) -> str:
     if part["effect"] is None:
         test = part["sign_test"]
         return "" if not test else f"{test['above']:g} above : {test['below']:g} below, p = {test['p']:.2g} (sign test)"
-    interval = f" [{signed(part['interval'][0])}, {signed(part['interval'][1])}]" if part["interval"] else ""
-    return f"{signed(part['effect'])}{interval} {part['unit']}"
+    interval = f" [{show(part['interval'][0])}, {show(part['interval'][1])}]" if part["interval"] else ""
+    return f"{show(part['effect'])}{interval} {part['unit']}"

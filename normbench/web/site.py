@@ -22,7 +22,7 @@ from markupsafe import Markup
 from normbench.errors import NormbenchError, code_of
 from normbench.papers.claims import cell_text
 from normbench.papers.rules import NEWS
-from normbench.papers.text import signed, visible
+from normbench.papers.text import show, visible
 from normbench.runs import files
 from normbench.web import forest
 
@@ -138,7 +138,7 @@ def environment() -> jinja2.Environment:
         "linked": _linked,
         "code": _code,
         "by_axis": forest.by_axis,
-        "number": signed,
+        "number": show,
         "json": htmlsafe_json_dumps,
         "how": _how,
         "effect": forest.effect_text,

@@ -238,7 +238,7 @@ def test_words_that_choose_nothing_are_one_line(results: Path, tmp_path: Path) -
     with pytest.raises(NormbenchError, match=rf"below {tmp_path}/nowhere\. Another folder: results= or NORMBENCH_RES"):
         load_runs("norm=layer", results=tmp_path / "nowhere")
     with pytest.raises(NormbenchError, match=r"\['norm=layer'\] is no text: words stand alone"):
-        load_runs(["norm=layer"], results=results)  # type: ignore[arg-type]
+        load_runs(["norm=layer"], results=results)  # type: ignore[arg-type]  what is refused
 
 
 @pytest.mark.parametrize("given", ["a sentence .", b"a", 3, None, [None], [3], [["the", "cat"]], ["a", b"x"]], ids=repr)

@@ -202,11 +202,11 @@ def test_a_control_may_have_fresh_seeds_of_its_own() -> None:
     found = only(claims, [*setting, *low, *seen, *fresh], planned=Plan(5, high=10))
     assert found["verdict"] == "contradicted" and found["parts"][0]["seeds"] == [1, 2, 3, 4, 5]
     assert [control["parts"][0]["seeds"] for control in found["controls"]] == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
-    assert found["evidence"].endswith("; high on seeds 6 to 10 alone")
+    assert found["evidence"].endswith("; under high on seeds 6 to 10 alone")
     assert only(claims, [*setting, *low, *seen], planned=Plan(5, high=10))["robustness"] == "not run"
     both = replace(claims, claims=(replace(claims.claims[0], seeds={"paper": range(1, 6)}),))
     told = only(both, [*setting, *low, *fresh], planned=Plan(5, high=10))["evidence"]
-    assert told.endswith("; judged on seeds 1 to 5, high on seeds 6 to 10 alone")
+    assert told.endswith("; judged on seeds 1 to 5, under high on seeds 6 to 10 alone")
 
 
 def test_what_is_small_on_seen_seeds_is_negligible_on_fresh_ones_alone() -> None:

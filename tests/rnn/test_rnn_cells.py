@@ -317,7 +317,7 @@ def test_bad_input_is_one_clear_line() -> None:
         ("update=odl is not possible. Did you mean 'old'", lambda: GRUCell(5, 4, update="odl")),
         ("state_dropout=1.0 must be", lambda: LSTM(5, 4, state_dropout=1.0)),
         ("^LSTM: num_layers=0 must be", lambda: LSTM(5, 4, num_layers=0)),
-        ("^LSTM: input_size='5' must be a whole number", lambda: LSTM("5", 4)),  # type: ignore[arg-type]
+        ("^LSTM: input_size='5' must be a whole number", lambda: LSTM("5", 4)),  # type: ignore[arg-type]  what is refused
         (r"^LSTM: the mask must be \(3, 4\)", lambda: LSTM(5, 4)(draw(3, 4, 5), lengths(3, 5))),
         ("^LSTMCell: bias=twice", lambda: LSTM(5, 4, bias="twice")),
         (r"the input must be \(batch, time, 5\)", lambda: layer(draw(3, 4, 6))),

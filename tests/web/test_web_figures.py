@@ -12,7 +12,7 @@ import pytest
 
 from normbench.papers import artifact as artifacts
 from normbench.papers.panels import Look, Quantity, panels
-from normbench.papers.text import signed, visible
+from normbench.papers.text import show, visible
 from normbench.web import figures, forest, site
 
 
@@ -144,4 +144,4 @@ def test_text_that_hides_is_shown(text: Any, shown: Any):
 
 
 def test_numbers():
-    assert signed(-0.00412345) == "−0.00412" and signed(None) == "–" and signed(5) == "5"
+    assert show(-0.00412345) == "−0.00412" and show(None) == "–" and show(5) == "5" and show(-1234.4) == "−1234"
