@@ -20,6 +20,7 @@ GAP = "  "  # between columns
 NARROW = 120  # characters of a terminal, below which long texts stand under their row
 SHORTEST = 20  # characters of a line, however narrow the terminal is
 PLAIN = re.compile(r"[ -~]*")
+WORD = re.compile(r"\[\S+, \S+\]\S*|\S+")  # not broken over lines; an interval is one word
 UNUSUAL = re.compile(r"[^\n -~]")  # characters that may be hidden
 
 
@@ -85,7 +86,7 @@ def _longest(text: Text) -> int:
 
 
 def _word(text: Text) -> int:
-    return max(map(cell_len, text.plain.split()), default=0)
+    return max(map(cell_len, WORD.findall(text.plain)), default=0)
 
 
 def _shared(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:
@@ -101,7 +102,7 @@ def _folded(text: Text, width: int) -> list[Text]:
     found: list[Text] = []
     for line in text.split("\n", allow_blank=True):
         breaks = [0]
-        for word in re.finditer(r"\S+", line.plain):
+        for word in WORD.finditer(line.plain):
             if cell_len(line.plain[breaks[-1] : word.end()]) > width and word.start() > breaks[-1]:
                 breaks.append(word.start())
         found += line.divide(breaks[1:])

@@ -29,6 +29,7 @@ from normbench.web import forest
 AT_FDCWD, RENAME_EXCHANGE = -100, 1 << 1  # Linux: fcntl.h, fs.h
 PLOTLY = "plotly.min.js"
 MARKER = ".normbench-report"  # a folder that holds it may be replaced
+_INTERVAL = re.compile(r"\[([\u2212\d][^\s\]]*), ([\u2212\d][^\s\]]*)\]")
 _REST = re.compile(r" (?=\(|at the paper's setting)")  # begins what a verdict says after its word
 HOW = {
     "direction": "holds when the whole {level:g} % interval lies on the claimed side, and is not negligible: within ±δ",
@@ -127,7 +128,7 @@ def environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("normbench.web", "templates"),
         autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else visible(value),
+        finalize=lambda value: value if isinstance(value, Markup) else _unbroken(visible(value)),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -147,6 +148,11 @@ def environment() -> jinja2.Environment:
         "short": lambda text: text[:12],
     }
     return made
+
+
+def _unbroken(value: Any) -> Any:
+    """An interval is not broken over lines: its two numbers are one."""
+    return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", value) if isinstance(value, str) else value
 
 
 def _how(part: Mapping[str, Any]) -> str:

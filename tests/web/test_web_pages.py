@@ -172,6 +172,11 @@ def test_a_verdicts_word_stands_alone(verdict: str, word: str, rest: str):
     assert site.environment().filters["word_and_rest"](verdict) == (word, rest)
 
 
+def test_an_interval_is_not_broken_over_lines():
+    shown = site.environment().from_string("{{ text }}").render(text="−1 [−2, 0.5], n = 5; sites [a, b]; [1, 2, 3]")
+    assert shown == "−1 [−2,\N{NO-BREAK SPACE}0.5], n = 5; sites [a, b]; [1, 2, 3]"
+
+
 def test_rows_are_grouped_by_their_axis():
     marks = {unit: forest.Mark("±1", unit, "", effect=1.0) for unit in ("points", "nats")}
     rows = [("a", marks["points"]), ("b", None), ("c", marks["nats"]), ("d", marks["points"])]
