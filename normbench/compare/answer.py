@@ -349,10 +349,14 @@ def _sentences(group: Group, question: Question) -> tuple[list[str], list[str]]:
         told = [f"{d.second} ({d.text(unit)})" for d in group.of_best]
         first = f"Winner{how}: {group.winner}, ahead of {_listed(told)}."
     else:
-        front = group.front
+        few = [row.arm for row in group.rows if row.at.n < FEWEST and not row.lost]
+        front = [arm for arm in group.front if arm not in few]
         first = f"No winner{how}: undecided between {_listed(front)}."
         if len(front) == 1:
-            first = f"No winner{how}: {front[0]} is in front, but adjusted for all pairs not ahead of every arm."
+            why = "adjusted for all pairs not ahead of every arm"
+            if few:
+                why = f"{_listed(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
+            first = f"No winner{how}: {front[0]} is in front, but {why}."
     decided = [d for row in group.rows if row.arm != group.winner and (d := row.difference) and d.word != UNDECIDED]
     lost = [f"Every run of {_listed(group.lost)} diverged."] if group.lost else []
     return [first, *lost], [*(spoken(d, unit) for d in decided), *_open(group.open, unit)]

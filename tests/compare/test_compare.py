@@ -195,6 +195,17 @@ def test_one_pair_has_one_word_whichever_family_it_is_told_in() -> None:
     assert not [d for d in group.open if {d.first, d.second} == {"layer", "none"}]
 
 
+def test_an_arm_of_few_seeds_is_not_among_those_undecided() -> None:
+    runs = sweep({"none": 0.2, "layer": 0.1})
+    assert asked([*runs, run(0.05, "batch", 1)]).sentence.startswith(
+        "No winner: layer is in front, but batch has fewer than 5 seeds."
+    )
+    apart = [run(0.1 + 0.03 * (seed % 3), "rms", seed) for seed in range(1, 7)]
+    assert asked([*runs, *apart, run(0.05, "batch", 1)]).sentence.startswith(
+        "No winner: undecided between rms and layer."
+    )
+
+
 def test_unfinished_runs_are_told_and_not_counted() -> None:
     found = asked([*sweep({"none": 0.2, "layer": 0.1}), run(0.9, "layer", 7, status="running")])
     layer = next(row for row in found.groups[0].rows if row.arm == "layer")
