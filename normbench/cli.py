@@ -87,7 +87,10 @@ def parser(chosen: str | None) -> Parser:
     shared = Parser(add_help=False)
     shared.add_argument("--results", metavar="DIR", help="where results lie (NORMBENCH_RESULTS, else ./results)")
     shared.add_argument(
-        "--config-dir", metavar="DIR", type=places.folder, help="a folder of your own choices, laid out like conf/"
+        "--config-dir",
+        metavar="DIR",
+        type=places.folder,
+        help="a folder of your own choices, laid out like conf/; its papers/ has your claims",
     )
     for name, title in COMMANDS.items():
         command = commands.add_parser(

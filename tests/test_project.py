@@ -176,7 +176,7 @@ def test_an_artifact_is_complete(name: str):
     from normbench.config import plan
 
     artifact = artifacts.load(name)
-    drawing = artifacts.drawing(name)
+    drawing = artifacts.drawing(artifact)
     assert callable(drawing.panels) and callable(drawing.table)
     node = plan.experiment(artifact.experiment)
     for fidelity in node["fidelities"]:

@@ -19,7 +19,7 @@ class Ids:
     """
 
     def __init__(self, config_dir: Path | None = None, results: Path | None = None) -> None:
-        self._extra = config_dir
+        self.config_dir = config_dir
         self._batteries = sorted((results / "battery").glob("*/conf")) if results else []
         self._known: dict[str, _Known | NormbenchError] = {}
 
@@ -47,7 +47,7 @@ class Ids:
         return found
 
     def _found(self, config: Mapping[str, Any]) -> _Known | NormbenchError:
-        first = _maths(config, self._extra)
+        first = _maths(config, self.config_dir)
         if not isinstance(first, NormbenchError):
             return _Known(first)
         named = json.dumps(config.get("norm"))

@@ -56,7 +56,7 @@ def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[
         seen["verdicts"] += len(verdicts["claims"])
     if verdicts and packed and not third:
         try:
-            found += _follows(places.read(place, results, packed))
+            found += _follows(places.read(place, results, packed, ids.config_dir))
         except NormbenchError as error:
             found.append(Finding("verdict", place, str(error)))
     return verdicts or {"claims": []}, found
@@ -107,7 +107,8 @@ def _follows(entry: Published) -> Iterator[Finding]:
     """What is not as judging and tabulating these runs again makes it; nothing is written."""
     place, again = entry.place, f"Judge again: normbench reproduce {_asked(entry.place)}"
     if entry.artifact is None:
-        yield Finding("unknown", place, "this version knows no such artifact: its verdicts cannot be judged again")
+        yield Finding("unknown", place, "no such artifact is known here: its verdicts cannot be judged again without "
+                      "its claims (one's own: --config-dir DIR)")  # fmt: skip
         return
     runs = [replace(run, records=Columns(run.records)) for run in entry.runs]  # each is searched a hundred times
     known = contrasts.load(place / contrasts.NAME)
@@ -134,7 +135,7 @@ def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator
         if why := seals.unmarked(_bytes(path), publish.shown(entry.verdicts)):
             kind = "unsealed" if "no hash" in why and b"</svg>" in _bytes(path)[-10:] else "damage"
             yield Finding(kind, path, f"{why}. Delete it, and draw it again: normbench reproduce {_asked(entry.place)}")
-    elif entry.artifact and artifacts.drawing(entry.name).panels(entry.artifact, runs):
+    elif entry.artifact and artifacts.drawing(entry.artifact).panels(entry.artifact, runs):
         yield Finding("missing", path, f"it is gone. {again}")
 
 

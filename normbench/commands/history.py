@@ -13,14 +13,15 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import history
 
 
-def show(claim: str | None, results: Path, as_json: bool, console: Console) -> int:
+def show(claim: str | None, results: Path, as_json: bool, extra: Path | None, console: Console) -> int:
     """The changes of one claim's verdict, or of all; a claim that never had one is told so."""
     try:
         found = history.read(results)
     except NormbenchError as error:  # of a line that is damaged
         raise NormbenchError(str(error), code=4) from None
     if claim is not None:
-        known = {c.id for name in artifacts.ids() for c in artifacts.load(name).claims} | {e["claim"] for e in found}
+        known = {c.id for name in artifacts.ids(extra) for c in artifacts.load(name, extra).claims}
+        known |= {entry["claim"] for entry in found}
         if claim not in known:
             raise unknown(f"{claim} is not a claim.", claim, sorted(known))
         found = [entry for entry in found if entry["claim"] == claim]

@@ -67,7 +67,7 @@ def run(request: Request, console: Console) -> int:
     launcher = training.launcher(request.jobs, request.words, request.config_dir)
     logger = plan.command_options("logger", request.words, request.config_dir)
     watch = training.watching(console, logger, request.results, launcher)
-    chosen = [artifacts.load(name) for name in artifacts.select(request.names, request.config_dir)]
+    chosen = [artifacts.load(name, request.config_dir) for name in artifacts.select(request.names, request.config_dir)]
     lacking = [
         a for a in chosen if request.fidelity not in plan.experiment(a.experiment, request.config_dir)["fidelities"]
     ]
@@ -92,14 +92,14 @@ def run(request: Request, console: Console) -> int:
         share = f"{counts['decided']} of {places.plural(counts['claims'], 'claim')}"
         say(console, f"  decided   {share}, {counts['decided before']} before this command")
     if not request.dry_run and request.results.is_dir():  # where nothing was run or published nothing is made
-        _report(request.results, console)
+        _report(request, console)
     return code
 
 
-def _report(results: Path, console: Console) -> None:
+def _report(request: Request, console: Console) -> None:
     """Bring the static site up to date; a place that cannot be written costs a note, never the command."""
     try:
-        written = report.build(results)
+        written = report.build(request.results, extra=request.config_dir)
     except NormbenchError as error:
         say(console, f"  note: {error}")
         return
@@ -244,7 +244,7 @@ def _hints(
     folders = {name: publish.folder(request.results, artifact.id, name) for name in FIDELITIES}
     others = [name for name, place in folders.items() if (place / "verdicts.json").exists()]
     if others and not found.records:
-        yield f"published at {others[0]}: normbench reproduce {artifact.id} --fidelity {others[0]} --max-time 0"
+        yield f"published at {others[0]}: {artifact.command} --fidelity {others[0]} --max-time 0"
 
 
 def _unsimulated(entry: power.Outlook) -> str:
@@ -304,7 +304,7 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
         show_verdicts(judged, console)
         return judged
     judged, published, notes = publish.publish(artifact, runs, request.fidelity, request.results, request.drop_stale)
-    show_table(artifacts.drawing(artifact.id).table(artifact, published), console)
+    show_table(artifacts.drawing(artifact).table(artifact, published), console)
     show_verdicts(judged, console)
     for note in notes:
         say(console, f"  note: {note}")

@@ -27,7 +27,7 @@ SHOWN = 40
 LABELS = {"axes", "control"}  # a status file of an older form has none
 
 
-def run(results: Path, as_json: bool, console: Console) -> int:
+def run(results: Path, as_json: bool, extra: Path | None, console: Console) -> int:
     """One line per experiment and configuration with counts, then each run that is not simply done."""
     found = lookup.scan(results / "runs")
     runs = [{**entry(stored), "label": told} for stored, told in zip(found, labels(found), strict=True)]
@@ -50,17 +50,17 @@ def run(results: Path, as_json: bool, console: Console) -> int:
     if hint := places.where_published(results):
         say(console, hint)
     for path in pack.paths(results):
-        say(console, _published(path, path.parent.relative_to(results)))
+        say(console, _published(path, path.parent.relative_to(results), extra))
     return 0
 
 
-def _published(path: Path, place: Path) -> str:
+def _published(path: Path, place: Path, extra: Path | None) -> str:
     """How many of the runs that are planned at the paper's setting an artifact's pack has, and what else."""
     name, fidelity = place.parent.as_posix(), place.name
     try:
         runs = [packed.head for packed in pack.heads(path)]
-        artifact = artifacts.read(artifacts.select([name])[0])
-        cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
+        artifact = artifacts.read(artifacts.select([name], extra)[0], extra)
+        cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds, artifact.config_dir)
     except NormbenchError as error:
         return f"published: {place}: {error}"
     planned = {(*sorted(cell.items()), seed) for cell, seeds in cells if not cell["control"] for seed in seeds}
@@ -70,7 +70,7 @@ def _published(path: Path, place: Path) -> str:
     others = len(runs) - count - controls
     beside = [f"{number} {of}" for number, of in ((controls, "of controls"), (others, "not planned")) if number]
     also = f", beside them {' and '.join(beside)}" if beside else ""
-    missing = f", {total - count} missing: normbench reproduce {name} --fidelity {fidelity}" if count < total else ""
+    missing = f", {total - count} missing: {artifact.command} --fidelity {fidelity}" if count < total else ""
     return f"published: {name} · {fidelity} · {count} of {total} runs{also}{missing}"
 
 

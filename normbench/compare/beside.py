@@ -13,7 +13,7 @@ from normbench.compare.cells import Cell, Task
 from normbench.compare.question import Question
 from normbench.curves.series import Reached, time_to_level
 from normbench.papers import artifact as artifacts
-from normbench.papers import claim_file, claims
+from normbench.papers import claims
 from normbench.papers.panels import Reference
 
 
@@ -22,10 +22,10 @@ def _artifacts_of(experiment: str) -> tuple[claims.Artifact, ...]:
     """The artifacts that are made of this experiment's runs. Found by their text: to read all takes seconds."""
     found = []
     for name in artifacts.ids():
-        path = artifacts.HERE / f"{name}.yaml"
-        said = re.search(r"^experiment:\s*(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        text = (artifacts.HERE / f"{name}.yaml").read_text(encoding="utf-8")
+        said = re.search(r"^experiment:\s*(\S+)", text, re.MULTILINE)
         if experiment in (name, said and said[1]):
-            artifact = claim_file.load(path)
+            artifact = artifacts.read(name)
             if artifact.experiment == experiment:
                 found.append(artifact)
     return tuple(found)
@@ -41,7 +41,7 @@ def references(task: Task, question: Question) -> list[Reference]:
         # one run a cell: references do not depend on runs, but on there being any
         runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
         own = [run for run in runs if run.experiment == artifact.experiment]
-        panels = artifacts.drawing(artifact.id).panels(artifact, own) if own else []
+        panels = artifacts.drawing(artifact).panels(artifact, own) if own else []
         for panel in panels:
             q = panel.quantity
             if not q.over_time or (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):

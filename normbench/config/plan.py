@@ -124,9 +124,11 @@ def _check_fidelity(name: str, node: compose.Config, fidelity: str) -> None:
         raise unknown(f"--fidelity {fidelity}: {name} does not have it.", fidelity, list(node["fidelities"]))
 
 
-def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[str, Any], Sequence[int]]]:
+def planned_seeds(
+    name: str, fidelity: str, seeds: int, extra: Path | None = None
+) -> list[tuple[Mapping[str, Any], Sequence[int]]]:
     """Every cell, with its arm, control setting ("" is the paper's) and axes, and the seeds that are planned for it."""
-    node = experiment(name)
+    node = experiment(name, extra)
     axes = product(*([(key, value) for value in values] for key, values in node["axes"].items()))
     cells = product(["", *node["controls"]], axes, node["arms"])
     places = [{"control": control, "arm": arm, **dict(values)} for control, values, arm in cells]
@@ -134,12 +136,12 @@ def planned_seeds(name: str, fidelity: str, seeds: int) -> list[tuple[Mapping[st
 
 
 @cache
-def data_name(name: str, fidelity: str) -> str:
+def data_name(name: str, fidelity: str, extra: Path | None = None) -> str:
     """The data set of an experiment at a fidelity ("" of a probe that computes on none)."""
-    node = experiment(name)
+    node = experiment(name, extra)
     _check_fidelity(name, node, fidelity)
     words = [*node["base"], *node["arms"][next(iter(node["arms"]))], *node["fidelities"][fidelity]["set"]]
-    return str(compose.compose(compose.parse(words)).get("data", {}).get("name", ""))
+    return str(compose.compose(compose.parse(words), extra).get("data", {}).get("name", ""))
 
 
 def place_text(place: Mapping[str, Any]) -> str:

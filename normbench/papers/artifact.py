@@ -1,15 +1,17 @@
 """The registry of artifacts: `papers/<paper>/<name>.yaml` has the claims; `<name>.py` beside it figure and table, where
-they are to look as the paper's.
+they are to look as the paper's. Those of one's own lie in `--config-dir`, in a folder `papers` that is laid out alike.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol, cast
 
 import yaml
@@ -42,14 +44,21 @@ class Drawing(Protocol):
         """Our numbers, and the paper's where it has them."""
 
 
-def ids() -> list[str]:
-    """All artifacts, such as `ln2016/fig6`."""
-    return sorted(path.relative_to(HERE).with_suffix("").as_posix() for path in HERE.glob("*/*.yaml"))
+def _folders(extra: Path | None) -> list[Path]:
+    return [*([extra / "papers"] if extra else []), HERE]
+
+
+def ids(extra: Path | None = None) -> list[str]:
+    """All artifacts, such as `ln2016/fig6`; `extra`: with those of a `--config-dir`, as everywhere here."""
+    names = {
+        path.relative_to(base).with_suffix("").as_posix() for base in _folders(extra) for path in base.glob("*/*.yaml")
+    }
+    return sorted(names)
 
 
 def select(names: Sequence[str], extra: Path | None = None) -> list[str]:
-    """Artifact ids from ids, a paper's name or `all`; `extra`: where the user's own experiments lie, which are none."""
-    known, papers = ids(), {name.split("/")[0] for name in ids()}
+    """Artifact ids from ids, a paper's name or `all`."""
+    known, papers = ids(extra), {name.split("/")[0] for name in ids(extra)}
     chosen: list[str] = []
     for name in names:
         if name == "all":
@@ -59,25 +68,24 @@ def select(names: Sequence[str], extra: Path | None = None) -> list[str]:
         elif name in known:
             chosen.append(name)
         else:
-            _refuse_unbuilt(name)
+            _refuse_unbuilt(name, extra)
             if name in compose.choices("experiment", extra):
                 raise NormbenchError(
                     f"{name} is an experiment without claims: normbench train -m experiment={name} arm=... and then "
-                    f"normbench compare experiment={name}. An artifact is a file of claims in {HERE}."
+                    f"normbench compare experiment={name}. An artifact has a file of claims: {extra}/papers/{name}.yaml"
                 )
-            raise unknown(
-                f"{name} is not an artifact.", name, [*known, *sorted(papers), "all"], "normbench list artifacts"
-            )
+            listing = "normbench list artifacts; one's own: --config-dir DIR, with DIR/papers/PAPER/NAME.yaml"
+            raise unknown(f"{name} is not an artifact.", name, [*known, *sorted(papers), "all"], listing)
     return list(dict.fromkeys(chosen))
 
 
-def papers() -> dict[str, Paper]:
+def papers(extra: Path | None = None) -> dict[str, Paper]:
     """By folder, as `contents.yaml` lists them; then what it does not list, under the names of folder and artifact."""
     found = dict(_listed(HERE / "contents.yaml"))
     known = {entry.get("artifact") for paper in found.values() for entry in paper.contents}
-    for name in ids():
+    for name in ids(extra):
         if name not in known:
-            folder, own = name.split("/")[0], read(name)
+            folder, own = name.split("/")[0], read(name, extra)
             paper = found.get(folder, Paper(folder, []))
             entry = {"what": own.locator, "title": own.title, "artifact": name}
             found[folder] = replace(paper, contents=[*paper.contents, entry])
@@ -106,10 +114,10 @@ def _listed(path: Path) -> dict[str, Paper]:
     return {name: Paper(**paper) for name, paper in listed.items()}
 
 
-def _refuse_unbuilt(name: str) -> None:
+def _refuse_unbuilt(name: str, extra: Path | None) -> None:
     """Say of a figure or table of a paper that has no artifact why there is nothing to run."""
     paper, _, asked = name.partition("/")
-    listed = papers().get(paper)
+    listed = papers(extra).get(paper)
     for entry in listed.contents if listed else ():
         if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != asked:
             continue
@@ -118,23 +126,28 @@ def _refuse_unbuilt(name: str) -> None:
         raise NormbenchError(f"{name} ({entry['title']}): {entry['reason']}.")
 
 
-def load(name: str) -> claims.Artifact:
+def load(name: str, extra: Path | None = None) -> claims.Artifact:
     """The artifact, checked key by key and against its experiment: every verdict must be within reach of its runs.
 
     Its module is, too: it is needed when all runs are trained.
     """
-    artifact = read(name)
-    _check_runs(artifact, HERE / f"{name}.yaml")
-    drawing(name)
+    artifact = read(name, extra)
+    _check_runs(artifact)
+    drawing(artifact)
     return artifact
 
 
-def read(name: str) -> claims.Artifact:
+def read(name: str, extra: Path | None = None) -> claims.Artifact:
     """The artifact, checked key by key alone."""
-    artifact = claim_file.load(path := HERE / f"{name}.yaml")
+    own, shipped = (extra and extra / "papers" / f"{name}.yaml"), HERE / f"{name}.yaml"
+    if own is None or not own.is_file():
+        own, extra = None, None
+    elif shipped.is_file():
+        raise NormbenchError(f"{own}: there is a shipped artifact {name}. Give it another name.")
+    artifact = claim_file.load(path := own or shipped)
     if artifact.id != name:  # results lie where the id says
         raise NormbenchError(f"{path}: id: {artifact.id} must be {name}, as the file lies.")
-    return artifact
+    return replace(artifact, config_dir=extra)
 
 
 class Plan:
@@ -142,8 +155,8 @@ class Plan:
 
     def __init__(self, artifact: claims.Artifact, fidelity: str) -> None:
         self.artifact, self.fidelity = artifact, fidelity
-        self.cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds)
-        self.data = plan.data_name(artifact.experiment, fidelity)
+        self.cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds, artifact.config_dir)
+        self.data = plan.data_name(artifact.experiment, fidelity, artifact.config_dir)
         cells = [[dict(place), list(seeds)] for place, seeds in self.cells]
         self.sha256 = rules.sha256(artifact.claims_sha256, artifact.seen, self.data, cells)
 
@@ -163,11 +176,11 @@ class Plan:
         return set.intersection(*found) if found else set()
 
 
-def _check_runs(artifact: claims.Artifact, path: Path) -> None:
+def _check_runs(artifact: claims.Artifact) -> None:
     """Refuse what no run could decide: too few seeds at the paper's setting or at a control, no smallest effect."""
-    node = plan.experiment(artifact.experiment)
+    node = plan.experiment(artifact.experiment, artifact.config_dir)
     for claim in artifact.claims:
-        where = f"{path}: claim {claim.id}"
+        where = f"{artifact.path}: claim {claim.id}"
         for control in claim.controls:
             if control not in node["controls"]:
                 known = list(node["controls"])
@@ -213,17 +226,21 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
 
 def highest_fidelity(artifact: claims.Artifact) -> str:
     """`paper`, unless its experiment offers no more than a lower one."""
-    offered = plan.experiment(artifact.experiment)["fidelities"]
+    offered = plan.experiment(artifact.experiment, artifact.config_dir)["fidelities"]
     return next(fidelity for fidelity in FIDELITIES if fidelity in offered)
 
 
-def drawing(name: str) -> Drawing:
+def drawing(artifact: claims.Artifact) -> Drawing:
     """The artifact's own module, or what shows any artifact by its claims. NormbenchError where that is broken."""
-    path = HERE / f"{name}.py"
+    path = artifact.path.parent / f"{artifact.path.stem}.py"
     if not path.exists():
         return by_claims
     try:
-        found = importlib.import_module(f"normbench.papers.{name.replace('/', '.')}")
+        found = (
+            _carried_out(path)
+            if artifact.config_dir
+            else importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")
+        )
     except Exception as error:  # anything may be wrong in it; it is their line that its author needs
         raise NormbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     for needed in ("panels", "table"):
@@ -234,7 +251,17 @@ def drawing(name: str) -> Drawing:
     return cast(Drawing, found)
 
 
+@cache
+def _carried_out(path: Path) -> ModuleType:
+    """A module of one's own, which is in no package."""
+    spec = importlib.util.spec_from_file_location(f"normbench_artifact_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """Paragraphs that say what the numbers mean, where the module has an `explanation(artifact, runs)`."""
-    explain = getattr(drawing(artifact.id), "explanation", None)
+    explain = getattr(drawing(artifact), "explanation", None)
     return list(explain(artifact, runs)) if explain else []

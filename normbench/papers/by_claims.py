@@ -107,7 +107,7 @@ def _title(split: str, mode: str, metric: str) -> str:
 def _looks(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Look]:
     """Every arm of the experiment in its normalizer's colour, a second arm of the same one in another."""
     looks: dict[str, Look] = {}
-    for arm in plan.experiment(artifact.experiment)["arms"]:
+    for arm in plan.experiment(artifact.experiment, artifact.config_dir)["arms"]:
         config: Mapping[str, Any] = next((run.config for run in runs if run.arm == arm), {})
         used = {look.colour for look in looks.values()}
         own = colour_of(config.get("norm", {}).get("name", arm))
@@ -117,7 +117,7 @@ def _looks(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Look]:
 
 def _places(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Mapping[str, Any]]:
     """By title the places on the experiment's axes that have runs, all where none has; without axes there is one."""
-    node = plan.experiment(artifact.experiment)
+    node = plan.experiment(artifact.experiment, artifact.config_dir)
     places = [dict(zip(node["axes"], values, strict=True)) for values in product(*node["axes"].values())]
     kept = [place for place in places if any(run.matches(place) for run in runs)] or places
     return {plan.place_text(place) or node["title"]: place for place in kept}

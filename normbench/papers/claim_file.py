@@ -67,6 +67,7 @@ def load(path: Path) -> Artifact:
         claims=claims,
         claims_sha256=hash_claims(data["claims"]),
         seen=_count(data, "seen", where) if "seen" in data else 0,
+        path=path,
     )
 
 

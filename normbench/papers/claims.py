@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 MODES = {  # of the records that an endpoint reads
@@ -126,7 +128,7 @@ class Artifact:
     """A figure or table of a paper; `seeds` is the n fixed in advance, `claims_sha256` identifies its claims.
 
     `seen`: the seeds up to this one had been seen when the smallest effects were declared; with them nothing is
-    negligible.
+    negligible. `path`: its file. `config_dir`: where an artifact of one's own has its experiment; None of one shipped.
     """
 
     id: str
@@ -140,6 +142,14 @@ class Artifact:
     claims: tuple[Claim, ...]
     claims_sha256: str
     seen: int = 0
+    path: Path = Path()
+    config_dir: Path | None = None
+
+    @property
+    def command(self) -> str:
+        """What brings it up to date."""
+        words = ["normbench", "reproduce", self.id]
+        return shlex.join([*words, "--config-dir", str(self.config_dir)] if self.config_dir else words)
 
     @property
     def settings(self) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> lis
     def is_current(run: RunRecord) -> bool:
         words = [*(f"{key}={value}" for key, value in run.axes.items()), f"seed={run.seed}"]
         try:
-            spec = plan.experiment_spec(artifact.experiment, run.arm, fidelity, words, run.control)
+            spec = plan.experiment_spec(artifact.experiment, run.arm, fidelity, words, run.control, artifact.config_dir)
         except NormbenchError:  # an arm, an axis or a control that is no more
             return False
         return spec.id == run.id and spec.experiment == artifact.experiment
@@ -122,7 +122,7 @@ def publish(
             pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
             gallery.NAME: None if drawn == shown_before else drawn.content or None,
             contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
-            "figure.svg": _figure(artifacts.drawing(artifact.id).panels(artifact, runs), shown(judged)),
+            "figure.svg": _figure(artifacts.drawing(artifact).panels(artifact, runs), shown(judged)),
             **tables(artifact, fidelity, judged, runs),
             "verdicts.json": verdicts.as_file(judged),
         }
@@ -154,7 +154,7 @@ def publish(
 
 def tables(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Sequence[RunRecord]) -> dict[str, bytes]:
     """What follows from the runs and their verdicts, to be read: by file name."""
-    entries = artifacts.drawing(artifact.id).table(artifact, runs)
+    entries = artifacts.drawing(artifact).table(artifact, runs)
     return {
         "table.md": _page(artifact, fidelity, entries, judged, runs).encode(),
         "table.csv": table.as_csv(entries).encode(),

@@ -68,8 +68,11 @@ class Damaged:
     reason: str
 
 
-def collect(results: Path) -> tuple[list[Published], list[Damaged]]:
-    """Everything published below `results`: by artifact, then from `paper` fidelity down to `smoke`."""
+def collect(results: Path, extra: Path | None = None) -> tuple[list[Published], list[Damaged]]:
+    """Everything published below `results`: by artifact, then from `paper` fidelity down to `smoke`.
+
+    `extra`: the `--config-dir` that has artifacts of one's own; without it they are as those of another version.
+    """
     found: list[Published] = []
     damaged: list[Damaged] = []
     lives: Sequence[Mapping[str, Any]] = ()
@@ -79,7 +82,7 @@ def collect(results: Path) -> tuple[list[Published], list[Damaged]]:
         damaged.append(Damaged(results / history.NAME, str(error)))
     for place in sorted({path.parent for name in ("verdicts.json", pack.NAME) for path in pack.paths(results, name)}):
         try:
-            entry = read(place, results)
+            entry = read(place, results, extra=extra)
             own = [e for e in lives if (e["artifact"], e["fidelity"]) == (entry.name, entry.fidelity)]
             found.append(replace(entry, history=own))
         except NormbenchError as error:
@@ -87,7 +90,7 @@ def collect(results: Path) -> tuple[list[Published], list[Damaged]]:
     return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
 
 
-def read(place: Path, results: Path, packed: pack.Pack | None = None) -> Published:
+def read(place: Path, results: Path, packed: pack.Pack | None = None, extra: Path | None = None) -> Published:
     """Verdicts and pack at one place; NormbenchError with one line where they are missing or damaged.
 
     `packed` is the pack there, where it has been read.
@@ -112,7 +115,7 @@ def read(place: Path, results: Path, packed: pack.Pack | None = None) -> Publish
             f"{place / 'verdicts.json'} was judged on other contrasts than the {contrasts.NAME} beside it. Restore "
             f"both (git checkout), or judge again: normbench reproduce {name} --fidelity {fidelity} --max-time 0"
         )
-    known = artifacts.load(name) if name in artifacts.ids() else None
+    known = artifacts.load(name, extra) if name in artifacts.ids(extra) else None
     if known is not None and not _of_todays_rules(known, verdicts):
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: "

@@ -71,7 +71,7 @@ def judge(
 def _command(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> str:
     """What makes these runs, up to how many: where there are some of its controls, those too."""
     controls = " --controls" if any(run.control for run in runs) else ""
-    return f"normbench reproduce {artifact.id} --fidelity {fidelity}{controls}"
+    return f"{artifact.command} --fidelity {fidelity}{controls}"
 
 
 class _Judge:

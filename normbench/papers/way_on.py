@@ -70,7 +70,7 @@ def core_hours(left: Lacking, runs: Sequence[RunRecord]) -> float | None:
 
 
 def _command(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> str:
-    words = [f"normbench reproduce {artifact.id} --only {claim.id}"]
+    words = [f"{artifact.command} --only {claim.id}"]
     words += ["--controls"] if any(control for *_, control, _ in left) else []
     words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
     hours = core_hours(left, runs)

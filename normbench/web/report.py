@@ -19,6 +19,7 @@ from normbench.config import FIDELITIES, compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import gallery, published, table
+from normbench.papers.claims import Artifact
 from normbench.papers.findings import deciding, findings, said, tally
 from normbench.papers.published import Published
 from normbench.papers.rules import DECIDED, HOLDS, NEWS, UNDECIDED
@@ -46,10 +47,11 @@ class Report:
     notes: Sequence[str]
 
 
-def build(results: Path, target: Path | None = None) -> Report:
+def build(results: Path, target: Path | None = None, extra: Path | None = None) -> Report:
     """Write the whole site aside and put it in place at once; NormbenchError where it cannot be written.
 
-    `target`: by default `results/report`; a folder that is not empty and not a report is left alone.
+    `target`: by default `results/report`; a folder that is not empty and not a report is left alone. `extra`: the
+    `--config-dir` that has artifacts of one's own.
     """
     place = results / "report" if target is None else target
     target = place.resolve()
@@ -60,21 +62,39 @@ def build(results: Path, target: Path | None = None) -> Report:
     notes: list[str] = []
 
     def write(folder: Path) -> None:
-        found, damaged = published.collect(results)
-        shown = _presentable(found, damaged, raw_samples.of_raw(results))
+        found, damaged = published.collect(results, extra)
+        known = _Known.of(extra)
+        shown = _presentable(found, known, damaged, raw_samples.of_raw(results))
         try:
-            _write(folder, results, shown, damaged)
+            _write(folder, results, known, shown, damaged)
         except OSError:
             raise  # there is no writing here
         except Exception:  # of whatever kind: one file must not cost the others their page
             for place in folder.iterdir():
                 if place.name not in (site.MARKER, "assets"):
                     shutil.rmtree(place) if place.is_dir() else place.unlink()
-            _write(folder, results, _alone(shown, damaged), damaged)
+            _write(folder, results, known, _alone(shown, damaged), damaged)
         notes.extend(d.reason for d in damaged)
 
     site.put(target, write)
     return Report(place / "index.html", notes)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What there is to be published: all artifacts by id, and the papers that they are of."""
+
+    by_id: Mapping[str, Artifact]
+    papers: Mapping[str, artifacts.Paper]
+
+    @classmethod
+    def of(cls, extra: Path | None) -> _Known:
+        return cls({name: artifacts.read(name, extra) for name in artifacts.ids(extra)}, artifacts.papers(extra))
+
+    def order(self, entry: Published) -> int:
+        """In the papers' own order, then what no paper of ours has."""
+        listed = [one.get("artifact") for paper in self.papers.values() for one in paper.contents]
+        return listed.index(entry.name) if entry.name in listed else len(listed)
 
 
 @dataclass(frozen=True)
@@ -87,13 +107,13 @@ class _Shown:
 
 
 def _presentable(
-    found: Sequence[Published], damaged: list[published.Damaged], raw: Callable[[str], gallery.Files]
+    found: Sequence[Published], known: _Known, damaged: list[published.Damaged], raw: Callable[[str], gallery.Files]
 ) -> list[_Shown]:
-    """Those whose content can be made; the others are added to the damaged ones."""
+    """Those whose content can be made, by paper; the others are added to the damaged ones."""
     good = []
-    for entry in found:
+    for entry in sorted(found, key=known.order):
         with _noted(entry, damaged):
-            content = _content(entry)
+            content = _content(entry, known.papers)
             good.append(_Shown(entry, content, _drawn(entry, [*content["names"]], damaged, raw)))
     return good
 
@@ -128,7 +148,9 @@ def _alone(found: Sequence[_Shown], damaged: list[published.Damaged]) -> list[_S
             common = {"version": "", "page": "", "menu": _menu([shown], pages), "checked": False}
             page = _page(shown, [shown], pages) | {"downloads": [], "samples": [], "pictures": {}, "checks": []}
             templates.get_template("artifact.html").render(**common, **page)
-            templates.get_template("index.html").render(**common, **_index([shown], pages), damaged=[], contents=[])
+            templates.get_template("index.html").render(
+                **common, **_index([shown], pages), damaged=[], contents=[], without_runs=[]
+            )
             good.append(shown)
     return good
 
@@ -161,7 +183,9 @@ def _names(found: Sequence[_Shown]) -> dict[int, str]:
     return {key: unique(key) for key in full}
 
 
-def _write(folder: Path, results: Path, found: Sequence[_Shown], damaged: Sequence[published.Damaged]) -> None:
+def _write(
+    folder: Path, results: Path, known: _Known, found: Sequence[_Shown], damaged: Sequence[published.Damaged]
+) -> None:
     templates = site.environment()
     pages = _names(found)
     packs = {p.entry.verdicts["pack_sha256"]: pages[id(p.entry)] for p in found}
@@ -175,7 +199,8 @@ def _write(folder: Path, results: Path, found: Sequence[_Shown], damaged: Sequen
         (folder / name).write_text(text, encoding="utf-8")
 
     reasons = [d.reason.replace(f"{results}/", "") for d in damaged]  # where they lie here is nobody's business
-    render("index.html", "index.html", **_index(found, pages), damaged=reasons, contents=_contents(found, pages))
+    render("index.html", "index.html", **_index(found, pages), damaged=reasons,
+           contents=_contents(known, found, pages), without_runs=_without_runs(known, found))  # fmt: skip
     render("models.html", "models.html", models=_models())
     if checks or benches:
         titles = {pages[id(p.entry)]: p.entry.title for p in found}
@@ -193,23 +218,17 @@ def _write(folder: Path, results: Path, found: Sequence[_Shown], damaged: Sequen
 def _menu(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[tuple[str, list[dict[str, str]]]]:
     """Every artifact's page, by paper."""
     papers: dict[str, list[dict[str, str]]] = {}
-    for p in _by_paper(found):
+    for p in found:
         entry = {"title": p.entry.title, "fidelity": p.entry.fidelity, "page": pages[id(p.entry)]}
         papers.setdefault(p.content["paper"], []).append(entry)
     return list(papers.items())
-
-
-def _by_paper(found: Sequence[_Shown]) -> list[_Shown]:
-    """In the papers' own order, then what no paper of ours has."""
-    listed = [entry.get("artifact") for paper in artifacts.papers().values() for entry in paper.contents]
-    return sorted(found, key=lambda p: listed.index(p.entry.name) if p.entry.name in listed else len(listed))
 
 
 # --- the index -------------------------------------------------------------------------------------------------------
 
 
 def _index(found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
-    rows = [row for p in _by_paper(found) for row in _claims(p, pages[id(p.entry)])]
+    rows = [row for p in found for row in _claims(p, pages[id(p.entry)])]
     counts = Counter(row["word"] for row in rows)
     order = [*NEWS, *counts]  # the words that are known, then all others
     return {
@@ -219,17 +238,15 @@ def _index(found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
         ],
         "words": sorted(counts.items(), key=lambda item: (order.index((item[0].split() or [""])[0]), item[0])),
         "total": len(rows),
-        "without_runs": _without_runs(found),
         "forests": _forests(rows),
         "expected_wrong": sum(p.entry.verdicts["expected_wrong"] or 0 for p in found if p.entry.fidelity == "paper"),
     }
 
 
-def _without_runs(found: Sequence[_Shown]) -> list[tuple[str, int]]:
+def _without_runs(known: _Known, found: Sequence[_Shown]) -> list[tuple[str, int]]:
     """Title and number of claims of the artifacts of these papers that have no page."""
-    known = [artifacts.read(name) for name in artifacts.ids()]
     there = {p.entry.name for p in found}
-    return [(one.title.split(" · ")[0], len(one.claims)) for one in known if one.id not in there]
+    return [(one.title.split(" · ")[0], len(one.claims)) for one in known.by_id.values() if one.id not in there]
 
 
 def _claims(shown: _Shown, page: str) -> list[dict[str, Any]]:
@@ -302,24 +319,23 @@ def _forests(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[An
     return forests
 
 
-def _contents(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[str, Any]]:
+def _contents(known: _Known, found: Sequence[_Shown], pages: Mapping[int, str]) -> list[dict[str, Any]]:
     """Every figure and table of the papers, and what becomes of it."""
 
     def entry(listed: Mapping[str, str]) -> dict[str, Any]:
         name = listed.get("artifact", "")
         own = [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == name]
-        command = _command(name) if name and not own else ""
+        command = _command(known.by_id[name]) if name and not own else ""
         return {"reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
 
     return [
-        {"paper": paper.title, "entries": [entry(one) for one in paper.contents]}
-        for paper in artifacts.papers().values()
+        {"paper": paper.title, "entries": [entry(one) for one in paper.contents]} for paper in known.papers.values()
     ]
 
 
-def _command(name: str) -> str:
-    fidelity = artifacts.highest_fidelity(artifacts.load(name))
-    return f"normbench reproduce {name}" + ("" if fidelity == "paper" else f" --fidelity {fidelity}")
+def _command(artifact: Artifact) -> str:
+    fidelity = artifacts.highest_fidelity(artifact)
+    return artifact.command + ("" if fidelity == "paper" else f" --fidelity {fidelity}")
 
 
 # --- an artifact's page ----------------------------------------------------------------------------------------------
@@ -327,13 +343,12 @@ def _command(name: str) -> str:
 
 def _page(shown: _Shown, found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
     """The content with what it has beside it: the same artifact at other fidelities, the pages before and after it."""
-    line = _by_paper(found)
-    place = next(i for i, p in enumerate(line) if p is shown)
+    place = next(i for i, p in enumerate(found) if p is shown)
     return {
         **shown.content,
         "others": [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == shown.entry.name],
-        "before": _neighbour(line[place - 1], pages) if place else None,
-        "after": _neighbour(line[place + 1], pages) if place + 1 < len(line) else None,
+        "before": _neighbour(found[place - 1], pages) if place else None,
+        "after": _neighbour(found[place + 1], pages) if place + 1 < len(found) else None,
     }
 
 
@@ -341,7 +356,7 @@ def _neighbour(shown: _Shown, pages: Mapping[int, str]) -> tuple[str, str]:
     return shown.entry.title.split(" · ")[0], pages[id(shown.entry)]
 
 
-def _content(entry: Published) -> dict[str, Any]:
+def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[str, Any]:
     verdicts = entry.verdicts
     scale = forest.limits(part for claim in verdicts["claims"] for part in published.parts(claim))
     claims = [
@@ -359,8 +374,8 @@ def _content(entry: Published) -> dict[str, Any]:
         }
         for claim in verdicts["claims"]
     ]
-    drawing = artifacts.drawing(entry.name) if entry.artifact else None
-    paper = artifacts.papers().get(folder := entry.name.split("/")[0])
+    drawing = artifacts.drawing(entry.artifact) if entry.artifact else None
+    paper = papers.get(folder := entry.name.split("/")[0])
     panels = drawing.panels(entry.artifact, entry.runs) if drawing and entry.artifact else []
     entries = drawing.table(entry.artifact, entry.runs) if drawing and entry.artifact else []
     arms = {line.arm: line.look for panel in panels for line in panel.lines}

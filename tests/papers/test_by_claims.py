@@ -1,9 +1,7 @@
-"""An artifact that is a YAML alone, of a paper that nobody listed: it is drawn, told and found like any other."""
+"""An artifact of one's own, a YAML alone in --config-dir: it is drawn, told, judged and found like any other."""
 
 from __future__ import annotations
 
-import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import yaml
 
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import by_claims, publish, table
+from normbench.papers import by_claims, publish, published, table
 from normbench.papers.claims import Artifact
 from normbench.papers.style import COLOURS
 from normbench.web import report
@@ -24,11 +22,9 @@ ERROR = {"split": "test", "mode": "eval", "metric": "error"}
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifact:
+def own(tmp_path: Path) -> Artifact:
     """Claims of somebody's own on the runs of Fig. 6, one of each kind of endpoint that has a way of its own."""
-    place = tmp_path / "papers"
-    shutil.copytree(artifacts.HERE, place, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    (place / "me2030").mkdir()
+    (tmp_path / "papers" / "me2030").mkdir(parents=True)
     endpoints = {
         "area": (NLL | {"kind": "area"}, "log"),
         "time": (NLL | {"kind": "time_to_level", "level": 0.5, "clock": "step"}, "log"),
@@ -48,9 +44,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifact:
     claim = {"id": "ME-1", "kind": "direction", "statement": "mine", "quote": "mine", "locator": "here"}
     told = {"title": "Mine · MNIST", "locator": "Fig. 1", "experiment": "ln2016/fig6", "seeds": 5}
     content = {"id": "me2030/net", **told, "deviations": {"paper": []}, "claims": [{**claim, "parts": parts}]}
-    (place / "me2030" / "net.yaml").write_text(yaml.safe_dump(content))
-    monkeypatch.setattr(artifacts, "HERE", place)
-    return artifacts.read("me2030/net")
+    (tmp_path / "papers" / "me2030" / "net.yaml").write_text(yaml.safe_dump(content))
+    return artifacts.read("me2030/net", tmp_path)
 
 
 def test_the_figure_has_a_row_for_each_metric_and_a_column_for_each_place(own: Artifact) -> None:
@@ -101,43 +96,66 @@ def test_the_table_has_each_number_once_for_each_arm(own: Artifact) -> None:
 
 
 def test_runs_of_controls_have_tables_of_their_own_at_the_end(own: Artifact) -> None:
-    content = yaml.safe_load((artifacts.HERE / "me2030" / "net.yaml").read_text())
+    content = yaml.safe_load(own.path.read_text())
     content["claims"][0] |= {"open": ["rate"], "controls": ["lr-low"]}
-    (artifacts.HERE / "me2030" / "net.yaml").write_text(yaml.safe_dump(content))
+    own.path.write_text(yaml.safe_dump(content))
     runs = madeup.runs()
     low = [replace(run, control="lr-low") for run in runs if run.arm == "ln"]
     elsewhere = [replace(run, axes={"train.batch_size": 4}) for run in runs]
-    found = table.groups(by_claims.table(artifacts.read("me2030/net"), [*low, *runs, *elsewhere]))
+    found = table.groups(by_claims.table(artifacts.read("me2030/net", own.config_dir), [*low, *runs, *elsewhere]))
     assert found == ["batch size 128", "batch size 4", "control lr-low, batch size 128"]
 
 
 def test_it_is_published_and_stands_in_the_report_under_its_own_name(own: Artifact, tmp_path: Path) -> None:
-    assert artifacts.drawing("me2030/net") is by_claims
-    assert "me2030/net" in artifacts.select(["me2030"])
+    assert artifacts.drawing(own) is by_claims
+    assert artifacts.select(["me2030"], tmp_path) == ["me2030/net"] and "me2030/net" not in artifacts.ids()
     results = tmp_path / "results"
-    publish.publish(own, madeup.runs(), "paper", results)
-    assert {"figure.svg", "table.md"} <= {path.name for path in (results / "me2030" / "net" / "paper").iterdir()}
-    index = report.build(results).index.read_text()
-    assert "me2030" in index and "Mine · MNIST" in index
+    place = results / "me2030" / "net" / "paper"
+    judged, *_ = publish.publish(own, madeup.runs(), "paper", results)
+    assert {"figure.svg", "table.md"} <= {path.name for path in place.iterdir()}
+    assert judged["command"].startswith(f"normbench reproduce me2030/net --config-dir {tmp_path} --fidelity")
+    index = report.build(results, extra=tmp_path).index
+    assert "me2030" in index.read_text() and "Mine · MNIST" in index.read_text()
+    page = (index.parent / "me2030-net-paper.html").read_text()
+    assert published.read(place, results, extra=tmp_path).artifact == own and 'class="panel' in page
+    unknown = report.build(results).index.read_text()  # as that of another version
+    assert published.read(place, results).artifact is None and "me2030/net" in unknown
 
 
 def test_what_the_contents_do_not_list_stands_behind_them(own: Artifact, tmp_path: Path) -> None:
-    text = (artifacts.HERE / "me2030" / "net.yaml").read_text()
+    text = own.path.read_text()
     for name in ("me2030/other", "bln2022/fig9"):
-        (artifacts.HERE / f"{name}.yaml").write_text(text.replace("id: me2030/net", f"id: {name}"))
-    papers = artifacts.papers()
+        path = tmp_path / "papers" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.replace("id: me2030/net", f"id: {name}"))
+    papers = artifacts.papers(tmp_path)
+    assert [*artifacts.papers()] == ["ln2016", "bln2022"]
     assert list(papers) == ["ln2016", "bln2022", "me2030"]
     assert papers["me2030"].title == "me2030" and papers["bln2022"].title.startswith("Batch Layer Normalization")
     assert [entry["artifact"] for entry in papers["me2030"].contents] == ["me2030/net", "me2030/other"]
     assert papers["bln2022"].contents[-1] == {"what": "Fig. 1", "title": "Mine · MNIST", "artifact": "bln2022/fig9"}
     with pytest.raises(NormbenchError, match="no experiment: a plot of usage statistics"):
-        artifacts.select(["bln2022/fig1"])
+        artifacts.select(["bln2022/fig1"], tmp_path)
 
 
 def test_an_id_is_where_the_file_lies(own: Artifact) -> None:
-    (artifacts.HERE / "me2030" / "net.yaml").rename(artifacts.HERE / "me2030" / "nets.yaml")
+    own.path.rename(own.path.with_stem("nets"))
     with pytest.raises(NormbenchError, match=r"nets\.yaml: id: me2030/net must be me2030/nets"):
-        artifacts.load("me2030/nets")
+        artifacts.load("me2030/nets", own.config_dir)
+
+
+def test_a_shipped_artifact_is_not_replaced(own: Artifact, tmp_path: Path) -> None:
+    path = tmp_path / "papers" / "ln2016" / "fig6.yaml"
+    path.parent.mkdir()
+    path.write_text(own.path.read_text().replace("id: me2030/net", "id: ln2016/fig6"))
+    with pytest.raises(NormbenchError, match=r"fig6\.yaml: there is a shipped artifact ln2016/fig6"):
+        artifacts.load("ln2016/fig6", tmp_path)
+
+
+def test_its_module_draws_it(own: Artifact) -> None:
+    module = "def panels(artifact, runs):\n    return []\n\n\ndef table(artifact, runs):\n    return [artifact.id]\n"
+    own.path.with_suffix(".py").write_text(module)
+    assert artifacts.drawing(own).table(own, []) == ["me2030/net"]
 
 
 @pytest.mark.parametrize(
@@ -168,15 +186,10 @@ def test_contents_that_say_nothing_are_refused_in_one_line(
     [("def panels(a, r) return []", "SyntaxError"), ("import nowhere_at_all", "nowhere_at_all"), ("", "no panels"),
      ("def panels(a, r): return []", "no table")],
 )  # fmt: skip
-def test_a_broken_module_is_refused_before_anything_is_trained(
-    own: Artifact, monkeypatch: pytest.MonkeyPatch, content: str, said: str
-) -> None:
-    (artifacts.HERE / "me2030" / "net.py").write_text(content)
-    monkeypatch.setattr("normbench.papers.__path__", [str(artifacts.HERE)])
-    for name in [name for name in sys.modules if name.startswith("normbench.papers.me2030")]:
-        monkeypatch.delitem(sys.modules, name)
+def test_a_broken_module_is_refused_before_anything_is_trained(own: Artifact, content: str, said: str) -> None:
+    own.path.with_suffix(".py").write_text(content)
     with pytest.raises(NormbenchError, match=r"net\.py") as refused:
-        artifacts.load("me2030/net")
+        artifacts.load("me2030/net", own.config_dir)
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 

@@ -81,7 +81,7 @@ def test_markdown_keeps_names_as_text():
 
 def test_fig6_table_golden():
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed], arm) for arm in ("none", "ln") for seed in (1, 2, 3)]
-    entries = drawing("ln2016/fig6").table(load("ln2016/fig6"), runs)
+    entries = drawing(load("ln2016/fig6")).table(load("ln2016/fig6"), runs)
     assert len(entries) == 5 * 2 * 6
     header, rows = table.headline(entries)
     assert header == ["final test error, %", "batch 128: paper", "ours", "batch 4: paper", "ours"]
@@ -103,7 +103,7 @@ def test_a_row_stands_under_its_own_groups() -> None:
 def test_any_arm_name_is_text_in_the_figure_and_the_table(tmp_path, name: str):
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed], name) for seed in (1, 2, 3)]
     with open(tmp_path / "a.svg", "wb") as file:
-        draw.figure(drawing("ln2016/fig6").panels(load("ln2016/fig6"), runs), file)
+        draw.figure(drawing(load("ln2016/fig6")).panels(load("ln2016/fig6"), runs), file)
     root = ElementTree.parse(tmp_path / "a.svg").getroot()  # well-formed, whatever the name holds
     tags = {element.tag.rsplit("}", 1)[-1] for element in root.iter()}
     assert not tags & {"script", "img", "foreignObject"}
@@ -115,7 +115,7 @@ def test_fig6_figure_is_byte_stable_and_says_not_run(tmp_path):
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed]) for seed in (1, 2, 3)]
     for name in ("a.svg", "b.svg"):
         with open(tmp_path / name, "wb") as file:
-            draw.figure(drawing("ln2016/fig6").panels(load("ln2016/fig6"), runs), file)
+            draw.figure(drawing(load("ln2016/fig6")).panels(load("ln2016/fig6"), runs), file)
     text = (tmp_path / "a.svg").read_text()
     assert text == (tmp_path / "b.svg").read_text()
     assert text.count(">not run<") == 2 and ">n = 3<" in text

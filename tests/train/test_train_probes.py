@@ -110,7 +110,7 @@ def test_claims_of_the_probes_are_decided(name: str):
                              | {f"OV-{i}": "contradicted" for i in range(5, 10)},
     }  # fmt: skip
     assert told == wanted[name]
-    drawing = artifacts.drawing(name)
+    drawing = artifacts.drawing(artifact)
     assert drawing.table(artifact, [replace(run, control="") for run in runs])
 
 

@@ -18,7 +18,7 @@ from normbench.web import figures, forest, site
 
 def test_figures_are_valid_and_hold_the_panels_numbers():
     runs = madeup.runs()
-    drawn = artifacts.drawing("ln2016/fig6").panels(artifacts.load("ln2016/fig6"), runs)
+    drawn = artifacts.drawing(artifacts.load("ln2016/fig6")).panels(artifacts.load("ln2016/fig6"), runs)
     assert [bool(panel.lines) for panel in drawn] == [True, False, True, False]
     for panel in drawn:
         figure = figures.figure(panel)

@@ -19,4 +19,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import history
 
-    return history.show(given.claim, given.results, given.json, console)
+    return history.show(given.claim, given.results, given.json, given.config_dir, console)

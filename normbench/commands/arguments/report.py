@@ -22,7 +22,7 @@ def run(given: Namespace, console: Any) -> int:
     from normbench.commands.terminal import say
     from normbench.web import report
 
-    written = report.build(given.results, given.output)
+    written = report.build(given.results, given.output, given.config_dir)
     for note in written.notes:
         say(console, f"  note: {note}")
     if hint := places.where_published(given.results):

@@ -15,6 +15,7 @@ EPILOG = """examples:
   normbench reproduce bln2022/fig6 --only BLN-18b --controls        what one claim compares, and no more
   normbench reproduce ln2016 --max-time 2h              go on another day with the same command
   normbench reproduce ln2016/fig6 --controls            also the settings that the paper leaves open
+  normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
   normbench reproduce ln2016/fig6 logger=wandb          mirrored to W&B files below results/wandb, as it trains
 """
 

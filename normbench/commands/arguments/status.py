@@ -18,4 +18,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import status
 
-    return status.run(given.results, given.json, console)
+    return status.run(given.results, given.json, given.config_dir, console)

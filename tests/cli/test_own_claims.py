@@ -1,0 +1,75 @@
+"""Claims of one's own on one's own experiment, as in `examples/own_claims`: judged and found like those shipped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_claims"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """The example, an epoch of four units and five seeds, in a folder whose name a shell would take apart."""
+    own = tmp_path / "my claims"
+    shutil.copytree(EXAMPLE, own)
+    experiment, claims = (own / kind / "mine" / "rms.yaml" for kind in ("experiment", "papers"))
+    node = yaml.safe_load(experiment.read_text())
+    node["base"] = [w for w in node["base"] if "epochs" not in w and "sizes" not in w]
+    node["base"] += ["model.hidden_sizes=[4]", "train.epochs=1", "data.valid=797", "data.test=800"]
+    experiment.write_text(yaml.safe_dump(node))
+    claims.write_text(claims.read_text().replace("seeds: 10", "seeds: 5"))
+    return own
+
+
+def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, tmp_path: Path):
+    own = ("--config-dir", str(small))
+    assert normbench("reproduce", *own, "mine/rms", "--controls", "--dry-run") == 0
+    assert "45 runs = 3 arms × 5 seeds × 3 settings" in capfd.readouterr().out
+    assert normbench("reproduce", *own, "mine", "--jobs", "1") == 0
+    out = capfd.readouterr().out
+    command = f"normbench reproduce mine/rms --config-dir '{small}'"
+    assert "MINE-1" in out and " of 2 claims" in out and command in " ".join(out.split())
+    place = tmp_path / "results" / "mine" / "rms" / "paper"
+    judged = json.loads((place / "verdicts.json").read_text())
+    assert judged["command"] == f"{command} --fidelity paper" and [c["n"] for c in judged["claims"]] == [5, 5]
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    assert normbench("reproduce", *own, "mine/rms", "--max-time", "0") == 0
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+
+    for words, told, without in (
+        (("list", "artifacts"), "mine/rms ", ""),
+        (("status",), "published: mine/rms · paper · 15 of 15 runs", "mine/rms is not an artifact"),
+        (("check",), "whole: 15 published runs", "(one's own: --config-dir DIR)"),
+        (("history", "MINE-2"), "MINE-2", "MINE-2"),
+        (("report",), "report", "report"),
+    ):
+        capfd.readouterr()
+        assert normbench(*words, *own) == 0 and told in capfd.readouterr().out, words
+        assert normbench(*words) == 0
+        out = capfd.readouterr().out
+        assert without in out if without else told not in out, words
+
+
+def test_without_their_folder_they_are_unknown(normbench, capfd):
+    assert normbench("reproduce", "mine/rms") == 2
+    assert "one's own: --config-dir DIR, with DIR/papers/PAPER/NAME.yaml" in capfd.readouterr().err
+
+
+def test_a_claim_that_its_experiment_cannot_decide_is_refused(normbench, capfd, small: Path):
+    claims = small / "papers" / "mine" / "rms.yaml"
+    claims.write_text(claims.read_text().replace("arm: layer", "arm: lager"))
+    assert normbench("reproduce", "--config-dir", str(small), "mine/rms", "--dry-run") == 2
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1 and "rms.yaml: claim MINE-2" in err and "lager" in err
+
+
+@pytest.mark.slow
+def test_the_example_is_decided(normbench, capfd):
+    assert normbench("reproduce", "--config-dir", str(EXAMPLE), "mine/rms", "--controls", "--jobs", "2") == 0
+    out = capfd.readouterr().out
+    assert "supported" in out and "decided   " in out
