@@ -129,10 +129,9 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, known:
             if not table:
                 continue
             arrays = Contrasts({name: table})._arrays().values()
-            size += sum(len(zlib.compress(array.tobytes())) for array in arrays)
-            if size > MOST:
-                return Contrasts(tables)
-            tables[name] = table
+            needed = sum(len(zlib.compress(array.tobytes())) for array in arrays)
+            if size + needed <= MOST:
+                tables[name], size = table, size + needed
     return Contrasts(tables)
 
 

@@ -213,12 +213,22 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
     bounds = ((part.value, "=", float.__eq__), (part.at_most, "≤", float.__le__), (part.at_least, "≥", float.__ge__))
     asked = [(float(bound), sign, test) for bound, sign, test in bounds if bound is not None]
     wrong = [number for number in numbers if not all(test(number, bound) for bound, _, test in asked)]
-    shown = (wrong or numbers)[0]
+    shown = max(numbers, key=lambda number: _missing(part, number))
     wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
     if part.at_most is not None and part.at_most == part.at_least:
         wanted = f"= {show(part.at_most)}"
     reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, asked {wanted}"
     return Observed(part, reason=reason, complete=True, exact=not wrong, number=shown, runs=ids)
+
+
+def _missing(part: Part, number: float) -> float:
+    """By how much a computed number misses what is asked of it, below 0 where by nothing."""
+    away = [
+        *([abs(number - part.value)] if part.value is not None else []),
+        *([number - part.at_most] if part.at_most is not None else []),
+        *([part.at_least - number] if part.at_least is not None else []),
+    ]
+    return math.inf if math.isnan(number) else max(away)
 
 
 def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:

@@ -114,6 +114,12 @@ def vanishes(part: Part, seen: Observed, k: int, alpha: float = ALPHA) -> bool:
     return part.kind == "direction" and part_word(part, seen, alpha / k) == NEGLIGIBLE
 
 
+def vanishing(*settings: Sequence[tuple[Part, Observed]], alpha: float = ALPHA) -> int:
+    """How many of a claim's parts make it negligible at each of these settings."""
+    return sum(all(vanishes(part, seen, len(at), alpha) for (part, seen), at in zip(one, settings, strict=True))
+               for one in zip(*settings, strict=True))  # fmt: skip
+
+
 # --- controls, and the verdict ---------------------------------------------------------------------------------------
 
 

@@ -102,19 +102,24 @@ class _Judge:
             name: rules.control_words(parts, len(controls), self.alpha, setting) for name, parts in controls.items()
         }
         robust = rules.robustness(word, list(tried.values()), bool(claim.unvaried))
+        everywhere = [setting, *(controls.values() if robust == rules.ROBUST else ())]
+        scattered = word == rules.NEGLIGIBLE and not rules.vanishing(*everywhere, alpha=self.alpha)
+        if scattered:  # here by one part, there by another
+            robust, everywhere = rules.UNDECIDED, [setting]
         parts = [self.result(part, seen) for part, seen in setting]
         deciding = self._deciding(word, setting)
         evidence = why or self._evidence(word, parts, deciding)
         if robust:
             shown = {name: self._shown(word, tried[name][0], found, deciding) for name, found in controls.items()}
             evidence += _of_controls(word, tried, shown)
+            evidence += ", but no part is so under all of them" if scattered else ""
             evidence += f"; no control varies the {' and the '.join(claim.unvaried)}" if claim.unvaried else ""
         reported = [self.result(part, self.observe(part, "")) for part in claim.reported]
         evidence += "".join(f"; beside it, {told['id']}: {measured(told)}" for told in reported
                             if told["id"] == claim.beside and word in rules.DECIDED)  # fmt: skip
         evidence += _on_seeds(claim, self.fidelity)
         headline = parts[deciding] if parts else None
-        verdict = rules.verdict(word, robust, claim.ours, self.fidelity, self._share(word, setting))
+        verdict = rules.verdict(word, robust, claim.ours, self.fidelity, self._share(word, *everywhere))
         return {
             "id": claim.id,
             "kind": claim.kind,
@@ -146,7 +151,9 @@ class _Judge:
 
     def _spent(self, parts: Sequence[tuple[Part, Observed]]) -> float:
         """The levels of the looks so far; computed numbers spend none."""
-        if self.claim.kind == "exact" or not parts or not all(seen.complete and not seen.gap for _, seen in parts):
+        if self.claim.kind == "exact" or self.fidelity in self.claim.not_decidable:
+            return 0.0
+        if not parts or not all(seen.complete and not seen.gap for _, seen in parts):
             return 0.0
         first = rules.ALPHA / (2 if self.claim.looks else 1)
         return first + self.alpha if self.look > 0 else first
@@ -237,12 +244,11 @@ class _Judge:
         which = f"{part.id}: " if other and len(parts) > 1 else ""
         return "" if seen.effect is None else f" ({which}{show(seen.effect)})"
 
-    def _share(self, word: str, parts: Sequence[tuple[Part, Observed]]) -> str:
-        """How many of its parts a negligible claim rests on; "" for other words and a single part."""
-        if word != rules.NEGLIGIBLE or len(parts) == 1:
+    def _share(self, word: str, *settings: Sequence[tuple[Part, Observed]]) -> str:
+        """How many of its parts a negligible claim rests on at all of these; "" for other words and a single part."""
+        if word != rules.NEGLIGIBLE or len(settings[0]) == 1:
             return ""
-        found = sum(rules.vanishes(part, seen, len(parts), self.alpha) for part, seen in parts)
-        return f" ({found} of {len(parts)} parts)"
+        return f" ({rules.vanishing(*settings, alpha=self.alpha)} of {len(settings[0])} parts)"
 
 
 _HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}

@@ -294,7 +294,9 @@ def test_the_same_comparison_is_kept_once_whatever_its_name() -> None:
     assert len(keys) == 5
 
 
-def test_beyond_the_limit_later_ones_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_beyond_the_limit_is_left_out_and_smaller_ones_behind_it_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     controls = ("lr-low", "lr-high")
     claims = artifact(part(), part("e", endpoint=ERROR), controls=controls)
     runs = [run for name in ("", *controls) for run in campaign(tmp_path, control=name)]
@@ -306,9 +308,13 @@ def test_beyond_the_limit_later_ones_are_left_out(tmp_path: Path, monkeypatch: p
         for name, table in whole.tables.items()
     }
     for kept in range(len(order)):
-        monkeypatch.setattr(contrasts, "MOST", sum(size[name] for name in order[: kept + 1]) - 1)
+        monkeypatch.setattr(contrasts, "MOST", most := sum(size[name] for name in order[: kept + 1]) - 1)
         found = collect(claims, runs, tmp_path, Contrasts({}))
-        assert list(found.tables) == order[:kept]
+        fits, used = order[:kept], sum(size[name] for name in order[:kept])
+        for name in order[kept:]:
+            if used + size[name] <= most:
+                fits, used = [*fits, name], used + size[name]
+        assert list(found.tables) == fits and order[kept] not in fits
         assert collect(claims, runs[::-1], tmp_path, whole).sha256 == found.sha256
         assert collect(claims, runs, tmp_path / "elsewhere", found).sha256 == found.sha256
     assert len(whole.dump() or b"") < sum(size.values()) + 300 * 2 * len(order)  # the rest is the archive's own

@@ -88,5 +88,29 @@ def test_a_robust_negligible_claim_says_how_many_parts_each_control_rests_on() -
     claim = artifact(*parts, open=["learning rate"])
     low, high = arms(0.0, control="lr-low"), arms(-0.6, control="lr-high")
     found = only(claim, arms(0.0) + low + high)
-    assert found["verdict"] == "negligible (2 of 2 parts)" and found["robustness"] == "robust"
+    assert found["verdict"] == "negligible (1 of 2 parts)" and found["robustness"] == "robust"
     assert found["evidence"].endswith("; the same under lr-low (2 of 2 parts), lr-high (1 of 2 parts)")
+    apart = replace(claim, claims=(replace(claim.claims[0], controls=("lr-low",)),))
+    assert only(apart, arms(0.0) + low)["verdict"] == "negligible (2 of 2 parts)"
+
+
+def test_another_negligible_part_under_a_control_is_not_the_same_word() -> None:
+    """Here one part is surely small, there the other: no part is so wherever the paper leaves a choice."""
+    here, there = (
+        direction(name=arm, contrast=((1.0, {"arm": arm}), (-1.0, BN)), delta={"is": 0.7, "why": "w"})
+        for arm in ("rms", "ada")
+    )
+    claim = artifact(here, there, open=["learning rate"])
+
+    def runs(control: str, rms: float, ada: float) -> list[RunRecord]:
+        made = {arm: arms(effect, control=control) for arm, effect in (("rms", rms), ("ada", ada))}
+        others = [
+            replace(run, arm=arm, id=f"{arm}-{run.id}") for arm, of in made.items() for run in of if run.arm == "ln"
+        ]
+        return [run for run in made["rms"] if run.arm != "ln"] + others
+
+    low, high = runs("lr-low", 0.0, -0.6), runs("lr-high", -0.6, 0.0)
+    found = only(claim, runs("", 0.0, -0.6) + low + high)
+    assert (found["setting"], found["robustness"]) == ("negligible", "undecided")
+    assert found["verdict"] == "negligible (1 of 2 parts) at the paper's setting; controls undecided"
+    assert found["evidence"].endswith(", lr-high (1 of 2 parts), but no part is so under all of them")

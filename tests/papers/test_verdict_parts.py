@@ -125,6 +125,19 @@ def test_exact_without_its_number_and_with_several_runs() -> None:
     assert verdict(claim, [probe(0, "a"), probe(2, "b")]) == "contradicted"
 
 
+@pytest.mark.parametrize(
+    ("bounds", "values", "worst"),
+    [({"at_most": 9}, (3, 8, 5), 8), ({"at_most": 1}, (2, 0, 7), 7), ({"at_least": 1}, (5, 2, 3), 2),
+     ({"value": 4}, (4, 1, 6), 1), ({"at_least": 1, "at_most": 4}, (2, 9, 0), 9),
+     ({"at_most": 1}, (9, "NaN", 3), "nan")],
+)  # fmt: skip
+def test_of_several_runs_the_number_shown_is_the_one_that_misses_most(
+    bounds: Mapping[str, float], values: tuple[Any, ...], worst: Any
+) -> None:
+    runs = [probe(value, name) for name, value in zip("abc", values, strict=True)]
+    assert only(exact(**bounds), runs)["parts"][0]["reason"].startswith(f"gap: {worst} relative, asked ")
+
+
 # divergence and censoring
 
 

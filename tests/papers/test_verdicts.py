@@ -405,6 +405,8 @@ def test_expected_wrong_sums_the_levels_that_looks_have_spent() -> None:
     assert judge(looked, arms(-1.0, n=10), "paper")["expected_wrong"] == 0.15, "both looks"
     assert judge(many, arms(-1.0, n=4), "paper")["expected_wrong"] == 0, "no look yet"
     assert judge(many, [], "paper")["expected_wrong"] == 0
+    undecidable = artifact(direction(), direction(name="q"), not_decidable={"paper": "too short"})
+    assert judge(undecidable, arms(-1.0), "paper")["expected_wrong"] == 0
 
 
 # properties
