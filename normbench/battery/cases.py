@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from normbench.config import compose
 from normbench.errors import NormbenchError
-from normbench.norms import base
+from normbench.norms import base, layers
 from normbench.norms.sites import Choice, Site
 
 ACTIVATION_KINDS = ("pre_activation", "post_activation", "state")
@@ -155,7 +155,7 @@ class Subject:
         where = Site("hidden.0", WEIGHT_KINDS, axes, UNITS, (2, 2) if "space" in axes else (), activation=activation)
         choice = Choice(self.name, self.kind, dict(options), bias, False, 1, self.file)
         act = FUNCTIONS[activation]
-        form = partial(base.NormedConv, kernel=KERNEL) if "space" in axes else base.NormedLinear
+        form = partial(layers.NormedConv, kernel=KERNEL) if "space" in axes else layers.NormedLinear
         module: Any = form(INPUTS, where, choice, act).double()
         with torch.no_grad():
             module.linear.weight.copy_(draw(module.linear.weight.shape, 100 if seed is None else seed, 1.0, 0.0))

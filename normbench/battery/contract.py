@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from normbench.battery.cases import TIME, Axes, Options, Subject, draw, sizes, valid
 from normbench.errors import NormbenchError
-from normbench.norms import base
+from normbench.norms import base, modes
 from normbench.variants import USUAL, Variant
 
 Function = Callable[[Subject, Axes], None]
@@ -118,12 +118,12 @@ def states(module: nn.Module) -> dict[str, Tensor]:
 
 
 def end_epoch(module: nn.Module) -> None:
-    for norm in base.normalizers(module):
+    for norm in modes.normalizers(module):
         norm.end_epoch()
 
 
 def variants(module: nn.Module) -> Sequence[Variant]:
-    return (USUAL, *base.variants(module))
+    return (USUAL, *modes.variants(module))
 
 
 def called(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -200,7 +200,7 @@ def gradients(subject: Subject, axes: Axes) -> None:
             if before:
                 end_epoch(module)
             module.train(training)
-            for norm in base.normalizers(module):
+            for norm in modes.normalizers(module):
                 norm.track = False  # finite differences call it again and again
             for mask in subject.masks(axes, 3, 2):
                 x = subject.inputs(axes, batch=3, seed=1).requires_grad_()
@@ -253,7 +253,7 @@ def whole_state(subject: Subject, axes: Axes) -> None:
         x = subject.inputs(axes, seed=4)
         words = f"a copy made from it does not go on alike{differing(subject, options)}: keep statistics in buffers"
         for variant in variants(module):
-            with base.inference(module, variant), base.inference(other, variant):
+            with modes.inference(module, variant), modes.inference(other, variant):
                 demand(torch.equal(module(x), other(x)), words)
         after = other.state_dict()
         demand(all(torch.equal(value, after[key]) for key, value in module.state_dict().items()), words)
@@ -356,7 +356,7 @@ def mode_and_neighbours(subject: Subject, axes: Axes) -> None:
     found, promised = False, False
     for options in rows(subject, axes):
         module = subject.settled(axes, options)
-        with base.training_without_tracking(module):
+        with modes.training_without_tracking(module):
             trained, among = module(x), module(other)
         same, alone = near(module.eval()(x), trained, 1e-13), near(among[0], trained[0], 1e-13)
         if not subject.mode_dependent(options):
@@ -386,7 +386,7 @@ def untracked(subject: Subject, axes: Axes) -> None:
         module(subject.inputs(axes))
         before = states(module)
         module.eval()
-        with base.training_without_tracking(module):
+        with modes.training_without_tracking(module):
             y = module(subject.inputs(axes, seed=4))
         words = differing(subject, options)
         kept = all(torch.equal(value, before[key]) for key, value in module.state_dict().items())

@@ -13,7 +13,8 @@ from normbench.battery import adopt
 from normbench.battery.cases import ACTIVATION_KINDS, FUNCTIONS, WEIGHT_KINDS
 from normbench.config import compose
 from normbench.errors import NormbenchError, positive, unknown
-from normbench.norms.base import NormedLinear, build
+from normbench.norms.base import build
+from normbench.norms.layers import NormedLinear
 from normbench.norms.sites import AXES, Site, choose
 
 
@@ -53,7 +54,7 @@ def create_norm(
         options: those of `conf/norm/NAME.yaml`, with its defaults.
 
     Statistics of an epoch, which `batch_layer` evaluates with, begin and end with the module's `begin_epoch()` and
-    `end_epoch()`; of a model: `for norm in normbench.norms.base.normalizers(model): norm.begin_epoch()`.
+    `end_epoch()`; of a model: `for norm in normbench.norms.modes.normalizers(model): norm.begin_epoch()`.
     A mask (batch, time), true at valid positions, is the second argument; a normalizer that reads none ignores it.
     Errors: NormbenchError for a name, an option, an axis that does not exist, and where the normalizer cannot stand.
     """

@@ -15,7 +15,7 @@ from normbench.data import Dataset
 from normbench.data.cloze import ENTITY
 from normbench.models import softmax
 from normbench.models.base import Model, Sites
-from normbench.norms.base import NormedLinear
+from normbench.norms.layers import NormedLinear
 from normbench.rnn.embedding import Embedding
 from normbench.rnn.layers import LSTM
 from normbench.streams import stream

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
 from normbench.models.init import initialize
-from normbench.norms.base import pending, starting
+from normbench.norms.modes import pending, starting
 from normbench.norms.sites import Choice, Site, declared
 from normbench.streams import stream
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from normbench.data.examples import Split
 from normbench.models.base import Classifier, Sites
-from normbench.norms.base import NormedConv, NormedLinear, inference
+from normbench.norms.layers import NormedConv, NormedLinear
+from normbench.norms.modes import inference
 
 FACTORS = (1, 1, 2, 2, 4, 4)  # of the width
 SIDE, KERNEL, POOL = 32, 3, 2  # the images' side; a maximum of 2 x 2 after every second convolution

@@ -15,7 +15,7 @@ from normbench.data import Dataset
 from normbench.errors import NormbenchError
 from normbench.models import pictures
 from normbench.models.base import Model, Sites
-from normbench.norms.base import NormedLinear
+from normbench.norms.layers import NormedLinear
 from normbench.rnn import attention
 from normbench.rnn.cells import LSTMCell
 from normbench.rnn.layers import LSTM

@@ -16,7 +16,7 @@ from normbench.data.examples import Ragged
 from normbench.errors import NormbenchError
 from normbench.models import pen
 from normbench.models.base import Model, Sites
-from normbench.norms.base import NormedLinear
+from normbench.norms.layers import NormedLinear
 from normbench.rnn import window
 from normbench.rnn.derivatives import clipped
 from normbench.rnn.layers import LSTM

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.models.base import Model, Sites
-from normbench.norms.base import NormedLinear
 from normbench.norms.base import build as build_norm
+from normbench.norms.layers import NormedLinear
 from normbench.rnn.embedding import Embedding
 from normbench.rnn.layers import LSTM
 

@@ -13,7 +13,8 @@ from torch import nn
 
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
-from normbench.norms.base import own_parameters, start
+from normbench.norms.base import own_parameters
+from normbench.norms.modes import start
 from normbench.rnn.cells import Cell
 from normbench.streams import stream
 

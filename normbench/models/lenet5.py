@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
 from normbench.models.base import Classifier, Sites
-from normbench.norms.base import NormedConv, NormedLinear, fixed_factor
+from normbench.norms.base import fixed_factor
+from normbench.norms.layers import NormedConv, NormedLinear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu}
 FILTERS, HIDDEN = (6, 16), (120, 84)

@@ -1,4 +1,4 @@
-"""What every normalizer is, the registry of their names, and how a layer takes one in."""
+"""What every normalizer is, the registry of their names, and what their classes share."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
@@ -194,208 +191,6 @@ def _carried_out(path: str, digest: str) -> dict[str, type[Normalizer]]:
     finally:
         REGISTRY.clear()
         REGISTRY.update(before)
-
-
-class Weighted(nn.Module):
-    """A module with weights that normalizers of kind `weight` or `block` may stand for."""
-
-    def start(self) -> None:
-        """Let weight normalizers take their initial values from the weights as they are now."""
-
-
-class NormedLinear(Weighted):
-    """act(norm(x W^T + b)): a linear map, what the site asks for around it, and the non-linearity.
-
-    `pre_activation` normalizes the summed inputs (LN 2016, eq. 3), `post_activation` the activations, `weight` the
-    matrix W, `block` both W and the activations. Without a normalizer: act(x W^T + b). `summed`: a second site, of the
-    summed inputs, where a model has one on either side of the non-linearity. `bias`: false for a map without one.
-    Shapes: (*, in_features) -> (*, out_features); mask as the normalizer's.
-    """
-
-    def __init__(
-        self,
-        inputs: int,
-        site: Site,
-        choice: Choice | None,
-        activation: Callable[[Tensor], Tensor],
-        summed: tuple[Site, Choice | None] | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        chosen = [(site, choice), *([summed] if summed else [])]
-        self.linear = self.linear_map(inputs, site.features, bias and all(c is None or c.keep_bias for _, c in chosen))
-        self.norm = build(site, choice) if choice else None
-        self.before = build(summed[0], summed[1]) if summed and summed[1] else None
-        self.after = choice is not None and choice.kind == "post_activation"
-        self.activation = activation
-        self.start()
-
-    def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Linear | nn.Conv2d:
-        return nn.Linear(inputs, outputs, bias=bias)
-
-    def product(self, x: Tensor) -> Product:
-        """The map as a function of its weight and bias."""
-        return partial(F.linear, x)
-
-    def start(self) -> None:
-        if isinstance(self.norm, WeightNormalizer):
-            self.norm.start(self.linear.weight)
-
-    def once(self) -> Callable[[Tensor], Tensor]:
-        """The layer for many inputs of one pass, its weight normalized once for all of them."""
-        if not isinstance(self.norm, WeightNormalizer) or self.norm.pending:
-            return self
-        norm, weight = self.norm, self.norm(self.linear.weight)
-        return lambda x: norm.finish(self.activation(self.product(x)(weight, self.linear.bias)))
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        weight, bias = self.linear.weight, self.linear.bias
-        if isinstance(self.norm, WeightNormalizer):
-            z = self.norm.summed(self.product(x), weight, bias)
-            return self.norm.finish(self.activation(z if self.before is None else self.before(z)))
-        z = self.product(x)(weight, bias)
-        if self.before is not None:
-            z = self.before(z)
-        if self.norm is None:
-            return self.activation(z)
-        return self.norm(self.activation(z), mask) if self.after else self.activation(self.norm(z, mask))
-
-
-class NormedConv(NormedLinear):
-    """The same with a convolution of stride 1 for the linear map; `activation` may pool as well.
-
-    `same`: padded with zeros so that height and width stay.
-    Shapes: (B, inputs, height, width) -> (B, features, height, width), less kernel - 1 where it is not padded; with the
-    channels last, inputs and outputs, where the site's axes have them there.
-    """
-
-    def __init__(
-        self,
-        inputs: int,
-        site: Site,
-        choice: Choice | None,
-        activation: Callable[[Tensor], Tensor],
-        summed: tuple[Site, Choice | None] | None = None,
-        *,
-        kernel: int,
-        same: bool = False,
-    ) -> None:
-        self.kernel, self.padding = kernel, (kernel - 1) // 2 if same else 0
-        self.channels_last = site.feature_axis == len(site.axes) - 1
-        super().__init__(inputs, site, choice, activation, summed)
-
-    def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Conv2d:
-        return nn.Conv2d(inputs, outputs, self.kernel, padding=self.padding, bias=bias)
-
-    def product(self, x: Tensor) -> Product:
-        if not self.channels_last:
-            return partial(F.conv2d, x, padding=self.padding)
-        # views: torch convolves channels that lie last in memory as they are
-        convolved = partial(F.conv2d, x.permute(0, 3, 1, 2), padding=self.padding)
-        return lambda weight, bias: convolved(weight, bias).permute(0, 2, 3, 1)
-
-
-def normalizers(model: nn.Module) -> Iterator[Normalizer]:
-    return (module for module in model.modules() if isinstance(module, Normalizer))
-
-
-def variants(model: nn.Module) -> list[Variant]:
-    """The variants that every evaluation of this model has beside the usual one, e.g. `[{"momentum": 0.01}]`."""
-    return list({text(variant): variant for norm in normalizers(model) for variant in norm.variants}.values())
-
-
-@contextmanager
-def inference(model: nn.Module, variant: Variant = USUAL) -> Iterator[None]:
-    """Evaluation mode, with this variant in every normalizer that serves it."""
-    was_training = model.training
-    model.eval()
-    for norm in normalizers(model):
-        norm.variant = variant if norm.serves(variant) else USUAL
-    try:
-        yield
-    finally:
-        model.train(was_training)
-        for norm in normalizers(model):
-            norm.variant = USUAL
-
-
-@contextmanager
-def stacked(model: nn.Module, variants: Sequence[Variant]) -> Iterator[Stack]:
-    """Evaluation mode with all of these variants at once, for models whose normalizers all have `stacks`.
-
-    Whoever passes a batch through says first how many `examples` it has; there are len(variants) times as many rows.
-    """
-    stack = Stack(tuple(variants))
-    with inference(model):
-        for norm in normalizers(model):
-            norm.stack = stack
-        try:
-            yield stack
-        finally:
-            for norm in normalizers(model):
-                norm.stack = None
-
-
-@contextmanager
-def training_without_tracking(model: nn.Module) -> Iterator[None]:
-    """Training mode that leaves running statistics as they are: the training-mode pass of an evaluation."""
-    was_training = model.training
-    model.train()
-    for norm in normalizers(model):
-        norm.track = False
-    try:
-        yield
-    finally:
-        model.train(was_training)
-        for norm in normalizers(model):
-            norm.track = True
-
-
-@contextmanager
-def gathering(model: nn.Module, variants: Sequence[Variant] = (USUAL,)) -> Iterator[None]:
-    """Training mode for a pass over the training batches: those that ask for it keep its statistics, running ones rest.
-
-    They ask for it for an evaluation in these variants. After an error inside, what they gathered is no population.
-    """
-    asking = [norm for norm in normalizers(model) if any(map(norm.by_pass, variants))]
-    with training_without_tracking(model):
-        for norm in asking:
-            norm.gathering = True
-            norm.begin_pass()
-        try:
-            yield
-        finally:
-            for norm in asking:
-                norm.gathering = False
-        for norm in asking:
-            norm.end_pass()
-
-
-def start(model: nn.Module) -> None:
-    """The weights have their initial values: normalizers that begin from these do so now."""
-    for module in model.modules():
-        if isinstance(module, Weighted):
-            module.start()
-
-
-def pending(model: nn.Module) -> bool:
-    """Whether any normalizer waits for the first minibatch."""
-    return any(isinstance(norm, WeightNormalizer) and norm.pending for norm in normalizers(model))
-
-
-@contextmanager
-def starting(model: nn.Module) -> Iterator[None]:
-    """Training mode for a pass over the first minibatch: those that wait for it begin, running statistics rest."""
-    waiting = [norm for norm in normalizers(model) if isinstance(norm, WeightNormalizer)]
-    with training_without_tracking(model):
-        for norm in waiting:
-            norm.starting = True
-        try:
-            yield
-        finally:
-            for norm in waiting:
-                norm.starting = False
 
 
 def gain_and_bias(

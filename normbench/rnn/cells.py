@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError, unknown
-from normbench.norms.base import Normalizer, Weighted, WeightNormalizer, build
+from normbench.norms.base import Normalizer, WeightNormalizer, build
+from normbench.norms.layers import Weighted
 from normbench.norms.sites import Choice, Site
 from normbench.rnn.derivatives import clipped
 

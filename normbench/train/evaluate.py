@@ -16,7 +16,7 @@ from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating
-from normbench.norms.base import inference, normalizers, stacked, training_without_tracking, variants
+from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking, variants
 from normbench.norms.sites import Choice, asked_variants
 from normbench.streams import stream
 from normbench.train import populations

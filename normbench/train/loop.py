@@ -14,7 +14,7 @@ from normbench.config.identity import RunSpec
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.models import base as models
-from normbench.norms.base import normalizers
+from normbench.norms.modes import normalizers
 from normbench.runs import writing
 from normbench.train import checkpoint, environment, optim
 from normbench.train.adjust import Adjust

@@ -8,7 +8,7 @@ import torch
 
 from normbench.data.examples import Split
 from normbench.models.base import Model
-from normbench.norms.base import gathering, normalizers
+from normbench.norms.modes import gathering, normalizers
 from normbench.streams import stream
 from normbench.variants import USUAL, Variant
 

@@ -16,8 +16,8 @@ from normbench.config.plan import train_specs
 from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.models import base as models
-from normbench.norms.base import normalizers
 from normbench.norms.batch_layer import CONFIGURATIONS
+from normbench.norms.modes import normalizers
 from normbench.train.evaluate import Evaluation, Pass, State
 
 BATCH, IMAGES = 25, 2000

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from normbench.config.identity import RunSpec
 from normbench.models import base as models
-from normbench.norms.base import normalizers
+from normbench.norms.modes import normalizers
 from normbench.train import optim
 
 PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if able(m, n)]

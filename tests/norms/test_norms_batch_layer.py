@@ -12,7 +12,7 @@ from contract import defaults, make, pair
 
 from normbench.battery.cases import FEATURES, draw, sizes
 from normbench.errors import NormbenchError
-from normbench.norms import base, populations
+from normbench.norms import base, modes, populations
 from normbench.norms.batch_layer import CONFIGURATIONS, KINDS, BatchLayerNorm
 from normbench.norms.sites import Site
 
@@ -32,7 +32,7 @@ def trained(batch: int, axes: tuple[str, ...] = FLAT, **options: object) -> base
 def outputs(module: base.Normalizer, x: torch.Tensor) -> dict[str, torch.Tensor]:
     found = {}
     for letters in CONFIGURATIONS:
-        with base.inference(module, {"configuration": letters}):
+        with modes.inference(module, {"configuration": letters}):
             found[letters] = module(x)
     return found
 
@@ -107,7 +107,7 @@ def test_evaluation_goes_in_batches_of_the_training_size(by: str) -> None:
     module = trained(4, LAST, populations=by)
     x = draw(sizes(LAST, 14), seed=9)
     for letters, y in outputs(module, x).items():
-        with base.inference(module, {"configuration": letters}):
+        with modes.inference(module, {"configuration": letters}):
             torch.testing.assert_close(y, torch.cat([module(part) for part in x.split(4)]))
     by_slot = outputs(module, torch.cat([x[:4].roll(1, 0), x[4:]]))["TTTT"][:4]
     moved = outputs(module, x)["TTTT"][:4].roll(1, 0)
@@ -158,15 +158,15 @@ def test_moments_that_wait_to_be_added_up_are_part_of_the_state(
 
 def test_further_configurations_are_evaluated_where_asked_for() -> None:
     module = make("batch_layer", FLAT, defaults("batch_layer") | {"also_configurations": ["FFFF", "TTTT"]})
-    assert base.variants(module) == [{"configuration": "FFFF"}, {"configuration": "TTTT"}]
+    assert modes.variants(module) == [{"configuration": "FFFF"}, {"configuration": "TTTT"}]
     assert all(module.serves({"configuration": letters}) for letters in CONFIGURATIONS)
     assert all(module.serves({"configuration": "TTTT", "populations": kind}) for kind in KINDS)
     assert not any(map(module.serves, ({}, {"configuration": "TTT"}, {"populations": "none"}, {"momentum": 0.1})))
-    assert base.variants(make("batch_layer", FLAT, defaults("batch_layer"))) == []
+    assert modes.variants(make("batch_layer", FLAT, defaults("batch_layer"))) == []
 
 
 def gather(module: base.Normalizer, steps: range, axes: tuple[str, ...] = FLAT) -> None:
-    with base.gathering(module):
+    with modes.gathering(module):
         for step in steps:
             module(draw(sizes(axes, 4), seed=step))
 
@@ -189,14 +189,14 @@ def test_recalibrated_populations_are_those_of_an_epoch_with_frozen_weights() ->
     x = draw(sizes(LAST, 6), seed=9)
     epoch, same = outputs(module, x), {}
     for letters in CONFIGURATIONS:
-        with base.inference(module, {"configuration": letters} | recalibrated):
+        with modes.inference(module, {"configuration": letters} | recalibrated):
             same[letters] = module(x)
         assert torch.equal(same[letters], epoch[letters])
     gather(module, range(5, 7), LAST)
     after = outputs(module, x)
     assert all(torch.equal(after[letters], y) for letters, y in epoch.items())
     for letters in CONFIGURATIONS:
-        with base.inference(module, {"configuration": letters} | recalibrated):
+        with modes.inference(module, {"configuration": letters} | recalibrated):
             assert torch.equal(module(x), epoch[letters]) == (letters == "FFFF"), letters
 
 
@@ -211,7 +211,7 @@ def test_recalibrated_alone_keeps_nothing_of_training() -> None:
         assert bool(changed) == (module is beside)
         gather(module, range(3))
     x = draw((4, FEATURES), seed=9)
-    with base.inference(alone), base.inference(beside, {"populations": "recalibrated"}):
+    with modes.inference(alone), modes.inference(beside, {"populations": "recalibrated"}):
         assert torch.equal(alone(x), beside(x))
 
 
@@ -229,7 +229,7 @@ def test_training_goes_on_with_the_statistics_that_were_adopted(axes: tuple[str,
     x = draw(sizes(axes, 4), seed=9)
     for tensor, other in zip(module.trained.buffers(), plain.trained.buffers(), strict=True):
         torch.testing.assert_close(tensor, other)
-    with base.inference(plain, {"configuration": "TTFF"}):
+    with modes.inference(plain, {"configuration": "TTFF"}):
         expected = plain(x)
     mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     for each in (module, plain):
@@ -237,7 +237,7 @@ def test_training_goes_on_with_the_statistics_that_were_adopted(axes: tuple[str,
     y = module(mine)
     torch.testing.assert_close(y, expected)
     plain(x)
-    with base.inference(plain, {"configuration": "TTFF"}):
+    with modes.inference(plain, {"configuration": "TTFF"}):
         plain(theirs).square().sum().backward()
     y.square().sum().backward()
     torch.testing.assert_close(mine.grad, theirs.grad)

@@ -27,7 +27,7 @@ from reference import common
 
 from normbench.battery import contract as promises
 from normbench.battery.cases import Axes, draw, sizes
-from normbench.norms import base
+from normbench.norms import modes
 
 Rows = Callable[[str, Axes], list[dict[str, Any]]]
 CASES = [pytest.param(name, axes, id=f"{name}-{'.'.join(axes)}") for name in NORMS for axes in layouts(name)]
@@ -75,7 +75,7 @@ def test_equals_the_naive_reference_in_training_and_evaluation(rows: Rows, name:
                 reference.end_epoch()
             if module.gathers:
                 reference.begin_pass()
-                with base.gathering(module):
+                with modes.gathering(module):
                     for step, batch in enumerate((4, 5, 2)):
                         for mask in masks(name, axes, batch, step):
                             x = draw(sizes(axes, batch), seed=step + 30, shift=step)
@@ -85,7 +85,7 @@ def test_equals_the_naive_reference_in_training_and_evaluation(rows: Rows, name:
             for variant in ({}, *module.variants):
                 for mask in masks(name, axes, 7, 9):
                     x = draw(sizes(axes, batch=7), seed=9, scale=0.5)
-                    with base.inference(module, variant):
+                    with modes.inference(module, variant):
                         y = module(x, mask)
                     wanted = reference(x.numpy(), training=False, variant=variant, mask=mask)
                     near(y, wanted, f"evaluation {variant!r} with {options}, mask {mask}")
@@ -110,7 +110,7 @@ def test_gradients_are_the_finite_differences_of_the_reference(
             reference.end_epoch()
         if before and module.gathers:
             reference.begin_pass()
-            with base.gathering(module):
+            with modes.gathering(module):
                 for step in range(before):
                     x = draw(sizes(axes), seed=20 + step)
                     module(x)
@@ -190,7 +190,7 @@ def test_a_tracked_pass_moves_the_statistics(name: str, axes: Axes) -> None:
         before = {key: value.clone() for key, value in module.state_dict().items()}
         module(draw(sizes(axes), seed=4))
         if module.gathers:  # it may have no other statistics than those of a pass
-            with base.gathering(module):
+            with modes.gathering(module):
                 module(draw(sizes(axes), seed=4))
         if before.keys() - dict(module.named_parameters()).keys():
             assert any(not torch.equal(v, before[k]) for k, v in module.state_dict().items()), options

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from normbench.battery import contract as promises
 from normbench.battery.cases import Axes, draw
-from normbench.norms import base
+from normbench.norms import modes
 
 CASES = [pytest.param(name, axes, id=f"{name}-{'.'.join(axes)}") for name in NAMES for axes in layouts(name)]
 
@@ -30,10 +30,10 @@ def life(module: nn.Module, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]
     if optimizer is not None:
         optimizer.step()
     promises.end_epoch(module)
-    with base.gathering(module), torch.no_grad():
+    with modes.gathering(module), torch.no_grad():
         promises.called(module, x, mask)
     for variant in promises.variants(module):
-        with base.inference(module, variant), torch.no_grad():
+        with modes.inference(module, variant), torch.no_grad():
             found[f"evaluation {variant}"] = promises.called(module, x, mask)
     return found | {f"after {name}": value for name, value in module.state_dict().items() if value.dim()}
 
@@ -68,7 +68,7 @@ def test_an_epoch_goes_on_where_the_module_has_been_moved_to() -> None:
     """What batch layer normalization has gathered, but not added up yet, goes along."""
     of, axes = subject("batch_layer"), ("batch", "feature")
     module, x = of.make(axes, of.defaults), of.inputs(axes)
-    (norm,) = base.normalizers(module)
+    (norm,) = modes.normalizers(module)
     module(x)
     module.to("meta")(x.to("meta"))
     promises.end_epoch(module)

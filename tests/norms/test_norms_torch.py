@@ -9,7 +9,7 @@ from torch import nn
 
 from normbench.battery.cases import FEATURES, SPACE, draw, sizes, valid
 from normbench.errors import NormbenchError
-from normbench.norms import base
+from normbench.norms import modes
 from normbench.norms.batch import BatchNorm
 from normbench.norms.rms import RMSNorm
 from normbench.norms.sites import Site
@@ -85,12 +85,12 @@ def test_both_ways_of_evaluation_in_one_run() -> None:
     theirs = nn.BatchNorm1d(FEATURES).double()
     x = draw((4, FEATURES))
     torch.testing.assert_close(ours(x), theirs(x))
-    with base.inference(ours):
+    with modes.inference(ours):
         torch.testing.assert_close(ours(x), theirs(x))
     assert ours.variants == ({"eval_stats": "running"},)
     theirs = nn.BatchNorm1d(FEATURES).double()
     theirs(x)
-    with base.inference(ours, {"eval_stats": "running"}):
+    with modes.inference(ours, {"eval_stats": "running"}):
         torch.testing.assert_close(ours(x), theirs.eval()(x))
 
 
@@ -100,7 +100,7 @@ def test_a_momentum_is_evaluated_with_its_running_average_whatever_the_usual_way
     x = draw((4, FEATURES))
     ours(x)
     theirs(x)
-    with base.inference(ours, {"momentum": 0.5}):
+    with modes.inference(ours, {"momentum": 0.5}):
         torch.testing.assert_close(ours(x), theirs.eval()(x))
 
 
@@ -114,7 +114,7 @@ def test_a_pass_per_step_is_the_cumulative_average_of_torch(unbiased: bool) -> N
     for length in (3, 1):
         theirs: list[nn.BatchNorm1d] = [nn.BatchNorm1d(FEATURES, momentum=None).double() for _ in range(2)]
         biased: dict[nn.BatchNorm1d, list[torch.Tensor]] = {}
-        with base.gathering(ours):
+        with modes.gathering(ours):
             for step, batch in enumerate((4, 6, 4)):
                 x = draw(sizes(TIME, batch, length), seed=step)
                 ours(x)
@@ -126,7 +126,7 @@ def test_a_pass_per_step_is_the_cumulative_average_of_torch(unbiased: bool) -> N
         used = [theirs[min(t, length - 1, 1)].eval() for t in range(3)]
         x = draw(sizes(TIME), seed=9)
         wanted = torch.stack([norm(part) for norm, part in zip(used, x.unbind(1), strict=True)], 1)
-        with base.inference(ours, {"eval_stats": "per_step_pass"}):
+        with modes.inference(ours, {"eval_stats": "per_step_pass"}):
             torch.testing.assert_close(ours(x), wanted)
         assert all(torch.equal(value, ours.state_dict()[key]) for key, value in running.items())
 
@@ -134,7 +134,7 @@ def test_a_pass_per_step_is_the_cumulative_average_of_torch(unbiased: bool) -> N
 def test_a_pass_without_time_is_one_average() -> None:
     ours = make("batch", IMAGE, defaults("batch") | {"eval_stats": "per_step_pass"}, seed=None)
     theirs = nn.BatchNorm2d(FEATURES, momentum=None).double()
-    with base.gathering(ours):
+    with modes.gathering(ours):
         for step in range(3):
             x = draw(sizes(IMAGE), seed=step)
             torch.testing.assert_close(ours(x), theirs(x))
@@ -197,7 +197,7 @@ def test_instance_with_running_statistics_is_that_of_torch(affine: bool, momentu
     torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
     torch.testing.assert_close(ours.eval()(x[:, :, :1, :1]), theirs.eval()(x)[:, :, :1, :1])
     assert not torch.allclose(ours.eval()(x), ours.train()(x))
-    with base.training_without_tracking(ours), pytest.raises(NormbenchError, match="one position in space"):
+    with modes.training_without_tracking(ours), pytest.raises(NormbenchError, match="one position in space"):
         ours(x[:, :, :1, :1])
 
 
@@ -265,17 +265,17 @@ def test_each_momentum_keeps_averages_of_its_own() -> None:
     assert ours.variants == ({"momentum": 0.01}, {"momentum": 0.5})
     of_another_norm = {"configuration": "TTFF"}
     for variant, momentum in (({}, 0.1), ({"momentum": 0.01}, 0.01), ({"momentum": 0.5}, 0.5), (of_another_norm, 0.1)):
-        with base.inference(ours, variant), base.inference(others[momentum]):
+        with modes.inference(ours, variant), modes.inference(others[momentum]):
             assert torch.equal(ours(x), others[momentum](x)), variant
     assert ours.training and ours.variant == {}
 
 
 def test_an_error_inside_leaves_neither_mode_nor_variant_behind() -> None:
     ours = make("batch", FLAT, defaults("batch") | {"also_momenta": [0.01]}).train()
-    with pytest.raises(ZeroDivisionError), base.inference(ours, {"momentum": 0.01}):
+    with pytest.raises(ZeroDivisionError), modes.inference(ours, {"momentum": 0.01}):
         raise ZeroDivisionError
     assert ours.training and ours.variant == {}
-    with pytest.raises(ZeroDivisionError), base.training_without_tracking(ours.eval()):
+    with pytest.raises(ZeroDivisionError), modes.training_without_tracking(ours.eval()):
         raise ZeroDivisionError
     assert not ours.training and ours.track
 

@@ -24,7 +24,7 @@ from normbench.battery.cases import FUNCTIONS, INPUTS, KERNEL, UNITS, WEIGHT_KIN
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.models import base as models
-from normbench.norms import base
+from normbench.norms import base, layers, modes
 from normbench.norms.sites import Choice, Site
 from normbench.norms.weight import WeightNorm
 from normbench.streams import stream
@@ -217,7 +217,7 @@ def test_before_the_first_minibatch_too_a_pass_without_tracking_leaves_everythin
 ) -> None:
     layer, x = make(name, layout, options), inputs(layout, seed=4)
     before = {key: value.clone() for key, value in layer.state_dict().items()}
-    with base.training_without_tracking(layer):
+    with modes.training_without_tracking(layer):
         layer(x)
     assert all(torch.equal(value, before[key]) for key, value in layer.state_dict().items())
     layer.train()(x)
@@ -233,7 +233,7 @@ def test_the_first_minibatch_counts_once(name: str, layout: str, options: Option
     waits = layer.norm.pending
     layer.eval()(second)
     before = {key: value.clone() for key, value in layer.state_dict().items()}
-    with torch.no_grad(), base.starting(layer):
+    with torch.no_grad(), modes.starting(layer):
         layer(first)
     assert not layer.training and layer.norm.track and not layer.norm.starting and not layer.norm.pending
     started = {key: value.clone() for key, value in layer.state_dict().items()}
@@ -330,7 +330,7 @@ def test_a_layer_in_somebodys_own_model_has_begun(name: str) -> None:
         contract.declares(name)["kinds"][0],
         Site("mine", KINDS, LAYOUTS["linear"], FEATURES, activation="relu"),
     )
-    layer = base.NormedLinear(INPUTS, site, Choice(name, kind, contract.defaults(name), True, False, 1), F.relu)
+    layer = layers.NormedLinear(INPUTS, site, Choice(name, kind, contract.defaults(name), True, False, 1), F.relu)
     x, before = inputs("linear").float(), {key: value.clone() for key, value in layer.state_dict().items()}
     with torch.no_grad():
         y = layer.eval()(x)
@@ -390,7 +390,7 @@ def test_a_run_begins_from_its_first_minibatch_once(
     records = [json.loads(line) for line in (run / "curve.jsonl").read_text().splitlines()]
     assert [{"epoch": 0, "step": 0} | record for record in wanted] == [r for r in records if r["epoch"] == 0]
     h = first
-    with base.training_without_tracking(model):
+    with modes.training_without_tracking(model):
         for layer in [*model.hidden, model.logits]:
             bias = None if layer.norm.mean_only_bn else layer.linear.bias
             z = layer.norm.summed(partial(F.linear, h), layer.linear.weight, bias)
@@ -409,7 +409,7 @@ def test_others_are_left_alone_by_the_start() -> None:
     spec = tiny.spec("norm.sites={hidden:batch,logits:{name:weight,init:data}}")
     model = models.build(spec.config, spec.sites())
     models.start_from_data(model, split.batch(slice(9)))
-    assert not model.hidden[0].norm.running_mean.any() and not base.pending(model)
+    assert not model.hidden[0].norm.running_mean.any() and not modes.pending(model)
 
 
 def test_what_is_kept_holds_that_it_has_begun(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from reference import recurrent
 from torch import nn
 
 from normbench.errors import NormbenchError
-from normbench.norms import base
+from normbench.norms import modes
 from normbench.rnn.cells import GRUCell, LSTMCell
 from normbench.rnn.layers import LSTM, Recurrent
 
@@ -287,7 +287,7 @@ def test_weight_normalizers_make_the_matrices_of_both_products(kind: str, norm: 
     with torch.no_grad():
         for name in ("weight_ih", "weight_hh"):
             getattr(layer.cells[0], name).mul_(3)
-    base.start(layer)
+    modes.start(layer)
     (cell,) = layer.cells
     plain = make(kind, 5, 4, seed=None)
     weights = cell.eval().sequence_weights(2)

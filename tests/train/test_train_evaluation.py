@@ -19,8 +19,8 @@ from normbench.config.plan import train_specs
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.models import base as models
-from normbench.norms.base import inference, normalizers
 from normbench.norms.batch_layer import CONFIGURATIONS, KINDS
+from normbench.norms.modes import inference, normalizers
 from normbench.runs import writing
 from normbench.runs.find import find
 from normbench.runs.record import evaluation_complete

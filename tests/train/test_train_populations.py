@@ -13,7 +13,7 @@ from torch import nn
 from normbench import data as datasets
 from normbench.models import base as models
 from normbench.models.mnist_mlp import MnistMLP
-from normbench.norms.base import normalizers
+from normbench.norms.modes import normalizers
 from normbench.train import populations
 
 BATCH_LAYER = ("norm=batch_layer", "norm.configuration=TTTT", "norm.also_configurations=[FFFF,TFFF]")

@@ -1,0 +1,112 @@
+"""How a layer takes a normalizer in: linear maps and convolutions, with one before, behind or for their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from normbench.norms.base import Product, WeightNormalizer, build
+from normbench.norms.sites import Choice, Site
+
+
+class Weighted(nn.Module):
+    """A module with weights that normalizers of kind `weight` or `block` may stand for."""
+
+    def start(self) -> None:
+        """Let weight normalizers take their initial values from the weights as they are now."""
+
+
+class NormedLinear(Weighted):
+    """act(norm(x W^T + b)): a linear map, what the site asks for around it, and the non-linearity.
+
+    `pre_activation` normalizes the summed inputs (LN 2016, eq. 3), `post_activation` the activations, `weight` the
+    matrix W, `block` both W and the activations. Without a normalizer: act(x W^T + b). `summed`: a second site, of the
+    summed inputs, where a model has one on either side of the non-linearity. `bias`: false for a map without one.
+    Shapes: (*, in_features) -> (*, out_features); mask as the normalizer's.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        site: Site,
+        choice: Choice | None,
+        activation: Callable[[Tensor], Tensor],
+        summed: tuple[Site, Choice | None] | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        chosen = [(site, choice), *([summed] if summed else [])]
+        self.linear = self.linear_map(inputs, site.features, bias and all(c is None or c.keep_bias for _, c in chosen))
+        self.norm = build(site, choice) if choice else None
+        self.before = build(summed[0], summed[1]) if summed and summed[1] else None
+        self.after = choice is not None and choice.kind == "post_activation"
+        self.activation = activation
+        self.start()
+
+    def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Linear | nn.Conv2d:
+        return nn.Linear(inputs, outputs, bias=bias)
+
+    def product(self, x: Tensor) -> Product:
+        """The map as a function of its weight and bias."""
+        return partial(F.linear, x)
+
+    def start(self) -> None:
+        if isinstance(self.norm, WeightNormalizer):
+            self.norm.start(self.linear.weight)
+
+    def once(self) -> Callable[[Tensor], Tensor]:
+        """The layer for many inputs of one pass, its weight normalized once for all of them."""
+        if not isinstance(self.norm, WeightNormalizer) or self.norm.pending:
+            return self
+        norm, weight = self.norm, self.norm(self.linear.weight)
+        return lambda x: norm.finish(self.activation(self.product(x)(weight, self.linear.bias)))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        weight, bias = self.linear.weight, self.linear.bias
+        if isinstance(self.norm, WeightNormalizer):
+            z = self.norm.summed(self.product(x), weight, bias)
+            return self.norm.finish(self.activation(z if self.before is None else self.before(z)))
+        z = self.product(x)(weight, bias)
+        if self.before is not None:
+            z = self.before(z)
+        if self.norm is None:
+            return self.activation(z)
+        return self.norm(self.activation(z), mask) if self.after else self.activation(self.norm(z, mask))
+
+
+class NormedConv(NormedLinear):
+    """The same with a convolution of stride 1 for the linear map; `activation` may pool as well.
+
+    `same`: padded with zeros so that height and width stay.
+    Shapes: (B, inputs, height, width) -> (B, features, height, width), less kernel - 1 where it is not padded; with the
+    channels last, inputs and outputs, where the site's axes have them there.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        site: Site,
+        choice: Choice | None,
+        activation: Callable[[Tensor], Tensor],
+        summed: tuple[Site, Choice | None] | None = None,
+        *,
+        kernel: int,
+        same: bool = False,
+    ) -> None:
+        self.kernel, self.padding = kernel, (kernel - 1) // 2 if same else 0
+        self.channels_last = site.feature_axis == len(site.axes) - 1
+        super().__init__(inputs, site, choice, activation, summed)
+
+    def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Conv2d:
+        return nn.Conv2d(inputs, outputs, self.kernel, padding=self.padding, bias=bias)
+
+    def product(self, x: Tensor) -> Product:
+        if not self.channels_last:
+            return partial(F.conv2d, x, padding=self.padding)
+        # views: torch convolves channels that lie last in memory as they are
+        convolved = partial(F.conv2d, x.permute(0, 3, 1, 2), padding=self.padding)
+        return lambda weight, bias: convolved(weight, bias).permute(0, 2, 3, 1)
