@@ -12,6 +12,7 @@ from normbench.compare.answer import Answer
 from normbench.compare.cells import Cell
 from normbench.config.plan import ADHOC
 from normbench.errors import NormbenchError
+from normbench.papers import artifact as artifacts
 from normbench.papers.rules import FEWEST
 
 LIMIT = 100  # seeds beyond which nothing is within reach
@@ -47,12 +48,14 @@ def way_on(answer: Answer, extra: Path | None = None, given: Sequence[str] = ())
 def commands(
     cells: Sequence[Cell], first: int, last: int, extra: Path | None = None, given: Sequence[str] = ()
 ) -> list[str]:
-    """Commands that run these cells with the seeds from `first` to `last`; runs of an experiment by that experiment.
+    """Commands that run these cells with the seeds from `first` to `last`; runs of an artifact as its runs, and those
+    of another experiment as its own.
 
     A line that says why, of a cell that cannot be composed here: with a choice of the user's own, or another version's.
     """
     found = []
-    filed: dict[tuple[str, str, bool, tuple[str, ...]], dict[str, None]] = {}
+    filed: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
+    claimed = set(artifacts.ids(extra))
     own = []
     for cell in cells:
         run = cell.runs[0]
@@ -60,8 +63,15 @@ def commands(
             own.append(cell)
         else:
             axes = tuple(f"{key}={value}" for key, value in run.axes.items())
-            filed.setdefault((run.experiment, run.fidelity, bool(run.control), axes), {})[run.arm] = None
+            control = run.control if run.experiment not in claimed else "controls" if run.control else ""
+            filed.setdefault((run.experiment, run.fidelity, control, axes), {})[run.arm] = None
     for (experiment, fidelity, control, axes), arms in filed.items():
+        if experiment not in claimed:
+            words = [f"experiment={experiment}", f"arm={','.join(arms)}", *axes]
+            words += [f"fidelity={fidelity}"] if fidelity != "paper" else []
+            words += [f"control={control}"] if control else []
+            found.append(_sweep(words, first, last, given))
+            continue
         words = ["normbench", "reproduce", experiment, *(["--controls"] if control else [])]
         words += [] if fidelity == "paper" else ["--fidelity", fidelity]
         words += [part for name in (*arms, *axes) for part in ("--only", name)]
@@ -72,10 +82,12 @@ def commands(
             known.append(configuration.overrides(cell.runs[0].config, *_length(cell), extra))
         except NormbenchError as error:
             unknown.append(f"# seeds {first} to {last} of {cell.norm}, with --config-dir for its choices: {error}")
-    for words in _sweeps(known):
-        seeds = f"seed=range({first},{last + 1})"
-        found.append(shlex.join(["normbench", "train", "-m", *words, seeds, "launcher=pool", *given]))
-    return found + unknown
+    return [*found, *(_sweep(words, first, last, given) for words in _sweeps(known)), *unknown]
+
+
+def _sweep(words: Sequence[str], first: int, last: int, given: Sequence[str]) -> str:
+    seeds = f"seed=range({first},{last + 1})"
+    return shlex.join(["normbench", "train", "-m", *words, seeds, "launcher=pool", *given])
 
 
 def _sweeps(asked: Sequence[Mapping[str, str]]) -> list[list[str]]:

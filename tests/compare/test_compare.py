@@ -5,6 +5,7 @@ import io
 import json
 import math
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -365,12 +366,29 @@ def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> N
     assert told.startswith("# seeds 2 to 5 of centre, with --config-dir for its choices: norm=centre is not")
 
 
-def test_runs_of_an_experiment_are_added_by_it() -> None:
+def test_runs_of_an_experiment_are_added_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = {"experiment": "x/y", "fidelity": "proxy"}
     runs = [run(0.1, "layer", s, arm="ln", **ours) for s in (1, 2)] + [run(0.2, arm="none", **ours)]
     (task,) = tasks(runs)
     lines = more.commands(task.cells, 3, 5)
+    assert lines == ["normbench train -m experiment=x/y arm=ln,none fidelity=proxy 'seed=range(3,6)' launcher=pool"]
+    monkeypatch.setattr(more.artifacts, "ids", lambda extra: ["x/y"])
+    lines = more.commands(task.cells, 3, 5)
     assert lines == ["normbench reproduce x/y --fidelity proxy --only ln --only none --seeds 3-5"]
+
+
+def test_the_command_for_an_experiment_without_claims_trains_its_runs(tmp_path: Path) -> None:
+    own = Path(__file__).parents[2] / "examples" / "own_claims"
+    shutil.copytree(own / "experiment", tmp_path / "experiment")
+    words = ["experiment=mine/rms", "arm=none,rms", "control=lr-low"]
+    specs = train_specs([*words, "seed=range(1,3)"], True, tmp_path)
+    runs = [
+        RunRecord(spec.id, spec.experiment, spec.arm, spec.seed, "done", spec.epochs, fidelity=spec.fidelity,
+                  control=spec.control, steps=spec.steps, config=spec.filed()["config"], records=run(0.1).records)
+        for spec in specs
+    ]  # fmt: skip
+    (line,) = more.commands(_task(runs).cells, 1, 2, tmp_path)
+    assert {spec.id for spec in train_specs(shlex.split(line)[3:-1], True, tmp_path)} == {spec.id for spec in specs}
 
 
 def _task(runs: Sequence[RunRecord]) -> Task:
