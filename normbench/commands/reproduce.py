@@ -219,6 +219,8 @@ def _header(
         say(console, f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
     for note in found.notes:
         say(console, f"  note: {note}")
+    for note in training.repeats(found, missing):
+        say(console, f"  {note}")
     for line in _hints(artifact, specs, found, missing, request):
         say(console, f"  {line}\n")
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from normbench.commands import compare, places
 from normbench.commands.terminal import cell, open_table, say
-from normbench.commands.training import faults, left, watching
+from normbench.commands.training import faults, left, repeats, watching
 from normbench.compare import configuration, metrics
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
@@ -31,6 +31,8 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     def announce(found: Found, missing: Sequence[RunSpec]) -> None:
         done = sum(found.state(spec) in FINISHED for spec in specs)
         say(console, f"{places.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
+        for note in repeats(found, missing):
+            say(console, note)
 
     ensured = ensure_runs(specs, launcher, results, announce, watching(console, logger, results, launcher))
     found, outcomes = ensured.found, ensured.outcomes

@@ -14,6 +14,7 @@ from normbench.commands.progress import Bars
 from normbench.commands.terminal import say
 from normbench.config import plan
 from normbench.config.compose import Config
+from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.export import mirror
 from normbench.launch import base
@@ -34,6 +35,16 @@ def left(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
     """What a launcher that submits and leaves says of so many runs."""
     for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
         yield f"{places.plural(runs, 'run')} {reason}"
+
+
+def repeats(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
+    """What is about to be trained again although it is there, and how to keep it."""
+    if again := found.repeated(specs):
+        those = "1 run is" if len(again) == 1 else f"{len(again)} runs are"
+        yield (
+            f"note: {those} done, but evaluated otherwise than is asked for now ({again[0].id}): trained again; what "
+            "cannot be had together is there until then. To keep both, ask in another folder: --results DIR"
+        )
 
 
 def faults(outcomes: Mapping[str, base.Outcome], found: Found, *also: str) -> Iterator[str]:

@@ -33,6 +33,17 @@ class Found:
         state = self.stored[spec.id].state if spec.id in self.stored else "missing"
         return "missing" if state in store.FINISHED else state  # finished, but shorter than asked for
 
+    def repeated(self, specs: Sequence[RunSpec]) -> list[RunSpec]:
+        """Those that are finished and as long as asked for, but have other evaluations: they are trained again."""
+        return [
+            spec
+            for spec in specs
+            if spec.id not in self.records
+            and spec.id in self.stored
+            and self.stored[spec.id].state in store.FINISHED
+            and self.stored[spec.id].status["steps"] >= spec.steps
+        ]
+
 
 def find(specs: Sequence[RunSpec], results: Path) -> Found:
     """Look `specs` up by id below `results`: packs first, then the raw store."""

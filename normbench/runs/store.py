@@ -31,6 +31,7 @@ SCHEMA = 3  # of status.json: 2 had no seal, 1 also a curve of another form, whi
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,19})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
+ASIDE = "shorter."  # begins the names of what a finished run left, while one of its id is trained again
 STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what others rely on
     "epochs": (int, 0),
     "step": (int, 0),
@@ -228,7 +229,7 @@ def finished(path: Path, steps: int, asked: RunSpec | None = None) -> tuple[dict
 
     With `asked`, only if it has the evaluations of that spec as well.
     """
-    for prefix in ("", "shorter."):
+    for prefix in ("", ASIDE):
         if asked is not None and not has_evaluations(path, asked, prefix):
             continue
         try:
@@ -272,14 +273,18 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
 def as_filed(stored: Stored, load: Callable[[str], Any] = yaml_text.load) -> RunRecord | None:
     """The finished run under the labels of its own config.yaml; None if not finished. Raises Damaged.
 
-    load: of the text of that, for who reads many.
+    Of one that is trained again, longer or with other evaluations, the finished one that was set aside for it. load: of
+    the text of config.yaml, for who reads many.
     """
     if stored.reason:
         raise Damaged(stored.reason)
+    prefix, status = "", stored.status
     if stored.state not in FINISHED:
-        return None
-    content = read_config(stored.path, load=load)
-    return _record(stored, int(stored.status["steps"]), labels_of(content), content["config"])
+        if not (stored.path / f"{ASIDE}status.json").exists():
+            return None
+        prefix, status = ASIDE, read_status(stored.path, ASIDE)
+    content = read_config(stored.path, prefix, load)
+    return _record(stored, int(status["steps"]), labels_of(content), content["config"])
 
 
 def _record(

@@ -15,7 +15,7 @@ import tiny
 from normbench import locks
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
-from normbench.runs import lookup, store, writing
+from normbench.runs import find, lookup, store, writing
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, loop
 from normbench.train.ensure import ensure_run
@@ -208,6 +208,21 @@ def test_a_longer_run_starts_anew_and_the_shorter_stays_readable(tmp_path: Path,
     assert tiny.train(run, "train.epochs=3") == "done"
     assert tiny.result(run) == calm("train.epochs=3")
     assert not list(run.glob("shorter.*"))
+
+
+def test_a_finished_run_counts_while_one_with_other_evaluations_is_trained(tmp_path: Path, calm: Calm) -> None:
+    other, results = "eval.unit=updates", tmp_path
+    run = writing.directory(results / "runs", tiny.spec()).path
+    assert tiny.train(run) == "done"
+    assert find.find([tiny.spec()], results).repeated([tiny.spec()]) == []
+    assert find.find([tiny.spec(other)], results).repeated([tiny.spec(other)]) == [tiny.spec(other)]
+    assert not find.find([longer := tiny.spec("train.epochs=3")], results).repeated([longer]), "it is not as long"
+    assert tiny.train(run, other, EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
+    ((kept,), notes) = find.everything(results)
+    assert [json.loads(text) for text in calm()[0].splitlines()] == list(kept.records) and notes == []
+    (run / "shorter.status.json").write_text("{")
+    found, notes = find.everything(results)
+    assert found == [] and "shorter.status.json is not JSON" in notes[0]
 
 
 def test_setting_the_shorter_aside_may_be_cut_short(
