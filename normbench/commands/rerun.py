@@ -153,10 +153,10 @@ def _headline(again: RunRecord, found: Distance) -> str:
         said = f"{found.ended[0]} then, {found.ended[1]} now"
     else:
         said = f"first {_gap(found.first)}" if found.first else "the same values, in another order"
-    if found.deterministic:
-        return f"{found.word}; {said}"
-    known = f", as far as it is recorded (not: {', '.join(found.unrecorded)})" if found.unrecorded else ""
-    return f"not deterministic, {found.word} in the same environment{known}; {said}"
+    if not found.deterministic:
+        return f"not deterministic, {found.word} in the same environment; {said}"
+    silent = "" if found.changed else f"; the environment may be another (not recorded: {', '.join(found.unrecorded)})"
+    return f"{found.word}; {said}{silent}"
 
 
 def _gap(gap: Gap) -> str:

@@ -96,8 +96,8 @@ class Distance:
 
     @property
     def deterministic(self) -> bool:
-        """False where the same environment gave another curve."""
-        return self.word == TO_THE_BYTE or bool(self.changed)
+        """False where the same environment gave another curve; of one that was not wholly recorded nobody knows."""
+        return self.word == TO_THE_BYTE or bool(self.changed or self.unrecorded)
 
     @property
     def first(self) -> Gap | None:
@@ -121,7 +121,7 @@ def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> Dis
     changed, unrecorded = _environment(then, now)
     before, after = _values(then), _values(now)
     level = 1 - (1 - LEVEL) / max(1, len(before.keys() & after.keys()))
-    explained = any(key in MACHINE for key in changed)
+    explained = bool(unrecorded) or any(key in MACHINE for key in changed)
     judge = _Judge(before, after, [before, *map(_values, others)] if explained else [], level)
     rows = [judge.row(name) for name in dict.fromkeys(_row(*value) for value in (*before.values(), *after.values()))]
     ended = then.status, now.status

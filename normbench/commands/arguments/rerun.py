@@ -16,7 +16,7 @@ the answer, for each metric:
                   training amplified the rounding of another processor, torch or backend, but every value lies in the
                   95 % prediction interval (over all values) of the run and three or more of other seeds beside it
   different       anything else; where it begins is said
-In the same environment every difference is a failure: not deterministic.
+In the same environment, where all of it was recorded, every difference is a failure: not deterministic.
 
 exit codes: 0 the first three; 4 different, or not deterministic
 """

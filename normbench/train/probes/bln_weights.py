@@ -21,6 +21,8 @@ from normbench.streams import stream
 def compute(spec: RunSpec) -> list[dict[str, float]]:
     """Per mini-batch size m the weights, found by least squares in the layer's output times sqrt(d).
 
+    By Gram and Schmidt, for LAPACK's solver does not round alike in every call.
+
     `batch`, `feature`: y sqrt(d) = batch x_B + feature x_F, exactly, from m = 2 on; at m = 1, where x_B is zero and its
     weight shows nowhere, `batch` is the formula's. `residual`: what the two leave of y. `formula`: largest difference
     from 1 - (1/m + eps) and 1/m - eps. `smallest`, `largest`: of all weights; `least_growth`: of the batch's weight
@@ -45,8 +47,9 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
         if m == 1:
             found = wanted[0], float((y * feature).sum() / feature.square().sum())
         else:
-            terms = torch.stack([batch.flatten(), feature.flatten()], 1)
-            found = tuple(torch.linalg.lstsq(terms, y.flatten()[:, None]).solution.flatten().tolist())
+            share = _along(feature, batch)
+            own = _along(y, rest := feature - share * batch)
+            found = float(_along(y - own * rest, batch) - own * share), float(own)
         residuals.append(float((y - found[0] * batch - found[1] * feature).norm() / y.norm()))
         differences.append(max(abs(a - b) for a, b in zip(found, wanted, strict=True)))
         records.append({"epoch": m, "step": m, "batch": found[0], "feature": found[1]})
@@ -94,6 +97,11 @@ def _configurations(spec: RunSpec, site: base.Site, choice: base.Choice) -> dict
         "training_spread": max(float((other - trained[0]).abs().max()) for other in trained),
         "evaluation_spread": min(float((a - b).abs().max()) for a, b in itertools.combinations(evaluated, 2)),
     }
+
+
+def _along(y: Tensor, x: Tensor) -> Tensor:
+    """How much of x is in y."""
+    return (y * x).sum() / x.square().sum()
 
 
 def _normalized(x: Tensor, axis: int, eps: float) -> Tensor:
