@@ -1,4 +1,4 @@
-"""Progress on the terminal: a bar per running run and one for all; a line per evaluation where there is no terminal."""
+"""Progress on the terminal: a bar per running run and one for all; where there is none a line now and then."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from normbench.config.identity import RunSpec
 from normbench.config.plan import ADHOC
 from normbench.launch.base import Listener
 from normbench.runs.store import FINISHED
+
+QUIET = 10.0  # s between two lines of a run where there is no terminal: a log is read at its end
 
 
 def label(spec: RunSpec) -> str:
@@ -56,6 +58,7 @@ class Bars:
         )
         self.tasks: dict[str, TaskID] = {}
         self.started: dict[str, float] = {}
+        self.told: dict[str, float] = {}  # when a line was last printed of a run
         self.all = self.progress.add_task("all", total=total, note=f"0/{total}")
 
     def __enter__(self) -> Listener:
@@ -70,11 +73,13 @@ class Bars:
     def listen(self, spec: RunSpec, event: dict[str, Any]) -> None:
         run = spec.id
         if event["event"] == "start":
-            self.started[run] = time.monotonic()
+            self.started[run] = self.told[run] = time.monotonic()
             self.tasks[run] = self.progress.add_task(cell(label(spec)), total=spec.steps, note="starting")
         elif event["event"] == "progress":
             self.progress.update(self.tasks[run], completed=event["step"], note=f"train loss {event['loss']:.3g}")
-            if "epoch" in event and not self.console.is_terminal:
+            quiet = time.monotonic() - self.told[run] < QUIET
+            if "epoch" in event and not (quiet or self.console.is_terminal):
+                self.told[run] = time.monotonic()
                 say(self.console, f"  {label(spec)} · {_evaluated(spec, event)}")
             partial = sum(self.progress.tasks[i].percentage / 100 for i in self._open())
             self.progress.update(self.all, completed=self.ended + partial)

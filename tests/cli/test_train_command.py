@@ -11,7 +11,7 @@ import tiny
 import yaml
 from rich.console import Console
 
-from normbench.commands import status
+from normbench.commands import progress, status
 from normbench.commands.progress import Bars
 from normbench.config import compose, plan
 from normbench.papers import artifact as artifacts
@@ -56,7 +56,9 @@ def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, t
     assert len(list((tmp_path / "results" / "runs").rglob("status.json"))) == 1
 
 
-def test_without_a_terminal_there_is_a_line_per_evaluation(tmp_path: Path) -> None:
+def test_without_a_terminal_evaluations_have_lines_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def lines(*words: str, terminal: bool = False) -> list[str]:
         console = Console(file=io.StringIO(), width=140, force_terminal=terminal)
         spec, folder = tiny.spec(*words), tmp_path / f"{words} {terminal}".replace("/", " ")
@@ -65,6 +67,8 @@ def test_without_a_terminal_there_is_a_line_per_evaluation(tmp_path: Path) -> No
             tiny.train(folder, *words, listen=lambda event: listen(spec, {"event": "progress"} | event))
         return [line for line in console.file.getvalue().splitlines() if " updates · " in line]
 
+    assert lines("seed=2") == [], "it is done before the first line is due"
+    monkeypatch.setattr(progress, "QUIET", 0.0)
     found = lines("train.checkpoint_seconds=0")  # a checkpoint after each update has no line
     assert [line.split(" · ")[1:3] for line in found] == [["epoch 1", "6/12 updates"], ["epoch 2", "12/12 updates"]]
     assert all("train loss " in line and "valid nll " in line for line in found)
