@@ -135,7 +135,7 @@ def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator
         if why := seals.unmarked(_bytes(path), publish.shown(entry.verdicts)):
             kind = "unsealed" if "no hash" in why and b"</svg>" in _bytes(path)[-10:] else "damage"
             yield Finding(kind, path, f"{why}. Delete it, and draw it again: normbench reproduce {_asked(entry.place)}")
-    elif entry.artifact and artifacts.drawing(entry.artifact).panels(entry.artifact, runs):
+    elif entry.artifact and artifacts.panels(entry.artifact, runs):
         yield Finding("missing", path, f"it is gone. {again}")
 
 

@@ -41,8 +41,7 @@ def references(task: Task, question: Question) -> list[Reference]:
         # one run a cell: references do not depend on runs, but on there being any
         runs = [run for cell in task.cells for run in cell.runs[:1] if run.records]
         own = [run for run in runs if run.experiment == artifact.experiment]
-        panels = artifacts.drawing(artifact).panels(artifact, own) if own else []
-        for panel in panels:
+        for panel in artifacts.panels(artifact, own) if own else ():
             q = panel.quantity
             if not q.over_time or (q.split, q.mode, q.metric, q.clock) != (*question.where, question.clock):
                 continue

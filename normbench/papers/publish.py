@@ -122,7 +122,7 @@ def publish(
             pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
             gallery.NAME: None if drawn == shown_before else drawn.content or None,
             contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
-            "figure.svg": _figure(artifacts.drawing(artifact).panels(artifact, runs), shown(judged)),
+            "figure.svg": _figure(artifacts.panels(artifact, runs), shown(judged)),
             **tables(artifact, fidelity, judged, runs),
             "verdicts.json": verdicts.as_file(judged),
         }

@@ -374,10 +374,9 @@ def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[st
         }
         for claim in verdicts["claims"]
     ]
-    drawing = artifacts.drawing(entry.artifact) if entry.artifact else None
     paper = papers.get(folder := entry.name.split("/")[0])
-    panels = drawing.panels(entry.artifact, entry.runs) if drawing and entry.artifact else []
-    entries = drawing.table(entry.artifact, entry.runs) if drawing and entry.artifact else []
+    panels = artifacts.panels(entry.artifact, entry.runs) if entry.artifact else []
+    entries = artifacts.drawing(entry.artifact).table(entry.artifact, entry.runs) if entry.artifact else []
     arms = {line.arm: line.look for panel in panels for line in panel.lines}
     return {
         "entry": entry,

@@ -153,9 +153,9 @@ def test_a_shipped_artifact_is_not_replaced(own: Artifact, tmp_path: Path) -> No
 
 
 def test_its_module_draws_it(own: Artifact) -> None:
-    module = "def panels(artifact, runs):\n    return []\n\n\ndef table(artifact, runs):\n    return [artifact.id]\n"
-    own.path.with_suffix(".py").write_text(module)
+    own.path.with_suffix(".py").write_text("def table(artifact, runs):\n    return [artifact.id]\n")
     assert artifacts.drawing(own).table(own, []) == ["me2030/net"]
+    assert artifacts.panels(own, madeup.runs()) == [], "a table alone"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_contents_that_say_nothing_are_refused_in_one_line(
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("def panels(a, r) return []", "SyntaxError"), ("import nowhere_at_all", "nowhere_at_all"), ("", "no panels"),
+    [("def panels(a, r) return []", "SyntaxError"), ("import nowhere_at_all", "nowhere_at_all"), ("", "no table"),
      ("def panels(a, r): return []", "no table")],
 )  # fmt: skip
 def test_a_broken_module_is_refused_before_anything_is_trained(own: Artifact, content: str, said: str) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from normbench.curves.series import area, log_floored, series
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Panel
 from normbench.papers.table import Entry, estimate_entry
 from normbench.runs.record import RunRecord
 
@@ -17,11 +16,6 @@ NETWORKS = {
     "mnist": "MLP, MNIST",
     "cifar10": "LeNet-5, CIFAR-10",
 }
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """None: a number for each network."""
-    return []
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:

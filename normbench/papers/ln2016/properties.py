@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.table1 import shown
-from normbench.papers.panels import Panel
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
@@ -21,11 +20,6 @@ COLUMNS = {
 }
 COUNTS = {"learned_tensors": "parameters", "learned": "learned values", "kept": "values of statistics"}
 FIRST = ("none", "batch", "layer", "rms", "instance", "group", "weight", "spectral")
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """A table has no curves."""
-    return []
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Panel
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
@@ -21,11 +20,6 @@ COLUMNS = {
 }
 INVARIANT, NOT = 1e-9, 1e-3  # as in the claims; between them there is no word
 PAPER = ("batch", "weight", "layer")
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """A table has no curves."""
-    return []
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:

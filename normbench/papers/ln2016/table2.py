@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from normbench.curves.series import at_epoch
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.fig1 import ARMS, RULES
-from normbench.papers.panels import Panel
 from normbench.papers.table import Entry, cells, estimate_entry, percents, value_entry
 from normbench.runs.record import RunRecord
 
@@ -20,11 +19,6 @@ METRICS = {  # in the paper's order, the median rank behind it
     )
 }  # fmt: skip
 COUNTED = {"tfidf": "TF-IDF, cosine (no training)", "random": "at random"}
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """None: a table."""
-    return []
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:

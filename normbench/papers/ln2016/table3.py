@@ -7,18 +7,12 @@ from collections.abc import Mapping, Sequence
 from normbench.curves.series import final
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.fig3 import ARMS, LESS_IS_BETTER, MEASURES, RULES, against_the_start, own, sides, start
-from normbench.papers.panels import Panel
 from normbench.papers.table import Entry, cells, estimate_entry, final_entry, value_entry
 from normbench.runs.record import RunRecord
 
 WITHOUT_TRAINING = {"words": "random words", "tfidf": "TF-IDF"}
 AFTER = "after training"
 IN_PAPER_ALONE = {"original": "Skip-Thoughts, original", "ln-1.7M": "Skip-Thoughts + LN, 1.7M updates"}
-
-
-def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """None: a table."""
-    return []
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
