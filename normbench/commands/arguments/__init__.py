@@ -2,3 +2,17 @@
 
 `run` makes the call and returns its exit code; it alone imports what takes long: help is instant.
 """
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import fields
+from typing import Any, TypeVar
+
+Request = TypeVar("Request")
+
+
+def from_options(request: type[Request], given: Namespace, **otherwise: Any) -> Request:
+    """A command's dataclass of what was asked for: each field from the option of its name, but those given here."""
+    names = [field.name for field in fields(request) if field.name not in otherwise]  # type: ignore[arg-type]
+    return request(**{name: getattr(given, name) for name in names}, **otherwise)

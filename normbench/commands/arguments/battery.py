@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from normbench.commands.arguments import from_options
 from normbench.config import FIDELITIES
 
 EPILOG = """examples:
@@ -29,8 +30,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import battery
 
-    request = battery.Request(
-        given.norm, given.results, given.fidelity, given.seeds, given.jobs, given.only, given.config_dir,
-        given.dry_run,
-    )  # fmt: skip
-    return battery.run(request, console)
+    return battery.run(from_options(battery.Request, given), console)

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from normbench.commands.arguments import from_options
 from normbench.errors import NormbenchError
 
 EPILOG = """examples:
@@ -44,15 +45,5 @@ def run(given: Namespace, console: Any) -> int:
         if given.words:
             raise NormbenchError(f"--write-sentences takes no vectors, such as {given.words[0]}.")
         return embed_eval.write_sentences(given.write_sentences, given.sets, console)
-    request = embed_eval.Request(
-        given.words,
-        given.sets,
-        not given.fixed,
-        given.weights,
-        given.expand,
-        given.size,
-        given.seed,
-        given.threads,
-        given.json,
-    )
+    request = from_options(embed_eval.Request, given, nested=not given.fixed)
     return embed_eval.run(request, given.results, given.config_dir, console)

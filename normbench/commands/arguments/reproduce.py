@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from normbench.commands import places
+from normbench.commands.arguments import from_options
 from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 
@@ -67,20 +68,5 @@ def run(given: Namespace, console: Any) -> int:
     names = [word for word in given.words if "=" not in word]
     if not names:
         raise NormbenchError("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
-    request = reproduce.Request(
-        names,
-        given.fidelity,
-        given.results,
-        given.seeds,
-        given.jobs,
-        given.only,
-        given.controls,
-        given.max_time,
-        given.retry_failed,
-        given.dry_run,
-        given.drop_stale,
-        given.config_dir,
-        [word for word in given.words if "=" in word],
-        given.device,
-    )
-    return reproduce.run(request, console)
+    options = [word for word in given.words if "=" in word]
+    return reproduce.run(from_options(reproduce.Request, given, names=names, words=options), console)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from normbench.commands.arguments import from_options
+
 EPILOG = """examples:
   normbench sample 9b1c1575a08c                         the files that the run left when it ended
   normbench sample 9b1c --count 20 --seed 7             20 more, from the weights that it kept
@@ -35,5 +37,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import sample
 
-    asked = sample.Asked(given.count, given.near, given.text, given.bias, given.seed, given.weights)
-    return sample.run(given.run, given.results, asked, given.config_dir, console)
+    return sample.run(given.run, given.results, from_options(sample.Asked, given), given.config_dir, console)
