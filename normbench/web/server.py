@@ -32,7 +32,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from normbench import reading
-from normbench.compare import cells, configuration
 from normbench.errors import NormbenchError
 from normbench.papers.text import visible
 from normbench.runs import samples
@@ -66,7 +65,6 @@ def app(index: Index, token: str, ending: Callable[[], bool] = lambda: False) ->
         "/static/{name}": service.static,
         "/api/view": service.view,
         "/api/run": service.run,
-        "/api/diff": service.diff,
         "/api/sample": service.sample,
         "/api/share": service.share,
         "/api/csv": service.csv,
@@ -224,22 +222,6 @@ class _Service:
             "samples": names,
             "source": str(path),
         }
-
-    async def diff(self, request: Request) -> Response:
-        return _json(await run_in_threadpool(self.difference, *map(request.query_params.get, ("a", "b"))))
-
-    def difference(self, a: str | None, b: str | None) -> dict[str, Any]:
-        """What two cells were configured to differently."""
-        found = {cell.key: cell.values for task in cells.tasks(self.index.heads()) for cell in task.cells}
-        if a not in found or b not in found:
-            raise HTTPException(404, "There is no such cell.")
-        both = (found[a], found[b])
-        text = {
-            key: [configuration.text(cell[key]) if key in cell else "" for cell in both]
-            for key in configuration.differing(both)
-        }
-        diff = [{"key": key, "a": first, "b": second} for key, (first, second) in text.items()]
-        return {"a": a, "b": b, "diff": diff}
 
     async def sample(self, request: Request) -> Response:
         asked = request.query_params

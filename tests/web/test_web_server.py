@@ -19,7 +19,6 @@ import spoil
 import yaml
 from starlette.testclient import TestClient
 
-from normbench.compare import cells
 from normbench.errors import NormbenchError
 from normbench.runs import files, samples, stamps, writing
 from normbench.runs.record import RunRecord
@@ -123,7 +122,7 @@ def client(stranger: TestClient) -> TestClient:
     return stranger
 
 
-PATHS = ("/", "/static/a.js", "/api/view", "/api/run?id=x", "/api/diff", "/api/sample", "/api/share", "/api/csv",
+PATHS = ("/", "/static/a.js", "/api/view", "/api/run?id=x", "/api/sample", "/api/share", "/api/csv",
          "/api/events", "/nothing")  # fmt: skip
 
 
@@ -288,17 +287,6 @@ def test_one_run(client: TestClient, results: Path, pair: list) -> None:
     assert run["source"] == str(writing.directory(results / "runs", pair[0]).path)
     other = client.get(f"/api/run?id={pair[1].id}").json()
     assert (other["samples"], other["output"]) == ([], [])
-
-
-def test_what_differs_between_cells(client: TestClient, results: Path, index: Index) -> None:
-    fake.directory(results / "runs", fake.specs(1, "optim.lr=0.5")[0])
-    index.refresh()
-    first, second = (cell.key for task in cells.tasks(index.heads()) for cell in task.cells)
-    answer = client.get(f"/api/diff?a={first}&b={second}").json()
-    assert [row["key"] for row in answer["diff"]] == ["optim.lr"]
-    assert "0.5" in (answer["diff"][0]["a"], answer["diff"][0]["b"])
-    for words in ("", f"?a={first}", f"?a={first}&b=x"):
-        assert client.get(f"/api/diff{words}").status_code == 404
 
 
 def test_table_as_csv(client: TestClient) -> None:
