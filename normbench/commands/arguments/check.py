@@ -16,7 +16,19 @@ scripts write. What is being written at the moment is left out.
 
 Hashes find damage, not forgery: who changes a file and its hash alike is not found here.
 
-exit codes: 0 whole (leftover, unsealed, unknown, writable are told and no damage); 4 something is damaged
+what a line begins with:
+  damage      a file is not what was written, or cannot be read
+  missing     a file that belongs there is gone
+  id          a run's configuration gives another id than the one it is filed under
+  verdict     verdicts, tables or histories do not follow from what is beside them
+  permission  a file may not be read by its owner, or a folder not listed
+no damage, and told:
+  leftover    a command that was killed left it; nothing reads it
+  unsealed    it was written before there were hashes: nobody can say whether it was changed
+  unknown     this version, or this machine, cannot tell
+  writable    anybody on this machine may change it
+
+exit codes: 0 whole; 4 something is damaged
 """
 
 
