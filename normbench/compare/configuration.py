@@ -293,19 +293,19 @@ def _leaves(key: str, value: Any, into: dict[str, Any]) -> None:
 @functools.cache
 def _legacy(group: str, name: str) -> Mapping[str, Any]:
     """Options that came later, with the value of the time before: a stored run may lack them."""
-    return schema.legacy_defaults(_declares(group, name))
+    return schema.legacy_defaults(declares(group, name))
 
 
 @functools.cache
 def _passing(group: str, name: str) -> frozenset[str]:
     """Keys that do not say what was trained: of the root all that leave it as it is, of a choice the further ones."""
-    specs = _declares(group, name).get("options") or {}
-    unhashed = schema.unhashed(_declares(group, name))
+    specs = declares(group, name).get("options") or {}
+    unhashed = schema.unhashed(declares(group, name))
     return frozenset(key for key in unhashed if not group or specs[key].get("list"))
 
 
 @functools.cache
-def _declares(group: str, name: str) -> Mapping[str, Any]:
+def declares(group: str, name: str) -> Mapping[str, Any]:
     """What a choice declares, nothing where it is not known here: a user's own, or of another version."""
     try:
         return compose.declaration(group, name) if group else compose.root_declaration()
@@ -315,7 +315,7 @@ def _declares(group: str, name: str) -> Mapping[str, Any]:
 
 def is_probe(model: str) -> bool:
     """Whether a model is examined instead of trained; one that is not known here is trained."""
-    return bool(_declares("model", model).get("probe"))
+    return bool(declares("model", model).get("probe"))
 
 
 def fingerprint(values: Any) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from normbench.config import compose
-from normbench.errors import NormbenchError
+from normbench.compare import configuration
 from normbench.papers.claims import LOSSES
 from normbench.runs.record import PLACE, RunRecord
 
@@ -48,7 +47,7 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
     """The metrics of each split in evaluation mode, in the order in which the models declare them."""
     found: dict[str, dict[str, Metric]] = {}
     for run in runs:
-        declares = _declares(str(run.config.get("model", {}).get("name", "")))
+        declares = configuration.declares("model", str(run.config.get("model", {}).get("name", "")))
         order = {name: place for place, name in enumerate(declares.get("metrics") or ())}
         keys: dict[str, set[str]] = {}
         for record in run.columns.kinds():
@@ -73,11 +72,3 @@ def spoken(split: str, name: str) -> str:
 def chief(metrics: list[Metric]) -> Metric:
     """The one to begin with: the first that is a share, which needs no unit to be understood, else the first."""
     return next((metric for metric in metrics if metric.share), metrics[0])
-
-
-def _declares(model: str) -> compose.Config:
-    """What a model declares, nothing where it is not known here."""
-    try:
-        return compose.declaration("model", model) if model else {}
-    except NormbenchError:
-        return {}
