@@ -12,22 +12,19 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from normbench.data import words as of_words
 from normbench.data.array_cache import Arrays
 from normbench.data.examples import Ragged, Split
 
 BLANK, ENTITY = 2, 3
+FIRST = ("<end>", "<unknown>", "<blank>")
 TEXTS = ("document", "question")
 Item = TypeVar("Item")
 
 
 def known(codes: Mapping[str, int], numbers: np.ndarray, entities: int, words: int) -> np.ndarray:
-    """What each number below `words` stands for; `codes` are the places of the words in `numbers`. "" for none."""
-    found = np.full(words, "", dtype=object)
-    found[: ENTITY + entities] = ["<end>", "<unknown>", "<blank>", *(f"@entity{i}" for i in range(entities))]
-    for word, code in codes.items():
-        if numbers[code] >= ENTITY + entities:
-            found[numbers[code]] = word
-    return found.astype(str)
+    """What each number below `words` stands for, as `words.known` says it."""
+    return of_words.known(codes, numbers, words, [*FIRST, *(f"@entity{i}" for i in range(entities))])
 
 
 def packed(part: str, texts: dict[str, list[np.ndarray]], answers: Sequence[int]) -> Arrays:

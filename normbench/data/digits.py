@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from normbench.data import Dataset
+from normbench.data import Dataset, content
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 
@@ -29,11 +29,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     images, labels = embedded()
     # A fixed byte order and type, so that the sum is the same on every machine.
     found = hashlib.sha256(images.astype("<f8").tobytes() + labels.astype("<i8").tobytes()).hexdigest()
-    if found != facts["sha256"]:
-        raise NormbenchError(
-            f"scikit-learn's digits are not the declared ones (sha256 {found[:8]}… instead of {facts['sha256'][:8]}…). "
-            f"Reinstall scikit-learn."
-        )
+    content.check_made("the digits", found, facts["sha256"], "scikit-learn's images", "scikit-learn")
     inputs = torch.from_numpy((images / 16).astype(np.float32))
     targets = torch.from_numpy(labels.astype(np.int64))
     valid, test, rows = int(config["valid"]), int(config["test"]), len(targets)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normbench import durable
 from normbench.data import download, files, folder, module, prepare
 from normbench.errors import NormbenchError, code_of
 
@@ -153,7 +154,7 @@ def _bring(target: Path, wanted: str, mirrors: _Mirrors) -> None:
         except _MirrorFailed as error:
             tried.append(f"{mirror}: {error}")
             continue
-        files.put(part, target)
+        durable.replace(part, target)
         mirrors.order.remove(mirror)
         mirrors.order.insert(0, mirror)
         return

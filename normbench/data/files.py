@@ -209,11 +209,8 @@ def algorithm(checksum: str) -> str:
 
 def digest(path: Path, kind: str) -> str:
     """The `md5` or `sha256` of a file, in hex; OSError as `open` and `read` raise it."""
-    found = hashlib.new(kind, usedforsecurity=False)
     with path.open("rb") as file:
-        while block := file.read(CHUNK):
-            found.update(block)
-    return found.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
 
 
 def sums(config: Mapping[str, Any], root: Path) -> dict[str, str]:
@@ -265,16 +262,6 @@ def filling(folder: Path, wait: float, waiting: Callable[[str], None] | None = N
                 raise NormbenchError(f"{filled} {holder}. Wait for it, and repeat the command.", code=5)
         locks.sign(file.fileno())
         yield
-
-
-def put(source: Path, target: Path) -> None:
-    """Give a whole file its final name, for good: a power cut does not take it back."""
-    os.replace(source, target)
-    handle = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _same(config: Mapping[str, Any], path: Path, name: str) -> bool:

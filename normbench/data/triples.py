@@ -20,7 +20,7 @@ import torch
 from normbench.data import check, cloze
 from normbench.data.array_cache import Arrays
 from normbench.data.examples import Shared, Split
-from normbench.data.words import END, UNKNOWN, Numbers, ranked, split
+from normbench.data.words import END, UNKNOWN, Numbers, known, ranked, split
 from normbench.errors import NormbenchError
 
 FIRST = 2
@@ -50,7 +50,7 @@ def made(
             seen = np.bincount(tokens, minlength=len(codes))
             counts = np.pad(counts, (0, len(seen) - len(counts))) + seen
     numbers = ranked(np.pad(counts, (0, len(codes) - len(counts))), FIRST, words)
-    arrays: Arrays = {"words": known(codes, numbers, words)}
+    arrays: Arrays = {"words": known(codes, numbers, words, ["<end>", "<unknown>"])}
     for part in PARTS:
         arrays |= _part(part, found.pop(part), numbers, length)
     return arrays
@@ -78,16 +78,6 @@ def _part(part: str, books: list[tuple[np.ndarray, np.ndarray]], numbers: np.nda
         f"{part}_lengths": lengths,
         f"{part}_middle": middle.astype(np.int32),
     }
-
-
-def known(codes: Mapping[str, int], numbers: np.ndarray, words: int) -> np.ndarray:
-    """What each number below `words` stands for; `codes` are the places of the words in `numbers`. "" for none."""
-    found = np.full(words, "", dtype=object)
-    found[:FIRST] = ["<end>", "<unknown>"]
-    for word, code in codes.items():
-        if numbers[code] >= FIRST:
-            found[numbers[code]] = word
-    return found.astype(str)
 
 
 def splits(arrays: Mapping[str, np.ndarray], counts: Mapping[str, int]) -> dict[str, Split]:

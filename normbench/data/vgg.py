@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from normbench import reading
+from normbench import durable, reading
 from normbench.data import content, files
 from normbench.data.vision import torchvision
 from normbench.errors import NormbenchError
@@ -47,7 +47,7 @@ def extract(
             counter.write_text(f"{of} {row + 1}")
         progress(row + 1)
     del rows
-    files.put(part, target)
+    durable.replace(part, target)
     counter.unlink(missing_ok=True)
 
 

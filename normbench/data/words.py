@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -48,6 +48,19 @@ def ranked(counts: np.ndarray, first: int, words: int) -> np.ndarray:
     numbers = np.full(len(counts), UNKNOWN, np.int32)
     numbers[order] = np.arange(first, first + len(order))
     return numbers
+
+
+def known(codes: Mapping[str, int], numbers: np.ndarray, words: int, first: Sequence[str]) -> np.ndarray:
+    """What each number below `words` stands for: `first`, then words, of which `codes` has the places in `numbers`.
+
+    "" for a number that stands for nothing.
+    """
+    found = np.full(words, "", dtype=object)
+    found[: len(first)] = first
+    for word, code in codes.items():
+        if numbers[code] >= len(first):
+            found[numbers[code]] = word
+    return found.astype(str)
 
 
 def split(text: str) -> list[str]:

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from normbench import locks
+from normbench import durable, locks
+from normbench.durable import sync_folder
 from normbench.errors import NormbenchError, code_of
 
 LONGEST = 600  # s that another command is waited for
@@ -36,22 +37,12 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(aside, path)
-        sync_folder(path.parent)
+        durable.replace(aside, path)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename is None:  # as where the disk is full
             error.filename = str(path)
         aside.unlink(missing_ok=True)
         raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def is_leftover(name: str) -> bool:

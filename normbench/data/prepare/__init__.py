@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from normbench import durable
 from normbench.data import content, files
 from normbench.data.prepare.parts import Wrong
 from normbench.errors import NormbenchError
@@ -82,7 +83,7 @@ def _move(source: Path, target: Path) -> None:
         source = beside
     with source.open("rb") as file:
         os.fsync(file.fileno())
-    files.put(source, target)
+    durable.replace(source, target)
 
 
 def _elsewhere(source: Path, target: Path) -> bool:

@@ -1,0 +1,21 @@
+"""Names of files that a power cut does not take back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace(source: Path, target: Path) -> None:
+    """Give a whole file its final name, for good."""
+    os.replace(source, target)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in `folder` survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
