@@ -112,8 +112,8 @@ def variants(run: RunRecord) -> list[Variant]:
     return list(run.known[variants])
 
 
-def in_orders(run: RunRecord, split: str, metric: str, variant: str | None = None) -> list[float]:
-    """The metric with the examples in further orders, at the best; `variant` names one, as in `at_epoch`."""
+def in_orders(run: RunRecord, metric: str, variant: str | None = None) -> list[float]:
+    """The metric with the test examples in further orders, at the best; `variant` names one, as in `at_epoch`."""
     chosen = named(run, variant, "best")
     step = best_step(run)
     return [
@@ -121,7 +121,7 @@ def in_orders(run: RunRecord, split: str, metric: str, variant: str | None = Non
         for record in run.records
         if len(chosen) == 1
         and record["step"] == step
-        and record["split"] == split
+        and record["split"] == "test"
         and "order" in record
         and record.get("variant", USUAL) == chosen[0]
     ]
@@ -225,9 +225,9 @@ def log_floored(value: float, floor: float = FLOOR) -> float:
     return math.log(max(value, floor))
 
 
-def geometric(values: Sequence[float], level: float = 0.95, floor: float = FLOOR) -> Estimate:
+def geometric(values: Sequence[float], floor: float = FLOOR) -> Estimate:
     """The geometric mean with its interval, of the logarithms'."""
-    logs = t_interval([log_floored(value, floor) for value in values], level)
+    logs = t_interval([log_floored(value, floor) for value in values])
     if logs.mean is None:
         return logs
     interval = logs.interval and (math.exp(logs.interval[0]), math.exp(logs.interval[1]))
@@ -239,8 +239,6 @@ def aggregate(
     split: str,
     mode: str,
     metric: str,
-    level: float = 0.95,
-    variant: str | None = None,
     log: bool = False,
     floor: float = FLOOR,
     x: str = "epoch",
@@ -250,11 +248,11 @@ def aggregate(
     A run without a finite value there because it diverged is counted in `diverged`: the mean is then one of the
     survivors, and the count has to stand beside it.
     """
-    curves = [(run.status == "diverged", dict(series(run, split, mode, metric, variant, x))) for run in runs]
+    curves = [(run.status == "diverged", dict(series(run, split, mode, metric, x=x))) for run in runs]
     points = []
     for place in sorted({place for _, curve in curves for place in curve}):
         values = [curve[place] for _, curve in curves if math.isfinite(curve.get(place, math.nan))]
         diverged = sum(not math.isfinite(curve.get(place, math.nan if lost else 0.0)) for lost, curve in curves)
-        estimate = geometric(values, level, floor) if log else t_interval(values, level)
+        estimate = geometric(values, floor) if log else t_interval(values)
         points.append(Point(place, estimate.mean, estimate.interval, estimate.n, diverged))
     return points

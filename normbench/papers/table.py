@@ -6,10 +6,11 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from normbench.curves.series import Censored, Reached, geometric, level_on_the_way, time_to_level
+from normbench.curves.series import Censored, Reached, Series, geometric, level_on_the_way, time_to_level
 from normbench.curves.series import final as final_value
 from normbench.curves.series import series as read_series
 from normbench.curves.statistics import t_interval
@@ -71,6 +72,11 @@ def cells(
             cell = [run for run in runs if (run.control, run.arm) == (control, arm)]
             if cell or not control:
                 yield (f"control {control}" if control else group), control, arm, cell
+
+
+def within(runs: Sequence[RunRecord], cell: Mapping[str, Any], control: str = "") -> list[RunRecord]:
+    """The runs in a cell, such as `{"arm": "ln", "train.batch_size": 4}`, at the paper's setting or under a control."""
+    return [run for run in runs if run.control == control and run.matches(cell)]
 
 
 def alike(mean: float, low: float, high: float) -> list[str]:
@@ -147,10 +153,10 @@ def mean_of_all(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
-def spread_entry(orders: Sequence[Sequence[float]], group: str, row: str, quantity: str, unit: str = "") -> Entry:
+def spread_entry(orders: Sequence[Sequence[float]], group: str, row: str, unit: str = "") -> Entry:
     """Standard deviation over the orders of one run, averaged over runs; a dash where there are none."""
     spread = [statistics.stdev(values) for values in orders if len(values) > 1]
-    entry = estimate_entry(spread, group, row, quantity, unit)
+    entry = estimate_entry(spread, group, row, "its deviation over orders of the test set", unit)
     return entry if spread else replace(entry, n=1, shown="–")
 
 
@@ -165,12 +171,17 @@ def value_entry(
     )
 
 
-def levels_by_seed(runs: Sequence[RunRecord], arm: str, where: tuple[str, str, str], share: float) -> dict[int, float]:
-    """The level at this share of the way of each seed's run of an arm; NaN, which nothing reaches, where there is no
-    such run, or it diverged at once.
+def levels_by_seed(
+    runs: Sequence[RunRecord], arms: Collection[str], where: tuple[str, str, str], share: float
+) -> dict[int, float]:
+    """The level at this share of the way of each seed's runs of these arms; NaN, which nothing reaches, where there are
+    none, or all diverged at once.
     """
-    curves = {run.seed: [read_series(run, *where)] for run in runs if run.arm == arm}
-    found = {seed: level_on_the_way(curves.get(seed, []), share) for seed in {run.seed for run in runs}}
+    curves: dict[int, list[Series]] = {run.seed: [] for run in runs}
+    for run in runs:
+        if run.arm in arms:
+            curves[run.seed].append(read_series(run, *where))
+    found = {seed: level_on_the_way(of_seed, share) for seed, of_seed in curves.items()}
     return {seed: math.nan if level is None else level for seed, level in found.items()}
 
 

@@ -226,4 +226,4 @@ def test_variants_at_the_chosen_epoch() -> None:
     assert test_nll("best", "TT** populations=recalibrated") == 0.3
     assert test_nll("best", "best by test") == 2.5, "what is tried at the best alone is no candidate"
     assert test_nll("best", "FFFF") is None and test_nll(7) is None
-    assert in_orders(run, "test", "nll", "TTFF") == [0.1, 0.2] and in_orders(run, "test", "nll") == [0.7]
+    assert in_orders(run, "nll", "TTFF") == [0.1, 0.2] and in_orders(run, "nll") == [0.7]

@@ -77,7 +77,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     def at_other_rates(arm: str, base: str) -> str:
         """Of those that have runs of both."""
         return "; ".join(
-            f"at {name} loss {there(25, arm, base)}, test error {there.in_test_error(25, arm, base)}"
+            f"at {name} loss {there(25, arm, base)}, test error {there.in_test_error(arm, base)}"
             for name, there in rates.items()
             if there.has(25, arm, base)
         )
@@ -85,7 +85,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     tried = {name: told for name, pair in compared.items() if (told := at_other_rates(*pair))}
 
     def adopted(way: str) -> str:
-        return change.in_test_error(25, "bln-adopted", "bln", base_way=way)
+        return change.in_test_error("bln-adopted", "bln", base_way=way)
 
     return [
         Changes.INTRODUCTION,
@@ -107,15 +107,15 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         f"none: {change(1, 'bn-conv', 'none')}.",
         f"Place, batch 25. Normalizing after tanh against before it: BLN {change(25, 'bln', 'bln-before')}, BN "
         f"{change(25, 'bn', 'bn-before')}, LN {change(25, 'ln', 'ln-before')}. In test error, at the lowest validation "
-        f"loss: BLN {change.in_test_error(25, 'bln', 'bln-before')}, BN {change.in_test_error(25, 'bn', 'bn-before')}, "
-        f"LN {change.in_test_error(25, 'ln', 'ln-before')}. BLN after tanh, as published, against BN before it: "
-        f"{change.in_test_error(25, 'bln', 'bn-before')}.",
+        f"loss: BLN {change.in_test_error('bln', 'bln-before')}, BN {change.in_test_error('bn', 'bn-before')}, "
+        f"LN {change.in_test_error('ln', 'ln-before')}. BLN after tanh, as published, against BN before it: "
+        f"{change.in_test_error('bln', 'bn-before')}.",
         "Test error beside training loss, batch 25, at the lowest validation loss. BLN against BN "
-        f"{change.in_test_error(25, 'bln', 'bn')}, against no normalization {change.in_test_error(25, 'bln', 'none')}; "
-        f"the factor without normalization against none {change.in_test_error(25, 'none-scaled', 'none')}, BLN against "
-        f"that {change.in_test_error(25, 'bln', 'none-scaled')}. Trained on with the statistics of the "
+        f"{change.in_test_error('bln', 'bn')}, against no normalization {change.in_test_error('bln', 'none')}; "
+        f"the factor without normalization against none {change.in_test_error('none-scaled', 'none')}, BLN against "
+        f"that {change.in_test_error('bln', 'none-scaled')}. Trained on with the statistics of the "
         f"population (TTFF, Algorithm 2's step 13) against FFFF throughout: loss {change(25, 'bln-adopted', 'bln')}, "
-        f"test error {change.in_test_error(25, 'bln-adopted', 'bln')}; against the same networks evaluated with TTFF "
+        f"test error {change.in_test_error('bln-adopted', 'bln')}; against the same networks evaluated with TTFF "
         f"{adopted('TTFF')}, and with TTFF of populations taken anew with the weights that are evaluated "
         f"{adopted('TTFF populations=recalibrated')}.",
         *(

@@ -12,7 +12,7 @@ from normbench.curves.statistics import kendall, t_interval
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Line, Look, Panel, Quantity, Reference
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, mean_of_all, percents
+from normbench.papers.table import Entry, estimate_entry, mean_of_all, percents, within
 from normbench.runs.record import RunRecord
 
 SIZES = {0.2: "A: 20 %", 1.0: "B: whole"}
@@ -158,7 +158,7 @@ def _beside(artifact: Artifact, runs: Sequence[RunRecord], error: str) -> list[E
 
 
 def _cell(runs: Sequence[RunRecord], size: float, arm: str = "bln") -> list[RunRecord]:
-    return [run for run in runs if not run.control and run.matches({"arm": arm, "data.fraction": size})]
+    return within(runs, {"arm": arm, "data.fraction": size})
 
 
 def _losses(run: RunRecord) -> Losses:

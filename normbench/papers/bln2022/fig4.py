@@ -26,7 +26,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         return []
 
     def told(when: str) -> str:
-        found = {arm: change.in_test_error(25, "bln", arm, when, "best by valid") for arm in ("bn", "ln", "none")}
+        found = {arm: change.in_test_error("bln", arm, when, "best by valid") for arm in ("bn", "ln", "none")}
         return f"against BN {found['bn']}, against LN {found['ln']}, against no normalization {found['none']}"
 
     return [

@@ -13,7 +13,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity, Reference
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry, mean_of_all, percents, spread_entry
+from normbench.papers.table import Entry, estimate_entry, final_entry, mean_of_all, percents, spread_entry, within
 from normbench.runs.record import RunRecord
 
 ARMS = {  # the paper's
@@ -92,8 +92,8 @@ def table(
             losses = [at_epoch(run, "test", "nll", "best") for run in cell]
             entries.append(estimate_entry(losses, group, arm, "test NLL, usual"))
             # statistics of the evaluation batch depend on its composition; of other arms nothing does
-            orders = [[100 * value for value in in_orders(run, "test", error)] if arm == "bln" else [] for run in cell]
-            entries.append(spread_entry(orders, group, arm, "its deviation over orders of the test set", "points"))
+            orders = [[100 * value for value in in_orders(run, error)] if arm == "bln" else [] for run in cell]
+            entries.append(spread_entry(orders, group, arm, "points"))
     return entries
 
 
@@ -103,10 +103,10 @@ def of_evaluation_batches(runs: Sequence[RunRecord], arms: Sequence[str]) -> lis
     for arm in arms:
         cell = cell_of(runs, arm, 25)
         own = [at_epoch(run, "test", "nll", "best", way) for run in cell]
-        orders = [in_orders(run, "test", "nll", way) for run in cell]
+        orders = [in_orders(run, "nll", way) for run in cell]
         entries += [
             estimate_entry(own, group, arm, "test NLL"),
-            spread_entry(orders, group, arm, "its deviation over orders of the test set"),
+            spread_entry(orders, group, arm),
         ]
     return entries
 
@@ -165,14 +165,14 @@ class Changes:
         return all(self._cell(arm, batch) for arm in arms)
 
     def in_test_error(
-        self, batch: int, arm: str, base: str, when: str = "best", way: str | None = None, base_way: str | None = None
+        self, arm: str, base: str, when: str = "best", way: str | None = None, base_way: str | None = None
     ) -> str:
-        """`-1.2 points [-1.4, -1.0], n = 5`, at each run's lowest validation loss or its `last` epoch.
+        """`-1.2 points [-1.4, -1.0], n = 5`, with batches of 25, at each run's lowest validation loss or `last` epoch.
 
         The ways of evaluation are `at_epoch`'s, the usual ones unless given.
         """
         a, b = (
-            {run.seed: at_epoch(run, "test", "error", when, variant) for run in self._cell(name, batch)}
+            {run.seed: at_epoch(run, "test", "error", when, variant) for run in self._cell(name, 25)}
             for name, variant in ((arm, way), (base, base_way))
         )
         return _told(a, b, "points", float)
@@ -198,7 +198,7 @@ def _hundredfold(share: float) -> str:
 
 def cell_of(runs: Sequence[RunRecord], arm: str, batch: int, rate: str = "") -> list[RunRecord]:
     """At the authors' learning rate, or that of a control."""
-    return [run for run in runs if run.control == rate and run.matches({"arm": arm, "train.batch_size": batch})]
+    return within(runs, {"arm": arm, "train.batch_size": batch}, rate)
 
 
 def _has_ways(run: RunRecord) -> bool:

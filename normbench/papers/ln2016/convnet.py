@@ -9,7 +9,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, cells, estimate_entry, final_entry, percents, time_entry
+from normbench.papers.table import Entry, cells, estimate_entry, final_entry, percents, time_entry, within
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -50,7 +50,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
 
 def _units(arm: str, runs: Sequence[RunRecord]) -> list[Entry]:
     """How many units of a layer are on, and how much their summed inputs vary, at its border and elsewhere."""
-    cell = [run for run in runs if run.arm == arm and not run.control]
+    cell = within(runs, {"arm": arm})
     group, entries = f"{ARMS[arm].name}: units at the border and in the interior of a layer", []
     for layer in LAYERS:
         of = f"test {layer}", "stage"

@@ -8,7 +8,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, value_entry
+from normbench.papers.table import Entry, value_entry, within
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -39,8 +39,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """How large the slopes are that a part of LN-H1b compares: its sign alone would not tell."""
 
     def slope(arm: str, control: str) -> str:
-        cell = {"arm": arm, "model.radius": 1.5, "model.drive": "first"}
-        found = [run for run in runs if run.control == control and run.matches(cell)]
+        found = within(runs, {"arm": arm, "model.radius": 1.5, "model.drive": "first"}, control)
         return value_entry(found, "", "", "", "magnitude_slope").text()
 
     if not runs:
@@ -59,8 +58,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     for drive, title in DRIVES.items():
         for arm, look in ARMS.items():
             for radius in RADII:
-                cell = {"arm": arm, "model.radius": radius, "model.drive": drive}
-                found = [run for run in runs if not run.control and run.matches(cell)]
+                found = within(runs, {"arm": arm, "model.radius": radius, "model.drive": drive})
                 entries += [
                     value_entry(found, f"{title}: slope of log mean |a|", look.name, f"radius {radius:g}",
                                 "magnitude_slope"),

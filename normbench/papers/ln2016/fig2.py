@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from normbench.curves.series import at_epoch, level_on_the_way, series
+from normbench.curves.series import at_epoch
 from normbench.curves.statistics import t_interval
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity, Reference
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, estimate_entry, percents, time_entry
+from normbench.papers.table import Entry, estimate_entry, levels_by_seed, percents, time_entry, within
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -54,21 +53,11 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Lowest errors and times to levels per arm, and what rules make of the same questions that learn nothing."""
     own = [run for run in runs if not run.control]
-    cells = {arm: [run for run in own if run.arm == arm] for arm in ARMS}
-    levels = {
-        share: {
-            seed: math.nan if level is None else level
-            for seed in {run.seed for run in own}
-            for level in [
-                level_on_the_way([series(r, *ERROR) for cell in cells.values() for r in cell if r.seed == seed], share)
-            ]
-        }
-        for share in SHARES
-    }
+    levels = {share: levels_by_seed(own, ARMS, ERROR, share) for share in SHARES}
     lowest = artifact.reference["lowest"] if _of_the_paper(runs) else {}
     entries = []
     for arm, look in ARMS.items():
-        cell, row = cells[arm], ("readers", look.name)
+        cell, row = within(own, {"arm": arm}), ("readers", look.name)
 
         def best(split: str, variant: str | None = None, cell: Sequence[RunRecord] = cell) -> list[float | None]:
             return percents([at_epoch(run, split, "error", "own" if variant else "best", variant) for run in cell])
@@ -118,8 +107,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         for arm, look in ARMS.items()
         if any(
             (error := at_epoch(run, "valid", "error", "best")) is not None and chance and error > 1 - chance[0]
-            for run in runs
-            if run.arm == arm and not run.control
+            for run in within(runs, {"arm": arm})
         )
     ]
     told += _against_rules(runs)
@@ -151,7 +139,7 @@ def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
         bar = 100 * (1 - float(counts[rule]))
         sides: dict[str, list[str]] = {"below it": [], "above it": [], "not told apart from it": []}
         for arm, look in ARMS.items():
-            cell = [run for run in runs if run.arm == arm and not run.control]
+            cell = within(runs, {"arm": arm})
             errors = percents([at_epoch(run, "test", "error", "best") for run in cell])
             interval = t_interval([error for error in errors if error is not None]).interval
             if interval:

@@ -35,7 +35,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     entries = []
     for group, control, arm, cell in cells(artifact, runs, ARMS, "at the end of training"):
         own = [run for run in runs if run.control == control]
-        levels = {share: levels_by_seed(own, SCALED, BOUND, share) for share in SHARES}
+        levels = {share: levels_by_seed(own, [SCALED], BOUND, share) for share in SHARES}
         known = artifact.reference["epoch_200"].get(arm)
         paper = f"{known}" if known and at_paper and not control else ""
         entries += [

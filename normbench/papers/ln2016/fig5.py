@@ -31,7 +31,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     entries = []
     for group, control, arm, cell in cells(artifact, runs, ARMS, "at the end of training"):
         own = [run for run in runs if run.control == control]
-        levels = {share: levels_by_seed(own, "none", NLL, share) for share in SHARES}
+        levels = {share: levels_by_seed(own, ["none"], NLL, share) for share in SHARES}
         entries += [
             final_entry(cell, group, arm, "test NLL per line", NLL, unit="nats"),
             final_entry(cell, group, arm, "train NLL per line", ("train", "eval", "line_nll"), unit="nats"),

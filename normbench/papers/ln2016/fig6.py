@@ -8,7 +8,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, final_entry, time_entry
+from normbench.papers.table import Entry, final_entry, time_entry, within
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -26,10 +26,6 @@ QUANTITIES = (
 )
 
 
-def _cell(runs: Sequence[RunRecord], arm: str, batch: int) -> list[RunRecord]:
-    return [run for run in runs if not run.control and run.matches({"arm": arm, "train.batch_size": batch})]
-
-
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """The paper's four panels. No curve of the paper is known as numbers."""
     columns = {f"batch size {batch}": {"train.batch_size": batch} for batch in BATCHES}
@@ -42,7 +38,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     for batch in BATCHES:
         group = f"batch {batch}"
         for arm in ORDER:
-            cell = _cell(runs, arm, batch)
+            cell = within(runs, {"arm": arm, "train.batch_size": batch})
             paper = "figure only" if ARMS[arm].in_paper else "–"
             entries += [
                 final_entry(cell, group, arm, "final test error", ("test", "eval", "error"), 100, "%", paper),

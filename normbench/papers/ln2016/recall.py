@@ -8,7 +8,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, final_entry
+from normbench.papers.table import Entry, final_entry, within
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -42,8 +42,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         for batch in BATCHES:
             group = f"length {length}, batch {batch}"
             for arm, look in ARMS.items():
-                cell = {"arm": arm, "data.length": length, "train.batch_size": batch}
-                found = [run for run in runs if not run.control and run.matches(cell)]
+                found = within(runs, {"arm": arm, "data.length": length, "train.batch_size": batch})
                 entries += [
                     final_entry(found, group, look.name, name, (split, "eval", "error"), 100, "%")
                     for split, name in TESTS.items()
