@@ -17,7 +17,7 @@ from normbench.battery import contract, cost, trials
 from normbench.battery.adopt import Adopted, adopt
 from normbench.commands import places, training
 from normbench.commands.progress import Bars
-from normbench.commands.terminal import open_table, say, show_rows
+from normbench.commands.terminal import Table, say, show_rows
 from normbench.config import compose
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
@@ -243,7 +243,7 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
     if not entries:
         return
     header, rows = grid(entries, "")
-    table = open_table(*header, "ms per step", "× none")
+    table = Table(*header, "ms per step", "× none")
     for row in rows:
         own = outcome.costs.get(row[0])
         table.add_row(*map(escape, row), *([f"{own['ms']:.3g}", f"{own['ratio']:.2f}"] if own else ["", ""]))

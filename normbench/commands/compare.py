@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from normbench.commands import places, terminal
-from normbench.commands.terminal import cell, open_table, say, say_json, say_under
+from normbench.commands.terminal import Table, cell, say, say_json, say_under
 from normbench.compare import answer as answers
 from normbench.compare import beside, cells, configuration, more
 from normbench.compare.answer import Answer, Group
@@ -150,7 +150,7 @@ def _table(group: Group, answer: Answer) -> object:
         level = question.level * question.metric.factor
         columns.append(f"{CLOCKS[question.clock]} to {level:g}{question.metric.unit and f' {question.metric.unit}'}")
     columns.append("ms/update")
-    table = open_table(*(cell(name) for name in columns))
+    table = Table(*(cell(name) for name in columns))
     for row in group.rows:
         cells_ = [row.arm, str(row.at.n), row.at.text(count=False), row.best.text(count=False)]
         if question.at != answers.END:
@@ -172,7 +172,7 @@ def _difference(d: Difference | None) -> list[str]:
 
 
 def _overview(found: Sequence[cells.Task], console: Console) -> None:
-    table = open_table("what can be compared", "arms", "runs", "command")
+    table = Table("what can be compared", "arms", "runs", "command")
     for task in found[:ROWS]:
         command = shlex.join(["normbench", "compare", *filters_of(task)[:2], *task.said.split()])
         table.add_row(*map(cell, (task.title, str(len(task.cells)), str(len(task.runs)), command)))

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from normbench import data
 from normbench.commands import places
-from normbench.commands.terminal import cell, open_table, say
+from normbench.commands.terminal import Table, cell, say
 from normbench.errors import NormbenchError, unknown
 from normbench.runs import files
 from normbench.sentences import sets
@@ -182,7 +182,7 @@ def _evaluate(each: Source, names: Sequence[str], nested: bool, console: Console
 def _show(done: Sequence[Source], nested: bool, console: Console) -> None:
     from normbench.sentences.folds import FIXED
 
-    table = open_table("vectors", *COLUMNS, whole=tuple(COLUMNS))
+    table = Table("vectors", *COLUMNS, whole=tuple(COLUMNS))
     for each in done:
         by_name = {record["split"]: record for record in each.records}
         numbers = [column.text(by_name[column.set]) if column.set in by_name else "" for column in COLUMNS.values()]

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from normbench.commands.terminal import open_table, say, say_json
+from normbench.commands.terminal import Table, say, say_json
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import artifact as artifacts
 from normbench.papers import history
@@ -31,7 +31,7 @@ def show(claim: str | None, results: Path, as_json: bool, extra: Path | None, co
     if not found:
         say(console, f"no verdict {f'of {claim} ' if claim else ''}is recorded below {results}")
         return 0
-    table = open_table("date", "claim", "fidelity", "before", "after", "n", "what changed", whole=("date", "claim"))
+    table = Table("date", "claim", "fidelity", "before", "after", "n", "what changed", whole=("date", "claim"))
     for entry in found:
         before, after = entry["before"], entry["after"]
         told = before["verdict"] if before else "not judged"

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from normbench.commands import places, training
-from normbench.commands.terminal import open_table, say
+from normbench.commands.terminal import Table, say
 from normbench.config import FIDELITIES, plan
 from normbench.config.compose import COMMAND_GROUPS
 from normbench.config.identity import RunSpec
@@ -283,7 +283,7 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     if not found:
         return
     names = ("claim", "planned n", "lacking", "core-hours", "simulated words", "negligible if no effect")
-    shown = open_table(*names, whole=("claim",))
+    shown = Table(*names, whole=("claim",))
     for entry in found:
         words = ", ".join(f"{word} {100 * share:.0f} %" for word, share in (entry.words or {}).items())
         shown.add_row(
@@ -319,7 +319,7 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
 def show_table(entries: Sequence[table.Entry], console: Console) -> None:
     """The first quantity; table.md has all of them."""
     header, rows = table.headline(entries)
-    shown = open_table(*header, whole=header[:1])
+    shown = Table(*header, whole=header[:1])
     for row in rows:
         shown.add_row(*map(escape, row))
     console.print(shown)
@@ -327,11 +327,10 @@ def show_table(entries: Sequence[table.Entry], console: Console) -> None:
 
 
 def show_verdicts(judged: dict[str, Any], console: Console) -> None:
-    shown = open_table("claim", "statement", "verdict", "evidence", whole=("claim",), below=("evidence",))
+    shown = Table("claim", "statement", "verdict", "evidence", whole=("claim",), below=("evidence",))
     for claim in judged["claims"]:
         colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        evidence = "; ".join(text for text in (claim["evidence"], claim["way_on"]) if text)
-        shown.add_row(claim["id"], escape(claim["statement"]), verdict, escape(evidence))
+        shown.add_row(claim["id"], escape(claim["statement"]), verdict, escape(publish.rests_on(claim)))
     console.print(shown)
     console.print()

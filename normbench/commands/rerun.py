@@ -15,7 +15,7 @@ from normbench import scratch
 from normbench.commands import terminal
 from normbench.commands.progress import Bars
 from normbench.commands.show import known
-from normbench.commands.terminal import open_table, say, say_json
+from normbench.commands.terminal import Table, say, say_json
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.curves import distance
@@ -124,13 +124,13 @@ def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> No
     part = f", the first {again.steps} of {of} updates" if again.steps < of else ""
     say(console, f"run {again.id}{part}: {_headline(again, found)}")
     if found.changed:
-        environment = open_table("", "then", "now")
+        environment = Table("", "then", "now")
         for key, values in found.changed.items():
             environment.add_row(key, *(escape(str(value)) for value in values))
         console.print(environment)
     if found.word == distance.TO_THE_BYTE:
         return
-    table = open_table("split", "mode", "metric", "values", "largest difference", "at", "answer")
+    table = Table("split", "mode", "metric", "values", "largest difference", "at", "answer")
     for row in found.rows:
         largest = row.largest
         size, place = (f"{largest.relative:.2g}", _place(largest)) if largest and largest.relative else ("", "")

@@ -48,7 +48,7 @@ class Table:
     is narrow the texts of `below` stand under their row, in its full width.
     """
 
-    def __init__(self, columns: Sequence[str], whole: Sequence[str], below: Sequence[str]) -> None:
+    def __init__(self, *columns: str, whole: Sequence[str] = (), below: Sequence[str] = ()) -> None:
         self.columns = columns
         self.whole = whole
         self.below = below
@@ -148,11 +148,6 @@ def _lines(lines: Sequence[Text]) -> Text:
     return Text("\n", no_wrap=True, overflow="ignore").join(lines)
 
 
-def open_table(*columns: str, whole: Sequence[str] = (), below: Sequence[str] = ()) -> Table:
-    """An empty table without lines; the columns in `whole` are not wrapped, long texts of `below` may leave the row."""
-    return Table(columns, whole, below)
-
-
 def show_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table of texts. Of many rows that need no wrapping, and are as wide as they are long, at once."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
@@ -162,7 +157,7 @@ def show_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[
         lines = (GAP.join(map(str.ljust, row, widths)).rstrip() for row in rows)
         say(console, "\n".join(lines))
         return
-    table = open_table(*columns)
+    table = Table(*columns)
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)

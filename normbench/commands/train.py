@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 
 from normbench.commands import compare, places
-from normbench.commands.terminal import cell, open_table, say
+from normbench.commands.terminal import Table, cell, say
 from normbench.commands.training import faults, left, repeats, watching
 from normbench.compare import configuration, metrics
 from normbench.config import compose, plan
@@ -105,7 +105,7 @@ def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], co
     among = configuration.numbers(known)
     keys = list(configuration.differing(known)) or ["model", configuration.ARM_GROUP]
     names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in shown]
-    grid = open_table("run", *map(cell, keys), "seed", "status", *names, whole=["run"])
+    grid = Table("run", *map(cell, keys), "seed", "status", *names, whole=["run"])
     for spec, values in zip(specs, known, strict=True):
         run = found.records.get(spec.id)
         ends = [final(run, split, "eval", metric.name) if run else None for split, metric in shown]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from normbench.norms.base import Normalizer, fixed_factor, gain_and_bias, normalizer
+from normbench.norms.base import Normalizer, fixed_factor, gain_and_bias, normalizer, root
 from normbench.norms.sites import Site
 
 
@@ -60,9 +59,7 @@ class LayerNorm(Normalizer):
             y = F.layer_norm(x, self.shape, self._gain(x), self.bias, self.eps)
         else:
             centred = x - x.mean(last, keepdim=True)
-            variance = centred.square().mean(last, keepdim=True)
-            # the clamp changes no value; without it the root's gradient at zero variance is infinite
-            y = centred / (variance.clamp(min=torch.finfo(x.dtype).tiny).sqrt() + self.eps)
+            y = centred / root(centred.square().mean(last, keepdim=True), self.eps, self.eps_mode)
             gain = self._gain(x)
             y = y if gain is None else y * gain
             y = y if self.bias is None else y + self.bias

@@ -183,8 +183,7 @@ def _page(
     words = "".join(f"{table.escape(text)}\n\n" for text in told)
     e = table.escape
     rows = "".join(
-        f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(_rests_on(c))} |\n"
-        for c in judged["claims"]
+        f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(rests_on(c))} |\n" for c in judged["claims"]
     )
     tried = settings(judged["claims"])
     across = f"At the paper's setting and under the controls:\n\n{table.lines(tried)}\n" if tried else ""
@@ -210,6 +209,6 @@ def _page(
     )
 
 
-def _rests_on(claim: Mapping[str, Any]) -> str:
+def rests_on(claim: Mapping[str, Any]) -> str:
     """The evidence, and what would decide where something is open."""
     return "; ".join(text for text in (claim["evidence"], claim["way_on"]) if text)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from normbench.commands import catalogue, doctor
-from normbench.commands.terminal import Terminal, open_table
+from normbench.commands.terminal import Table, Terminal
 
 COLUMNS = ("norm", "status", "test NLL", "against none", "norm.sites")
 ROWS = (
@@ -21,7 +21,7 @@ ROWS = (
 
 def printed(width: int, terminal: bool, *whole: str, below: str = "") -> str:
     """The table as it is shown."""
-    table = open_table(*COLUMNS, whole=whole, below=[below])
+    table = Table(*COLUMNS, whole=whole, below=[below])
     for row in ROWS:
         table.add_row(*(text.replace("[", "\\[") for text in row))
     console = Terminal(file=io.StringIO(), force_terminal=terminal, color_system=None, width=width)
