@@ -42,16 +42,17 @@ def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
 
 def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, Any], list[Finding]]:
     """The verdicts there, without claims where they are damaged, and all that is wrong."""
-    verdicts, first = _read(place / "verdicts.json", places.read_verdicts)
-    packed, second = _read(place / pack.NAME, pack.load)
-    _, third = _read(place / contrasts.NAME, contrasts.load, needed=False)
-    drawn, fourth = _read(place / gallery.NAME, gallery.load, needed=False)
+    again = artifacts.again(place.parent.relative_to(results).as_posix(), place.name, ids.config_dir)
+    verdicts, first = _read(place / "verdicts.json", places.read_verdicts, again)
+    packed, second = _read(place / pack.NAME, pack.load, again)
+    _, third = _read(place / contrasts.NAME, contrasts.load)
+    drawn, fourth = _read(place / gallery.NAME, gallery.load)
     found = [*first, *second, *third, *fourth]
     if packed:
         seen["published runs"] += len(packed.runs)
         found += _ids(place, packed.runs, ids)
     if packed and verdicts and not fourth:
-        found += _drawn(place, packed.runs, drawn or gallery.Gallery(), verdicts.get("samples_sha256", ""))
+        found += _drawn(place, packed.runs, drawn or gallery.Gallery(), verdicts.get("samples_sha256", ""), again)
     if verdicts:
         seen["verdicts"] += len(verdicts["claims"])
     if verdicts and packed and not third:
@@ -62,18 +63,15 @@ def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[
     return verdicts or {"claims": []}, found
 
 
-def _read(path: Path, read: Callable[[Path], Any], needed: bool = True) -> tuple[Any, list[Finding]]:
+def _read(path: Path, read: Callable[[Path], Any], again: str = "") -> tuple[Any, list[Finding]]:
+    """`again`: the command that makes a file which must be there."""
     if not path.exists():
-        way = "Restore it (git checkout), or publish again: normbench reproduce"
-        return None, [Finding("missing", path, f"it is gone. {way} {_asked(path.parent)}")] if needed else []
+        way = f"Restore it (git checkout), or publish again: {again}"
+        return None, [Finding("missing", path, f"it is gone. {way}")] if again else []
     try:
         return read(path), []
     except NormbenchError as error:
         return None, [Finding("damage", path, str(error).removeprefix(f"{path} "))]
-
-
-def _asked(place: Path) -> str:
-    return f"{place.parent.parent.name}/{place.parent.name} --fidelity {place.name} --max-time 0"
 
 
 def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
@@ -92,8 +90,10 @@ def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
         yield Finding("unknown", place / pack.NAME, f"the ids of {count} runs cannot be computed here: {why}")
 
 
-def _drawn(place: Path, runs: Sequence[RunRecord], drawn: gallery.Gallery, sha256: str) -> Iterator[Finding]:
-    way = f"Restore it (git checkout), or publish again: normbench reproduce {_asked(place)}"
+def _drawn(
+    place: Path, runs: Sequence[RunRecord], drawn: gallery.Gallery, sha256: str, again: str
+) -> Iterator[Finding]:
+    way = f"Restore it (git checkout), or publish again: {again}"
     if sha256 and not drawn.runs:
         yield Finding("missing", place / gallery.NAME, f"it is gone. {way}")
     elif drawn.sha256 != sha256:
@@ -105,7 +105,7 @@ def _drawn(place: Path, runs: Sequence[RunRecord], drawn: gallery.Gallery, sha25
 
 def _follows(entry: Published) -> Iterator[Finding]:
     """What is not as judging and tabulating these runs again makes it; nothing is written."""
-    place, again = entry.place, f"Judge again: normbench reproduce {_asked(entry.place)}"
+    place, again = entry.place, f"Judge again: {entry.again}"
     if entry.artifact is None:
         yield Finding("unknown", place, "no such artifact is known here: its verdicts cannot be judged again without "
                       "its claims (one's own: --config-dir DIR)")  # fmt: skip
@@ -134,7 +134,7 @@ def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator
     if path.exists():
         if why := seals.unmarked(_bytes(path), publish.shown(entry.verdicts)):
             kind = "unsealed" if "no hash" in why and b"</svg>" in _bytes(path)[-10:] else "damage"
-            yield Finding(kind, path, f"{why}. Delete it, and draw it again: normbench reproduce {_asked(entry.place)}")
+            yield Finding(kind, path, f"{why}. Delete it, and draw it again: {entry.again}")
     elif entry.artifact and artifacts.panels(entry.artifact, runs):
         yield Finding("missing", path, f"it is gone. {again}")
 

@@ -246,7 +246,7 @@ def _hints(
     folders = {name: publish.folder(request.results, artifact.id, name) for name in FIDELITIES}
     others = [name for name, place in folders.items() if (place / "verdicts.json").exists()]
     if others and not found.records:
-        yield f"published at {others[0]}: {artifact.command} --fidelity {others[0]} --max-time 0"
+        yield f"published at {others[0]}: {artifacts.again(artifact.id, others[0], artifact.config_dir)}"
 
 
 def _unsimulated(entry: power.Outlook) -> str:

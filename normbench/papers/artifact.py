@@ -76,6 +76,11 @@ def select(names: Sequence[str], extra: Path | None = None) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
+def again(name: str, fidelity: str, extra: Path | None = None) -> str:
+    """The command that judges what is published again, and trains nothing."""
+    return f"{claims.command(name, None if name in ids() else extra)} --fidelity {fidelity} --max-time 0"
+
+
 def papers(extra: Path | None = None) -> dict[str, Paper]:
     """By folder, as `contents.yaml` lists them; then what it does not list, under the names of folder and artifact."""
     found = dict(_listed(HERE / "contents.yaml"))

@@ -148,13 +148,18 @@ class Artifact:
     @property
     def command(self) -> str:
         """What brings it up to date."""
-        words = ["normbench", "reproduce", self.id]
-        return shlex.join([*words, "--config-dir", str(self.config_dir)] if self.config_dir else words)
+        return command(self.id, self.config_dir)
 
     @property
     def settings(self) -> tuple[str, ...]:
         """ "" for the paper's own, then the controls that claims name."""
         return tuple(dict.fromkeys(["", *(name for claim in self.claims for name in claim.controls)]))
+
+
+def command(name: str, config_dir: Path | None) -> str:
+    """What brings an artifact up to date; one of one's own with the folder that it is in."""
+    words = ["normbench", "reproduce", name]
+    return shlex.join([*words, "--config-dir", str(config_dir)] if config_dir else words)
 
 
 def place_of(cell: Cell) -> Cell:

@@ -59,6 +59,11 @@ class Published:
     def title(self) -> str:
         return self.artifact.title if self.artifact else self.name
 
+    @property
+    def again(self) -> str:
+        """The command that judges it again."""
+        return artifacts.again(self.name, self.fidelity, self.artifact.config_dir if self.artifact else None)
+
 
 @dataclass(frozen=True)
 class Damaged:
@@ -104,22 +109,21 @@ def read(place: Path, results: Path, packed: pack.Pack | None = None, extra: Pat
         )
     if fidelity not in FIDELITIES:
         raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
-    packed = packed or pack.load(place / pack.NAME)
+    packed, again = packed or pack.load(place / pack.NAME), artifacts.again(name, fidelity, extra)
     if verdicts["pack_sha256"] != packed.sha256:
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
-            f"checkout), or judge again: normbench reproduce {name} --fidelity {fidelity} --max-time 0"
+            f"checkout), or judge again: {again}"
         )
     if verdicts["contrasts_sha256"] != contrasts.load(place / contrasts.NAME).sha256:
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged on other contrasts than the {contrasts.NAME} beside it. Restore "
-            f"both (git checkout), or judge again: normbench reproduce {name} --fidelity {fidelity} --max-time 0"
+            f"both (git checkout), or judge again: {again}"
         )
     known = artifacts.load(name, extra) if name in artifacts.ids(extra) else None
     if known is not None and not _of_todays_rules(known, verdicts):
         raise NormbenchError(
-            f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: "
-            f"normbench reproduce {name} --fidelity {fidelity} --max-time 0"
+            f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"
         )
     return Published(name, fidelity, place, verdicts, packed.runs, known)
 

@@ -128,8 +128,7 @@ def _drawn(
         if known.sha256 != entry.verdicts.get("samples_sha256", ""):
             raise NormbenchError(
                 f"{entry.place / gallery.NAME} is gone, or not the one that verdicts.json has the hash of. Restore it "
-                f"(git checkout), or publish again: normbench reproduce {entry.name} --fidelity {entry.fidelity} "
-                "--max-time 0"
+                f"(git checkout), or publish again: {entry.again}"
             )
     except NormbenchError as error:
         known = gallery.Gallery()

@@ -53,6 +53,9 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
         assert normbench(*words) == 0
         out = capfd.readouterr().out
         assert without in out if without else told not in out, words
+    (place / "table.md").unlink()
+    assert normbench("check", *own) == 4
+    assert f"Judge again: {command} --fidelity paper --max-time 0" in capfd.readouterr().out
 
 
 def test_without_their_folder_they_are_unknown(normbench, capfd):
