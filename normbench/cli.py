@@ -164,9 +164,10 @@ def run(arguments: list[str]) -> int:
     if given.command is None:
         top.print_help()
         return 0
-    from normbench.commands import places, terminal
+    from normbench import runs
+    from normbench.commands import terminal
 
-    given.results = places.results(given.results)
+    given.results = runs.root(given.results)
     return int(given.run_command(given, terminal.console()))
 
 

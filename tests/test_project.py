@@ -15,7 +15,6 @@ import yaml
 
 import normbench
 from normbench import cli
-from normbench.commands import show
 from normbench.commands.reproduce import Request, _plan
 from normbench.config import plan
 from normbench.launch.ensure import missing
@@ -23,6 +22,7 @@ from normbench.models import base
 from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, gallery, publish
 from normbench.runs import find, pack
+from normbench.runs.known import known
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = sorted(
@@ -46,7 +46,7 @@ def test_runs_in_the_examples_of_the_help_do_what_is_said_of_them():
     named = []
     for path in sorted((ROOT / "normbench" / "commands" / "arguments").glob("*.py")):
         for command, run, option in re.findall(r"normbench ([a-z-]+) ([0-9a-f]{4,12}) +(--[a-z]+)?", path.read_text()):
-            name = show.known(run, ROOT / "results").run.config["model"]["name"]
+            name = known(run, ROOT / "results").run.config["model"]["name"]
             module = importlib.import_module(f"normbench.models.{name}")
             classes = [
                 kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base.Model)

@@ -12,13 +12,12 @@ from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, gallery, history, publish
+from normbench.papers import contrasts, gallery, history, measured, publish
 from normbench.papers import published as places
 from normbench.papers.published import Published
 from normbench.runs import pack, seals
 from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
-from normbench.web import measured
 
 # by any of which a place is known
 FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, contrasts.NAME, gallery.NAME)

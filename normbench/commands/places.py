@@ -1,25 +1,15 @@
-"""Where results lie, and how durations and counts are written."""
+"""Folders as options give them, and how durations and counts are written."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
+from normbench import runs
 from normbench.errors import NormbenchError
 
 MOST_SEEDS = 10_000  # listing the runs of more takes minutes: a slip of the keyboard
 UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
-def results(given: str | None) -> Path:
-    """--results, else NORMBENCH_RESULTS, else ./results."""
-    if given == "":  # as "$UNSET" is
-        raise NormbenchError("--results '' names no folder.")
-    path = Path(given or os.environ.get("NORMBENCH_RESULTS") or "results")
-    if path.exists() and not path.is_dir():
-        raise NormbenchError(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
-    return path
 
 
 def folder(given: str) -> Path:
@@ -29,9 +19,9 @@ def folder(given: str) -> Path:
     return Path(given)
 
 
-def repeated(results_at: Path, config_dir: Path | None) -> list[str]:
+def repeated(results: Path, config_dir: Path | None) -> list[str]:
     """The options without which a printed command would not mean the same runs."""
-    words = [] if results_at == results(None) else ["--results", str(results_at)]
+    words = [] if results == runs.root() else ["--results", str(results)]
     return words if config_dir is None else [*words, "--config-dir", str(config_dir)]
 
 

@@ -14,7 +14,6 @@ from rich.markup import escape
 from normbench import scratch
 from normbench.commands import terminal
 from normbench.commands.progress import Bars
-from normbench.commands.show import known
 from normbench.commands.terminal import Table, say, say_json
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
@@ -25,6 +24,7 @@ from normbench.launch import base
 from normbench.launch.ensure import ensure_runs
 from normbench.runs import lookup, pack, store
 from normbench.runs.damaged import Damaged
+from normbench.runs.known import known
 from normbench.runs.record import RunRecord, curve_sha256
 from normbench.variants import text
 

@@ -10,16 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
-from normbench import reading
-from normbench.commands.show import known
 from normbench.commands.terminal import say
 from normbench.config import compose
-from normbench.config.identity import assign
 from normbench.errors import NormbenchError
-from normbench.runs import lookup, writing
-from normbench.runs.record import RunRecord
+from normbench.runs import writing
+from normbench.train.kept import kept_run, trained
 
-LARGEST = 1 << 37  # bytes of weights
 NEAREST = 5  # lines, where `--count` does not say
 MOST = 10_000  # of one kind in one file, which memory has to hold
 
@@ -94,39 +90,3 @@ def _drawn(model: Any, name: str, asked: Asked, examples: Any) -> dict[str, byte
         raise NormbenchError(f"--text: model={name} writes no text of yours.")
     called = re.sub(r"[^A-Za-z0-9]+", "-", asked.text).strip("-")[:40] + f"-bias-{asked.bias:g}"
     return {f"{called}-{file}": content for file, content in written.items()}
-
-
-def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
-    """The run called `name` and its directory. NormbenchError where it is published alone, without its weights."""
-    found = known(name, results)
-    raw = lookup.below(results / "runs").stored([found.run.id])
-    folder = next((stored.path for stored in raw if not stored.reason), found.source)
-    if not folder.is_dir():
-        raise NormbenchError(
-            f"run {found.run.id} is published without its weights: train it below another --results to draw from it."
-        )
-    return found.run, folder
-
-
-def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
-    """The run's model with weights that it kept, the last if it kept those, and which these are.
-
-    Errors: weights that it did not keep, or that do not fit.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    from normbench.models import base as models
-
-    kept = sorted(file.stem for file in (folder / "weights").glob("*.safetensors"))
-    chosen = weights or ("last" if "last" in kept or not kept else kept[0])
-    if chosen not in kept:
-        raise NormbenchError(f"--weights {chosen}: the run kept {', '.join(kept) or 'none'}. (train.keep=[last,best])")
-    model = models.build(config, assign(config, config_dir)).eval()
-    path = folder / "weights" / f"{chosen}.safetensors"
-    try:
-        model.load_state_dict(load(reading.read(path, LARGEST)))
-    except (OSError, RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(getattr(error, "strerror", "") or error).split())[:300]
-        raise NormbenchError(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
-    return model, chosen

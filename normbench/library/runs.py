@@ -6,12 +6,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normbench.commands import places
 from normbench.compare import configuration
 from normbench.config.compose import RUN_GROUPS
 from normbench.curves.series import PARTS, best_step
 from normbench.errors import NormbenchError
 from normbench.export import tables
+from normbench.runs import root
 from normbench.runs.find import everything
 from normbench.runs.record import PLACE, RunRecord
 
@@ -47,7 +47,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     for word in words:
         if not isinstance(word, str):
             raise NormbenchError(f"{word!r} is no text: words stand alone, as in load_runs('norm=layer', 'seed=1-5').")
-    folder = places.results(None if results is None else str(results))
+    folder = root(results)
     runs, notes = everything(folder)
     for note in notes:
         warnings.warn(note, stacklevel=2)

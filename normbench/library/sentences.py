@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from normbench import data
-from normbench.commands import places
-from normbench.commands.sample import kept_run, trained
 from normbench.config import compose
 from normbench.data.triples import numbered
 from normbench.data.words import split
 from normbench.errors import NormbenchError
+from normbench.runs import root
 from normbench.sentences import word_vectors
+from normbench.train.kept import kept_run, trained
 
 if TYPE_CHECKING:
     from normbench.models.base import Model
@@ -49,7 +49,7 @@ def encode(
     """
     told = _texts(sentences)
     further = None if expand is None else (Path(expand), told)
-    return encoder(run, places.results(None if results is None else str(results)), weights, None, further)(told, eos)
+    return encoder(run, root(results), weights, None, further)(told, eos)
 
 
 def encoder(

@@ -1,1 +1,18 @@
 """Run directories and packs: locks, logs, status. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from normbench.errors import NormbenchError
+
+
+def root(given: str | Path | None = None) -> Path:
+    """The folder of the results: --results, else NORMBENCH_RESULTS, else ./results."""
+    if given == "":  # as "$UNSET" is
+        raise NormbenchError("--results '' names no folder.")
+    path = Path(given or os.environ.get("NORMBENCH_RESULTS") or "results")
+    if path.exists() and not path.is_dir():
+        raise NormbenchError(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
+    return path

@@ -18,7 +18,7 @@ import normbench
 from normbench.config import FIDELITIES, compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import gallery, published, table
+from normbench.papers import gallery, measured, published, table
 from normbench.papers.claims import Artifact
 from normbench.papers.findings import deciding, findings, said, tally
 from normbench.papers.published import Published
@@ -27,7 +27,7 @@ from normbench.papers.style import on_dark
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
 from normbench.runs.record import RunRecord
-from normbench.web import figures, forest, measured, samples, site
+from normbench.web import figures, forest, samples, site
 
 DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME, gallery.NAME)
 FIDELITY_MEANING = {

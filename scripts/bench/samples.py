@@ -20,11 +20,11 @@ import torch
 from sklearn.neural_network import MLPClassifier
 
 from normbench import data
-from normbench.commands.sample import trained
 from normbench.config import compose
 from normbench.models.draw import Draw
 from normbench.runs import files, lookup, store
 from normbench.streams import stream
+from normbench.train.kept import trained
 
 COUNT, SEED = 1000, 1
 

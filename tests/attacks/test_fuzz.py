@@ -20,13 +20,12 @@ from hypothesis import strategies as st
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.papers import contrasts, history, published
+from normbench.papers import contrasts, history, measured, published
 from normbench.runs import curve_file, files, outcomes, pack, store, yaml_text
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, check_record
 from normbench.train import checkpoint
 from normbench.train.progress import Progress
-from normbench.web import measured
 
 FEW, MANY = 40, 1500
 numbers = st.one_of(

@@ -19,9 +19,8 @@ from hostile import PLACED, VALUES
 
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, gallery, history, publish, published
+from normbench.papers import contrasts, gallery, history, measured, publish, published
 from normbench.runs import files, outcomes, pack
-from normbench.web import measured
 
 READERS: dict[str, Callable[[Path], object]] = {
     pack.NAME: lambda place: pack.load(place / pack.NAME),

@@ -14,7 +14,8 @@ import normbench
 
 PACKAGE = Path(normbench.__file__).parent
 
-# What a module below the first name may never import. `cli` and the commands behind it see everything.
+# What a module below the first name may never import. `cli` and the commands behind it see everything, and are seen by
+# nobody else.
 FORBIDDEN = {
     "norms": ("rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
     "rnn": ("models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
@@ -25,7 +26,9 @@ FORBIDDEN = {
     "config": ("norms.base", "rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
     "runs": ("norms.base", "rnn", "models", "train", "curves", "papers", "web", "launch", "export"),
     "curves": ("norms.base", "rnn", "models", "train", "papers", "web", "launch", "export"),
-    "papers": ("norms.base", "rnn", "models", "train", "web", "export"),
+    "papers": ("norms.base", "rnn", "models", "train", "compare", "check", "web", "export"),
+    "compare": ("norms.base", "rnn", "models", "data", "train", "check", "web", "launch", "export"),
+    "check": ("norms.base", "rnn", "models", "data", "train", "compare", "web", "launch", "export"),
     "web": (
         *("norms.base", "rnn", "models", "train", "export"),
         *("battery.adopt", "battery.cases", "battery.contract", "battery.cost"),
@@ -33,6 +36,7 @@ FORBIDDEN = {
     "battery": ("papers", "web", "launch", "export"),
     "export": ("norms.base", "rnn", "models", "data", "train", "curves", "papers", "web", "launch"),
     "launch": ("curves", "papers", "web", "export"),
+    "library": ("papers", "check", "web", "launch"),
 }
 # What a worker calls trains; the rest of its folder is the parent, which does not.
 TRAINS = {"launch/one.py"}
@@ -68,6 +72,8 @@ def test_imports_go_one_way(path: Path) -> None:
         assert not [other for other in used if within(other, area)], f"{name} must not import normbench.{area}"
     if name.startswith("launch/") and name not in TRAINS:
         assert not [other for other in used if any(within(other, area) for area in ("norms.base", "models", "train"))]
+    if name not in COMMANDS and not name.startswith("commands/"):
+        assert not [other for other in used if within(other, "commands")], f"{name} must not import commands"
     if name not in COMMANDS:
         assert not [other for other in used if within(other, "cli")], f"{name} must not import the command line"
 
@@ -86,6 +92,7 @@ def test_the_walk_sees_imports() -> None:
         "curves, normbench.curves.series, normbench.curves.statistics",
         "papers, normbench.papers.claims",
         "web.report, normbench.web.figures, normbench.web.standing, normbench.battery.trials",
+        "check, normbench.compare.answer, normbench.library.runs",
         "export.mirror, normbench.export.tables, normbench.export.wandb_run",
         "launch.slurm, normbench.launch.queue, normbench.launch.claiming, normbench.launch.plan",
         "launch.pool, normbench.norms.sites, normbench.norms, normbench.data",

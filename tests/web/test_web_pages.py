@@ -14,8 +14,8 @@ from typing import Any
 import madeup
 import pytest
 
-from normbench.papers import findings
-from normbench.web import figures, forest, measured, report, samples, site
+from normbench.papers import findings, measured
+from normbench.web import figures, forest, report, samples, site
 
 
 class Tags(HTMLParser):

@@ -1,0 +1,58 @@
+"""The one run that somebody names, raw or published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from normbench.errors import NormbenchError, unknown
+from normbench.runs import curve_file, find, lookup, store
+from normbench.runs.damaged import Damaged
+from normbench.runs.record import RunRecord
+
+LABELS = ("experiment", "arm", "seed", "fidelity", "control", "axes")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A run and where it was found: its directory, in any state, or the pack that has it."""
+
+    run: RunRecord
+    source: Path
+    log: Path | None = None  # of a run that printed something, or failed
+
+
+def known(name: str, results: Path) -> Known:
+    """The run called `name`: in a published pack, else in the raw store, where finished, damaged or going on."""
+    name = Path(name).name[-12:] if "/" in name else name
+    raw = lookup.below(results / "runs")
+    packed, notes = find.in_packs(results)
+    published = {run.id: run for run in packed}
+    ids = raw.ids() | published.keys()
+    hits = sorted(i for i in ids if i.startswith(name)) if name else []
+    if not hits and notes:
+        raise NormbenchError(notes[0], code=4)  # it may be in there
+    if not hits:
+        raise unknown(f"no run {name} below {results}.", name, sorted(ids), "normbench status")
+    if len(hits) > 1:
+        raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
+    if hits[0] in published:
+        return Known(published[hits[0]].whole(), published[hits[0]].path)
+    # a damaged copy hides no whole one
+    return _raw(sorted(raw.stored(hits), key=lambda stored: not stored.reason)[-1])
+
+
+def _raw(stored: store.Stored) -> Known:
+    try:
+        if stored.reason:
+            raise Damaged(stored.reason)
+        content = store.read_config(stored.path)
+        records, was = curve_file.checked(stored.path / "curve.jsonl", stored.status)
+        environment = store.read_environment(stored.path)
+        if not records and stored.state in store.FINISHED:
+            raise Damaged("it has no records")
+    except Damaged as damage:
+        raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.", code=4) from None
+    labels = {key: content.get(key) for key in LABELS if key != "seed"}
+    run = store.bare(stored, {**stored.status, "status": stored.state}, labels, content["config"])
+    return Known(replace(run, records=records, environment=environment, was=was), stored.path, stored.log)

@@ -1,0 +1,52 @@
+"""Models of finished runs, with the weights that these kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from normbench import reading
+from normbench.config import compose
+from normbench.config.identity import assign
+from normbench.errors import NormbenchError
+from normbench.runs import lookup
+from normbench.runs.known import known
+from normbench.runs.record import RunRecord
+
+LARGEST = 1 << 37  # bytes of weights
+
+
+def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
+    """The run called `name` and its directory. NormbenchError where it is published alone, without its weights."""
+    found = known(name, results)
+    raw = lookup.below(results / "runs").stored([found.run.id])
+    folder = next((stored.path for stored in raw if not stored.reason), found.source)
+    if not folder.is_dir():
+        raise NormbenchError(
+            f"run {found.run.id} is published without its weights: train it below another --results to draw from it."
+        )
+    return found.run, folder
+
+
+def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
+    """The run's model with weights that it kept, the last if it kept those, and which these are.
+
+    Errors: weights that it did not keep, or that do not fit.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    from normbench.models import base as models
+
+    kept = sorted(file.stem for file in (folder / "weights").glob("*.safetensors"))
+    chosen = weights or ("last" if "last" in kept or not kept else kept[0])
+    if chosen not in kept:
+        raise NormbenchError(f"--weights {chosen}: the run kept {', '.join(kept) or 'none'}. (train.keep=[last,best])")
+    model = models.build(config, assign(config, config_dir)).eval()
+    path = folder / "weights" / f"{chosen}.safetensors"
+    try:
+        model.load_state_dict(load(reading.read(path, LARGEST)))
+    except (OSError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(getattr(error, "strerror", "") or error).split())[:300]
+        raise NormbenchError(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
+    return model, chosen
