@@ -94,7 +94,11 @@ def _torch(results: Path) -> Iterator[Finding]:
     yield Finding("device", "good", f"CPU, {capability}, {_gflops():.0f} GFLOP/s in float32 on one thread")
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-        yield Finding("device", "note", f"CUDA {torch.version.cuda}: {names}; training uses the CPU so far")
+        yield Finding(
+            "device",
+            "note",
+            f"CUDA {torch.version.cuda}: {names}; device=cuda trains there, and was never run on a GPU yet",
+        )
     try:
         vision.torchvision()
     except NormbenchError as error:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-HIDDEN = {
-    "Cc",
-    "Cf",
-    "Co",
-    "Cs",
-    "Cn",
-}  # control, format (bidirectional overrides among them), private, lone surrogates
+# control, format (bidirectional overrides among them), private, lone surrogates, unassigned
+HIDDEN = {"Cc", "Cf", "Co", "Cs", "Cn"}
 
 
 def hidden(character: str) -> bool:

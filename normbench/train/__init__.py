@@ -1,1 +1,1 @@
-"""One visible loop, optimizers, checkpoints and evaluation."""
+"""One visible loop, optimizers, checkpoints and evaluation; probes, which compute without training; kept weights."""

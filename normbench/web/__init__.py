@@ -1,1 +1,3 @@
-"""The static report (and the dashboard's figures): pages from packs and verdicts alone. No torch."""
+"""The static report, from packs and verdicts alone, and a battery's page; the dashboard: an index of all runs, and the
+server that answers from it. No torch.
+"""

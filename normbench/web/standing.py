@@ -10,7 +10,7 @@ from typing import Any
 import normbench
 from normbench.battery.trials import LOGARITHMIC, Effect, Trial, label, metric, quantities
 from normbench.papers.panels import Look, Quantity, panels
-from normbench.papers.style import COLOURS, EXTRA_COLOURS, on_dark
+from normbench.papers.style import colour_of, on_dark
 from normbench.papers.table import Entry, final_entry, grid
 from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, site
@@ -67,7 +67,7 @@ def write(standing: Standing, target: Path) -> Path:
 
 def _looks(standing: Standing) -> dict[str, Look]:
     names = dict.fromkeys([standing.name, *(name for o in standing.outcomes for name in o.trial.specs)])
-    return {name: Look(name, COLOURS.get(name, EXTRA_COLOURS[0])) for name in names}
+    return {name: Look(name, colour_of(name)) for name in names}
 
 
 def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
