@@ -84,8 +84,8 @@ def test_only_planned_runs_count_as_published(tmp_path: Path) -> None:
     beside = [spec for spec in controls if spec.control]
     path = tmp_path / "ln2016" / "fig6" / "paper" / pack.NAME
     pack.write(path, [fake.record(spec, 2) for spec in [*specs, *beside, *others]])
-    told = status._published(path, Path("ln2016/fig6/paper"))
+    told = status._published(path, Path("ln2016/fig6/paper"), None)
     assert f" {len(specs)} of {len(specs)} runs, beside them {len(beside)} of controls and 2 not planned" in told
     pack.write(path, [fake.record(spec, 2) for spec in [*specs[1:], *beside]])
-    told = status._published(path, Path("ln2016/fig6/paper"))
+    told = status._published(path, Path("ln2016/fig6/paper"), None)
     assert f" {len(specs) - 1} of {len(specs)} runs, beside" in told and "1 missing: normbench reproduce" in told

@@ -68,7 +68,7 @@ def test_show_opens_the_files_of_one_run(
 def test_status_opens_no_curve_of_a_finished_run(specs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     results = stored(tmp_path, specs[:MANY])
     opened = Opened(monkeypatch)
-    assert status.run(results, False, console()) == 0
+    assert status.run(results, False, None, console()) == 0
     assert opened == {"status.json": MANY, "config.yaml": MANY, "listed": 2}
 
 
@@ -82,7 +82,7 @@ def test_status_of_an_experiment_needs_its_status_files_alone(
         run.write_config()
         run.finish("done")
     opened = Opened(monkeypatch)
-    assert status.run(tmp_path, False, console()) == 0
+    assert status.run(tmp_path, False, None, console()) == 0
     assert opened["status.json"] == FEW and opened["config.yaml"] == 0
     assert "ln train.batch_size=4" in capsys.readouterr().out
 
