@@ -23,7 +23,10 @@ from normbench.runs.store import FINISHED
 
 
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
-    """Exit code: 0 done, 3 diverged, 4 failed, 5 busy elsewhere, 130 interrupted; the gravest of a sweep."""
+    """Exit code: 0 done, 3 diverged, 4 failed, 5 busy elsewhere, 130 interrupted; the gravest of a sweep.
+
+    A sweep comes back at its end to runs that another process writes; a run by itself says at once who writes it.
+    """
     specs = plan.train_specs(words, multirun, config_dir)
     launcher = base.load(plan.command_options("launcher", words, config_dir))
     logger = plan.command_options("logger", words, config_dir)
@@ -34,7 +37,8 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
         for note in repeats(found, missing):
             say(console, note)
 
-    ensured = ensure_runs(specs, launcher, results, announce, watching(console, logger, results, launcher))
+    watch = watching(console, logger, results, launcher)
+    ensured = ensure_runs(specs, launcher, results, announce, watch, wait_for_busy=multirun)
     found, outcomes = ensured.found, ensured.outcomes
     states = {spec.id: found.state(spec) for spec in specs}
     for run, ended in outcomes.items():

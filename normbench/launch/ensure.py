@@ -70,13 +70,23 @@ def ensure_runs(
             busy = [spec for spec in lacking if outcomes[spec.id].status == "busy"]
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 break
-            if all(store.is_locked(writing.directory(root, spec).path) for spec in busy):
-                time.sleep(BUSY_SECONDS)
-                continue
+            free = [spec for spec in busy if not store.is_locked(writing.directory(root, spec).path)]
+            try:
+                if not free:
+                    time.sleep(BUSY_SECONDS)
+                    continue
+            except KeyboardInterrupt:  # a launcher hears it only while it trains
+                interrupted = True
+                break
             # a run that the other process has finished ends at once
-            again, interrupted = launcher.launch(busy, root, listen, deadline)
-            outcomes |= again
-    return Ensured(find(specs, results), lacking, outcomes, interrupted)
+            again, interrupted = launcher.launch(free, root, listen, deadline)
+            outcomes = {**outcomes, **again}
+    found = find(specs, results)
+    ended = {
+        run: Outcome(found.records[run].status) if outcome.status == "busy" and run in found.records else outcome
+        for run, outcome in outcomes.items()  # who was met writing it has finished it since
+    }
+    return Ensured(found, lacking, ended, interrupted)
 
 
 def missing(specs: Sequence[RunSpec], found: Found, retry_failed: bool = True) -> list[RunSpec]:

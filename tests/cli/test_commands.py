@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+import tiny
 
-from normbench.runs import lookup, pack, store
+from normbench.launch import ensure
+from normbench.runs import lookup, pack, store, writing
 
 REPRODUCE = ("reproduce", "ln2016/fig6", "--fidelity", "smoke", "--seeds", "1")
 PUBLISHED = Path(__file__).resolve().parents[2] / "results"
@@ -109,11 +111,11 @@ def test_nothing_is_there(normbench, capfd, tmp_path: Path):
 
 
 def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_path: Path):
-    tiny = ("model=mnist_mlp", "data=digits", "model.hidden_sizes=[4]", "train.epochs=1", "train.batch_size=300")
-    assert normbench("train", "-m", *tiny, "norm=none,layer,none", "launcher=pool", "launcher.jobs=1") == 0
+    small = ("model=mnist_mlp", "data=digits", "model.hidden_sizes=[4]", "train.epochs=1", "train.batch_size=300")
+    assert normbench("train", "-m", *small, "norm=none,layer,none", "launcher=pool", "launcher.jobs=1") == 0
     out = capfd.readouterr().out
     assert "2 runs" in out and out.count(" done ") >= 2
-    assert normbench("train", *tiny, "optim.lr=1e30") == 3
+    assert normbench("train", *small, "optim.lr=1e30") == 3
     out = capfd.readouterr().out
     assert "diverged" in out and "It counts as diverged" in out
     assert normbench("status", "--json") == 0
@@ -128,6 +130,16 @@ def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_pat
     assert normbench("status") == 0
     out = capfd.readouterr().out
     assert "damaged" in out and "status.json is not JSON" in out and "1 diverged" in out and "1 done" in out
+
+
+def test_a_sweep_comes_back_to_what_another_one_writes(normbench, capfd, tmp_path: Path, monkeypatch):
+    held = writing.directory(tmp_path / "results" / "runs", tiny.spec("norm=none")).writing()
+    held.__enter__()
+    monkeypatch.setattr(ensure.time, "sleep", lambda seconds: held.__exit__(None, None, None))  # while it is waited for
+    assert normbench("train", "-m", *tiny.WORDS, "norm=none,layer", "launcher=pool", "launcher.jobs=1") == 0
+    out = capfd.readouterr().out
+    assert " busy: run " in out and "normbench: " not in out
+    assert [run.state for run in lookup.scan(tmp_path / "results" / "runs")] == ["done", "done"]
 
 
 @pytest.mark.parametrize("kind", ["artifacts", "models", "norms", "data"])

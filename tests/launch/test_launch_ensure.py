@@ -89,6 +89,40 @@ def test_an_interrupt_ends_the_waiting(tmp_path: Path) -> None:
     assert launcher.launches == [[1, 2]]
 
 
+def test_an_interrupt_while_waiting_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    first, second = specs = fake.specs(2)
+    monkeypatch.setattr(ensure.time, "sleep", interrupted)
+    with writing.directory(tmp_path / "runs", first).writing():
+        ensured = ensure_runs(specs, Made(seed1="busy"), tmp_path, wait_for_busy=True)
+    assert ensured.interrupted and ensured.found.state(second) == "done"
+    assert [ensured.outcomes[spec.id].status for spec in specs] == ["busy", "done"]
+
+
+def test_only_busy_runs_that_are_free_again_are_come_back_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = fake.specs(2)
+    held = [writing.directory(tmp_path / "runs", spec).writing() for spec in specs]
+    for lock in held:
+        lock.__enter__()
+    monkeypatch.setattr(ensure.time, "sleep", lambda seconds: held.pop().__exit__(None, None, None))
+    launcher = Made(seed1="busy", seed2="busy")
+    ensure_runs(specs, launcher, tmp_path, wait_for_busy=True)
+    assert launcher.launches == [[1, 2], [2], [1]]
+
+
+def test_a_run_that_was_busy_and_is_done_by_now_is_done(tmp_path: Path) -> None:
+    class Late(Made):
+        def launch(self, specs: Sequence[RunSpec], root: Path, *rest: Any) -> tuple[dict[str, Outcome], bool]:
+            ended = super().launch(specs, root)
+            fake.directory(root, specs[0])
+            return ended
+
+    (spec,) = fake.specs(1)
+    assert ensure_runs([spec], Late(seed1="busy"), tmp_path).outcomes[spec.id].status == "done"
+
+
 def test_data_that_are_missing_are_told_before_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "nowhere"))
     launcher = Made()
