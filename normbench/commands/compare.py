@@ -78,11 +78,18 @@ def plain(answer: Answer) -> dict[str, Any]:
 
 
 def filters_of(task: cells.Task) -> list[str]:
-    """Words that select the task, as far as words of a filter can."""
+    """Words that select the task with these normalizers, where they are few enough to be said."""
+    arms = list(dict.fromkeys(configuration.text(cell.values["norm"]) for cell in task.cells if "norm" in cell.values))
+    return [*selecting(task), *([f"norm={','.join(arms)}"] if 1 < len(arms) < 8 else [])]
+
+
+def selecting(task: cells.Task) -> list[str]:
+    """Words that select the task alone, as far as words of a filter can."""
     keys = [key for key in ("model", "data") if all(key in cell.values for cell in task.cells)]
     words = [f"{key}={configuration.text(task.cells[0].values[key])}" for key in keys]
-    arms = list(dict.fromkeys(configuration.text(cell.values["norm"]) for cell in task.cells if "norm" in cell.values))
-    return [*words, *task.said.split(), *([f"norm={','.join(arms)}"] if 1 < len(arms) < 8 else [])]
+    count, unit = task.budget
+    length = [f"train.epochs={count}"] if unit == "epochs" else ["train.epochs=0", f"train.steps={count}"]
+    return [*words, *task.said.split(), *length]
 
 
 def show(
@@ -174,7 +181,7 @@ def _difference(d: Difference | None) -> list[str]:
 def _overview(found: Sequence[cells.Task], console: Console) -> None:
     table = Table("what can be compared", "arms", "runs", "command")
     for task in found[:ROWS]:
-        command = shlex.join(["normbench", "compare", *filters_of(task)[:2], *task.said.split()])
+        command = shlex.join(["normbench", "compare", *selecting(task)])
         table.add_row(*map(cell, (task.title, str(len(task.cells)), str(len(task.runs)), command)))
     console.print(table)
     if len(found) > ROWS:

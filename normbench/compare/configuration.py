@@ -214,14 +214,15 @@ def spoken(config: Mapping[str, Any]) -> str:
 def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
     """The runs that fit: `model=lenet5 norm=layer,batch seed=1-5 optim.lr=1e-3 experiment='ln2016/*'`, all words.
 
-    A word without a key is an experiment, an arm, or the beginning of an id (4 characters); of those one has to fit.
+    A key is one of the configuration, of the labels or of the length: `train.epochs`, `train.steps`. A word without a
+    key is an experiment, an arm, or the beginning of an id (4 characters); of those one has to fit.
 
     Errors: a key or value that no run has; a word by itself that is none of these.
     """
     if not runs or not words:
         return list(runs)
     told = flats([run.config for run in runs])
-    known = [{**labels_of(run), **values} for run, values in zip(runs, told, strict=True)]
+    known = [{**labels_of(run), **length_of(run), **values} for run, values in zip(runs, told, strict=True)]
     keep = [True] * len(runs)
     bare = [word for word in words if "=" not in word]
     for word in bare:
@@ -255,6 +256,11 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
 def labels_of(run: RunRecord) -> dict[str, Any]:
     """How a run is filed: its id, experiment, arm, seed and so on."""
     return {key: run.id if key == "run" else getattr(run, key) for key in LABELS}
+
+
+def length_of(run: RunRecord) -> dict[str, int]:
+    """How long it was trained: in epochs, 0 where its length is in updates, and in updates."""
+    return {"train.epochs": run.epochs, "train.steps": run.steps}
 
 
 def _alternatives(wanted: str) -> list[str]:

@@ -59,16 +59,15 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     if records:
         columns, table = tables.rows(chosen)
         return pandas.DataFrame(table, columns=columns)
-    rows = [configuration.labels_of(run) | tables.settings(run) | _length(run) | _metrics(run) for run in chosen]
-    configured = {key for run in chosen for key in (*tables.settings(run), *_length(run))}
+    rows = [
+        configuration.labels_of(run) | tables.settings(run) | configuration.length_of(run) | _metrics(run)
+        for run in chosen
+    ]
+    configured = {key for run in chosen for key in (*tables.settings(run), *configuration.length_of(run))}
     options = sorted(configured - {*configuration.LABELS, *RUN_GROUPS})
     groups = [group for group in RUN_GROUPS if any(group in row for row in rows)]
     metrics = sorted({key for row in rows for key in row} - {*configuration.LABELS, *groups, *options}, reverse=True)
     return pandas.DataFrame(rows, columns=[*configuration.LABELS, *groups, *options, *metrics])
-
-
-def _length(run: RunRecord) -> dict[str, int]:
-    return {"train.epochs": run.epochs, "train.steps": run.steps}
 
 
 def _metrics(run: RunRecord) -> dict[str, float]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from swept import asked, config, run, sweep
 
-from normbench.commands.compare import out_of_reach, show
+from normbench.commands.compare import out_of_reach, selecting, show
 from normbench.compare import configuration, metrics, more
 from normbench.compare.answer import answer, difference_curve
 from normbench.compare.cells import Task, tasks
@@ -55,6 +55,9 @@ def test_filters() -> None:
     assert len(configuration.select(["model.hidden_sizes=[8]"], runs)) == 12
     assert len(configuration.select(["mnist_mlp-layer", "seed=1"], runs)) == 2
     assert configuration.select(["norm=layer"], []) == []
+    runs = [run(0.1, epochs=8), run(0.1, epochs=1, seed=2), run(0.1, epochs=0, steps=80, seed=3)]
+    assert [len(configuration.select([f"train.epochs={words}"], runs)) for words in ("8", "1,8", "0")] == [1, 2, 1]
+    assert len(configuration.select(["train.epochs=0", "train.steps=80"], runs)) == 1
 
 
 @pytest.mark.parametrize(
@@ -101,6 +104,14 @@ def test_a_cell_is_all_but_the_seed_and_a_task_what_may_be_compared() -> None:
     other = [run(0.1, data={"valid": 50}), run(0.1, epochs=4, seed=2), run(0.1, epochs=0, steps=30, seed=3)]
     assert len(tasks([*runs, *other])) == 4  # other data, and lengths of 4 epochs and of 30 updates
     assert [t.said for t in tasks([*runs, *other])].count("data.valid=50") == 1
+
+
+def test_each_task_has_words_that_select_it_alone() -> None:
+    lengths = [{"epochs": 8}, {"epochs": 1}, {"epochs": 0, "steps": 80}, {"epochs": 8, "data": {"valid": 50}}]
+    runs = [run(0.1, seed=seed, **length) for seed, length in enumerate(lengths)]
+    for task in tasks(runs):
+        (found,) = tasks(configuration.select(selecting(task), runs))
+        assert found.runs == task.runs
 
 
 def test_fidelities_are_never_averaged_and_may_stand_beside_each_other() -> None:

@@ -12,7 +12,8 @@ EPILOG = """examples:
   normbench compare                                              what there is to compare
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run;
-a star stands for any text. By itself: an experiment, an arm, or the beginning of an id.
+train.epochs and train.steps are how long; a star stands for any text. By itself: an experiment, an arm, or the
+beginning of an id.
 
 Runs of one configuration but for the seed are averaged; those of the same model, data and length are compared: pairs of
 equal seeds, or by Welch's interval where seeds are not shared. Several arms are adjusted by Holm. A winner is ahead of
