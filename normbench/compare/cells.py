@@ -129,7 +129,7 @@ class Task:
             if key not in cell.values or (dot and len({configuration.text(c.values.get(key)) for c in alike}) == 1):
                 continue
             value = cell.shown(key)
-            words.append(value if key in configuration.GROUPS or len(by) == 1 else f"{key}={value}")
+            words.append(value if key in configuration.GROUPS else f"{key}={value}")
         return " ".join(words) or "all"
 
     def with_runs(self, loaded: Mapping[str, RunRecord]) -> Task:

@@ -12,6 +12,8 @@ from normbench.compare.cells import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.curves.series import Series, level_on_the_way, series
 from normbench.errors import NormbenchError, unknown
+from normbench.runs.record import RunRecord
+from normbench.runs.store import FINISHED
 
 END, BEST = "end", "best"
 MODE = "eval"
@@ -81,9 +83,8 @@ class Question:
         facets = tuple(key for key in task.differing if key not in by)
         names = task.arms(by)
         clock = CLOCKS[task.budget[1]]
-        question = cls(
-            split, metric, at, by, facets, _against(task, names, asked.get("against", "")), None, clock, names
-        )
+        question = cls(split, metric, at, by, facets, "", None, clock, names)
+        question = replace(question, against=_against(task, question, asked.get("against", "")))
         return question.at_level(task, asked.get("level", ""))
 
     def at_level(self, task: Task, asked: str) -> Question:
@@ -113,13 +114,19 @@ class Question:
         return replace(self, level=level)
 
 
-def _against(task: Task, names: Mapping[str, str], asked: str) -> str:
-    """The baseline: the arm asked for, else the one whose normalizer does nothing, else the first."""
+def _against(task: Task, question: Question, asked: str) -> str:
+    """The baseline: the arm asked for, else the one whose normalizer does nothing, else the first.
+
+    An arm that nothing can be held against is not chosen: all its runs have ended, and none with a number.
+    """
+    names, by = question.arms, question.by
     arms = list(dict.fromkeys(names.values()))
     if asked:
         if asked in arms:
             return asked
         having = list(dict.fromkeys(names[cell.key] for cell in task.cells if cell.norm == asked))
+        if not having and len(by) == 1:  # the value alone
+            having = list(dict.fromkeys(names[cell.key] for cell in task.cells if cell.shown(by[0]) == asked))
         if len(having) == 1:
             return having[0]
         if having:
@@ -127,5 +134,15 @@ def _against(task: Task, names: Mapping[str, str], asked: str) -> str:
         raise unknown(f"against={asked}: {task.title} has no such arm.", asked, arms)
     if len(arms) == 1:
         return ""
-    plain = [names[cell.key] for cell in task.cells if cell.norm == NOTHING]
+    alive = {names[cell.key] for cell in task.cells if any(_may_have_a_number(run, question) for run in cell.runs)}
+    arms = [arm for arm in arms if arm in alive] or arms
+    plain = [name for cell in task.cells if cell.norm == NOTHING and (name := names[cell.key]) in arms]
     return next((name for name in arms if name == NOTHING), plain[0] if plain else arms[0])
+
+
+def _may_have_a_number(run: RunRecord, question: Question) -> bool:
+    """Whether it ended with a finite number of what is asked, or has not ended."""
+    if run.status != "done":
+        return run.status not in FINISHED
+    curve = question.curve(run)
+    return bool(curve) and math.isfinite(curve[-1][1])

@@ -450,6 +450,20 @@ def test_normalizers_by_site_are_no_baseline_and_found_by_their_name() -> None:
         configuration.select(["norm=none"], runs)
 
 
+def test_arms_of_one_setting_are_called_by_it_and_a_lost_one_is_no_baseline() -> None:
+    lost = [run(0.9, seed=seed, lr=1e300, status="diverged") for seed in range(1, 6)]
+    runs = [*lost, *sweep({"none": 0.2}, lr=0.0), *sweep({"none": 0.1}, lr=1e-3)]
+    told = asked(runs)
+    assert [row.arm for row in told.groups[0].rows] == ["optim.lr=0.001", "optim.lr=0", "optim.lr=1e+300"]
+    assert told.question.against == "optim.lr=0"
+    assert told.sentence.startswith("No winner: undecided between optim.lr=0.001 and optim.lr=0. Every run of")
+    assert asked(runs, against="0.001").question.against == "optim.lr=0.001", "by its value alone"
+    assert asked(runs, against="optim.lr=1e+300").question.against == "optim.lr=1e+300"
+    assert asked([*lost, run(0.9, lr=1.0, status="diverged")]).question.against == "optim.lr=1e+300"
+    plain = [run(0.9, "none", seed, status="diverged") for seed in range(1, 6)]
+    assert asked([*plain, *sweep({"layer": 0.1, "batch": 0.2})]).question.against == "layer"
+
+
 def test_the_baseline_may_be_told_by_its_normalizer() -> None:
     runs = [
         run(error, norm, seed, experiment="ln2016/fig6", arm=arm, fidelity="paper", options=options)
