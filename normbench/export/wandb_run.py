@@ -20,6 +20,7 @@ from normbench.runs.record import PLACE, RunRecord
 from normbench.variants import text
 
 INIT_SECONDS = 30.0  # with a key and no network, wandb itself would wait 90 s and more
+ASKED_WRONGLY = ("UsageError", "AuthenticationError")  # of W&B's errors those for which no key, or a wrong one, is why
 PLACES = {
     "train": " (training mode)",
     "running": " (running mean)",
@@ -64,6 +65,10 @@ class Target:
             return float(content["epoch"]) if content["project"] == self._place() else -1
         except (OSError, ValueError, KeyError, TypeError):
             return -1
+
+    def has(self, run: RunRecord) -> bool:
+        """Whether all of a run is there."""
+        return self.arrived(run.id) >= max((record["epoch"] for record in run.records), default=-1)
 
     def settle(self) -> None:
         """Wait for W&B to have written everything; then note the finished runs."""
@@ -142,7 +147,8 @@ class WandbRun:
                 ),
             )
         except Exception as error:  # whatever W&B raises: a mirror's failure is a line, never a traceback
-            raise NormbenchError(f"W&B does not take run {run.id}: {_line(error)}") from None
+            asked_wrongly = type(error).__name__ in ASKED_WRONGLY
+            raise NormbenchError(f"W&B does not take run {run.id}: {_line(error)}", 2 if asked_wrongly else 4) from None
         if target.mode == "online":  # the server knows best what it has of a run that was cut off
             known = self.run.summary.get("epoch")
             self.sent = max(self.sent, known) if isinstance(known, int | float) else self.sent
@@ -164,14 +170,14 @@ class WandbRun:
 
 def send(run: RunRecord, target: Target) -> bool:
     """Replay one finished run; False if it is there already. `target.settle()` makes it last."""
-    if target.arrived(run.id) >= max(record["epoch"] for record in run.records):
+    if target.has(run):
         return False
     opened = WandbRun(run, target)
     try:
         opened.log(run.records)
         opened.finish(run.status, run.reason, run.seconds)
     except Exception as error:  # as above
-        raise NormbenchError(f"W&B broke off at run {run.id}: {_line(error)}") from None
+        raise NormbenchError(f"W&B broke off at run {run.id}: {_line(error)}", 4) from None
     return True
 
 

@@ -16,6 +16,7 @@ from normbench import durable, locks
 from normbench.durable import sync_folder
 from normbench.errors import NormbenchError, code_of
 
+RESULTS = "--results or NORMBENCH_RESULTS"  # what says where results lie
 LONGEST = 600  # s that another command is waited for
 _PASSING = re.compile(r"\..+\.\d+\.tmp|\..+\.normbench-(aside|old)")  # of `atomic_write`, of a site
 _encode = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
@@ -101,8 +102,8 @@ def seal(content: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical(content).encode()).hexdigest()
 
 
-def make_folder(path: Path) -> None:
-    """Create a folder, for good, or say in one line why it cannot be."""
+def make_folder(path: Path, option: str = RESULTS) -> None:
+    """Create a folder, for good, or say in one line why it cannot be. option: what chooses another place."""
     try:
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
@@ -110,6 +111,6 @@ def make_folder(path: Path) -> None:
             sync_folder(folder.parent)
     except OSError as error:
         raise NormbenchError(
-            f"{path} cannot be made: {error.strerror}. Choose a writable place with --results or NORMBENCH_RESULTS.",
+            f"{path} cannot be made: {error.strerror}. Choose a writable place with {option}.",
             code_of(error),
         ) from None

@@ -85,7 +85,7 @@ BAD = [
     (("export", "wandb", "--output", "x"), "--output is not an option of export wandb"),
     (("export", "xml"), "xml is not a form"),
     (("export", "csv"), "there are no finished runs below results"),
-    (("export", "wandb", "--only", "ln"), "--only ln: no finished run below results has that experiment, arm or id"),
+    (("export", "wandb", "--only", "ln"), "there are no finished runs below results"),
     (("list", "nroms"), "Did you mean 'norms'?"),
     (("data", "get"), "normbench data get mnist"),
     (("data", "get", "mnst"), "Did you mean 'mnist'?"),
@@ -160,6 +160,21 @@ def test_results_below_a_file_cannot_be_made(normbench, capfd, tmp_path: Path):
     assert normbench(*words) == 2
     err = capfd.readouterr().err
     assert "cannot be made" in err and "NORMBENCH_RESULTS" in err and err.count("\n") == 1
+
+
+def test_what_is_exported_is_chosen_as_what_is_compared(normbench, capfd, tmp_path: Path):
+    for spec in (*fake.specs(2), *fake.specs(1, "norm=layer")):
+        fake.directory(tmp_path / "results" / "runs", spec)
+    for words, count in (((), 3), (("norm=none", "seed=1"), 1), (("adhoc", "norm=layer"), 1), (("--only", "adhoc"), 3)):
+        assert normbench("export", "csv", *words) == 0
+        assert f"{count} run{'s' * (count > 1)}, " in capfd.readouterr().out
+    for word, says in (("norm=laye", "Did you mean 'layer'?"), ("lauer", "'lauer' is no experiment, arm or id")):
+        assert normbench("export", "csv", "--output", "a.csv", word) == 2
+        assert says in capfd.readouterr().err
+    assert normbench("export", "csv", "norm=layer", "seed=2") == 2
+    assert "no finished run below results fits norm=layer seed=2." in capfd.readouterr().err
+    assert normbench("export", "csv", "--output", "/proc/x/y.csv") == 2
+    assert capfd.readouterr().err.endswith("Choose a writable place with --output.\n")
 
 
 def test_a_pack_with_a_changed_digit_is_one_line(normbench, capfd, tmp_path: Path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import types
 from pathlib import Path
 
 import fake
@@ -251,7 +252,7 @@ def test_an_export_that_breaks_off_says_so_and_goes_on(tmp_path: Path, monkeypat
     def third_fails(run, target):
         calls.append(run.id)
         if len(calls) == 3:
-            raise NormbenchError(f"W&B broke off at run {run.id}: network is gone")
+            raise NormbenchError(f"W&B broke off at run {run.id}: network is gone", 4)
         return real(run, target)
 
     monkeypatch.setattr(wandb_run, "send", third_fails)
@@ -263,3 +264,23 @@ def test_an_export_that_breaks_off_says_so_and_goes_on(tmp_path: Path, monkeypat
             main(("export", "wandb", "--only", "ln"))
         shown = capfd.readouterr()
         assert ended.value.code == code and text in shown.out + shown.err
+
+
+def test_a_key_that_is_missing_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
+    from normbench.cli import main
+
+    class UsageError(Exception):  # W&B's own, by its name
+        pass
+
+    def init(**options):
+        raise error
+
+    madeup.published(tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(wandb_run, "_wandb", lambda: types.SimpleNamespace(init=init, Settings=dict))
+    for error, code in ((UsageError("No API key configured."), 2), (OSError("no network"), 4)):
+        with pytest.raises(SystemExit) as ended:
+            main(("export", "wandb", "--mode", "online", "ln"))
+        assert ended.value.code == code
+        (line,) = capfd.readouterr().err.splitlines()
+        assert str(error) in line and ("export wandb --mode online: " in line) is (code == 2)

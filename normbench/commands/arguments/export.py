@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,18 @@ from normbench.errors import NormbenchError
 EPILOG = """examples:
   normbench export wandb                                W&B files below results/wandb; nothing leaves the machine
   normbench export wandb --mode online --entity TEAM    to the server that wandb is set up for
-  normbench export csv --only ln2016/fig6               one row per evaluation: results/export/curves.csv
-  normbench export parquet --output curves.parquet
+  normbench export csv ln2016/fig6                      one row per evaluation: results/export/curves.csv
+  normbench export parquet model=mnist_mlp norm=none,layer --output curves.parquet
+
+filters are those of normbench compare: KEY=VALUE[,VALUE]; by itself an experiment, an arm, or the beginning of an id.
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("form", choices=["wandb", "csv", "parquet"])
-    parser.add_argument(
-        "--only", action="append", default=[], metavar="WHAT", help="only this experiment, arm or run (repeatable)"
-    )
+    parser.add_argument("words", nargs="*", metavar="FILTER", help="which runs (default: all finished ones)")
+    # a word by itself, as it was asked for before there were filters
+    parser.add_argument("--only", action="append", default=[], metavar="WHAT", help=SUPPRESS)
     parser.add_argument("--output", metavar="FILE", type=Path, help="csv, parquet: where to write it")
     parser.add_argument("--mode", choices=["offline", "online"], help="wandb: files (the default), or the server")
     parser.add_argument("--project", help="wandb: the project (default: normbench)")
@@ -34,8 +36,9 @@ def run(given: Namespace, console: Any) -> int:
     for name in ("output",) if given.form == "wandb" else ("mode", "project", "entity", "again"):
         if getattr(given, name) not in (None, False):
             raise NormbenchError(f"--{name} is not an option of export {given.form}.")
+    filters = [*given.words, *given.only]
     if given.form != "wandb":
-        return export.run_table(given.form, given.results, given.only, given.output, console)
+        return export.run_table(given.form, given.results, filters, given.output, console)
     project = "normbench" if given.project is None else given.project
     target = (given.mode or "offline", project, given.entity or "")
-    return export.run_wandb(given.results, given.only, *target, given.again, console)
+    return export.run_wandb(given.results, filters, *target, given.again, console)
