@@ -10,7 +10,7 @@ from rich.console import Console
 
 from normbench.commands import compare, places
 from normbench.commands.terminal import Table, cell, say
-from normbench.commands.training import faults, left, repeats, watching
+from normbench.commands.training import faults, left, repeats, unmirrored, watching
 from normbench.compare import configuration, metrics
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
@@ -34,8 +34,9 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     def announce(found: Found, missing: Sequence[RunSpec]) -> None:
         done = sum(found.state(spec) in FINISHED for spec in specs)
         say(console, f"{places.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
-        for note in repeats(found, missing):
-            say(console, note)
+        mirror = unmirrored(logger, list(found.records.values()), places.repeated(results, config_dir), results)
+        for line in (*repeats(found, missing), *mirror):
+            say(console, f"  {line}")
 
     watch = watching(console, logger, results, launcher)
     ensured = ensure_runs(specs, launcher, results, announce, watch, wait_for_busy=multirun)

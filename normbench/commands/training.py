@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,10 +17,12 @@ from normbench.config import plan
 from normbench.config.compose import Config
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.export import mirror
+from normbench.export import mirror, wandb_run
 from normbench.launch import base
 from normbench.runs.find import Found
+from normbench.runs.record import RunRecord
 
+FEW = 8  # runs that a command names one by one
 MANY = "launcher=pool"  # where nothing else is asked for, by commands of many runs
 
 
@@ -29,6 +32,31 @@ def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = Non
         raise NormbenchError(f"--jobs {jobs} must be 0 (one per core) or more.")
     asked = [MANY, *([f"launcher.jobs={jobs}"] if jobs else []), *words]
     return base.load(plan.command_options("launcher", asked, config_dir))
+
+
+def unmirrored(logger: Config, done: Sequence[RunRecord], given: Sequence[str], results: Path) -> Iterator[str]:
+    """The command that mirrors runs which are done already: `logger` mirrors what is trained, and they are not.
+
+    given: the options without which a printed command would not mean the same runs.
+    """
+    if logger["name"] == "none":
+        return
+    target = wandb_run.Target(logger["mode"], logger["project"], logger["entity"], results / "wandb")
+    if lacking := [run for run in done if not target.has(run)]:
+        which = [run.id for run in lacking]
+        if len(which) > FEW:
+            parts = [(run.experiment, str(run.config["model"]["name"])) for run in lacking]
+            which = [
+                f"{key}={','.join(dict.fromkeys(values))}"
+                for key, values in zip(("experiment", "model"), zip(*parts, strict=True), strict=True)
+            ]
+        words = [
+            word
+            for option, usual in (("mode", "offline"), ("project", "normbench"), ("entity", ""))
+            if logger[option] != usual
+            for word in (f"--{option}", logger[option])
+        ]
+        yield f"already done: {shlex.join(['normbench', 'export', 'wandb', *which, *words, *given])}"
 
 
 def left(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:

@@ -284,3 +284,24 @@ def test_a_key_that_is_missing_is_bad_input(tmp_path: Path, monkeypatch: pytest.
         assert ended.value.code == code
         (line,) = capfd.readouterr().err.splitlines()
         assert str(error) in line and ("export wandb --mode online: " in line) is (code == 2)
+
+
+def test_runs_that_are_done_already_are_not_mirrored_and_it_is_said_how(tmp_path: Path, monkeypatch, capfd):
+    from normbench.cli import main
+
+    spec = tiny.spec()
+    fake.directory(tmp_path / "results" / "runs", spec)
+    monkeypatch.chdir(tmp_path)
+
+    def said() -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(("train", *tiny.WORDS, "logger=wandb", "logger.mode=online", "logger.project=p"))
+        assert ended.value.code == 0
+        return capfd.readouterr().out
+
+    assert f"  already done: normbench export wandb {spec.id} --mode online --project p\n" in said()
+    target = wandb_run.Target("online", "p", "", tmp_path / "results" / "wandb")
+    monkeypatch.setattr(wandb_run, "_wandb", lambda: types.SimpleNamespace(teardown=lambda: None))
+    target.finished[spec.id] = 2
+    target.settle()
+    assert "already done" not in said(), "what is there"
