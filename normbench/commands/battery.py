@@ -175,7 +175,8 @@ def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
         say(console, f"{adopted.name}: no YAML beside the file; options and facts are taken from what it does")
     subject = adopted.subject()
     kept, failures = [], []
-    for check, layouts, broken in contract.summary(list(contract.examine(subject))):
+    findings = list(contract.examine(subject))
+    for check, layouts, broken in contract.summary(findings):
         if not broken:
             kept.append((check.title, layouts))
             continue
@@ -183,6 +184,8 @@ def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
         say(console, f"  broken  {check.name}: {check.title}")
         for finding in broken[:2]:
             say(console, f"          {' × '.join(finding.axes)}: {finding.broken}")
+    if (cause := contract.first_to_mend(findings)) and len(failures) > 1:
+        say(console, f"  note    mend {cause} first: the other lines compare passes, and may only follow from it")
     if failures:
         raise NormbenchError(
             f"{adopted.name} breaks {len(failures)} of {len(kept) + len(failures)} promises: {', '.join(failures)}. "

@@ -92,6 +92,14 @@ def test_a_fault_is_named(name: str, tmp_path: Path) -> None:
 def test_an_input_changed_in_place_is_named(tmp_path: Path) -> None:
     found = broken(write(tmp_path, "with torch.no_grad():\n    x.mul_(2.0)\nreturn self.gain * x"), tmp_path)
     assert "changed in place" in found["shape_and_type"]
+    assert not {"declared_options", "repeatable"} & found.keys(), "they hold, input by input"
+
+
+def test_noise_is_no_matter_of_the_defaults(tmp_path: Path) -> None:
+    findings = list(contract.examine(adopt(str(write(tmp_path, FAULTS["repeatable"][0])), None, tmp_path).subject()))
+    broken = {finding.check.name for finding in findings if finding.broken}
+    assert "repeatable" in broken and "declared_options" not in broken
+    assert contract.first_to_mend(findings) == "repeatable"
 
 
 def test_what_it_raises_is_told_with_its_line(tmp_path: Path) -> None:
