@@ -96,6 +96,9 @@ def run(request: Request, results: Path, config_dir: Path | None, console: Conso
     """Every source on every set that it has; whatever is done when one fails is shown and written."""
     _refuse(request)
     names = _names(request.sets)
+    for word in request.words:
+        if not _is_file_or_function(word):
+            _known_run(word, results)
     for name in names:  # before anything is imported or computed
         sets.read(name, data.root())
     sources: list[Source] = []
@@ -201,6 +204,25 @@ def plain(done: Sequence[Source], nested: bool) -> dict[str, Any]:
 # --- whose vectors ----------------------------------------------------------------------------------------------------
 
 
+def _is_file_or_function(word: str) -> bool:
+    """Whether a word means anything but a run."""
+    folder = Path(word)
+    return word in (BAG, "tf-idf") or ":" in word or (folder.is_dir() and not (folder / "config.yaml").exists())
+
+
+def _known_run(word: str, results: Path) -> None:
+    """NormbenchError where there is no such run."""
+    from normbench.commands.sample import kept_run
+
+    try:
+        kept_run(word, results)
+    except NormbenchError as error:
+        if not str(error).startswith("no run"):
+            raise
+        raise NormbenchError(f"{word} is neither a folder of vectors nor module:name, bag-of-words or tf-idf; and "
+                             f"{error}") from None  # fmt: skip
+
+
 def source(word: str, request: Request, results: Path, config_dir: Path | None) -> Source:
     """The vectors that a word names; NormbenchError where it names none."""
     from normbench.sentences import yardsticks
@@ -226,13 +248,7 @@ def source(word: str, request: Request, results: Path, config_dir: Path | None) 
     if request.expand:
         told = (sentence for name in _names(request.sets) for sentence in sets.read(name, data.root()).all)
         further = request.expand, told
-    try:
-        encode = encoder(word, results, request.weights, config_dir, further)
-    except NormbenchError as error:
-        if not str(error).startswith("no run"):
-            raise
-        raise NormbenchError(f"{word} is neither a folder of vectors nor module:name, bag-of-words or tf-idf; and "
-                             f"{error}") from None  # fmt: skip
+    encode = encoder(word, results, request.weights, config_dir, further)
     title = f"run {word}, words of {request.expand.name}" if request.expand else f"run {word}"
     return Source(title, lambda given: encoded(encode, given, word), of_run=True)
 

@@ -213,6 +213,8 @@ def parse(words: Sequence[str]) -> list[Override]:
             raise NormbenchError(
                 f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
             ) from None
+        if not override.key_or_group:
+            raise NormbenchError(f"'{word}' has no key: write key=value.")
         if override.is_delete():
             raise NormbenchError(f"'{word}': an option cannot be removed, only set.")
         if override.is_add() or override.is_force_add():
@@ -262,6 +264,15 @@ def _sweep_words(override: Override) -> list[str]:
     if len(words) > MOST_RUNS:
         raise NormbenchError(f"'{word}' is too large a sweep: at most {MOST_RUNS} values at once.")
     return words
+
+
+def refuse_twice(overrides: Iterable[Override]) -> None:
+    """One key with two values is a slip of whoever writes the words; where words are composed the later ones win."""
+    said: dict[str, str] = {}
+    for override in overrides:
+        word, key = str(override.input_line), override.key_or_group
+        if (before := said.setdefault(key, word)) != word:
+            raise NormbenchError(f"'{before}' and '{word}': {key} can be set once.")
 
 
 def refuse_sweeps(overrides: Iterable[Override]) -> None:

@@ -60,6 +60,9 @@ BAD = [
     ((*MLP, "norm=layr"), "norm=layr is not a normalizer. Did you mean 'layer'?"),
     ((*MLP, "train.epocs=3"), "train.epocs is not an option. Did you mean 'train.epochs'?"),
     ((*MLP, "+foo=1"), "'+foo=1'"),
+    (("train", "=3"), "'=3' has no key: write key=value."),
+    ((*MLP, "model=lenet5"), "'model=mnist_mlp' and 'model=lenet5': model can be set once."),
+    ((*MLP, "-m", "seed=1,2", "seed=3", "--dry-run"), "'seed=1,2' and 'seed=3': seed can be set once."),
     ((*MLP, "norm=none,layer"), "Add -m"),
     ((*MLP, "norm=layer", "norm.sites=[hiden]"), "Did you mean 'hidden'?"),
     ((*MLP, "norm=batch", "train.batch_size=1"), "one value per feature"),
@@ -98,6 +101,10 @@ BAD = [
     (
         ("data", "prepare", "coco", "--images", ".", "--weights", __file__),
         "coco/dataset_coco.json is missing: Karpathy's",
+    ),
+    (
+        ("embed-eval", "nosuch"),
+        "nosuch is neither a folder of vectors nor module:name, bag-of-words or tf-idf; and no run",
     ),
     (("embed-eval", "tf-idf", "--size", "5"), "--size 5 is of bag-of-words, which is not among tf-idf."),
     (("embed-eval", "tf-idf", "--seed", "1"), "--seed 1 is of bag-of-words, which is not among tf-idf."),
