@@ -71,16 +71,10 @@ def directory(root: Path, spec: RunSpec, status: str = "done", **changes: Any) -
     return path
 
 
-def old_pack(runs: Sequence[RunRecord]) -> bytes:
-    """A pack of form 1: no header, no hash."""
-    contents = [{"schema": 1} | {key: value for key, value in vars(run).items() if key != "was"} for run in runs]
-    return gzip.compress("".join(json.dumps(content, sort_keys=True) + "\n" for content in contents).encode())
-
-
-def sealed_pack(lines: Sequence[str]) -> bytes:
-    """A pack whose header fits these lines, whatever they are."""
+def sealed_pack(lines: Sequence[str], **more: Any) -> bytes:
+    """A pack whose header fits these lines, whatever they are; `more` goes into the header."""
     body = "".join(f"{line}\n" for line in lines).encode()
-    head: dict[str, Any] = {"schema": 2, "runs": len(lines), "sha256": hashlib.sha256(body).hexdigest()}
+    head: dict[str, Any] = {"schema": 2, "runs": len(lines), "sha256": hashlib.sha256(body).hexdigest(), **more}
     return gzip.compress(json.dumps(head | {"header_sha256": files.seal(head)}).encode() + b"\n" + body)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from normbench.config import plan
 from normbench.papers import artifact as artifacts
 from normbench.papers import publish, verdicts
-from normbench.runs import pack
+from normbench.runs import files, pack, seals, store
 from normbench.runs.record import RunRecord
 
 HOSTILE = '</script><img src=x onerror="window.pwned=1"><b>a&b\'\u202e\x07'
@@ -102,8 +102,8 @@ def drawn(results: Path, elsewhere: str = "http://127.0.0.1:9") -> None:
     run = next(run for run in pack.read(results / "ln2016" / "fig6" / "paper" / pack.NAME) if run.arm == "ln")
     samples = results / "runs" / "ln2016" / "fig6" / f"ln.s{run.seed}.{run.id}" / "samples"
     samples.mkdir(parents=True)
-    status = {"schema": 2, "status": "done", "epochs": 1, "steps": 1, "curve_sha256": ""}
-    (samples.parent / "status.json").write_text(json.dumps(status))
+    status = {"schema": store.SCHEMA, "status": "done", "epochs": 1, "steps": 1, "curve_sha256": "", "files": {}}
+    files.write_json(samples.parent / "status.json", seals.sealed(status))
     harm = f"<script>parent.pwned = 1</script><img src='{elsewhere}/seen.png' onerror='parent.pwned = 1'>"
     (samples / "question.html").write_text(f"<p>drawn {HOSTILE}</p>{harm}")
     (samples / "picture.svg").write_text(

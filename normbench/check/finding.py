@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-HARMLESS = ("leftover", "unsealed", "unknown", "writable")  # said, but no damage
+HARMLESS = ("leftover", "unknown", "writable")  # said, but no damage
 
 
 @dataclass(frozen=True)

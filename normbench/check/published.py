@@ -132,8 +132,7 @@ def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator
     path = entry.place / "figure.svg"
     if path.exists():
         if why := seals.unmarked(_bytes(path), publish.shown(entry.verdicts)):
-            kind = "unsealed" if "no hash" in why and b"</svg>" in _bytes(path)[-10:] else "damage"
-            yield Finding(kind, path, f"{why}. Delete it, and draw it again: {entry.again}")
+            yield Finding("damage", path, f"{why}. Delete it, and draw it again: {entry.again}")
     elif entry.artifact and artifacts.panels(entry.artifact, runs):
         yield Finding("missing", path, f"it is gone. {again}")
 
@@ -158,13 +157,6 @@ def _histories(results: Path, judged: Mapping[tuple[str, str, str], str]) -> Ite
         yield Finding("damage", path, str(error).removeprefix(f"{path}: "))
         return
     last: dict[tuple[str, str, str], str] = {}
-    bare = [number for number, entry in enumerate(entries, 1) if seals.KEY not in entry]
-    if bare:  # all of them: they are from before there were seals
-        lines = f"line {bare[0]} has" if len(bare) == 1 else f"{len(bare)} lines (first {bare[0]}) have"
-        kind = "unsealed" if len(bare) == len(entries) else "damage"
-        yield Finding(
-            kind, path, f"{lines} no hash. Restore it (git checkout), or seal it: python scripts/seal.py RESULTS"
-        )
     for number, entry in enumerate(entries, 1):
         key = entry["artifact"], entry["fidelity"], entry["claim"]
         before = entry["before"]["verdict"] if entry["before"] else "not run"

@@ -70,14 +70,8 @@ def _finished(stored: store.Stored) -> Iterator[Finding]:
     except Damaged as damage:
         kind = "damage" if (path / "curve.jsonl").exists() else "missing"
         yield Finding(kind, path / "curve.jsonl", f"{damage}. {AGAIN.format(path)}")
-    if "files" in stored.status:
-        for name, why in seals.differences(path, stored.status["files"]):
-            yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {_way(name, path)}")
-        return
-    yield Finding(
-        "unsealed", path, "it was trained before status.json had hashes. Seal it: python scripts/seal.py RESULTS"
-    )
-    yield from _by_form(path, {})
+    for name, why in seals.differences(path, stored.status["files"]):
+        yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {_way(name, path)}")
 
 
 def _way(name: str, path: Path) -> str:
@@ -92,7 +86,7 @@ def _unfinished(stored: store.Stored) -> Iterator[Finding]:
     curve = path / "curve.jsonl"
     if curve.exists():
         try:
-            curve_file.read(curve, stored.status["schema"])
+            curve_file.read(curve)
         except Damaged as damage:
             yield Finding("damage", curve, f"{damage}. {AGAIN.format(path)}")
     recorded = stored.status.get("files", {})
@@ -129,7 +123,7 @@ def _slot(head: Path, curve: bytes) -> str:
         if content["progress_sha256"] != hashlib.sha256(progress).hexdigest():
             return "its progress does not have its hash"
         size, sha256 = (content["progress"].get(key) for key in ("curve_bytes", "curve_sha256"))
-        if sha256 and hashlib.sha256(curve[:size]).hexdigest() != sha256:
+        if hashlib.sha256(curve[:size]).hexdigest() != sha256:
             return "curve.jsonl does not begin as it remembers"
         with reading.opened(head.with_suffix(".safetensors")) as file:
             # typeshed asks for `getbuffer`, which in-memory files alone have
@@ -143,7 +137,7 @@ def _slot(head: Path, curve: bytes) -> str:
 
 
 def _by_form(path: Path, hashed: Mapping[str, str]) -> Iterator[Finding]:
-    """What has no hash yet, or never had one, at least has the form of its kind."""
+    """What has no hash yet at least has the form of its kind."""
     forms: list[tuple[str, Callable[[Path], None]]] = [
         ("environment.json", _environment),
         ("weights/*.safetensors", _tensors),

@@ -24,7 +24,7 @@ from normbench.runs.yaml_text import Configurations
 
 TAIL = 4096  # bytes: more than the records of one evaluation
 SHOWN = 40
-LABELS = {"axes", "control"}  # a status file of an older form has none
+LABELS = {"axes", "control"}  # as status.json has them; a run that was killed before it began has no such file
 
 
 def run(results: Path, as_json: bool, extra: Path | None, console: Console) -> int:

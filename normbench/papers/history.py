@@ -84,7 +84,7 @@ def read(results: Path) -> list[dict[str, Any]]:
                     raise TypeError("a verdict is no text, or its n no number")
             if not all(isinstance(cause, str) for cause in entry["cause"]):
                 raise TypeError("a cause is no text")
-            if seals.KEY in entry and not seals.fits(entry):  # lines from before there were seals have none
+            if not seals.fits(entry):
                 raise ValueError("its seal does not fit it")
             found.append(entry)
         except (ValueError, KeyError, TypeError) as error:

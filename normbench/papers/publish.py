@@ -105,8 +105,7 @@ def publish(
                 + ("" if writes else f". There are {len(runs)} without them, and nothing is written: undo the change, "
                    "train what is missing, or publish so few with --drop-stale")
             )  # fmt: skip
-        if same := runs == list(packed.runs):
-            runs = list(packed.runs)  # with what they were
+        same = runs == list(packed.runs)
         published = contrasts.load(place / contrasts.NAME)
         examples = contrasts.collect(artifact, runs, results, published)
         before = last(results, artifact.id, fidelity)
@@ -119,7 +118,7 @@ def publish(
         judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs), examples,
                        drawn.sha256)  # fmt: skip
         contents = {
-            pack.NAME: None if same and packed.schema == pack.SCHEMA else pack.dump(runs, packed.was if same else {}),
+            pack.NAME: None if same else pack.dump(runs),
             gallery.NAME: None if drawn == shown_before else drawn.content or None,
             contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
             "figure.svg": _figure(artifacts.panels(artifact, runs), shown(judged)),

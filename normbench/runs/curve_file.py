@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from normbench import reading
-from normbench.runs import upgrade
 from normbench.runs.columns import Columns
 from normbench.runs.damaged import Damaged, no_json
 from normbench.runs.record import check_record, check_records
@@ -18,12 +17,9 @@ RECORD_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError
 LARGEST = 1 << 30  # bytes
 
 
-def read(path: Path, schema: int = upgrade.TODAYS) -> list[dict[str, Any]]:
-    """The records of a curve, in today's form. A torn last line is not there yet; all else that is no record is damage.
-
-    schema: of the run's status; 1 means that the records are in the older form.
-    """
-    return parse(_bytes(path), path.name, schema)
+def read(path: Path) -> list[dict[str, Any]]:
+    """The records of a curve. A torn last line is not there yet; all else that is no record is damage."""
+    return parse(_bytes(path), path.name)
 
 
 def _bytes(path: Path) -> bytes:
@@ -33,10 +29,10 @@ def _bytes(path: Path) -> bytes:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
 
 
-def parse(content: bytes, name: str, schema: int = upgrade.TODAYS, before: int = 0) -> list[dict[str, Any]]:
+def parse(content: bytes, name: str, before: int = 0) -> list[dict[str, Any]]:
     """The records of the whole lines in `content`, which follows `before` lines. Damaged names the first bad one."""
     try:
-        return _checked(_at_once(content), schema)
+        return _checked(_at_once(content))
     except RECORD_DAMAGE:
         pass  # which line it is shows below
     *lines, _ = content.split(b"\n")
@@ -48,7 +44,7 @@ def parse(content: bytes, name: str, schema: int = upgrade.TODAYS, before: int =
         except ValueError as error:
             raise Damaged(f"{place} is not JSON{no_json(error)}") from None
         try:
-            records += _checked([record], schema)
+            records += _checked([record])
         except RECORD_DAMAGE as error:
             raise Damaged(f"{place} is not a record: {error}") from None
     return records
@@ -69,41 +65,37 @@ def _at_once(content: bytes) -> list[Any]:
     return list(values)
 
 
-def _checked(records: list[Any], schema: int) -> list[dict[str, Any]]:
-    records = [upgrade.record(record) for record in records] if schema == upgrade.OLD else records
+def _checked(records: list[Any]) -> list[dict[str, Any]]:
     for record in records:
         check_record(record)
     return records
 
 
-def checked(path: Path, status: Mapping[str, Any], known: str = "") -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The records of a curve and the run's `was`. Without the hash that a finished run's status has: Damaged.
+def checked(path: Path, status: Mapping[str, Any], known: str = "") -> list[dict[str, Any]]:
+    """The records of a curve. Without the hash that a finished run's status has: Damaged.
 
     known: the hash of a curve that was read here before; its records are not checked again.
     """
     content = _bytes(path)
     found = hashlib.sha256(content).hexdigest()
-    if known == found == status.get("curve_sha256") and status["schema"] != upgrade.OLD:
-        return _at_once(content), {}
-    records = parse(content, path.name, status["schema"])  # names the bad line where there is one
-    if "curve_sha256" not in status:  # on its way
-        return records, {}
-    if found != status["curve_sha256"]:
+    if known == found == status.get("curve_sha256"):
+        return _at_once(content)
+    records = parse(content, path.name)  # names the bad line where there is one
+    if "curve_sha256" in status and found != status["curve_sha256"]:  # else it is on its way
         raise Damaged(f"{path.name} does not have the hash that status.json recorded")
-    return records, upgrade.was(found, records) if status["schema"] == upgrade.OLD else {}
+    return records
 
 
-def packed(path: Path, status: Mapping[str, Any]) -> tuple[Columns, dict[str, Any]]:
+def packed(path: Path, status: Mapping[str, Any]) -> Columns:
     """As `checked`, in a fraction of the memory and half of the time."""
-    if status["schema"] != upgrade.OLD and "curve_sha256" in status:
+    if "curve_sha256" in status:
         content = _bytes(path)
         with contextlib.suppress(*RECORD_DAMAGE):  # `checked` says what it is, if it is anything
             records = Columns(_at_once(content))
             check_records(records)
             if hashlib.sha256(content).hexdigest() == status["curve_sha256"]:
-                return records, {}
-    found, was = checked(path, status)
-    return Columns(found), was
+                return records
+    return Columns(checked(path, status))
 
 
 def sha256(path: Path) -> str:

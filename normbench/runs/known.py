@@ -47,7 +47,7 @@ def _raw(stored: store.Stored) -> Known:
         if stored.reason:
             raise Damaged(stored.reason)
         content = store.read_config(stored.path)
-        records, was = curve_file.checked(stored.path / "curve.jsonl", stored.status)
+        records = curve_file.checked(stored.path / "curve.jsonl", stored.status)
         environment = store.read_environment(stored.path)
         if not records and stored.state in store.FINISHED:
             raise Damaged("it has no records")
@@ -55,4 +55,4 @@ def _raw(stored: store.Stored) -> Known:
         raise NormbenchError(f"{stored.path}: {damage}. Delete it to train this run again.", code=4) from None
     labels = {key: content.get(key) for key in LABELS if key != "seed"}
     run = store.bare(stored, {**stored.status, "status": stored.state}, labels, content["config"])
-    return Known(replace(run, records=records, environment=environment, was=was), stored.path, stored.log)
+    return Known(replace(run, records=records, environment=environment), stored.path, stored.log)

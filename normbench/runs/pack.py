@@ -1,8 +1,8 @@
 """Published packs: compressed JSON lines, a header and one line per run with its labels, configuration and records.
 
-The header has the number of runs, the hash of the pack, in a pack that was migrated what that was before, and a seal
-over itself. The hash of the pack is that of all lines below: `zcat runs.jsonl.gz | tail -n +2 | sha256sum`.
-A line has the hash of its curve, that of a raw curve.jsonl. All are SHA-256.
+The header has the number of runs, the hash of the pack, and a seal over itself. The hash of the pack is that of all
+lines below: `zcat runs.jsonl.gz | tail -n +2 | sha256sum`. A line has the hash of its curve, that of a raw curve.jsonl.
+All are SHA-256.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from typing import Any, Protocol, TypeVar
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import files, upgrade
+from normbench.runs import files
 from normbench.runs.record import RunRecord, check_config, check_record, curve_sha256
 
-SCHEMA = 2  # 1 had no header and no hash; it is read, by `upgrade`
+SCHEMA = 2
+FIRST = 2  # the number of the first run's line
 NAME = "runs.jsonl.gz"
 LARGEST = 1 << 30  # bytes of a pack, and unpacked
 FIELDS = {field.name for field in fields(RunRecord)}
@@ -50,21 +51,16 @@ R = TypeVar("R", bound=_Run)
 P = TypeVar("P", bound="Published")
 
 
-class _Newer(Exception):
-    """A pack of a form that does not exist yet."""
+class _Other(Exception):
+    """The schema of a pack, an older or a newer one."""
 
 
 @dataclass(frozen=True)
 class Pack:
-    """The runs of a pack and their hash, "" where there is no pack; the form they were in.
-
-    `was`: schema and hash (of all lines) of the older form from which exactly these runs were brought to this one.
-    """
+    """The runs of a pack and their hash, "" where there is no pack."""
 
     runs: Sequence[RunRecord] = ()
     sha256: str = ""
-    schema: int = SCHEMA
-    was: Mapping[str, Any] = field(default_factory=dict)
 
 
 def sha256(runs: Iterable[RunRecord]) -> str:
@@ -83,12 +79,10 @@ def _lines(runs: Iterable[RunRecord]) -> bytes:
     return b"".join((json.dumps(content, sort_keys=True) + "\n").encode() for content in contents)
 
 
-def dump(runs: Sequence[RunRecord], was: Mapping[str, Any] | None = None) -> bytes:
-    """The content of a pack. `was`: of the older form these runs, and no others, were migrated from."""
+def dump(runs: Sequence[RunRecord]) -> bytes:
+    """The content of a pack."""
     body = _lines(runs)
     head: dict[str, Any] = {"schema": SCHEMA, "runs": len(runs), "sha256": hashlib.sha256(body).hexdigest()}
-    if was:
-        head["was"] = dict(was)
     head["header_sha256"] = files.seal(head)
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as file:
@@ -108,7 +102,7 @@ def read(path: Path) -> list[RunRecord]:
 
 
 def load(path: Path, keep: bool = True) -> Pack:
-    """A pack, every hash of it checked. A damaged one, or one of a newer form: NormbenchError with one line.
+    """A pack, every hash of it checked. A damaged one, or one of another schema: NormbenchError with one line.
 
     keep: in memory as well, for the next call.
     """
@@ -158,38 +152,38 @@ def _told(path: Path) -> Iterator[None]:
     """What is wrong with a pack in one line."""
     try:
         yield
-    except _Newer as newer:
-        raise NormbenchError(
-            f"{path} has schema {newer}, this version reads 1 to {SCHEMA}: update normbench."
-        ) from None
+    except _Other as other:
+        told = f"{path} has schema {other}, this version reads {SCHEMA}"
+        if other.args[0] > SCHEMA:
+            raise NormbenchError(f"{told}: update normbench.") from None
+        way = "Restore it (git checkout), or delete it and publish again (normbench reproduce)."
+        raise NormbenchError(f"{told}. {way}", code=4) from None
     except DAMAGE as error:
         raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.", code=4) from None
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """A pack whose own hashes are checked: the lines of its runs, the number of the first, and how one is read."""
+    """A pack whose own hashes are checked: that of its runs, and their lines."""
 
+    sha256: str
     lines: Sequence[bytes]
-    first: int
-    parse: Callable[[bytes], RunRecord]
-    pack: Callable[[Sequence[RunRecord]], Pack]  # what these runs are
     known: dict[int, RunRecord] = field(default_factory=dict)  # by the number of the line
 
     def run(self, number: int) -> RunRecord:
         """The run of a line, checked once. Raises ValueError, which names the line."""
         if number not in self.known:
-            self.known[number] = _read(self.lines[number - self.first], number, self.parse)
+            self.known[number] = _read(self.lines[number - FIRST], number, _run)
         return self.known[number]
 
     @property
     def numbers(self) -> range:
-        return range(self.first, self.first + len(self.lines))
+        return range(FIRST, FIRST + len(self.lines))
 
 
 @lru_cache(maxsize=32)  # a command over several artifacts looks into every pack for each of them
 def _opened(content: bytes) -> _Opened:
-    """Raises one of DAMAGE, or _Newer."""
+    """Raises one of DAMAGE, or _Other."""
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
         text = packed.read(LARGEST + 1)  # gzip takes no bytes at all for an empty file
     if not text:
@@ -199,11 +193,8 @@ def _opened(content: bytes) -> _Opened:
     first, _, body = text.partition(b"\n")
     head = reading.parse(first)
     schema = head["schema"]
-    if schema == 1:
-        was = {"schema": 1, "sha256": hashlib.sha256(text).hexdigest()}
-        return _Opened(text.splitlines(), 1, _old_run, lambda runs: Pack(runs, sha256(runs), 1, was))
-    if type(schema) is int and schema > SCHEMA:
-        raise _Newer(schema)
+    if type(schema) is int and schema != SCHEMA:
+        raise _Other(schema)
     if head.pop("header_sha256", "") != files.seal(head) or schema != SCHEMA:
         raise ValueError("its header was changed")
     count = body.count(b"\n")
@@ -211,24 +202,23 @@ def _opened(content: bytes) -> _Opened:
         raise ValueError(f"its header says {head['runs']} runs, it has {count}")
     if head["sha256"] != hashlib.sha256(body).hexdigest():
         raise ValueError("its runs do not have the hash in its header")
-    known, was = head["sha256"], head.get("was", {})
-    return _Opened(body.splitlines(), 2, _run, lambda runs: Pack(runs, known, SCHEMA, was))
+    return _Opened(head["sha256"], body.splitlines())
 
 
 def _parse(content: bytes, keep: bool) -> Pack:
-    """Raises one of DAMAGE, or _Newer."""
+    """Raises one of DAMAGE, or _Other."""
     opened = (_opened if keep else _opened.__wrapped__)(content)
-    return opened.pack(tuple(map(opened.run, opened.numbers)))
+    return Pack(tuple(map(opened.run, opened.numbers)), opened.sha256)
 
 
 @lru_cache(maxsize=32)
 def _heads(content: bytes) -> list[tuple[RunRecord, int, int]]:
-    """The runs without their records, how many these are, and the line's number. Raises one of DAMAGE, or _Newer."""
+    """The runs without their records, how many these are, and the line's number. Raises one of DAMAGE, or _Other."""
     opened = _opened(content)
     found = []
     for number, line in zip(opened.numbers, opened.lines, strict=True):
         head, records = _cut(line)
-        if opened.parse is not _run or not records:  # an older form
+        if not records:  # not as `_lines` writes them
             run = opened.run(number)
             found.append((replace(run, records=()), len(run.records), number))
         else:
@@ -257,7 +247,7 @@ def _run(text: bytes) -> RunRecord:
     # as they stand there, or made anew, which takes ten times as long
     if line["curve_sha256"] != _curve_sha256(text) and line["curve_sha256"] != curve_sha256(run.records):
         raise ValueError(f"the records of run {run.id} do not have its curve_sha256")
-    return replace(run, config=upgrade.config(run.config))
+    return run
 
 
 def _curve_sha256(line: bytes) -> str:
@@ -267,15 +257,7 @@ def _curve_sha256(line: bytes) -> str:
 
 
 def _head(text: bytes) -> RunRecord:
-    run = _plain(_made(reading.decode(text)))
-    return replace(run, config=upgrade.config(run.config))
-
-
-def _old_run(text: bytes) -> RunRecord:
-    line = reading.decode(text)
-    if line["schema"] != 1:
-        raise ValueError(f"it has schema {line['schema']}")
-    return _checked(_made(upgrade.run(line)))
+    return _plain(_made(reading.decode(text)))
 
 
 def _made(line: Mapping[str, Any]) -> RunRecord:

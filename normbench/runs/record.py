@@ -112,9 +112,9 @@ class RunRecord:
     `epochs` is that length in epochs, 0 where it is given in updates; whoever says no `steps` has them of the records.
 
     `axes` places the run inside its experiment, e.g. `{"train.batch_size": 128}`; `control` names the control
-    setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`. `was` has the hash that the
-    curve had in an older form, where that is another; it is no part of what the run says. `elsewhere`: experiment and
-    arm of other published results that have it too.
+    setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`. `was`, of some published
+    runs, has the hash that the curve had in an older form; it is no part of what the run says. `elsewhere`: experiment
+    and arm of other published results that have it too.
     """
 
     id: str

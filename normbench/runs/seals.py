@@ -16,7 +16,6 @@ from normbench import reading
 from normbench.runs import files
 
 KEY = "sha256"  # of a JSON object: the hash of all else in it
-SINCE = 3  # the schema of a status file from which on the seal is never missing
 # What a finished run's status has the hashes of, beside that of its curve. `samples` grow after the run's end.
 FIXED = ("config.yaml", "environment.json")  # while it is trained
 FILES = (*FIXED, "timing.jsonl")

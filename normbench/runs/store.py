@@ -23,11 +23,11 @@ import yaml
 
 from normbench import reading
 from normbench.config.identity import RunSpec, satisfies
-from normbench.runs import claims, curve_file, seals, upgrade, yaml_text
+from normbench.runs import claims, curve_file, seals, yaml_text
 from normbench.runs.damaged import Damaged, no_json, why
 from normbench.runs.record import HIGHEST, RunRecord, check_config, evaluation_complete
 
-SCHEMA = 3  # of status.json: 2 had no seal, 1 also a curve of another form, which `upgrade` reads
+SCHEMA = 3  # of status.json
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,19})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
@@ -164,16 +164,16 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     if not isinstance(status, dict):
         raise Damaged(f"{name} is not a JSON object")
     schema = status.get("schema")
-    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+    if type(schema) is not int or schema != SCHEMA:
         newer = ": update normbench" if type(schema) is int and schema > SCHEMA else ""
-        raise Damaged(f"{name} has schema {schema}, this version reads 1 to {SCHEMA}{newer}")
-    if (schema >= seals.SINCE or seals.KEY in status) and not seals.fits(status):
+        raise Damaged(f"{name} has schema {schema}, this version reads {SCHEMA}{newer}")
+    if not seals.fits(status):
         seal = "its seal does not fit its content" if seals.KEY in status else "its seal is missing"
         raise Damaged(f"{name} was changed: {seal}")
     if status.get("status") not in STATES:
         raise Damaged(f"{name} has no known status: {status.get('status')!r}")
     needed = ("epochs", "steps", "curve_sha256") if status["status"] in FINISHED else ()
-    if not seals.are_hashes(status.get("files", None if needed and schema >= seals.SINCE else {})):
+    if not seals.are_hashes(status.get("files", None if needed else {})):
         raise Damaged(f"{name} says files={status.get('files')!r:.40}")
     for key, (kind, default) in STATUS_FIELDS.items():
         value = status.get(key, default if key not in needed else None)
@@ -188,7 +188,7 @@ def read_config(
     prefix: str = "",
     load: Callable[[str], Any] = yaml_text.load,
 ) -> dict[str, Any]:
-    """A run's config.yaml: labels, and configuration in today's form. Raises Damaged with the reason."""
+    """A run's config.yaml: labels and configuration. Raises Damaged with the reason."""
     name = f"{prefix}config.yaml"
     try:
         text = read_text(f"{path}/{name}")
@@ -201,7 +201,7 @@ def read_config(
         check_config(content["config"], text)
     except TypeError as error:
         raise Damaged(f"{name} {error}") from None
-    return {**content, "config": upgrade.config(content["config"])}
+    return content
 
 
 def labels_of(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def _passed(path: Path, steps: int) -> tuple[dict[str, Any], Path] | None:
     try:
         status, curve = read_status(path), path / "curve.jsonl"
         longer = status["status"] not in FINISHED and status.get("steps", 0) > steps
-        if longer and evaluation_complete(curve_file.read(curve, status["schema"]), steps):
+        if longer and evaluation_complete(curve_file.read(curve), steps):
             return {**status, "status": "done"}, curve
     except Damaged:
         pass  # not to be had; whoever lists the run says why
@@ -299,10 +299,8 @@ def _record(
     if asked is not None:  # it may have more evaluations than are asked for here
         had = read_config(stored.path, curve.name.removesuffix("curve.jsonl"))["config"]
         config = {**config, "eval": had.get("eval", config["eval"])}
-    records, was = curve_file.packed(curve, status)
-    whole = replace(
-        bare(stored, status, labels, config), records=records, environment=read_environment(stored.path), was=was
-    )
+    records = curve_file.packed(curve, status)
+    whole = replace(bare(stored, status, labels, config), records=records, environment=read_environment(stored.path))
     if curve.name == "curve.jsonl":  # what is beside a shorter one is the longer run's
         _check_files(stored.path, status)
     return whole.cut(steps) if whole.serves(steps) else None

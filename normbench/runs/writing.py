@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import yaml
 from normbench import locks, reading
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, code_of
-from normbench.runs import claims, curve_file, files, lookup, seals, store, upgrade
+from normbench.runs import claims, curve_file, files, lookup, seals, store
 from normbench.runs.damaged import Damaged
 
 READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
@@ -62,21 +61,14 @@ class RunDirectory:
         files.atomic_write(self.path / "config.yaml", yaml.safe_dump(self.filed, sort_keys=False).encode())
 
     def write_status(self, status: str, **fields: Any) -> None:
-        """status.json, sealed: with the hashes of all other files, unless the run goes on and changes them.
-
-        A curve of the older form that still lies here keeps its schema.
-        """
+        """status.json, sealed: with the hashes of all other files, unless the run goes on and changes them."""
         if status != "running":
             if (self.path / "timing.jsonl").exists():
                 self._sync("timing.jsonl")
             fields.setdefault("files", seals.of_run(self.path))
-        schema = store.SCHEMA
-        with contextlib.suppress(Damaged):
-            if store.read_status(self.path)["schema"] == upgrade.OLD:
-                schema = upgrade.OLD
         if "reason" in fields:
             fields["reason"] = fields["reason"][:LONGEST]
-        content = {"schema": schema, "status": status, **self.heading, **fields}
+        content = {"schema": store.SCHEMA, "status": status, **self.heading, **fields}
         files.write_json(self.path / "status.json", seals.sealed(content))
 
     def old_status(self) -> dict[str, Any] | None:
@@ -100,12 +92,6 @@ class RunDirectory:
         with open(self.path / name, "ab", opener=reading.at_once) as file:
             os.fsync(file.fileno())
             return file.tell()
-
-    def drop_unfinished(self) -> None:
-        """Leave nothing that a run could go on with; a run that was finished before, set aside, stays."""
-        for name in ("curve.jsonl", "status.json"):  # in this order: a curve without a status counts as damaged
-            (self.path / name).unlink(missing_ok=True)
-        files.sync_folder(self.path)
 
     def set_aside_finished(self) -> None:
         """Before a longer run, or one with more evaluations: a copy of the finished one stays readable until then.

@@ -10,7 +10,7 @@ import torch
 
 from normbench.config.identity import RunSpec, merged, satisfies
 from normbench.errors import FULL, NormbenchError
-from normbench.runs import store, upgrade, writing
+from normbench.runs import store, writing
 from normbench.runs.damaged import Damaged
 from normbench.train import checkpoint, memory, probes
 from normbench.train.loop import train
@@ -34,7 +34,7 @@ def ensure_run(
         if already is not None:
             _tidy(run)
             return str(already[0]["status"])
-        _leave_older_form(run)
+        run.old_status()  # refused where it is damaged, before anything is changed
         spec = _with_evaluations(spec, run)
         run.file_as(spec)
         try:
@@ -69,18 +69,6 @@ def _tidy(run: writing.RunDirectory) -> None:
             run.drop_shorter()
             if not store.read_config(run.path)["config"]["train"].get("keep_checkpoint"):
                 checkpoint.clear(run.path / "checkpoint")
-
-
-def _leave_older_form(run: writing.RunDirectory) -> None:
-    """What cannot be gone on with, or one curve would hold records of two forms: such a run starts anew."""
-    old = run.old_status()
-    if old is None or old["schema"] != upgrade.OLD:
-        return
-    print(f"the records here are of form {old['schema']}, this version writes form {upgrade.TODAYS}: started anew")
-    checkpoint.clear(run.path / "checkpoint")  # first: what is left without it is never gone on with
-    if old["status"] in store.FINISHED:  # a shorter one
-        run.set_aside_finished()
-    run.drop_unfinished()
 
 
 def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> RunSpec:

@@ -13,11 +13,13 @@ from torch.optim import Optimizer
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, seals, upgrade
+from normbench.runs import curve_file, seals
 from normbench.runs.record import HIGHEST
 from normbench.runs.store import FINISHED
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, optim
+
+SCHEMA = 2  # of a checkpoint's progress
 
 
 @dataclass
@@ -34,13 +36,15 @@ class Progress:
     seen: int = 0  # examples in all
     lowest: dict[str, float] = field(default_factory=dict)  # what is monitored, by variant
     curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
-    curve_sha256: str = ""  # of these bytes; of a checkpoint from before, ""
+    curve_sha256: str = ""  # of these bytes
     seconds: float = 0.0
-    schema: int = upgrade.TODAYS  # the form of the curve's records
+    schema: int = SCHEMA
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Progress:
-        """What a checkpoint says; one of before has fewer fields. ValueError where it says anything else."""
+        """What a checkpoint says. ValueError where it has another schema, or says what no progress is."""
+        if saved.get("schema") != SCHEMA:
+            raise ValueError(f"it has schema {saved.get('schema')!r:.40}, this version reads {SCHEMA}")
         kinds = {f.name: dict if f.default is MISSING else type(f.default) for f in fields(cls)}
         for name, value in saved.items():
             kind = kinds.get(name)
@@ -91,7 +95,7 @@ def _check_curve(run: RunDirectory, progress: Progress) -> None:
             begun = curve.read(progress.curve_bytes)
     if len(begun) < progress.curve_bytes:
         why = "is shorter than its checkpoint remembers"
-    elif progress.curve_sha256 in ("", hashlib.sha256(begun).hexdigest()):
+    elif progress.curve_sha256 == hashlib.sha256(begun).hexdigest():
         return
     else:
         why = "does not begin as its checkpoint remembers"
@@ -117,7 +121,7 @@ def resume(
         progress = Progress.of(saved)
         if finished and progress.step % every:
             return
-        _refuse_other(run, progress, saved, steps)
+        _refuse_longer(run, progress, steps)
         try:
             model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
             optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
@@ -142,16 +146,10 @@ def resume(
     return progress
 
 
-def _refuse_other(run: RunDirectory, progress: Progress, saved: Mapping[str, Any], steps: int) -> None:
-    """NormbenchError for a checkpoint that is whole, and not to be gone on with."""
+def _refuse_longer(run: RunDirectory, progress: Progress, steps: int) -> None:
+    """NormbenchError for a checkpoint beyond the steps asked for."""
     if progress.step > steps:
         raise NormbenchError(
             f"run {run.heading['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "
             "for. Finish that one first (the same length as before), or delete its directory.",
-        )
-    if saved.get("schema", 1) != upgrade.TODAYS:  # else its older form had been left
-        raise NormbenchError(
-            f"{run.path} is damaged: its checkpoint goes on with a curve of another form than status.json says. Delete "
-            "the run's directory to start it anew.",
-            code=4,
         )

@@ -69,7 +69,6 @@ class _Curve:
 
     stamp: Stamp | None
     records: Columns
-    was: dict[str, Any]
     environment: dict[str, Any]
     end: int = 0  # bytes of whole lines
     last: bytes = b""  # the last of these lines
@@ -376,7 +375,7 @@ class Index:
         if head.status == "damaged" or (own.stamps[-1] is None and not finished):
             return head
         curve = self._whole(path, own) if finished else self._growing(path, own)
-        run = replace(head, records=curve.records, was=curve.was, environment=curve.environment)
+        run = replace(head, records=curve.records, environment=curve.environment)
         return run.cut(run.steps) if finished else run
 
     def _kept(self, key: str, now: Stamp | None) -> _Curve | None:
@@ -392,8 +391,8 @@ class Index:
         curve = self._kept(key, now)
         if curve is None or curve.end:
             known = self._remembered.get("whole", key, now) or b""
-            records, was = curve_file.checked(path / "curve.jsonl", own.stored.status, known.decode())
-            curve = _Curve(now if settled(now) else None, Columns(records), was, store.read_environment(path))
+            records = curve_file.checked(path / "curve.jsonl", own.stored.status, known.decode())
+            curve = _Curve(now if settled(now) else None, Columns(records), store.read_environment(path))
             if not known:
                 self._remembered.put("whole", key, now, str(own.stored.status["curve_sha256"]).encode())
             self._curves[key] = curve
@@ -414,15 +413,14 @@ class Index:
                     fits = file.read(len(curve.last)) == curve.last
                 if not fits:
                     file.seek(0)
-                    curve = _Curve(now, Columns(), {}, {})
+                    curve = _Curve(now, Columns(), {})
                 content = file.read()
         except OSError as error:
             raise Damaged(f"curve.jsonl cannot be read: {error.strerror}") from None
         assert curve is not None
         content = content[: content.rfind(b"\n") + 1]
         if content:
-            schema, before = own.stored.status["schema"], len(curve.records)
-            fresh = curve_file.parse(content, "curve.jsonl", schema, before)
+            fresh = curve_file.parse(content, "curve.jsonl", len(curve.records))
             curve = replace(curve, records=curve.records.followed_by(fresh), end=curve.end + len(content))
             curve.last = content[content.rfind(b"\n", 0, -1) + 1 :]
         curve.stamp = now
@@ -439,7 +437,7 @@ class Index:
                 records, environment = json.loads(kept)
             else:
                 records, environment = self._again(run)
-            curve = self._curves[key] = _Curve(now, Columns(records), {}, environment)
+            curve = self._curves[key] = _Curve(now, Columns(records), environment)
         return replace(run.head, records=curve.records, environment=curve.environment)
 
     @staticmethod

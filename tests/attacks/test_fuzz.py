@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.papers import contrasts, history, measured, published
-from normbench.runs import curve_file, files, outcomes, pack, store, yaml_text
+from normbench.runs import curve_file, files, outcomes, pack, seals, store, yaml_text
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, check_record
 from normbench.train import checkpoint
@@ -49,13 +49,14 @@ def whole() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = fake.directory(Path(folder), spec)
         found = {item.name: item.read_bytes() for item in path.iterdir()}
-    head = {"serial": 1, "sha256": "", "progress": {"step": 3, "lowest": {"": 0.5}}, "progress_sha256": ""}
+    head = {"serial": 1, "sha256": "", "progress": {"schema": 2, "step": 3, "lowest": {"": 0.5}}, "progress_sha256": ""}
     entry = {"date": "2026-01-01", "artifact": "a/b", "fidelity": "paper", "claim": "A-1", "before": None}
+    entry |= {"after": {"verdict": "reproduced", "n": 3}, "cause": ["runs"]}
     return found | {
         pack.NAME: gzip.decompress(pack.dump([fake.record(spec)])),
         "a.json": json.dumps(head).encode(),
-        history.NAME: files.line(entry | {"after": {"verdict": "reproduced", "n": 3}, "cause": ["runs"]}),
-        "verdicts.json": json.dumps({"schema": 2, "artifact": "a/b", "claims": [], "amendments": []}).encode(),
+        history.NAME: files.line(seals.sealed(entry)),
+        "verdicts.json": json.dumps({"schema": 3, "artifact": "a/b", "claims": [], "amendments": []}).encode(),
         "one.json": json.dumps({"title": "t", "command": "c", "machine": "m", "rows": []}).encode(),
         contrasts.NAME: b"",
         "best.npz": b"",
@@ -104,6 +105,16 @@ def _checkpoint(path: Path) -> None:
         Progress.of(checkpoint._head(path / "a.json")["progress"])
 
 
+def _history(path: Path) -> None:
+    """Each line with the seal of what it has become."""
+    lines = (path / history.NAME).read_bytes().splitlines()
+    for number, line in enumerate(lines):
+        with contextlib.suppress(ValueError, RecursionError, AttributeError):
+            lines[number] = json.dumps(seals.sealed(reading.parse(line))).encode()
+    (path / history.NAME).write_bytes(b"\n".join(lines) + b"\n")
+    history.read(path)
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     "status.json": _status,
     "curve.jsonl": _curve,
@@ -111,7 +122,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "environment.json": store.read_environment,
     pack.NAME: _pack,
     "a.json": _checkpoint,
-    history.NAME: history.read,
+    history.NAME: _history,
     "verdicts.json": lambda path: published.read_verdicts(path / "verdicts.json"),
     "one.json": lambda path: list(measured._read(path, measured._bench)),
     contrasts.NAME: lambda path: contrasts.load(path / contrasts.NAME),

@@ -106,6 +106,18 @@ PUBLISHED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
         lambda p: (p / "figure.svg").write_bytes(seals.marked(b"<svg></svg>\n", "another")),
         [("damage", "figure.svg")],
     ),
+    "a figure without its hash": (
+        lambda p: os.truncate(p / "figure.svg", (p / "figure.svg").stat().st_size - 94),
+        [("damage", "figure.svg")],
+    ),
+    "a pack of another schema": (
+        lambda p: (p / pack.NAME).write_bytes(gzip.compress(b'{"schema": 1}\n')),
+        [("damage", pack.NAME)],
+    ),
+    "verdicts of another schema": (
+        lambda p: change(p / "verdicts.json", '"schema": 3', '"schema": 2'),
+        [("damage", "verdicts.json")],
+    ),
     "a cut figure": (lambda p: os.truncate(p / "figure.svg", 9000), [("damage", "figure.svg")]),
     "no figure": (lambda p: (p / "figure.svg").unlink(), [("missing", "figure.svg")]),
     "no pack": (lambda p: (p / pack.NAME).unlink(), [("missing", pack.NAME)]),
@@ -116,6 +128,9 @@ PUBLISHED: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
 }
 RAW: dict[str, tuple[Damage, list[tuple[str, str]]]] = {
     "more epochs in the status": (lambda p: change(p / "status.json", '"epochs": 2', '"epochs": 3'), [("damage", "")]),
+    "a status of another schema": (
+        lambda p: change(p / "status.json", '"schema": 3', '"schema": 2'), [("damage", "")]
+    ),
     "another rate": (
         lambda p: change(p / "config.yaml", "lr: 0.001", "lr: 0.002"),
         [("id", "config.yaml"), ("damage", "config.yaml")],
@@ -242,18 +257,6 @@ def test_a_run_of_a_pack_whose_configuration_is_another_ones_is_named(tmp_path: 
 def test_contrasts_are_part_of_what_verdicts_follow_from(results: Path) -> None:
     (results / PLACE / "contrasts.npz").write_bytes(b"PK nonsense")
     assert found(results) == [("damage", f"{PLACE}/contrasts.npz")]
-
-
-def test_runs_from_before_there_were_hashes_are_told_and_can_be_sealed(results: Path) -> None:
-    path = run_of(results, 1)
-    content = json.loads((path / "status.json").read_text())
-    (path / "status.json").write_text(
-        json.dumps({k: v for k, v in content.items() if k not in ("sha256", "files")} | {"schema": 2})
-    )
-    name = path.relative_to(results).as_posix()
-    assert found(results) == [("unsealed", name)]
-    flip(path / "weights" / "best.safetensors", 1)
-    assert found(results) == [("unsealed", name), ("damage", f"{name}/weights/best.safetensors")], "by its form"
 
 
 @pytest.fixture

@@ -23,17 +23,12 @@ from normbench.curves.series import (
     time_to_level,
     variants,
 )
-from normbench.runs import upgrade
 from normbench.runs.record import RunRecord
 from normbench.variants import text
 
 
 def record(epoch: float, value: Any, mode: str = "eval", split: str = "train", **more: Any) -> dict[str, Any]:
-    """`variant`: in words, as `TTFF shuffle=2`."""
-    words = {"variant": more.pop("variant")} if "variant" in more else {}
-    return upgrade.record(
-        {"epoch": epoch, "split": split, "mode": mode, "nll": value, "step": int(epoch * 10), **more, **words}
-    )
+    return {"epoch": epoch, "split": split, "mode": mode, "nll": value, "step": int(epoch * 10), **more}
 
 
 def make_run(records: list[dict[str, Any]], seed: int = 0, status: str = "done", epochs: int = 2) -> RunRecord:
@@ -55,7 +50,7 @@ def test_series_selects_split_mode_metric_and_variant() -> None:
             record(1, 1.5, "running"),
             record(1, 1.0, error=0.5),
             record(1, 0.9, split="test"),
-            record(1, 0.8, variant="momentum=0.01"),
+            record(1, 0.8, variant={"momentum": 0.01}),
         ]
     )
     assert series(run, "train", "eval", "nll") == [(0, 2.0), (1, 1.0)]
@@ -171,19 +166,20 @@ def several_variants() -> RunRecord:
     for epoch, (usual, way, other) in enumerate([(9.0, 9.0, 9.0), (2.0, 3.0, 5.0), (1.0, 2.0, 6.0), (1.5, 1.0, 7.0)]):
         for split, shift in (("valid", 0.0), ("test", 0.5)):
             records.append(record(epoch, usual + shift, split=split))
-            records.append(record(epoch, way + shift, split=split, variant="TTFF"))
-            records.append(record(epoch, other - shift, split=split, variant="TTTT"))
-            records.append(record(epoch, "NaN", split=split, variant="FTTT"))
-    records += [record(2, 0.1 * k, split="test", variant=f"TTFF shuffle={k}") for k in (1, 2)]
-    records += [record(2, 0.7, split="test", variant="shuffle=1"), record(1, 0.9, split="test", variant="shuffle=1")]
-    records += [record(2, 0.3, split="test", variant="TTFF populations=recalibrated")]
+            records.append(record(epoch, way + shift, split=split, variant={"configuration": "TTFF"}))
+            records.append(record(epoch, other - shift, split=split, variant={"configuration": "TTTT"}))
+            records.append(record(epoch, "NaN", split=split, variant={"configuration": "FTTT"}))
+    ttff = {"configuration": "TTFF"}
+    records += [record(2, 0.1 * k, split="test", variant=ttff, order=k) for k in (1, 2)]
+    records += [record(2, 0.7, split="test", order=1), record(1, 0.9, split="test", order=1)]
+    records += [record(2, 0.3, split="test", variant={**ttff, "populations": "recalibrated"})]
     return make_run(records, epochs=3)
 
 
 def test_a_star_in_a_pattern_is_one_letter() -> None:
     """`*T**` is T in the second place, not anywhere."""
     names = ["".join(letters) for letters in itertools.product("TF", repeat=4)]
-    records = [record(1, 2.0**place, split="test", variant=name) for place, name in enumerate(names)]
+    records = [record(1, 2.0**k, split="test", variant={"configuration": name}) for k, name in enumerate(names)]
     run = make_run([record(1, 1.0, split="valid"), *records], epochs=1)
     for place, letter in itertools.product(range(4), "TF"):
         pattern = "*" * place + letter + "*" * (3 - place)
@@ -193,7 +189,10 @@ def test_a_star_in_a_pattern_is_one_letter() -> None:
 
 def test_a_mean_over_variants_needs_all_of_them() -> None:
     usual = [record(epoch, value, split="valid") for epoch, value in ((0, 9.0), (1, 1.0))]
-    there = [record(1, 2.0, split="test", variant="TTFF"), record(0, 3.0, split="test", variant="TTTT")]
+    there = [
+        record(epoch, value, split="test", variant={"configuration": name})
+        for epoch, value, name in ((1, 2.0, "TTFF"), (0, 3.0, "TTTT"))
+    ]
     run = make_run([*usual, *there], epochs=1)
     assert at_epoch(run, "test", "nll", "best", "TTFF") == 2.0
     assert at_epoch(run, "test", "nll", "best", "TT**") is None, "TTTT was not evaluated there"

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import contrasts
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
 from normbench.papers.contrasts import Contrasts, collect, key, load
-from normbench.runs import outcomes
+from normbench.runs import files, outcomes, seals, store
 from normbench.runs.record import RunRecord
 from normbench.streams import stream
 
@@ -62,8 +61,8 @@ def trained(
     number = hashlib.sha256(f"{arm} {seed} {more.get('control', '')}".encode()).hexdigest()[:12]
     folder = results / "runs" / "x" / "fig" / f"{arm}.s{seed}.{number}"
     (folder / "outcomes").mkdir(parents=True)
-    status = {"schema": 2, "status": "done", "steps": 30, "epochs": 3, "curve_sha256": "c"}
-    (folder / "status.json").write_text(json.dumps(status))
+    status = {"schema": store.SCHEMA, "status": "done", "steps": 30, "epochs": 3, "curve_sha256": "c", "files": {}}
+    files.write_json(folder / "status.json", seals.sealed(status))
     every = {"": found, **(variants or {})}
     arrays: dict[str, Any] = {"test|count": np.array(len(found))}
     if numbers is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fake
 import numpy as np
 import pytest
 
@@ -133,31 +133,24 @@ def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path:
 
 
 def test_the_same_runs_keep_what_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A run's hash in the older form, and the pack's, say nothing about it: where they alone differ nothing changes."""
+    """What hash a run's curve had in an older form says nothing about it: where that alone differs nothing changes."""
     monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
     place, (run,) = publish.folder(tmp_path, "ln2016/fig6", "smoke"), _runs("ln")
-    place.mkdir(parents=True)
-    was = {"schema": 1, "sha256": "0" * 64}
-    (place / pack.NAME).write_bytes(pack.dump([replace(run, was={"schema": 1, "curve_sha256": "1" * 64})], was))
+    pack.write(place / pack.NAME, [replace(run, was={"schema": 1, "curve_sha256": "1" * 64})])
     before = (place / pack.NAME).read_bytes()
     judged, _, _ = _publish([run], tmp_path)
     assert (place / pack.NAME).read_bytes() == before
     assert judged["pack_sha256"] == pack.load(place / pack.NAME).sha256
-    _publish(_runs("ln", "none"), tmp_path)
-    assert pack.load(place / pack.NAME).was == {}, "it is another pack by now"
-    assert published.read(place, tmp_path).runs
 
 
-def test_a_pack_of_the_older_form_is_written_in_todays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
-    place, runs = publish.folder(tmp_path, "ln2016/fig6", "smoke"), _runs("ln", "none")
-    place.mkdir(parents=True)
-    (place / pack.NAME).write_bytes(fake.old_pack(runs))
-    was = pack.load(place / pack.NAME).was
-    _publish([], tmp_path)
-    packed = pack.load(place / pack.NAME)
-    assert (packed.schema, packed.was, len(packed.runs)) == (pack.SCHEMA, was, 2)
-    assert published.read(place, tmp_path).verdicts["pack_sha256"] == packed.sha256
+def test_a_pack_of_another_schema_is_left_as_it_is(tmp_path: Path):
+    path = publish.folder(tmp_path, "ln2016/fig6", "smoke") / pack.NAME
+    path.parent.mkdir(parents=True)
+    path.write_bytes(gzip.compress(b'{"schema": 1}\n'))
+    before = path.read_bytes()
+    with pytest.raises(NormbenchError, match="has schema 1, this version reads 2"):
+        _publish(_runs("ln"), tmp_path)
+    assert path.read_bytes() == before and [p.name for p in path.parent.iterdir()] == [pack.NAME]
 
 
 def _unpublished(results: Path, runs: list[RunRecord]) -> Path:

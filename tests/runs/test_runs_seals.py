@@ -1,4 +1,4 @@
-"""What a run left is sealed: a changed status, configuration or weight shows; runs from before that are read."""
+"""What a run left is sealed: a changed status, configuration or weight shows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ import tiny
 
 from normbench.runs import find, lookup, seals, store
 from normbench.runs.damaged import Damaged
-
-
-def unsealed(path: Path) -> None:
-    """A run as it was left before status files had seals."""
-    content = json.loads((path / "status.json").read_text())
-    for key in ("sha256", "files"):
-        content.pop(key, None)
-    (path / "status.json").write_text(json.dumps(content | {"schema": 2}))
 
 
 def test_a_shorter_run_is_not_done_because_its_status_says_so(tmp_path: Path) -> None:
@@ -63,18 +55,9 @@ def test_what_is_read_beside_a_curve_is_held_to_its_hash(tmp_path: Path, name: s
         store.as_filed(stored)
 
 
-def test_runs_from_before_there_were_seals_are_read(tmp_path: Path) -> None:
-    specs = fake.specs(2)
-    for spec in specs:
-        unsealed(fake.directory(tmp_path / "runs", spec))
-    assert [find.find(specs, tmp_path).state(spec) for spec in specs] == ["done", "done"]
-
-
-def test_training_seals_all_that_it_leaves_and_goes_on_with_an_unsealed_run(tmp_path: Path) -> None:
+def test_training_seals_all_that_it_leaves(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("train.keep=[best,last]", "train.checkpoint_seconds=0")
-    assert tiny.train(run, *words, stopping=tiny.after(8)) == "interrupted"
-    unsealed(run)
     assert tiny.train(run, *words) == "done"
     status = json.loads((run / "status.json").read_text())
     assert seals.fits(status) and status["schema"] == store.SCHEMA

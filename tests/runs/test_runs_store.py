@@ -16,7 +16,7 @@ from spoil import LISTED, READ, forbid
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, files, find, lookup, pack, store, writing
+from normbench.runs import curve_file, files, find, lookup, pack, seals, store, writing
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 
@@ -135,15 +135,17 @@ def test_a_run_that_is_too_short_is_missing(trio: list, tmp_path: Path) -> None:
 
 def test_listing_two_thousand_runs_opens_each_status_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "runs"
+    status = {"schema": store.SCHEMA, "status": "done", "epochs": 2, "steps": 2, "curve_sha256": "", "files": {}}
+    text = json.dumps(seals.sealed(status))
     for number in range(2000):
         path = root / f"experiment{number % 7}" / f"arm.s{number}.{number:012x}"
         path.mkdir(parents=True)
-        (path / "status.json").write_text('{"schema": 2, "status": "done", "epochs": 2, "curve_sha256": ""}')
+        (path / "status.json").write_text(text)
         (path / "curve.jsonl").write_text("{}\n")
     opened: list[str] = []
     real = reading.at_once
     monkeypatch.setattr(reading, "at_once", lambda path, flags: opened.append(Path(path).name) or real(path, flags))
-    assert len(lookup.scan(root)) == 2000
+    assert [stored.state for stored in lookup.scan(root)] == ["done"] * 2000
     assert opened == ["status.json"] * 2000
 
 
@@ -238,9 +240,9 @@ def gz(content: bytes) -> bytes:
         gz(b'{"schema": 2}\n'),
         gz(b'{"schema": 2, "runs": 0, "sha256": ""}\n'),
         gz(b""),
-        gz(b'{"schema": 1, "id": 3, "experiment": "", "arm": "", "seed": 1, "status": "", "epochs": 1}\n'),
-        gz(b'{"schema": 1, "id": "a", "experiment": "", "arm": "", "seed": 1, "status": "done", "epochs": "1"}\n'),
-        gz(json.dumps({"schema": 1} | dataclasses.asdict(RunRecord("a", "", "", 1, "done", 1, records=[3]))).encode()),
+        fake.sealed_pack(['{"id": 3, "experiment": "", "arm": "", "seed": 1, "status": "", "epochs": 1}']),
+        fake.sealed_pack(['{"id": "a", "experiment": "", "arm": "", "seed": 1, "status": "done", "epochs": "1"}']),
+        fake.sealed_pack([json.dumps(dataclasses.asdict(RunRecord("a", "", "", 1, "done", 1, records=[3])))]),
     ],
     ids=range(14),
 )

@@ -15,7 +15,7 @@ import tiny
 from normbench import locks
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
-from normbench.runs import find, lookup, store, writing
+from normbench.runs import files, find, lookup, seals, store, writing
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, loop
 from normbench.train.ensure import ensure_run
@@ -122,49 +122,36 @@ def test_a_curve_cut_by_hand_is_not_gone_on_with(tmp_path: Path) -> None:
     assert caught.value.code == 4
 
 
-# --- an older form of curves -----------------------------------------------------------------------------------------
+# --- another schema --------------------------------------------------------------------------------------------------
 
 
-def of_form_1(run: Path) -> None:
-    content = status(run) | {"schema": 1}
-    del content["sha256"]
-    (run / "status.json").write_text(json.dumps(content))
+def kept(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
 
 
-def test_an_unfinished_run_of_an_older_form_starts_anew(
-    tmp_path: Path, calm: Calm, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, asked = tmp_path / "run", []
+@pytest.mark.parametrize("schema", [2, 4])
+def test_a_run_of_another_schema_is_refused_and_nothing_of_it_is_changed(schema: int, tmp_path: Path) -> None:
+    run = tmp_path / "run"
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
-    of_form_1(run)
-    assert tiny.train(run, stopping=lambda: bool(asked.append(1))) == "done"
-    assert len(asked) == 12, "all of it"
-    assert tiny.result(run) == calm() and status(run)["schema"] == store.SCHEMA
-    assert "of form 1, this version writes form 2: started anew" in capsys.readouterr().out
+    files.write_json(run / "status.json", seals.sealed(status(run) | {"schema": schema}))
+    before = kept(run)
+    for words in ((), ("train.epochs=3",), ("eval.reshuffles=1",)):
+        with pytest.raises(NormbenchError, match=f"has schema {schema}, this version reads 3.* Delete it to") as caught:
+            tiny.train(run, *words)
+        assert caught.value.code == 4 and kept(run) == before
 
 
-def test_a_finished_run_of_an_older_form_stays_and_a_longer_one_starts_anew(tmp_path: Path, calm: Calm) -> None:
-    run, asked = writing.directory(tmp_path, tiny.spec()).path, []
-    assert tiny.train(run, "train.keep_checkpoint=true") == "done"
-    of_form_1(run)
-    assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
-    assert status(run)["schema"] == 1
-    assert tiny.train(run, "train.epochs=3", stopping=lambda: bool(asked.append(1)) or len(asked) > 3) == "interrupted"
-    (stored,) = lookup.scan(tmp_path)
-    assert len(store.record(stored, tiny.spec()).records) == len(calm()[0].splitlines()), "readable all the while"
-    assert tiny.train(run, "train.epochs=3") == "done"
-    assert tiny.result(run) == calm("train.epochs=3") and status(run)["schema"] == store.SCHEMA
-
-
-def test_a_checkpoint_of_an_older_form_is_not_gone_on_with_where_the_status_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("progress", [{"step": 1}, {"step": 1, "schema": 1}, {"step": 1, "schema": 3}])
+def test_a_checkpoint_of_another_schema_is_not_gone_on_with(progress: dict, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(1)) == "interrupted"
     checkpoint.clear(run / "checkpoint")
-    checkpoint.save_slot(run / "checkpoint", {"step": 1}, {})  # as it was before progress had a form
-    (run / "status.json").unlink()
-    with pytest.raises(NormbenchError, match="goes on with a curve of another form") as caught:
+    checkpoint.save_slot(run / "checkpoint", progress, {})
+    before = kept(run)
+    told = f"it has schema {progress.get('schema')}, this version reads 2.*Nothing was overwritten; delete this run's"
+    with pytest.raises(NormbenchError, match=told) as caught:
         tiny.train(run)
-    assert caught.value.code == 4
+    assert caught.value.code == 4 and kept(run) == before
 
 
 # --- longer and shorter ----------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ what a line begins with:
   permission  a file may not be read by its owner, or a folder not listed
 no damage, and told:
   leftover    a command that was killed left it; nothing reads it
-  unsealed    it was written before there were hashes: nobody can say whether it was changed
   unknown     this version, or this machine, cannot tell
   writable    anybody on this machine may change it
 
