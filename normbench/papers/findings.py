@@ -91,7 +91,7 @@ def tally(claims: Sequence[Mapping[str, Any]], kind: tuple[str, str] = ("claim",
 
 
 def decided(claims: Sequence[Mapping[str, Any]]) -> int:
-    """How many have an answer, of whatever kind and fidelity; verdicts of an older form count, too."""
+    """How many have an answer, of whatever kind and fidelity."""
     news = (rules.NEWS.get(claim["verdict"].partition(" ")[0], "none") for claim in claims)
     return sum(kind not in ("open", "none") for kind in news)
 

@@ -38,7 +38,7 @@ def append(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, 
 def _lines(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bytes:
     """Those that are to be added."""
     old = {claim["id"]: claim for claim in before["claims"]} if before else {}
-    cause = [name for name, key in _CAUSES.items() if before and before.get(key, "") != after[key]]
+    cause = [name for name, key in _CAUSES.items() if before and before[key] != after[key]]
     place = {"artifact": after["artifact"], "fidelity": after["fidelity"]}
     last = {entry["claim"]: entry["after"] for entry in read(results) if place.items() <= entry.items()}
     ended = [
@@ -60,7 +60,7 @@ def _lines(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, 
 
 
 def _said(claim: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, Any]:
-    return {"verdict": claim["verdict"], "n": claim["n"], "rules": judged.get("rules_sha256", "")}
+    return {"verdict": claim["verdict"], "n": claim["n"], "rules": judged["rules_sha256"]}
 
 
 def read(results: Path) -> list[dict[str, Any]]:

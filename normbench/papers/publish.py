@@ -4,12 +4,10 @@ what each test example gave, and what its models drew."""
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normbench import reading
 from normbench.config import plan
 from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
@@ -18,7 +16,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.contrasts import Contrasts
 from normbench.papers.findings import findings, settings
 from normbench.papers.panels import Panel
-from normbench.papers.published import LARGEST
+from normbench.papers.published import verdicts_of
 from normbench.papers.table import Entry
 from normbench.papers.way_on import way_on
 from normbench.runs import files, pack, samples, seals
@@ -52,18 +50,9 @@ def judge(
 
 
 def last(results: Path, name: str, fidelity: str) -> dict[str, Any] | None:
-    """The content of verdicts.json as it is there, None without one; NormbenchError where it is damaged."""
+    """The verdicts that are there, None without any; NormbenchError where they cannot be read, or were moved there."""
     path = folder(results, name, fidelity) / "verdicts.json"
-    if not path.exists():
-        return None
-    try:
-        found = reading.decode(reading.read(os.path.realpath(path), LARGEST))
-        if not isinstance(found, dict):
-            raise ValueError("it is no JSON object")
-        verdicts.check_seal(found, path, older=True)
-    except (OSError, ValueError, RecursionError) as error:
-        raise NormbenchError(f"{path} is damaged ({error}). Restore it (git checkout) or delete it.") from None
-    return found
+    return verdicts_of(name, fidelity, path) if path.exists() else None
 
 
 def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> list[RunRecord]:

@@ -100,13 +100,8 @@ def read(place: Path, results: Path, packed: pack.Pack | None = None, extra: Pat
 
     `packed` is the pack there, where it has been read.
     """
-    verdicts = read_verdicts(place / "verdicts.json")
     name, fidelity = place.parent.relative_to(results).as_posix(), place.name
-    if (verdicts["artifact"], verdicts["fidelity"]) != (name, fidelity):
-        raise NormbenchError(
-            f"{place / 'verdicts.json'} is of {verdicts['artifact']} ({verdicts['fidelity']}): it was moved. "
-            "Restore it (git checkout) or delete it."
-        )
+    verdicts = verdicts_of(name, fidelity, place / "verdicts.json")
     if fidelity not in FIDELITIES:
         raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
     packed, again = packed or pack.load(place / pack.NAME), artifacts.again(name, fidelity, extra)
@@ -133,6 +128,17 @@ def _of_todays_rules(artifact: Artifact, verdicts: Mapping[str, Any]) -> bool:
         return artifacts.Plan(artifact, verdicts["fidelity"]).sha256 == verdicts["rules_sha256"]
     except (KeyError, NormbenchError):  # a fidelity that its experiment offers no more
         return True
+
+
+def verdicts_of(name: str, fidelity: str, path: Path) -> dict[str, Any]:
+    """As `read_verdicts`, and those of this artifact and fidelity: others were moved there."""
+    found = read_verdicts(path)
+    if (found["artifact"], found["fidelity"]) != (name, fidelity):
+        raise NormbenchError(
+            f"{path} is of {found['artifact']} ({found['fidelity']}): it was moved. Restore it (git checkout) or "
+            "delete it."
+        )
+    return found
 
 
 def read_verdicts(path: Path) -> dict[str, Any]:

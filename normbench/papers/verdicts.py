@@ -14,7 +14,7 @@ from normbench.config import FIDELITIES
 from normbench.curves.examples import Spread
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
-from normbench.papers.artifact import Plan
+from normbench.papers.artifact import Plan, again
 from normbench.papers.claims import Artifact, Claim, Part
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import Observed, gather, measured, result
@@ -22,7 +22,7 @@ from normbench.papers.text import show
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 
-SCHEMA = 3  # 1 had no seal, 2 no words apart for the setting and the controls
+SCHEMA = 3
 Examples = Callable[[Part, str, Sequence[int]], Spread | None]
 
 
@@ -34,21 +34,18 @@ def judge(
     planned: Plan,
     examples: Examples = lambda part, control, seeds: None,
 ) -> dict[str, Any]:
-    """The content of verdicts.json for runs of one fidelity; `previous` is the last such content.
+    """The content of verdicts.json for runs of one fidelity; `previous` is the last such content, of this artifact.
 
     `examples` gives the spread over test examples where the runs kept their outcomes. `expected_wrong` is the sum of
     the levels that the looks at statistical claims have spent: so many are expected to be wrong by chance, at most.
     Numbers are rounded to 6 digits, what does not exist is None, and neither the order of the runs nor the clock
-    changes a byte. Raises NormbenchError for runs of another fidelity, two runs of one seed in a cell, or a malformed
-    `previous`.
+    changes a byte. Raises NormbenchError for runs of another fidelity, or two runs of one seed in a cell.
     """
     if fidelity not in FIDELITIES:
         raise unknown(f"fidelity {fidelity} does not exist.", fidelity, FIDELITIES)
     for run in runs:
         if run.fidelity != fidelity:
             raise NormbenchError(f"run {run.id} has fidelity {run.fidelity} and cannot be judged with {fidelity} runs.")
-    if previous is not None:
-        _check_previous(previous, artifact.id, fidelity)
     claims = [_Judge(claim, artifact, runs, fidelity, planned, examples).verdict() for claim in artifact.claims]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
     content = {
@@ -287,23 +284,18 @@ def sealed(
     return {"schema": SCHEMA, "sha256": files.seal(whole)} | first | whole
 
 
-def check_seal(content: Mapping[str, Any], path: Path, older: bool = False) -> None:
-    """Refuse verdicts whose seal does not fit (ValueError); those of another form: NormbenchError with the way out.
-
-    `older` ones are read where they are judged anew.
-    """
-    schema = content.get("schema")
-    if type(schema) is int and schema > SCHEMA:
+def check_seal(content: Mapping[str, Any], path: Path) -> None:
+    """Refuse verdicts of another schema (NormbenchError with the way out), or whose seal does not fit (ValueError)."""
+    schema = content["schema"]
+    if schema > SCHEMA:
         raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}: update normbench.")
-    if schema not in (1, 2, SCHEMA):
-        raise ValueError(f"it has schema {schema}")
-    sealed_once = schema != 1 or "sha256" in content  # the first form had no seal
-    if sealed_once and content.get("sha256") != files.seal({k: v for k, v in content.items() if k != "sha256"}):
-        raise ValueError("its seal, sha256, does not fit its content")
-    if schema != SCHEMA and not older:
+    if schema < SCHEMA:
         place, fidelity = path.parent.parent, path.parent.name
-        again = f"normbench reproduce {place.parent.name}/{place.name} --fidelity {fidelity} --max-time 0"
-        raise NormbenchError(f"{path} has schema {schema}, and was judged by other rules. Judge again: {again}")
+        command = again(f"{place.parent.name}/{place.name}", fidelity)
+        raise NormbenchError(f"{path} has schema {schema}, this version reads {SCHEMA}. Restore it (git checkout), or "
+                             f"delete it and judge again: {command}")  # fmt: skip
+    if content.get("sha256") != files.seal({k: v for k, v in content.items() if k != "sha256"}):
+        raise ValueError("its seal, sha256, does not fit its content")
 
 
 def as_file(content: Mapping[str, Any]) -> bytes:
@@ -318,26 +310,6 @@ def _of_copies(runs: Sequence[RunRecord]) -> list[str]:
         copies = [run.environment, *(resumed.get("changed", {}) for resumed in run.environment.get("resumed", []))]
         read.update({line for copy in copies for line in copy.get("data", {}).get("deviations", [])})
     return [line if n == len(runs) else f"{line}, in {n} of {len(runs)} runs" for line, n in sorted(read.items())]
-
-
-def _check_previous(previous: Mapping[str, Any], artifact: str, fidelity: str) -> None:
-    """Refuse what are no last verdicts of this artifact, of this form or an older one, which had other words."""
-    try:
-        if previous["schema"] not in (1, 2, SCHEMA) or (previous["artifact"], previous["fidelity"]) != (
-            artifact,
-            fidelity,
-        ):
-            raise ValueError("they belong elsewhere")
-        for key, kind in (("claims_sha256", str), ("note", str), ("amendments", list)):
-            if not isinstance(previous[key], kind):
-                raise TypeError(f"{key} is not a {kind.__name__}")
-        for claim in previous["claims"]:
-            if not isinstance(claim["id"], str) or not isinstance(claim["verdict"], str):
-                raise TypeError(f"claim {claim['id']} has no verdict")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NormbenchError(
-            f"the previous verdicts of {artifact} ({fidelity}) are damaged ({error!r}): restore verdicts.json from git."
-        ) from None
 
 
 def _note(artifact: Artifact, previous: Mapping[str, Any] | None) -> str:

@@ -15,6 +15,7 @@ import pytest
 import tiny
 
 from normbench.launch import ensure
+from normbench.papers import verdicts
 from normbench.runs import lookup, pack, store, writing
 
 REPRODUCE = ("reproduce", "ln2016/fig6", "--fidelity", "smoke", "--seeds", "1")
@@ -254,10 +255,9 @@ def test_the_share_of_decided_claims_is_told_before_and_after(normbench, capfd, 
     shutil.copytree(PUBLISHED / "ln2016" / "table1" / "paper", place)
     path = place / "verdicts.json"
     content = json.loads(path.read_text())
-    words = ["inconclusive", "undecided", "not run", "reproduced", "not decidable here"]
-    claims = [{"id": c["id"], "verdict": word, "n": 1} for c, word in zip(content["claims"], words, strict=True)]
-    content = {key: value for key, value in content.items() if key != "sha256"} | {"schema": 1, "claims": claims}
-    path.write_text(json.dumps(content))  # as it was judged by other rules, before there were seals
+    words = ["undecided", "undecided", "not run", "reproduced", "not decidable here"]  # as other rules had judged
+    content["claims"] = [{**c, "verdict": word} for c, word in zip(content["claims"], words, strict=True)]
+    path.write_bytes(verdicts.as_file(verdicts.sealed(content, content["pack_sha256"], content["contrasts_sha256"])))
     command = ("reproduce", "ln2016/table1", "ln2016/fig6", "--max-time", "0")
     assert normbench(*command) == 0
     assert "\n  decided   5 of 10 claims, 1 before this command\n" in capfd.readouterr().out

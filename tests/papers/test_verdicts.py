@@ -366,33 +366,6 @@ def test_changed_claims_without_an_amendment_are_noted_until_amended() -> None:
     assert judge(again, arms(-1.0), "paper", third)["note"] != ""
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"schema": 4}, {"artifact": "y/fig"}, {"fidelity": "smoke"}, {"claims": None}, {"claims": ["C1"]},
-        {"note": None}, {"claims": [{"id": "C1"}]}, {"claims": [{"id": "C1", "verdict": 3}]}, {"claims_sha256": 3},
-        {"amendments": None}, {"claims": [{"id": [], "verdict": "reproduced"}]}, {"claims": [{"verdict": "not run"}]},
-    ],
-)  # fmt: skip
-def test_malformed_previous_verdicts_are_refused(damage: Mapping[str, Any]) -> None:
-    claim = artifact(direction())
-    previous = {**judge(claim, arms(-1.0), "paper"), **damage}
-    with pytest.raises(NormbenchError, match="previous verdicts of x/fig"):
-        judge(claim, arms(-1.0), "paper", previous)
-    del previous["claims"]
-    with pytest.raises(NormbenchError):
-        judge(claim, arms(-1.0), "paper", previous)
-
-
-def test_verdicts_of_older_forms_are_a_previous_judgement() -> None:
-    """Whatever their words were: only their hash, note and amendments matter."""
-    claim = artifact(direction())
-    for schema in (1, 2):
-        older = {**judge(claim, arms(-1.0), "paper"), "schema": schema, "claims_sha256": "b" * 64}
-        older["claims"] = [{"id": "C1", "verdict": "inconclusive", "looks": 1, "parts": []}]
-        assert judge(claim, arms(-1.0), "paper", older)["note"] == "claims changed without an amendment"
-
-
 def test_expected_wrong_sums_the_levels_that_looks_have_spent() -> None:
     one = artifact(direction())
     ids = ("a", "b", "c")
