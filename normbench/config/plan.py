@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from normbench import schema
-from normbench.config import FIDELITIES, compose
+from normbench.config import compose, experiment_file
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
@@ -18,56 +18,12 @@ from normbench.norms import sites
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-EXPERIMENT_KEYS = {"title", "base", "arms", "axes", "conditions", "controls", "fidelities", "limits", "seeds"}
 ADHOC = "adhoc"
 
 
 def experiment(name: str, extra: Path | None = None) -> compose.Config:
     """An experiment's arms, axes, conditions and fidelities, from `conf/experiment/NAME.yaml`."""
-    node = compose.choice("experiment", name, extra)
-    for key in node:
-        if key not in EXPERIMENT_KEYS:
-            raise unknown(f"experiment {name}: '{key}' is not a key.", key, sorted(EXPERIMENT_KEYS))
-    for key, kind in (("arms", dict), ("fidelities", dict), ("axes", dict), ("base", list), ("conditions", list)):
-        if not isinstance(node.get(key, kind()), kind) or (key in ("arms", "fidelities") and not node.get(key)):
-            raise NormbenchError(f"experiment {name}: '{key}' must be given ({kind.__name__}).")
-    for fidelity in node["fidelities"]:
-        if fidelity not in FIDELITIES:
-            raise unknown(f"experiment {name}: '{fidelity}' is not a fidelity.", fidelity, FIDELITIES)
-        most = node["fidelities"][fidelity].get("at_most", 1)
-        if type(most) is not int or most < 1:
-            raise NormbenchError(f"experiment {name}: {fidelity}: at_most={most} is no number of seeds.")
-    node = {"axes": {}, "conditions": [], "controls": {}, "base": [], "limits": [], "seeds": [], **node}
-    _check_rules(name, node, "limits", ("at_most",), least=0)
-    _check_rules(name, node, "seeds", ("from", "to"), least=1)
-    return node
-
-
-def _check_rules(name: str, node: compose.Config, what: str, numbers: tuple[str, ...], least: int) -> None:
-    """`limits: [{when: {arm: ..., control: ..., AXIS: ...}, at_most: N}]`, `seeds: [{when: ..., from: A, to: B}]`.
-
-    A place's `fidelity` is `paper` for seeds where it is not named, any for limits.
-    """
-    known = {
-        "arm": [*node["arms"]],
-        "control": ["", *node["controls"]],
-        "fidelity": [*node["fidelities"]],
-        **node["axes"],
-    }
-    form = ", ".join(["when: {KEY: VALUE}", *(f"{number}: N" for number in numbers)])
-    rules: list[Any] = node[what] if isinstance(node[what], list) else [None]
-    for rule in rules:
-        whole = isinstance(rule, dict) and rule.keys() == {"when", *numbers} and isinstance(rule["when"], dict)
-        values = [rule[number] for number in numbers] if whole else []
-        # whole numbers, none below the one before it
-        if not whole or any(type(v) is not int or v < least for v in values) or values != sorted(values):
-            raise NormbenchError(f"experiment {name}: {what} must be a list of {{{form}}}.")
-        for key, wanted in rule["when"].items():
-            if key not in known:
-                raise unknown(f"experiment {name}: {what}: '{key}' is not a key.", key, sorted(known))
-            for value in wanted if isinstance(wanted, list) else [wanted]:
-                if value not in known[key]:
-                    raise unknown(f"experiment {name}: {what}: no {key}={value}.", str(value), map(str, known[key]))
+    return experiment_file.load(name, extra)
 
 
 def artifact_specs(
@@ -109,7 +65,7 @@ def artifact_specs(
         for seed in sorted(set().union(*planned.values())):
             words = [*map(_word, cell), f"seed={seed}"]
             specs += [
-                experiment_spec(name, arm, fidelity, words, control, extra)
+                _as_filed(name, experiment_spec(name, arm, fidelity, words, control, extra), cell)
                 for arm, place in places.items()
                 if seed in planned[arm]
                 and (not grouped or any(_lies({**place, "seed": seed}, at) for group in grouped for at in group))
@@ -117,6 +73,16 @@ def artifact_specs(
     if not specs:
         raise NormbenchError(f"--only {' --only '.join(only)}: no run of {name} is in all of them.")
     return specs
+
+
+def _as_filed(name: str, spec: RunSpec, cell: Sequence[tuple[str, Any]]) -> RunSpec:
+    """The same spec; NormbenchError where a value of an axis is read as another one, which no run of it would have."""
+    if spec.experiment == ADHOC:
+        found, shown = _values(spec.config), experiment_file.shown
+        other = [f"axes.{key}: {shown(v)} is read as {shown(found[key])}" for key, v in cell if found[key] != v]
+        path = compose.choice_path("experiment", name, spec.config_dir)
+        raise NormbenchError(f"{path}: {'; '.join(other)}. Write it as it is read.")
+    return spec
 
 
 def _check_fidelity(name: str, node: compose.Config, fidelity: str) -> None:
@@ -140,8 +106,10 @@ def data_name(name: str, fidelity: str, extra: Path | None = None) -> str:
     """The data set of an experiment at a fidelity ("" of a probe that computes on none)."""
     node = experiment(name, extra)
     _check_fidelity(name, node, fidelity)
-    words = [*node["base"], *node["arms"][next(iter(node["arms"]))], *node["fidelities"][fidelity]["set"]]
-    return str(compose.compose(compose.parse(words), extra).get("data", {}).get("name", ""))
+    arm, path = next(iter(node["arms"])), compose.choice_path("experiment", name, extra)
+    parsed = _parsed(path, node, arm, fidelity, "")
+    with experiment_file.naming(path, f"arm {arm} at {fidelity}"):
+        return str(compose.compose(parsed, extra).get("data", {}).get("name", ""))
 
 
 def place_text(place: Mapping[str, Any]) -> str:
@@ -186,8 +154,27 @@ def experiment_spec(
         if value not in known:
             raise unknown(f"{what}={value}: {name} has no such {what}.", value, [k for k in known if k])
     own = compose.parse(words)
-    config = _composed(node, arm, fidelity, own, control, extra)
-    axes = {key: sites.lookup(config, key) for key in node["axes"]}
+    try:
+        return _filed(name, arm, fidelity, own, control, extra)
+    except NormbenchError:
+        path = compose.choice_path("experiment", name, extra)
+        of_file = [o for o in own if o.value() in node["axes"].get(o.key_or_group, ())]
+        where = ", ".join(
+            [f"arm {arm}", *([f"control {control}"] if control else []), *(str(o.input_line) for o in of_file)]
+        )
+        with experiment_file.naming(path, where):  # what the file says is wrong without the user's words, too
+            _filed(name, arm, fidelity, of_file, control, extra)
+        raise
+
+
+def _filed(name: str, arm: str, fidelity: str, own: Sequence[Override], control: str, extra: Path | None) -> RunSpec:
+    node = experiment(name, extra)
+    config = _composed(name, node, arm, fidelity, own, control, extra)
+    values = _values(config)
+    for key in node["axes"]:
+        if key not in values:
+            raise unknown(f"axes: {key} is not an option.", key, sorted(values))
+    axes = {key: values[key] for key in node["axes"]}
     in_axes = all(value in node["axes"][key] for key, value in axes.items())
     extra_words = [
         o for o in own if o.key_or_group not in ("seed", *compose.COMMAND_GROUPS, *node["axes"]) and _matters(o, config)
@@ -205,7 +192,7 @@ def plain(name: str, fidelity: str, words: Sequence[str], extra: Path | None = N
     node = experiment(name, extra)
     if model := model_of(name, extra):
         node = {**node, "base": [f"model={model}", *node["base"]]}
-    return _composed(node, _plain_arm(node), fidelity, compose.parse(words), "", extra)
+    return _composed(name, node, _plain_arm(node), fidelity, compose.parse(words), "", extra)
 
 
 def model_of(name: str, extra: Path | None = None) -> str:
@@ -221,18 +208,57 @@ def _plain_arm(node: compose.Config) -> str:
 
 
 def _composed(
-    node: compose.Config, arm: str, fidelity: str, own: Sequence[Override], control: str, extra: Path | None
+    name: str,
+    node: compose.Config,
+    arm: str,
+    fidelity: str,
+    own: Sequence[Override],
+    control: str,
+    extra: Path | None,
 ) -> compose.Config:
-    before = [*node["base"], *node["arms"].get(arm, []), *node["fidelities"][fidelity]["set"]]
-    parsed = compose.parse([*before, *(node["controls"][control] if control else [])])
+    path = compose.choice_path("experiment", name, extra)
+    parsed = _parsed(path, node, arm, fidelity, control)
     config = compose.compose([*parsed, *own], extra)
-    conditional = [w for c in node["conditions"] if _holds(c["when"], arm, control, config) for w in c["set"]]
-    return compose.compose([*parsed, *compose.parse(conditional), *own], extra) if conditional else config
+    place = {**_values(config), "arm": arm, "control": control} if node["conditions"] else {}
+    conditional = []
+    for key, condition in experiment_file.conditions(node):
+        for wanted in condition["when"]:
+            if wanted not in place and not _somewhere(name, wanted, extra):
+                raise unknown(f"{path}: {key}: when: '{wanted}' is not a key.", wanted, sorted(place))
+        if _lies(place, condition["when"]):
+            conditional += experiment_file.parse(path, f"{key}: set", condition["set"])
+    return compose.compose([*parsed, *conditional, *own], extra) if conditional else config
 
 
-def _holds(when: Mapping[str, Any], arm: str, control: str, config: compose.Config) -> bool:
-    place = {"arm": arm, "control": control}
-    return all(_fits(place.get(key) if key in place else sites.lookup(config, key), v) for key, v in when.items())
+def _parsed(path: Path, node: compose.Config, arm: str, fidelity: str, control: str) -> list[Override]:
+    """The words of the file for a run, without conditions."""
+    places = {"base": node["base"], f"arms.{arm}": node["arms"].get(arm, [])}
+    places[f"fidelities.{fidelity}.set"] = node["fidelities"][fidelity]["set"]
+    if control:
+        places[f"controls.{control}"] = node["controls"][control]
+    return [override for key, words in places.items() for override in experiment_file.parse(path, key, words)]
+
+
+def _values(config: compose.Config) -> dict[str, Any]:
+    """By their keys all options of a configuration, and the names of its choices."""
+    found = {key: config[key] for key in compose.SCALARS}
+    for part in (*compose.PARTS, *compose.GROUPS):
+        found |= {f"{part}.{key}": value for key, value in config[part].items() if key != "declares"}
+    return found
+
+
+@cache
+def _somewhere(name: str, key: str, extra: Path | None) -> bool:
+    """Whether some run of the experiment has this option: one of a choice that not all of them make."""
+    node, path = experiment(name, extra), compose.choice_path("experiment", name, extra)
+    for arm, fidelity, control in product(node["arms"], node["fidelities"], ["", *node["controls"]]):
+        try:
+            config = compose.compose(_parsed(path, node, arm, fidelity, control), extra)
+        except NormbenchError:  # said where it is the one that is asked for
+            continue
+        if key in _values(config):
+            return True
+    return False
 
 
 def _lies(place: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -93,6 +93,94 @@ def test_an_experiment_without_its_keys_is_one_line(tmp_path: Path, key: str):
         plan.experiment("mine", tmp_path / "other")
 
 
+EXPERIMENT = """
+base: [model=mnist_mlp, data=digits, "model.hidden_sizes=[8]", train.epochs=1]
+arms: {none: [norm=none], rms: [norm=rms]}
+axes: {train.batch_size: [100, 50]}
+conditions: [{when: {arm: rms, train.batch_size: 50}, set: [norm.eps=1e-6]}]
+controls: {low: [optim.lr=1e-4]}
+fidelities: {paper: {set: []}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("base: null", "base: null must be a list of overrides"),
+        ("base: [model=mnist_mlp, train.epochs: 1]", "base: {'train.epochs': 1} must be an override, KEY=VALUE"),
+        ("arms: {none: norm=none}", "arms.none: 'norm=none' must be a list of overrides"),
+        ("arms: {none: null}", "arms.none: null must be a list"),
+        ("arms: {none: [norm]}", "arms.none: 'norm' must be an override"),
+        ("arms: {none: [norm=none], no: [norm=rms]}", "arms: false must be a name"),
+        ("arms: {none: ['norm=['], rms: []}", "arms.none: 'norm=[' is not an override"),
+        ("arms: {none: ['norm=none,rms'], rms: []}", "arms.none: 'norm=none,rms' has several values"),
+        ("arms: {none: [norm=none, norm.p=1], rms: []}", "arm none, train.batch_size=100: norm.p is not an option"),
+        ("axes: {train.batchsize: [100]}", "train.batchsize is not an option. Did you mean 'train.batch_size'?"),
+        ("axes: {train.batch_size: 100}", "axes.train.batch_size: 100 must be a list of values"),
+        ("axes: {train.batch_size: []}", "axes.train.batch_size: [] must be a list of values"),
+        ("axes: {train.batch_size: [100, 50, 100]}", "axes.train.batch_size: 100 stands there twice"),
+        ("axes: {train.batch_size: [100.5, 50]}", "train.batch_size=100.5: train.batch_size=100.5 is not a whole"),
+        ("axes: {train.batch_size: [{}, 50]}", "axes.train.batch_size: {} must be a number or a word"),
+        ("axes: {train.batch_size: ['100', 50]}", "'100' is read as 100"),
+        ("axes: {seed: [1, 2]}", "axes.seed: an axis is an option"),
+        ("axes: {model.init: ['1,2'], train.batch_size: [50]}", "axes.model.init: '1,2' must be a number or a word"),
+        ("conditions: null", "conditions: null must be a list of"),
+        ("conditions: [x]", "conditions, entry 1: 'x' must be a map"),
+        ("conditions: [{when: {}, sets: []}]", "conditions, entry 1: 'sets' is not a key. Did you mean 'set'?"),
+        ("conditions: [{set: []}]", "conditions, entry 1: 'when' must be given"),
+        ("conditions: [{when: null, set: []}]", "conditions, entry 1: when: null must be a map"),
+        ("conditions: [{when: {}, set: [1]}]", "conditions, entry 1: set: 1 must be an override"),
+        ("conditions: [{when: {}, set: ['norm=[']}]", "conditions, entry 1: set: 'norm=[' is not an override"),
+        ("conditions: [{when: {arm: [rsm]}, set: []}]", "when: no arm=rsm. Did you mean 'rms'?"),
+        ("conditions: [{when: {control: lwo}, set: []}]", "when: no control=lwo. Did you mean 'low'?"),
+        ("conditions: [{when: {train.batch_size: 33}, set: []}]", "when: no train.batch_size=33. Choose from: 100, 50"),
+        ("conditions: [{when: {data.name: digit}, set: []}]", "when: data=digit is not a data set. Did you mean"),
+        ("conditions: [{when: {arm: none, train.epoch: 1}, set: []}]", "when: 'train.epoch' is not a key. Did you"),
+        ("conditions: [{when: {fidelity: paper}, set: []}]", "when: 'fidelity' is not a key"),
+        ("conditions: [{when: {arm: []}, set: []}]", "when: arm: [] must be a value"),
+        ("controls: null", "controls: null must be a map"),
+        ("controls: 3", "controls: 3 must be a map"),
+        ("controls: {low: null}", "controls.low: null must be a list of overrides"),
+        ("fidelities: {paper: null}", "fidelities.paper: null must be a map: {set: [KEY=VALUE]}"),
+        ("fidelities: {paper: {}}", "fidelities.paper: 'set' must be given"),
+        (
+            "fidelities: {paper: {set: [], at_mots: 1}}",
+            "fidelities.paper: 'at_mots' is not a key. Did you mean 'at_most'",
+        ),
+        ("fidelities: {paper: {set: [], at_most: 0}}", "fidelities.paper.at_most: 0 must be a number of seeds"),
+        ("fidelities: {1: {set: []}}", "fidelities: 1 must be a name"),
+        ("limits: {}", "limits must be a list of"),
+        ("limits: [{when: {1: 2}, at_most: 1}]", "limits: '1' is not a key"),
+        ("title: 3", "title: 3 must be a text"),
+    ],
+)
+def test_a_faulty_experiment_is_one_line_that_names_its_file(tmp_path: Path, line: str, says: str):
+    rest = [other for other in EXPERIMENT.splitlines() if other.split(":")[0] != line.split(":")[0]]
+    folder = _own(tmp_path, "experiment", "mine", "\n".join([*rest, line]))
+    place = f"{tmp_path}/experiment/mine.yaml: "
+    with pytest.raises(NormbenchError) as error:
+        plan.artifact_specs("mine", "paper", 1, controls=True, extra=folder)
+    said = str(error.value)
+    assert said.startswith(place) and says in said and said.count(place) == 1 and error.value.code == 2
+    with pytest.raises(NormbenchError) as error:  # one run of it, without a word about axes
+        plan.train_specs(["experiment=mine", "arm=none"], False, folder)
+        plan.artifact_specs("mine", "paper", 1, controls=True, extra=folder)  # what this run has no part in
+    assert str(error.value).startswith(place)
+
+
+def test_what_the_users_own_words_do_wrong_is_not_the_experiments_file(tmp_path: Path):
+    folder = _own(tmp_path, "experiment", "mine", EXPERIMENT)
+    assert len(plan.artifact_specs("mine", "paper", 1, controls=True, extra=folder)) == 8
+    with pytest.raises(NormbenchError, match=r"^norm\.p is not an option"):
+        plan.train_specs(["experiment=mine", "arm=none", "train.batch_size=50", "norm.p=1"], False, folder)
+
+
+def test_a_condition_may_ask_for_an_option_that_not_all_arms_have(tmp_path: Path):
+    text = EXPERIMENT.replace("{arm: rms, train.batch_size: 50}", "{norm.eps: 1.0e-8}")
+    specs = plan.artifact_specs("mine", "paper", 1, extra=_own(tmp_path, "experiment", "mine", text))
+    assert {(spec.arm, spec.config["norm"].get("eps")) for spec in specs} == {("none", None), ("rms", 1e-6)}
+
+
 def test_a_file_changed_between_plan_and_worker_is_refused(tmp_path: Path):
     from normbench.config.identity import RunSpec
 
