@@ -122,8 +122,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _place(name: str, node: Mapping[str, Any], folder: Path, derived: bool = False) -> Adopted:
     """Write the YAML where Hydra finds it; the Python file stays where it is, and is read from there."""
-    if not name.isidentifier():
-        raise NormbenchError(f"'{name}' is no name for a normalizer: letters, digits and _ alone.")
+    if not (name.isascii() and name.isidentifier()):
+        raise NormbenchError(f"'{name}' is no name for a normalizer: letters a to z, digits and _ alone. Rename it.")
     if name in compose.choices("norm"):
         raise NormbenchError(f"there is a shipped norm={name}. Give yours another name.")
     text = yaml.safe_dump(dict(node), sort_keys=False, allow_unicode=True)

@@ -10,6 +10,7 @@ import copy
 import functools
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ OPTIONAL = {  # what else it may declare, where others are refused: these are wr
     },
 }  # fmt: skip
 MOST_RUNS = 100_000  # of a sweep: listing them takes seconds; more are a slip of the keyboard
+NO_NAME = re.compile(r"[^A-Za-z0-9_/.+-]")
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
@@ -99,6 +101,8 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     if len(found) > 1 and group in GROUPS:  # Hydra goes on with the shipped one: never silently not the user's
         raise NormbenchError(f"{found[0]}: there is a shipped {group}={name}. Give it another name.")
     if found:
+        if group in GROUPS:
+            check_name(str(found[0]), name)
         return found[0]
     listed = {"model": "models", "norm": "norms", "data": "data", "experiment": "artifacts"}
     known = choices(group, extra)
@@ -112,6 +116,14 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
     raise unknown(f"{group}={name} is not {article} {noun}.", name, known, listing)
+
+
+def check_name(place: str, name: str) -> None:
+    """NormbenchError for a name with characters that the grammar of commands has no place for."""
+    if other := NO_NAME.search(name):
+        raise NormbenchError(
+            f"{place}: a name has letters a to z, digits, _, - and / alone, '{other[0]}' is none of them. Rename it."
+        )
 
 
 def forget() -> None:
@@ -208,8 +220,8 @@ def parse(words: Sequence[str]) -> list[Override]:
             override = _parse(word)
         except (HydraException, OmegaConfBaseException, RecursionError):
             group, _, name = word.partition("=")
-            if group in GROUPS and name.isidentifier():  # letters that the grammar does not know
-                choice_path(group, name)
+            if group in (*GROUPS, *LABELS):
+                check_name(word, re.sub(r"[\[\]{},]", "", name))  # what makes a list or a sweep is no name's
             raise NormbenchError(
                 f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
             ) from None

@@ -84,6 +84,7 @@ CLASS = CENTRE.read_text()
         ("raise SystemExit(3)\n", "cannot be imported: SystemExit"),
         (CLASS.replace('"centre"', '"layer"'), "there is a shipped norm=layer"),
         (CLASS.replace('"centre"', '"a/b"'), "'a/b' is no name"),
+        (CLASS.replace('"centre"', '"größe"'), "'größe' is no name for a normalizer: letters a to z, digits and _"),
         (CLASS.replace("*, bias: bool = True", "*, bias"), "option 'bias' of Centre needs to be keyword-only"),
         (
             CLASS.replace("*, bias: bool = True", "bias: bool = True"),

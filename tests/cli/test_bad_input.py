@@ -54,7 +54,7 @@ BAD = [
     ((*MLP, "data=digits", "train.batch_size=1201"), "is more than there are training examples: data=digits has 1200"),
     ((*MLP, "optim.lr=nan"), "optim.lr=nan must be finite"),
     ((*MLP, "model.hidden_sizes=[]"), "model.hidden_sizes=[] must have at least one value"),
-    ((*MLP, "norm=ünïcødé"), "norm=ünïcødé is not a normalizer. (normbench list norms)"),
+    ((*MLP, "norm=ünïcødé"), "norm=ünïcødé: a name has letters a to z, digits, _, - and / alone, 'ü'"),
     ((*MLP, f"seed={10**30}"), "is too large: it must be below 2^63"),
     ((*MLP, f"model.hidden_sizes={'[' * 2000}"), "is not an override: write key=value"),
     ((*MLP, "norm=layr"), "norm=layr is not a normalizer. Did you mean 'layer'?"),

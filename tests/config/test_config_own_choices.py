@@ -181,6 +181,17 @@ def test_a_condition_may_ask_for_an_option_that_not_all_arms_have(tmp_path: Path
     assert {(spec.arm, spec.config["norm"].get("eps")) for spec in specs} == {("none", None), ("rms", 1e-6)}
 
 
+@pytest.mark.parametrize(
+    ("word", "character"),
+    [("norm=größe", "ö"), ("norm=layer,größe", "ö"), ("norm='größe'", "ö"), ("experiment=a(b)", "("), ("arm=é", "é")],
+)
+def test_a_name_that_no_command_can_say_is_told_so(tmp_path: Path, word: str, character: str):
+    folder = _own(tmp_path, "norm", "größe", {**GOOD, "name": "größe"})
+    with pytest.raises(NormbenchError, match="a name has letters a to z, digits, _, - and / alone") as error:
+        plan.train_specs([*WORDS, word], True, folder)
+    assert f"'{character}' is none of them" in str(error.value) and word.split("=")[0] in str(error.value)
+
+
 def test_a_file_changed_between_plan_and_worker_is_refused(tmp_path: Path):
     from normbench.config.identity import RunSpec
 
