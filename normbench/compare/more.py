@@ -81,8 +81,9 @@ def commands(
         try:
             known.append(configuration.overrides(cell.runs[0].config, *_length(cell), extra))
         except NormbenchError as error:
-            unknown.append(f"# seeds {first} to {last} of {cell.norm}, with --config-dir for its choices: {error}")
-    return [*found, *(_sweep(words, first, last, given) for words in _sweeps(known)), *unknown]
+            unknown.append(f"# seeds {first} to {last} of {cell.norm}: {error}")
+    swept = [_sweep(words, first, last, given) for words in _sweeps(known)]
+    return [*found, *swept, *dict.fromkeys(unknown)]  # cells that differ in a learning rate lack the same choice
 
 
 def _sweep(words: Sequence[str], first: int, last: int, given: Sequence[str]) -> str:

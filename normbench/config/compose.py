@@ -107,7 +107,7 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     listed = {"model": "models", "norm": "norms", "data": "data", "experiment": "artifacts"}
     known = choices(group, extra)
     if group in listed:
-        listing = f"normbench list {listed[group]}"
+        listing = f"normbench list {listed[group]}{_of_ones_own(group, name, extra)}"
     else:
         known = [other for other in known if can_be_chosen(group, other, extra)]
         listing = ", ".join(known)
@@ -116,6 +116,15 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
     raise unknown(f"{group}={name} is not {article} {noun}.", name, known, listing)
+
+
+def _of_ones_own(group: str, name: str, extra: Path | None) -> str:
+    """Where a choice of this name would lie, if it is one of the user's own: what a stored run names may be."""
+    if not name or ".." in name or NO_NAME.search(name):
+        return ""
+    if extra is None:
+        return f"; one's own: --config-dir DIR, with DIR/{group}/{name}.yaml"
+    return f"; {extra / group / name}.yaml is not there"
 
 
 def check_name(place: str, name: str) -> None:

@@ -363,18 +363,21 @@ def test_the_command_that_would_decide_composes_the_same_configurations() -> Non
 def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> None:
     own = Path(__file__).parents[2] / "examples" / "own_normalizer"
     specs = train_specs(["model=mnist_mlp", "data=digits", "norm=layer,centre", "train.epochs=1"], True, own)
+    specs += train_specs(
+        ["model=mnist_mlp", "data=digits", "norm=centre", "optim.lr=0.1", "train.epochs=1"], False, own
+    )
     cells = _task([
         RunRecord(spec.id, "adhoc", spec.arm, 1, "done", 1, fidelity="adhoc", steps=spec.steps,
                   config=spec.filed()["config"], records=run(0.1).records)
         for spec in specs
     ]).cells  # fmt: skip
     options = ["--results", "a b", "--config-dir", str(own)]
-    (line,) = more.commands(cells, 2, 5, own, options)
-    assert "norm=layer,centre" in line or "norm=centre,layer" in line
-    assert line.endswith(shlex.join(options))
-    known, told = more.commands(cells, 2, 5)
+    lines = more.commands(cells, 2, 5, own, options)
+    assert "norm=centre" in " ".join(lines) and all(line.endswith(shlex.join(options)) for line in lines)
+    known, told = more.commands(cells, 2, 5)  # told once for both learning rates
     assert "norm=layer" in known and "centre" not in known
-    assert told.startswith("# seeds 2 to 5 of centre, with --config-dir for its choices: norm=centre is not")
+    assert told.startswith("# seeds 2 to 5 of centre: norm=centre is not")
+    assert "one's own: --config-dir DIR, with DIR/norm/centre.yaml" in told
 
 
 def test_runs_of_an_experiment_are_added_by_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,6 +181,19 @@ def test_a_condition_may_ask_for_an_option_that_not_all_arms_have(tmp_path: Path
     assert {(spec.arm, spec.config["norm"].get("eps")) for spec in specs} == {("none", None), ("rms", 1e-6)}
 
 
+def test_a_choice_of_ones_own_that_is_not_there_is_told_where_it_would_lie(tmp_path: Path):
+    folder = _own(tmp_path, "norm", "mine", GOOD)
+    with pytest.raises(
+        NormbenchError, match=r"Did you mean 'rms'\?.* one's own: --config-dir DIR, with DIR/norm/rsm\.yaml"
+    ):
+        plan.train_specs([*WORDS, "norm=rsm"], False)
+    with pytest.raises(NormbenchError, match=rf"Did you mean 'mine'\?.*; {tmp_path}/norm/mien\.yaml is not there\)"):
+        plan.train_specs([*WORDS, "norm=mien"], False, folder)
+    (spec,) = plan.train_specs([*WORDS, "norm=mine"], False, folder)
+    with pytest.raises(NormbenchError, match=r"one's own: --config-dir DIR, with DIR/norm/mine\.yaml"):  # rerun, sample
+        compose.restore(compose.stored_form(spec.config))
+
+
 @pytest.mark.parametrize(
     ("word", "character"),
     [("norm=größe", "ö"), ("norm=layer,größe", "ö"), ("norm='größe'", "ö"), ("experiment=a(b)", "("), ("arm=é", "é")],

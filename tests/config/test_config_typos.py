@@ -38,9 +38,9 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         (("norm=layer",), "no model given. Write model=NAME"),
         ((), "no model given"),
         # the choice
-        (("model=mnist_mpl",), "model=mnist_mpl is not a model. Did you mean 'mnist_mlp'? (normbench list models)"),
-        ((*BASE, "norm=layr"), "norm=layr is not a normalizer. Did you mean 'layer'? (normbench list norms)"),
-        ((*BASE, "data=digit"), "data=digit is not a data set. Did you mean 'digits'? (normbench list data)"),
+        (("model=mnist_mpl",), "model=mnist_mpl is not a model. Did you mean 'mnist_mlp'? (normbench list models;"),
+        ((*BASE, "norm=layr"), "norm=layr is not a normalizer. Did you mean 'layer'? (normbench list norms;"),
+        ((*BASE, "data=digit"), "data=digit is not a data set. Did you mean 'digits'? (normbench list data;"),
         ((*BASE, "optim=adm"), "optim=adm is not an optimizer. Did you mean 'adam'?"),
         ((*BASE, "launcher=pol"), "launcher=pol is not a launcher. Did you mean 'pool'?"),
         ((*BASE, "norm="), "norm= is not a normalizer. (normbench list norms)"),
