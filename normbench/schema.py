@@ -108,8 +108,11 @@ def check_declaration(
         known = {*required, *optional}
         for key in (str(key) for key in declares if key not in known):
             raise unknown(f"{place}: declares.{key} is not known.", key, sorted(known))
-    for name, spec in (declares.get("options") or {}).items():
-        if not isinstance(spec, Mapping) or set(spec) - SPEC_KEYS or spec.get("type") not in TYPES:
+    options = declares.get("options") or {}
+    if not isinstance(options, Mapping):
+        raise NormbenchError(f"{place}: declares.options: {options} must be a map from option to {{type: ...}}.")
+    for name, spec in options.items():
+        if not isinstance(spec, Mapping) or set(spec) - SPEC_KEYS or str(spec.get("type")) not in TYPES:
             raise NormbenchError(
                 f"{place}: declares.options.{name} needs type: {' | '.join(TYPES)} and may have "
                 f"{', '.join(sorted(SPEC_KEYS - {'type'}))}; it has {spec}."

@@ -20,6 +20,7 @@ import yaml
 from normbench import reading, schema
 from normbench.config import choice_file
 from normbench.errors import NormbenchError, did_you_mean, unknown
+from normbench.norms import sites
 
 if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
     from hydra.core.override_parser.types import Override
@@ -197,8 +198,21 @@ def declaration(group: str, name: str, extra: Path | None = None) -> Config:
     node = choice(group, name, extra)
     inner = node.get(group, node)
     declares = inner.get("declares") if isinstance(inner, dict) else None
-    schema.check_declaration(str(choice_path(group, name, extra)), declares, REQUIRED[group], OPTIONAL.get(group))
+    place = str(choice_path(group, name, extra))
+    schema.check_declaration(place, declares, REQUIRED[group], OPTIONAL.get(group))
+    if group == "norm":
+        sites.check_facts(place, declares or {})
     return dict(declares or {})
+
+
+def normalizer(name: str, extra: Path | None = None) -> Config:
+    """The choice of a normalizer for a single site, checked as one of all sites is."""
+    node, path = choice("norm", name, extra), choice_path("norm", name, extra)
+    if node.get("name") != name:
+        raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
+    declaration("norm", name, extra)
+    sites.check_options(str(path), node)
+    return node
 
 
 @functools.cache
@@ -387,7 +401,8 @@ def _chosen(choices: tuple[tuple[str, str], ...], extra: Path | None) -> tuple[C
     for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its own choice there
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
-    _place_file(config["norm"], choice_path("norm", config["norm"]["name"], extra))
+    _place_file(config["norm"], path := choice_path("norm", config["norm"]["name"], extra))
+    sites.check_options(str(path), config["norm"])
     _find_owner(config["data"], extra)
     return config, known
 

@@ -104,7 +104,7 @@ class RunSpec:
 
 def assign(config: compose.Config, extra: Path | None = None) -> dict[str, sites.Choice]:
     """The normalizer at each site of a configuration."""
-    return sites.assign(config, lambda name: compose.choice("norm", name, extra))
+    return sites.assign(config, lambda name: compose.normalizer(name, extra))
 
 
 def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from normbench import schema, variants
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError, did_you_mean, unknown
 from normbench.variants import Declared, Variant
 
 KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
@@ -81,6 +81,41 @@ def lookup(config: Mapping[str, Any], path: str) -> Any:
     for key in path.split("."):
         node = node[key]
     return node
+
+
+def check_facts(place: str, declares: Mapping[str, Any]) -> None:
+    """What a normalizer's YAML declares beside its options, for its author: NormbenchError for a fact that is none."""
+    for key, known in (("kinds", KINDS), ("axes", AXES), ("needs", AXES)):
+        found = declares.get(key, [])
+        if not isinstance(found, list) or not (found or key == "needs"):
+            raise NormbenchError(f"{place}: declares.{key}: {found} must be a list of {', '.join(known)}.")
+        for value in found:
+            if value not in known:
+                raise unknown(f"{place}: declares.{key}: {value} is not known.", str(value), known)
+    options = list(declares.get("options") or {})
+    for key in ("groups", "single_batch", "mode_dependent", "state", "variants"):
+        found = declares.get(key)
+        if found is None or (key == "mode_dependent" and isinstance(found, bool)):
+            continue
+        mapped = key in ("state", "variants")
+        if not isinstance(found, Mapping if mapped else str):
+            form = "a map from option to value" if mapped else "the name of an option"
+            raise NormbenchError(f"{place}: declares.{key}: {found} must be {form}.")
+        for option in map(str, found if isinstance(found, Mapping) else [found]):
+            if option not in options:
+                raise unknown(f"{place}: declares.{key}: {option} is not in declares.options.", option, options)
+
+
+def check_options(place: str, node: Mapping[str, Any]) -> None:
+    """That a normalizer's YAML has a value for every option that it declares, and declares every one that it has."""
+    options = node["declares"].get("options") or {}
+    for key in node:
+        if key not in options and key not in COMMON_KEYS:
+            said = f"{place}: norm.{key} is not an option: declares.options has no line for it."
+            raise NormbenchError(said + did_you_mean(key, options))
+    for key in options:
+        if key not in node:
+            raise NormbenchError(f"{place}: norm.{key} is declared but has no value: write {key}: VALUE beside name.")
 
 
 def _given(config: Mapping[str, Any], value: Any) -> Any:

@@ -58,6 +58,10 @@ def _without(*keys: str) -> dict:
     return node
 
 
+def _declaring(**facts: object) -> dict:
+    return {**GOOD, "declares": {**DECLARES, "options": {}, **facts}}
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -73,13 +77,36 @@ def _without(*keys: str) -> dict:
         ("\t", "mine"),
         ({**GOOD, "declares": {**DECLARES, "options": {"x": "float"}}, "x": 1.0}, "declares.options.x"),
         ({**GOOD, "declares": {**DECLARES, "file": "nowhere.py"}}, "nowhere.py"),
+        ({**GOOD, "foo": 1}, "norm.foo is not an option: declares.options has no line for it"),
+        (
+            _declaring(options={"eps": {"type": "float"}}) | {"epz": 1},
+            "norm.epz is not an option: declares.options has",
+        ),
+        (_declaring(options={"eps": {"type": "float"}}), "norm.eps is declared but has no value: write eps: VALUE"),
+        (_declaring(options=["eps"]), "declares.options: ['eps'] must be a map"),
+        (_declaring(options={"eps": {"type": ["float"]}}), "declares.options.eps needs type"),
+        (
+            _declaring(kinds=["preactivation"]),
+            "declares.kinds: preactivation is not known. Did you mean 'pre_activation'?",
+        ),
+        (_declaring(kinds=[]), "declares.kinds: [] must be a list of pre_activation"),
+        (_declaring(axes=["bach", "feature"]), "declares.axes: bach is not known. Did you mean 'batch'?"),
+        (_declaring(needs=["spce"]), "declares.needs: spce is not known. Did you mean 'space'?"),
+        (_declaring(needs="space"), "declares.needs: space must be a list of"),
+        (_declaring(groups="num"), "declares.groups: num is not in declares.options"),
+        (_declaring(mode_dependent="num"), "declares.mode_dependent: num is not in declares.options"),
+        (_declaring(single_batch=True), "declares.single_batch: True must be the name of an option"),
+        (_declaring(state=["stats"]), "declares.state: ['stats'] must be a map"),
     ],
 )
 def test_a_faulty_normalizer_yaml_is_one_line(tmp_path: Path, content: object, says: str):
     folder = _own(tmp_path, "norm", "mine", content)
-    with pytest.raises(NormbenchError) as error:
-        plan.train_specs([*WORDS, "norm=mine"], False, folder)
-    assert says in str(error.value) and "\n" not in str(error.value) and error.value.code == 2
+    for word in ("norm=mine", "norm.sites={hidden:mine}"):
+        with pytest.raises(NormbenchError) as error:
+            plan.train_specs([*WORDS, word], False, folder)
+        said = str(error.value)
+        assert "\n" not in said and error.value.code == 2
+        assert f"{tmp_path}/norm/mine.yaml" in said and says in said
 
 
 @pytest.mark.parametrize("key", ["arms", "fidelities"])
