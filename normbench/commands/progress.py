@@ -96,7 +96,8 @@ class Bars:
             self.progress.remove_task(task)
         self.progress.update(self.all, completed=self.ended, note=f"{self.ended}/{self.total}")
         took = time.monotonic() - self.started.get(spec.id, time.monotonic())
-        reason = f": {event['reason']}" if event.get("reason") else ""
+        told = event["status"] != "refused"  # why is said once for all, by the command when it ends
+        reason = f": {event['reason']}" if told and event.get("reason") else ""
         if not self.console.is_terminal or event["status"] not in ("done",):
             text = f"  [{self.ended}/{self.total}] {label(spec)} {event['status']}{reason} ({took:.0f} s)"
             say(self.console, text)

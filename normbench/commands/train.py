@@ -43,9 +43,10 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     found, outcomes = ensured.found, ensured.outcomes
     states = {spec.id: found.state(spec) for spec in specs}
     for run, ended in outcomes.items():
-        if ended.status in base.LEFT and states[run] != "running":
+        if ended.status == "refused" or (ended.status in base.LEFT and states[run] != "running"):
             states[run] = ended.status
-    _table(specs, found, states, console)
+    if set(states.values()) != {"refused"}:
+        _table(specs, found, states, console)
     for line in _remarks(specs, found, outcomes):
         say(console, line)
     if ensured.interrupted:  # of a sweep without all its runs nobody has won

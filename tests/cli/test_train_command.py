@@ -56,6 +56,16 @@ def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, t
     assert len(list((tmp_path / "results" / "runs").rglob("status.json"))) == 1
 
 
+def test_why_a_run_is_refused_at_its_start_is_said_once(normbench, capfd) -> None:
+    said = "p=1e-06 leaves none of its"
+    assert normbench(*TINY, "norm=rms", "norm.p=1e-6") == 2
+    out = "".join(capfd.readouterr())
+    assert out.count(said) == 1 and "missing" not in out
+    assert normbench(*TINY, "-m", "norm=rms", "norm.p=1e-6,1", "train.epochs=1") == 2
+    out = "".join(capfd.readouterr())
+    assert out.count(said) == 1 and "missing" not in out and " done " in out
+
+
 def test_without_a_terminal_evaluations_have_lines_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
