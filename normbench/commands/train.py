@@ -27,7 +27,7 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
 
     A sweep comes back at its end to runs that another process writes; a run by itself says at once who writes it.
     """
-    specs = _asked(words, multirun, config_dir)
+    specs = plan.train_specs(words, multirun, config_dir)
     launcher = base.load(plan.command_options("launcher", words, config_dir))
     logger = plan.command_options("logger", words, config_dir)
 
@@ -59,16 +59,10 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     return next((code for code in (4, 2, 5, 3) if code in codes), 0)
 
 
-def _asked(words: Sequence[str], multirun: bool, config_dir: Path | None) -> list[RunSpec]:
-    """The runs that these words ask for, each of which says something of its own."""
-    compose.refuse_twice(compose.parse(words))
-    return plan.train_specs(words, multirun, config_dir)
-
-
 def show_configurations(words: Sequence[str], multirun: bool, config_dir: Path | None) -> int:
     """Print what a run, or each run of a sweep, would be, as YAML documents; nothing is run."""
     command = {group: plan.command_options(group, words, config_dir) for group in compose.COMMAND_GROUPS}
-    specs = _asked(words, multirun, config_dir)
+    specs = plan.train_specs(words, multirun, config_dir)
     print(yaml.safe_dump_all([compose.stored_form(s.config) | command for s in specs], sort_keys=False), end="")
     return 0
 
@@ -77,7 +71,7 @@ def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, cons
     """A line per run of a sweep: id, what tells it from the others, length and state; nothing is run."""
     for group in compose.COMMAND_GROUPS:
         plan.command_options(group, words, config_dir)
-    specs = _asked(words, True, config_dir)
+    specs = plan.train_specs(words, True, config_dir)
     found = find(specs, results)
     for spec, told in zip(specs, configuration.labels(specs), strict=True):
         say(console, f"  {spec.id}  {told} · {places.plural(spec.steps, 'update')} ({found.state(spec)})")

@@ -301,15 +301,6 @@ def _sweep_words(override: Override) -> list[str]:
     return words
 
 
-def refuse_twice(overrides: Iterable[Override]) -> None:
-    """One key with two values is a slip of whoever writes the words; where words are composed the later ones win."""
-    said: dict[str, str] = {}
-    for override in overrides:
-        word, key = str(override.input_line), override.key_or_group
-        if (before := said.setdefault(key, word)) != word:
-            raise NormbenchError(f"'{before}' and '{word}': {key} can be set once.")
-
-
 def refuse_sweeps(overrides: Iterable[Override]) -> None:
     for override in overrides:
         if override.is_sweep_override():

@@ -51,7 +51,9 @@ class Columns(Sequence[Mapping[str, Any]]):
         known, append = self._known, self._group.append
         for record in records:
             get = record.get
-            kind = (tuple(record), get("split"), get("mode"), str(variant) if (variant := get("variant")) else None)
+            split, mode, variant = get("split"), get("mode"), get("variant")
+            # with their types, for 0 is 0.0
+            kind = (tuple(record), split, type(split), mode, type(mode), str(variant) if variant else None)
             number = known.get(kind)
             if number is None:
                 number = known[kind] = len(fresh)

@@ -61,8 +61,6 @@ BAD = [
     ((*MLP, "train.epocs=3"), "train.epocs is not an option. Did you mean 'train.epochs'?"),
     ((*MLP, "+foo=1"), "'+foo=1'"),
     (("train", "=3"), "'=3' has no key: write key=value."),
-    ((*MLP, "model=lenet5"), "'model=mnist_mlp' and 'model=lenet5': model can be set once."),
-    ((*MLP, "-m", "seed=1,2", "seed=3", "--dry-run"), "'seed=1,2' and 'seed=3': seed can be set once."),
     ((*MLP, "norm=none,layer"), "Add -m"),
     ((*MLP, "norm=layer", "norm.sites=[hiden]"), "Did you mean 'hidden'?"),
     ((*MLP, "norm=batch", "train.batch_size=1"), "one value per feature"),

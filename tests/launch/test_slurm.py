@@ -40,7 +40,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 
 def submit(results: Path, runs: int, length: list[str], *words: str) -> subprocess.CompletedProcess[str]:
     seeds = f"seed={','.join(map(str, range(1, runs + 1)))}"
-    return command("train", "-m", *tiny.WORDS[:3], *length, seeds, "launcher=slurm", *words, "--results", str(results))
+    return command("train", "-m", *tiny.WORDS, *length, seeds, "launcher=slurm", *words, "--results", str(results))
 
 
 def slurm(*words: str) -> str:

@@ -6,7 +6,7 @@ import itertools
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from normbench.runs.columns import Columns
@@ -21,6 +21,7 @@ records = st.lists(
 
 
 @given(records, records)
+@example([], [{"step": 0}, {"split": 0}, {"split": 0.0}])
 @settings(max_examples=40, deadline=None)
 def test_columns_are_the_records(first: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
     columns = Columns(first)
