@@ -70,8 +70,8 @@ def _file(path: Path, folder: Path) -> Adopted:
     node, cls = described(path)
     name = str(node["name"])
     if cls is None:
-        return _place(name, node, folder)
-    return _place(name, _taken(node, cls), folder, derived=True)
+        return _place(name, node, folder, path if path.suffix != ".py" else path.with_suffix(".yaml"))
+    return _place(name, _taken(node, cls), folder, path, derived=True)
 
 
 def is_file(word: str) -> bool:
@@ -120,7 +120,7 @@ def _read(path: Path) -> dict[str, Any]:
     return {**node, "declares": {**declares, "file": str(file)}}
 
 
-def _place(name: str, node: Mapping[str, Any], folder: Path, derived: bool = False) -> Adopted:
+def _place(name: str, node: Mapping[str, Any], folder: Path, source: Path, derived: bool = False) -> Adopted:
     """Write the YAML where Hydra finds it; the Python file stays where it is, and is read from there."""
     if not (name.isascii() and name.isidentifier()):
         raise NormbenchError(f"'{name}' is no name for a normalizer: letters a to z, digits and _ alone. Rename it.")
@@ -134,7 +134,10 @@ def _place(name: str, node: Mapping[str, Any], folder: Path, derived: bool = Fal
         files.atomic_write(target, text.encode())
     adopted = Adopted(name, conf, text if derived else "")
     compose.forget()
-    compose.compose(compose.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), conf)  # its YAML is checked
+    try:  # its YAML is checked, and is the user's own where it was not made here
+        compose.compose(compose.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), conf)
+    except NormbenchError as error:
+        raise NormbenchError(str(error).replace(str(target.resolve()), str(source))) from None
     return adopted
 
 

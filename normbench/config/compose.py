@@ -175,7 +175,9 @@ def _refuse_interpolation(place: str, node: Any) -> None:
 def _place_file(node: Config, path: Path) -> None:
     """`declares.file` of a user's own normalizer is written relative to its YAML."""
     declares = node.get("declares") or {}
-    if "file" in declares:
+    if isinstance(declares, dict) and "file" in declares:  # all else is refused where it is read
+        if not isinstance(declares["file"], str):
+            raise NormbenchError(f"{path}: declares.file: {declares['file']} must be the name of a file.")
         declares["file"] = str((path.parent / declares["file"]).resolve())
         if not Path(declares["file"]).is_file():
             raise NormbenchError(f"{path}: declares.file {declares['file']} does not exist.")

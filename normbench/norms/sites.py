@@ -92,7 +92,10 @@ def check_facts(place: str, declares: Mapping[str, Any]) -> None:
         for value in found:
             if value not in known:
                 raise unknown(f"{place}: declares.{key}: {value} is not known.", str(value), known)
-    options = list(declares.get("options") or {})
+    known = declares.get("activations", [])
+    if not isinstance(known, list) or not all(isinstance(value, str) for value in known):
+        raise NormbenchError(f"{place}: declares.activations: {known} must be a list of names.")
+    options = list(map(str, declares.get("options") or {}))
     for key in ("groups", "single_batch", "mode_dependent", "state", "variants"):
         found = declares.get(key)
         if found is None or (key == "mode_dependent" and isinstance(found, bool)):
@@ -101,21 +104,28 @@ def check_facts(place: str, declares: Mapping[str, Any]) -> None:
         if not isinstance(found, Mapping if mapped else str):
             form = "a map from option to value" if mapped else "the name of an option"
             raise NormbenchError(f"{place}: declares.{key}: {found} must be {form}.")
+        if key == "variants" and not all(isinstance(values, list) for values in declares[key].values()):
+            raise NormbenchError(f"{place}: declares.variants: {found} must have a list of values for each option.")
         for option in map(str, found if isinstance(found, Mapping) else [found]):
             if option not in options:
                 raise unknown(f"{place}: declares.{key}: {option} is not in declares.options.", option, options)
 
 
 def check_options(place: str, node: Mapping[str, Any]) -> None:
-    """That a normalizer's YAML has a value for every option that it declares, and declares every one that it has."""
+    """That a normalizer's YAML has values of their types for the options that it declares, and declares all it has."""
     options = node["declares"].get("options") or {}
+    for key, usual in (("sites", "null"), ("preceding_bias", "site")):
+        if key not in node:
+            raise NormbenchError(f"{place}: '{key}' must be given; usual is {key}: {usual}.")
     for key in node:
         if key not in options and key not in COMMON_KEYS:
             said = f"{place}: norm.{key} is not an option: declares.options has no line for it."
-            raise NormbenchError(said + did_you_mean(key, options))
-    for key in options:
+            raise NormbenchError(said + did_you_mean(str(key), map(str, options)))
+    for key, spec in options.items():
         if key not in node:
             raise NormbenchError(f"{place}: norm.{key} is declared but has no value: write {key}: VALUE beside name.")
+        if node[key] is not None:  # what has no value of its own yet is given one by a command
+            schema.check(f"{place}: norm.{key}", node[key], spec)
 
 
 def _given(config: Mapping[str, Any], value: Any) -> Any:

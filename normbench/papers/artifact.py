@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 import yaml
 
-from normbench.config import FIDELITIES, compose, plan
+from normbench.config import FIDELITIES, compose, experiment_file, plan
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import by_claims, claim_file, claims, rules
 from normbench.papers.panels import Panel
@@ -180,6 +180,8 @@ class Plan:
 
 def _check_runs(artifact: claims.Artifact) -> None:
     """Refuse what no run could decide: too few seeds at the paper's setting or at a control, no smallest effect."""
+    with experiment_file.naming(artifact.path, "experiment"):
+        compose.choice_path("experiment", artifact.experiment, artifact.config_dir)
     node = plan.experiment(artifact.experiment, artifact.config_dir)
     for claim in artifact.claims:
         where = f"{artifact.path}: claim {claim.id}"

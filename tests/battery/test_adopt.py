@@ -122,6 +122,14 @@ def test_a_bad_yaml_gets_one_line(text: str, tmp_path: Path) -> None:
         adopt(str(tmp_path / "mine.yaml"), None, tmp_path / "made")
 
 
+def test_a_slip_in_its_yaml_is_said_with_ones_own_file(tmp_path: Path) -> None:
+    (tmp_path / "centre.py").write_text(CLASS)
+    text = CENTRE.with_suffix(".yaml").read_text()
+    (tmp_path / "centre.yaml").write_text(text.replace("axes: [batch", "axes: [bach"))
+    with pytest.raises(NormbenchError, match=rf"^{tmp_path}/centre\.yaml: declares\.axes: bach .*Did you mean 'batch'"):
+        adopt(str(tmp_path / "centre.py"), None, tmp_path / "made")
+
+
 def test_a_file_of_ones_own_replaces_nothing_here(tmp_path: Path) -> None:
     """One that registers a shipped name is refused, and the shipped one is what it was."""
     from normbench.norms import base

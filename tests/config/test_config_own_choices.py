@@ -96,6 +96,15 @@ def _declaring(**facts: object) -> dict:
         (_declaring(groups="num"), "declares.groups: num is not in declares.options"),
         (_declaring(mode_dependent="num"), "declares.mode_dependent: num is not in declares.options"),
         (_declaring(single_batch=True), "declares.single_batch: True must be the name of an option"),
+        (_without("preceding_bias"), "'preceding_bias' must be given; usual is preceding_bias: site"),
+        ({**GOOD, "declares": 1.5}, "needs a block 'declares'"),
+        (_declaring(file=3), "declares.file: 3 must be the name of a file"),
+        (_declaring(activations=[1]), "declares.activations: [1] must be a list of names"),
+        (
+            _declaring(options={"x": {"type": "bool"}}, variants={"x": 1}) | {"x": True},
+            "declares.variants: {'x': 1} must",
+        ),
+        (_declaring(options={"x": {"type": "bool"}}) | {"x": "no"}, "mine.yaml: norm.x=no is not true or false"),
         (_declaring(state=["stats"]), "declares.state: ['stats'] must be a map"),
     ],
 )
