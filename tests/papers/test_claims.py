@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import normbench.papers
-from normbench.config import FIDELITIES, compose
+from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers.claim_file import _below, hash_claims, load
@@ -331,7 +331,7 @@ def test_cell_text() -> None:
     ],
 )
 def test_a_claim_that_the_planned_runs_cannot_decide_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: str, more: dict[str, Any], said: str | None
+    tmp_path: Path, limits: str, more: dict[str, Any], said: str | None
 ) -> None:
     node = """
         title: t
@@ -341,25 +341,21 @@ def test_a_claim_that_the_planned_runs_cannot_decide_is_refused(
         controls: {low: [optim.lr=1e-4]}
         fidelities: {paper: {set: []}, smoke: {set: []}}
         limits: """
-    where, choice = tmp_path / "experiment.yaml", compose.choice
-    where.write_text(f"{textwrap.dedent(node)}{limits}\n")
-
-    def chosen(group: str, *words: Any) -> Any:
-        return yaml.safe_load(where.read_text()) if group == "experiment" else choice(group, *words)
-
-    monkeypatch.setattr(compose, "choice", chosen)
+    place = tmp_path / "experiment" / "mine.yaml"
+    place.parent.mkdir()
+    place.write_text(f"{textwrap.dedent(node)}{limits}\n")
     pair = [[1, {"arm": "ln", "train.batch_size": 1}], [-1, {"arm": "none", "train.batch_size": 1}]]
     whole, more = {key: more[key] for key in more.keys() & {"seeds"}}, {k: v for k, v in more.items() if k != "seeds"}
     opened = claim(
         "direction", part(expect="negative", contrast=pair, **more), open=["rate"], controls=["low"], **whole
     )
-    written(tmp_path, artifact(opened, experiment="mine"))
-    monkeypatch.setattr(artifacts, "HERE", tmp_path)
+    (tmp_path / "papers").mkdir()
+    written(tmp_path / "papers", artifact(opened, experiment="mine"))
     if said is None:
-        assert artifacts.load("fig").claims
+        assert artifacts.load("fig", tmp_path).claims
         return
     with pytest.raises(NormbenchError, match=re.escape(said)):
-        artifacts.load("fig")
+        artifacts.load("fig", tmp_path)
 
 
 def test_a_control_that_the_experiment_does_not_have_is_refused(
