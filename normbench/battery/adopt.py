@@ -21,7 +21,7 @@ import yaml
 from normbench import reading
 from normbench.battery import contract
 from normbench.battery.cases import LAYOUTS, WEIGHT_LAYOUTS, Axes, Subject
-from normbench.config import choice_file, compose
+from normbench.config import choice_file, compose, grammar
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import base
 from normbench.runs import files
@@ -135,7 +135,7 @@ def _place(name: str, node: Mapping[str, Any], folder: Path, source: Path, deriv
     adopted = Adopted(name, conf, text if derived else "")
     compose.forget()
     try:  # its YAML is checked, and is the user's own where it was not made here
-        compose.compose(compose.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), conf)
+        compose.compose(grammar.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), conf)
     except NormbenchError as error:
         raise NormbenchError(str(error).replace(str(target.resolve()), str(source))) from None
     return adopted

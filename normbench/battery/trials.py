@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench.compare import metrics
-from normbench.config import compose, plan
+from normbench.config import compose, grammar, plan
 from normbench.config.identity import RunSpec
 from normbench.curves.series import final, log_floored
 from normbench.curves.statistics import Estimate, paired
@@ -56,7 +56,7 @@ def table1(name: str, config_dir: Path | None) -> dict[str, RunSpec | str]:
             if key.startswith("eps") and spec["type"] == "float" and node[key] > spec.get("min", 0)
         ]
         try:
-            config = compose.compose(compose.parse([*base, f"norm={norm}", *small]), config_dir)
+            config = compose.compose(grammar.parse([*base, f"norm={norm}", *small]), config_dir)
             found[norm] = _spec(config, norm, {}, config_dir)
         except NormbenchError as refusal:
             found[norm] = str(refusal)

@@ -18,7 +18,7 @@ from rich.markup import escape
 from normbench.commands import places, training
 from normbench.commands.terminal import Table, say
 from normbench.config import FIDELITIES, plan
-from normbench.config.compose import COMMAND_GROUPS
+from normbench.config.grammar import COMMAND_GROUPS
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Watch

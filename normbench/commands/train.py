@@ -12,7 +12,7 @@ from normbench.commands import compare, places
 from normbench.commands.terminal import Table, cell, say
 from normbench.commands.training import faults, left, repeats, unmirrored, watching
 from normbench.compare import configuration, metrics
-from normbench.config import compose, plan
+from normbench.config import compose, grammar, plan
 from normbench.config.identity import RunSpec
 from normbench.curves.series import final
 from normbench.launch import base
@@ -61,7 +61,7 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
 
 def show_configurations(words: Sequence[str], multirun: bool, config_dir: Path | None) -> int:
     """Print what a run, or each run of a sweep, would be, as YAML documents; nothing is run."""
-    command = {group: plan.command_options(group, words, config_dir) for group in compose.COMMAND_GROUPS}
+    command = {group: plan.command_options(group, words, config_dir) for group in grammar.COMMAND_GROUPS}
     specs = plan.train_specs(words, multirun, config_dir)
     print(yaml.safe_dump_all([compose.stored_form(s.config) | command for s in specs], sort_keys=False), end="")
     return 0
@@ -69,7 +69,7 @@ def show_configurations(words: Sequence[str], multirun: bool, config_dir: Path |
 
 def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, console: Console) -> int:
     """A line per run of a sweep: id, what tells it from the others, length and state; nothing is run."""
-    for group in compose.COMMAND_GROUPS:
+    for group in grammar.COMMAND_GROUPS:
         plan.command_options(group, words, config_dir)
     specs = plan.train_specs(words, True, config_dir)
     found = find(specs, results)

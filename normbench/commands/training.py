@@ -70,8 +70,9 @@ def repeats(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
     if again := found.repeated(specs):
         those = "1 run is" if len(again) == 1 else f"{len(again)} runs are"
         yield (
-            f"note: {those} done, but evaluated otherwise than is asked for now ({again[0].id}): trained again; what "
-            "cannot be had together is there until then. To keep both, ask in another folder: --results DIR"
+            f"note: {those} done, but evaluated otherwise than is asked for now ({again[0].id}): trained again from "
+            "the start. What is there counts until that is done, and goes where one curve cannot have both. To keep "
+            "both, ask below another --results DIR"
         )
 
 

@@ -22,13 +22,13 @@ from typing import Any
 import yaml
 
 from normbench import reading, schema
-from normbench.config import compose
+from normbench.config import compose, grammar
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
 
 LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
-GROUPS = compose.RUN_GROUPS
+GROUPS = grammar.RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 SITES = "sites"  # its option that can name further normalizers
 Values = Mapping[str, Any]
@@ -49,7 +49,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     for group in GROUPS:
         node = config.get(group)
         if not isinstance(node, Mapping):
-            if group in compose.LATER_GROUPS:
+            if group in grammar.LATER_GROUPS:
                 found[group] = "none"
             continue
         name = str(node.get("name", ""))
@@ -332,5 +332,5 @@ def fingerprint(values: Any) -> str:
 @functools.cache
 def _composed(extra: Path | None, *words: str) -> tuple[Mapping[str, Any], tuple[int, int]]:
     """What these words compose to, flat, and its epochs and updates."""
-    config = compose.stored_form(compose.compose(compose.parse(list(words)), extra))
+    config = compose.stored_form(compose.compose(grammar.parse(list(words)), extra))
     return flat(config), (int(config["train"]["epochs"]), int(config["train"]["steps"]))

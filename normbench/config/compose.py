@@ -1,4 +1,4 @@
-"""From override words to one plain, checked configuration, by Hydra's compose API and override grammar.
+"""From override words to one plain, checked configuration, by Hydra's compose API.
 
 Hydra composes once per set of group choices (50 ms); values are applied afterwards. Every word is looked up before
 it is used, so a typo in a group, a choice or a key becomes one line with the nearest name.
@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import copy
 import functools
-import itertools
-import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from normbench import reading, schema
-from normbench.config import choice_file
+from normbench.config import choice_file, grammar
 from normbench.errors import NormbenchError, did_you_mean, unknown
 from normbench.norms import sites
 
 if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
     from hydra.core.override_parser.types import Override
 
-LATER_GROUPS = ("schedule", "clip")  # came after runs had been published, which had none of them
-RUN_GROUPS = ("model", "norm", "data", "optim", *LATER_GROUPS)  # what a run is
-COMMAND_GROUPS = ("launcher", "logger")  # where it runs and who else hears of it
-GROUPS = (*RUN_GROUPS, *COMMAND_GROUPS)
-PARTS = ("train", "eval", "monitor")  # of the root
-SCALARS = ("seed", "device")
-LABELS = ("experiment", "arm", "fidelity", "control")
 NOUN = {"norm": "normalizer", "data": "data set", "optim": "optimizer", "clip": "way of clipping"}
 REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside its options
     "model": {"title": str, "source": str, "maths": int, "sites": dict, "default_sites": list},
@@ -49,8 +39,6 @@ OPTIONAL = {  # what else it may declare, where others are refused: these are wr
         "own_shift", "reads_mask", "recentres", "rescales", "single_batch", "state", "variants",
     },
 }  # fmt: skip
-MOST_RUNS = 100_000  # of a sweep: listing them takes seconds; more are a slip of the keyboard
-NO_NAME = re.compile(r"[^A-Za-z0-9_/.+-]")
 DECLARED = "data.declares."  # how a model's sites ask for a size that its data declare
 READ = {"train_size": dict}  # what a data set declares once models read it
 MARKS = {*READ, "classes", "features"}  # what tells that they do: the others it has or has not
@@ -99,11 +87,11 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
         for base in search_dirs(extra)
         if name and (path := base / group / f"{name}.yaml").is_file() and path.resolve().is_relative_to(base / group)
     ]
-    if len(found) > 1 and group in GROUPS:  # Hydra goes on with the shipped one: never silently not the user's
+    if len(found) > 1 and group in grammar.GROUPS:  # Hydra goes on with the shipped one: never silently not the user's
         raise NormbenchError(f"{found[0]}: there is a shipped {group}={name}. Give it another name.")
     if found:
-        if group in GROUPS:
-            check_name(str(found[0]), name)
+        if group in grammar.GROUPS:
+            grammar.check_name(str(found[0]), name)
         return found[0]
     listed = {"model": "models", "norm": "norms", "data": "data", "experiment": "artifacts"}
     known = choices(group, extra)
@@ -121,19 +109,11 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
 
 def _of_ones_own(group: str, name: str, extra: Path | None) -> str:
     """Where a choice of this name would lie, if it is one of the user's own: what a stored run names may be."""
-    if not name or ".." in name or NO_NAME.search(name):
+    if not name or ".." in name or grammar.NO_NAME.search(name):
         return ""
     if extra is None:
         return f"; one's own: --config-dir DIR, with DIR/{group}/{name}.yaml"
     return f"; {extra / group / name}.yaml is not there"
-
-
-def check_name(place: str, name: str) -> None:
-    """NormbenchError for a name with characters that the grammar of commands has no place for."""
-    if other := NO_NAME.search(name):
-        raise NormbenchError(
-            f"{place}: a name has letters a to z, digits, _, - and / alone, '{other[0]}' is none of them. Rename it."
-        )
 
 
 def forget() -> None:
@@ -156,7 +136,7 @@ def choice(group: str, name: str, extra: Path | None = None) -> Config:
     defaults = node.pop("defaults", None)
     for entry in defaults if isinstance(defaults, list) else []:  # what Hydra reads with it
         for key, other in entry.items() if isinstance(entry, dict) else []:
-            if (part := str(key).rpartition("/")[2].partition("@")[0]) in GROUPS and isinstance(other, str):
+            if (part := str(key).rpartition("/")[2].partition("@")[0]) in grammar.GROUPS and isinstance(other, str):
                 choice(part, other, extra)
     plain = {str(key): value for key, value in node.items()}
     if group == "norm":
@@ -229,86 +209,6 @@ def can_be_chosen(group: str, name: str, extra: Path | None = None) -> bool:
     return "refused" not in facts and (group != "data" or bool(MARKS & facts.keys()))
 
 
-# --- override words --------------------------------------------------------------------------------------------------
-
-
-def parse(words: Sequence[str]) -> list[Override]:
-    """Override words in Hydra's grammar; what cannot be parsed is one line naming the word."""
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    parsed = []
-    for word in words:
-        if "${" in word:  # it would be resolved to nothing, or be taken for a name
-            raise NormbenchError(f"'{word}': interpolations ${{...}} are not known here. Write the value.")
-        try:
-            override = _parse(word)
-        except (HydraException, OmegaConfBaseException, RecursionError):
-            group, _, name = word.partition("=")
-            if group in (*GROUPS, *LABELS):
-                check_name(word, re.sub(r"[\[\]{},]", "", name))  # what makes a list or a sweep is no name's
-            raise NormbenchError(
-                f"'{word}' is not an override: write key=value (lists as key=[a,b], quoted for the shell)."
-            ) from None
-        if not override.key_or_group:
-            raise NormbenchError(f"'{word}' has no key: write key=value.")
-        if override.is_delete():
-            raise NormbenchError(f"'{word}': an option cannot be removed, only set.")
-        if override.is_add() or override.is_force_add():
-            raise NormbenchError(f"'{word}': options cannot be added with '+'. Known ones are set as key=value.")
-        if override.package is not None:
-            raise NormbenchError(f"'{word}': packages (@) are not used here. Write key=value.")
-        parsed.append(override)
-    return parsed
-
-
-@functools.lru_cache(4096)
-def _parse(word: str) -> Override:
-    """Kept, since the runs of a plan share most of their words; an override's values are made anew when asked for."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    return OverridesParser.create().parse_override(word)
-
-
-def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
-    """All combinations of the sweeps in `overrides`, each once, in the order written."""
-    axes = []
-    for override in overrides:
-        if override.is_sweep_override():
-            axes.append(parse([f"{override.key_or_group}={word}" for word in _sweep_words(override)]))
-        else:
-            axes.append([override])
-    if (combinations := math.prod(map(len, axes))) > MOST_RUNS:
-        raise NormbenchError(f"a sweep over {combinations} combinations is too large: at most {MOST_RUNS} at once.")
-    seen = set()
-    for combination in itertools.product(*axes):
-        words = tuple(o.input_line for o in combination)
-        if words not in seen:
-            seen.add(words)
-            yield list(combination)
-
-
-def _sweep_words(override: Override) -> list[str]:
-    from hydra.errors import HydraException
-
-    word, key = override.input_line, override.key_or_group
-    try:
-        words = list(itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1))
-    except (HydraException, ValueError, OverflowError):  # interval() and glob() have no list of values, nor steps of 0
-        raise NormbenchError(f"'{word}' cannot be swept. Write the values: {key}=a,b or =range(...).") from None
-    if not words:
-        raise NormbenchError(f"'{word}' has no values: {key}=range(START,STOP) begins with START and ends before STOP.")
-    if len(words) > MOST_RUNS:
-        raise NormbenchError(f"'{word}' is too large a sweep: at most {MOST_RUNS} values at once.")
-    return words
-
-
-def refuse_sweeps(overrides: Iterable[Override]) -> None:
-    for override in overrides:
-        if override.is_sweep_override():
-            raise NormbenchError(f"'{override.input_line}' is a sweep. Add -m to run all of it.")
-
-
 # --- composing -------------------------------------------------------------------------------------------------------
 
 
@@ -342,14 +242,14 @@ def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
 
 
 def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
-    groups = {o.key_or_group: o for o in overrides if o.key_or_group in GROUPS}
+    groups = {o.key_or_group: o for o in overrides if o.key_or_group in grammar.GROUPS}
     selection = {}
     for group, override in groups.items():
         name = override.value()
         choice_path(group, str(name), extra)
         selection[group] = str(name)
     if "model" not in selection:
-        words = [*GROUPS, *LABELS]
+        words = [*grammar.GROUPS, *grammar.LABELS]
         for key in (o.key_or_group for o in overrides):
             if key not in words and did_you_mean(key, words):
                 raise unknown(f"{key} is not an option.", key, words)
@@ -358,10 +258,10 @@ def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
     config: Config = _copied(chosen)
     for override in overrides:
         key = override.key_or_group
-        if key in GROUPS:
+        if key in grammar.GROUPS:
             continue
         if key not in known:
-            raise unknown(f"{key} is not an option.", key, sorted(known.union(GROUPS, LABELS)))
+            raise unknown(f"{key} is not an option.", key, sorted(known.union(grammar.GROUPS, grammar.LABELS)))
         *path, last = key.split(".")
         node = config
         for name in path:
@@ -391,7 +291,7 @@ def _chosen(choices: tuple[tuple[str, str], ...], extra: Path | None) -> tuple[C
     selection = dict(choices)
     config = copy.deepcopy(_compose_groups(choices, extra))  # what follows is written into it
     known = _known_keys(config, selection, extra)
-    for group in selection.keys() & {"optim", *LATER_GROUPS}:  # a model's own options are of its own choice there
+    for group in selection.keys() & {"optim", *grammar.LATER_GROUPS}:  # a model's own options are of its choice there
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
     _place_file(config["norm"], path := choice_path("norm", config["norm"]["name"], extra))
@@ -410,7 +310,7 @@ def command_choice(group: str, name: str | None, extra: Path | None = None) -> C
 
 def _known_keys(config: Config, selection: Mapping[str, str], extra: Path | None) -> set[str]:
     known = set(config["declares"]["options"])
-    for group in GROUPS:
+    for group in grammar.GROUPS:
         node = config.get(group)
         if node is None or "name" not in node or selection.get(group, node["name"]) != node["name"]:
             place = choice_path(group, selection[group], extra) if group in selection else f"conf/{group}"
@@ -453,20 +353,20 @@ def checked(config: Config) -> Config:
     """The configuration with every option in its declared type; anything undeclared is refused."""
     config = dict(config)
     root = config["declares"]["options"]
-    flat = {key: config[key] for key in SCALARS} | {
-        f"{part}.{key}": v for part in PARTS for key, v in config[part].items()
+    flat = {key: config[key] for key in grammar.SCALARS} | {
+        f"{part}.{key}": v for part in grammar.PARTS for key, v in config[part].items()
     }
     for key, value in flat.items():
         if key not in root:
             raise unknown(f"{key} is not an option.", key, sorted(root))
         flat[key] = schema.check(key, value, root[key])
-    config |= {key: flat[key] for key in SCALARS}
-    for part in PARTS:
+    config |= {key: flat[key] for key in grammar.SCALARS}
+    for part in grammar.PARTS:
         config[part] = {key: flat[f"{part}.{key}"] for key in config[part]}
     if bool(config["train"]["epochs"]) == bool(config["train"]["steps"]):
         given = " and ".join(f"train.{unit}={config['train'][unit]}" for unit in ("epochs", "steps"))
         raise NormbenchError(f"{given}: a run is as long as one of them says, and the other is 0.")
-    for group in GROUPS:
+    for group in grammar.GROUPS:
         node = config[group]
         special = {"name", "declares"} | ({"sites", "preceding_bias"} if group == "norm" else set())
         options = schema.check_options(group, node, node["declares"].get("options") or {}, special)
@@ -482,10 +382,10 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
     A stored file can only choose among registered names and set declared options; it never imports code.
     """
     try:
-        words = [f"{group}={stored[group]['name']}" for group in RUN_GROUPS if group in stored]
-        words += [f"{group}=none" for group in LATER_GROUPS if group not in stored]
-        config = _unchecked(parse(words), extra)  # some options have no value until the stored one is there
-        for group in RUN_GROUPS:
+        words = [f"{group}={stored[group]['name']}" for group in grammar.RUN_GROUPS if group in stored]
+        words += [f"{group}=none" for group in grammar.LATER_GROUPS if group not in stored]
+        config = _unchecked(grammar.parse(words), extra)  # some options have no value until the stored one is there
+        for group in grammar.RUN_GROUPS:
             if group in stored:
                 facts = config[group]["declares"]
                 config[group] = {**schema.legacy_defaults(facts), **stored[group], "declares": facts}
@@ -501,7 +401,7 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
 
 def stored_form(config: Config) -> Config:
     """What a run keeps of its configuration: choices and values, without the declarations and the command's own."""
-    plain = {key: value for key, value in config.items() if key not in ("declares", *COMMAND_GROUPS)}
-    for group in RUN_GROUPS:
+    plain = {key: value for key, value in config.items() if key not in ("declares", *grammar.COMMAND_GROUPS)}
+    for group in grammar.RUN_GROUPS:
         plain[group] = {key: value for key, value in config[group].items() if key != "declares"}
     return plain

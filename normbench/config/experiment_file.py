@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normbench.config import FIDELITIES, compose
+from normbench.config import FIDELITIES, compose, grammar
 from normbench.errors import NormbenchError, unknown
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def naming(path: Path, place: str) -> Iterator[None]:
 def parse(path: Path, key: str, words: Sequence[str]) -> list[Override]:
     """The words of a place in the file, each with one value."""
     with naming(path, key):
-        parsed = compose.parse(words)
+        parsed = grammar.parse(words)
     for override in parsed:
         if override.is_sweep_override():
             raise NormbenchError(
@@ -108,7 +108,7 @@ def _check_axes(path: Path, node: compose.Config) -> None:
     form = "train.batch_size: [128, 4]"
     for axis, values in _named(path, node, "axes", form, filled=False).items():
         key = f"axes.{axis}"
-        if axis in (*compose.GROUPS, *compose.LABELS, *compose.SCALARS):
+        if axis in (*grammar.GROUPS, *grammar.LABELS, *grammar.SCALARS):
             raise NormbenchError(
                 f"{path}: {key}: an axis is an option, such as {form}. What has other {axis} is an arm."
             )
@@ -175,7 +175,7 @@ def _check_place(
         for value in wanted if isinstance(wanted, list) else [wanted]:
             if key in known and value not in known[key]:
                 raise unknown(f"{path}: {what}: no {key}={value}.", str(value), [str(k) for k in known[key] if k != ""])
-            if (group := key.removesuffix(".name")) in compose.RUN_GROUPS and group != key:
+            if (group := key.removesuffix(".name")) in grammar.RUN_GROUPS and group != key:
                 with naming(path, what):
                     compose.choice_path(group, str(value), extra)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench import schema
-from normbench.config import compose
+from normbench.config import compose, grammar
 from normbench.errors import NormbenchError
 from normbench.norms import sites
 
@@ -83,7 +83,7 @@ class RunSpec:
     def from_message(cls, message: Mapping[str, Any]) -> RunSpec:
         """The inverse of `message`; composed and checked anew. NormbenchError if that gives another run."""
         extra = Path(message["config_dir"]) if message["config_dir"] else None
-        labels = {key: message[key] for key in (*compose.LABELS, "axes")}
+        labels = {key: message[key] for key in (*grammar.LABELS, "axes")}
         spec = cls(compose.restore(message["config"], extra), config_dir=extra, **labels)
         if spec.id != message["id"]:
             raise NormbenchError(
@@ -99,7 +99,7 @@ class RunSpec:
 
     def labels(self) -> dict[str, Any]:
         """How the run is filed; no part of its identity."""
-        return {**{label: getattr(self, label) for label in compose.LABELS}, "axes": dict(self.axes)}
+        return {**{label: getattr(self, label) for label in grammar.LABELS}, "axes": dict(self.axes)}
 
 
 def assign(config: compose.Config, extra: Path | None = None) -> dict[str, sites.Choice]:
@@ -119,7 +119,7 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
             schema.legacy_defaults(root, "train."),
         ),
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
-        **{group: _component(config[group]) for group in compose.LATER_GROUPS if config[group]["name"] != "none"},
+        **{group: _component(config[group]) for group in grammar.LATER_GROUPS if config[group]["name"] != "none"},
         "data_checksum": data_checksum(config["data"]["declares"]),
         "sites": {
             path: {

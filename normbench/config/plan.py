@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from normbench import schema
-from normbench.config import compose, experiment_file
+from normbench.config import compose, experiment_file, grammar
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 ADHOC = "adhoc"
-
-
-def experiment(name: str, extra: Path | None = None) -> compose.Config:
-    """An experiment's arms, axes, conditions and fidelities, from `conf/experiment/NAME.yaml`."""
-    return experiment_file.load(name, extra)
+experiment = experiment_file.load
 
 
 def artifact_specs(
@@ -153,7 +149,7 @@ def experiment_spec(
     ):
         if value not in known:
             raise unknown(f"{what}={value}: {name} has no such {what}.", value, [k for k in known if k])
-    own = compose.parse(words)
+    own = grammar.parse(words)
     try:
         return _filed(name, arm, fidelity, own, control, extra)
     except NormbenchError:
@@ -177,7 +173,7 @@ def _filed(name: str, arm: str, fidelity: str, own: Sequence[Override], control:
     axes = {key: values[key] for key in node["axes"]}
     in_axes = all(value in node["axes"][key] for key, value in axes.items())
     extra_words = [
-        o for o in own if o.key_or_group not in ("seed", *compose.COMMAND_GROUPS, *node["axes"]) and _matters(o, config)
+        o for o in own if o.key_or_group not in ("seed", *grammar.COMMAND_GROUPS, *node["axes"]) and _matters(o, config)
     ]
     if extra_words or not in_axes:  # somebody's own question: never mixed with the experiment's runs
         return checked(RunSpec(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=extra))
@@ -192,7 +188,7 @@ def plain(name: str, fidelity: str, words: Sequence[str], extra: Path | None = N
     node = experiment(name, extra)
     if model := model_of(name, extra):
         node = {**node, "base": [f"model={model}", *node["base"]]}
-    return _composed(name, node, _plain_arm(node), fidelity, compose.parse(words), "", extra)
+    return _composed(name, node, _plain_arm(node), fidelity, grammar.parse(words), "", extra)
 
 
 def model_of(name: str, extra: Path | None = None) -> str:
@@ -241,8 +237,8 @@ def _parsed(path: Path, node: compose.Config, arm: str, fidelity: str, control: 
 
 def _values(config: compose.Config) -> dict[str, Any]:
     """By their keys all options of a configuration, and the names of its choices."""
-    found = {key: config[key] for key in compose.SCALARS}
-    for part in (*compose.PARTS, *compose.GROUPS):
+    found = {key: config[key] for key in grammar.SCALARS}
+    for part in (*grammar.PARTS, *grammar.GROUPS):
         found |= {f"{part}.{key}": value for key, value in config[part].items() if key != "declares"}
     return found
 
@@ -272,7 +268,7 @@ def _fits(value: Any, wanted: Any) -> bool:
 def _matters(override: Override, config: compose.Config) -> bool:
     """Whether a word changes what an experiment's run is; where and how it runs does not."""
     key = override.key_or_group
-    if key.split(".")[0] in compose.COMMAND_GROUPS:
+    if key.split(".")[0] in grammar.COMMAND_GROUPS:
         return False
     spec = config["declares"]["options"].get(key, {})
     return key in ("train.epochs", "train.steps") or bool(spec.get("hashed", True))
@@ -280,11 +276,11 @@ def _matters(override: Override, config: compose.Config) -> bool:
 
 def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None) -> list[RunSpec]:
     """The runs that `normbench train` is asked for; duplicates collapse into the longest: a run is its config."""
-    overrides = compose.parse(words)
+    overrides = grammar.parse(words)
     if not multirun:
-        compose.refuse_sweeps(overrides)
+        grammar.refuse_sweeps(overrides)
     specs: dict[tuple[str, str], RunSpec] = {}
-    for combination in compose.expand(overrides):
+    for combination in grammar.expand(overrides):
         spec = _train_spec(combination, extra)
         key = spec.id, spec.experiment
         if key not in specs or spec.steps > specs[key].steps:  # the length is no part of the id
@@ -293,12 +289,12 @@ def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None)
 
 
 def _train_spec(overrides: list[Override], extra: Path | None) -> RunSpec:
-    labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in compose.LABELS}
-    words = [str(o.input_line) for o in overrides if o.key_or_group not in compose.LABELS]
+    labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in grammar.LABELS}
+    words = [str(o.input_line) for o in overrides if o.key_or_group not in grammar.LABELS]
     if "experiment" not in labels:
         for label in labels:
             raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")
-        config = compose.compose(compose.parse(words), extra)
+        config = compose.compose(grammar.parse(words), extra)
         return _in_effect(checked(RunSpec(config, ADHOC, _adhoc_arm(config, extra), ADHOC, config_dir=extra)))
     name = labels["experiment"]
     arms = experiment(name, extra)["arms"]
@@ -367,7 +363,7 @@ def command_options(group: str, words: Sequence[str], extra: Path | None = None)
     """The launcher or logger among override words, with its options: they concern the command, not the single run."""
     name: str | None = None
     values: dict[str, Any] = {}
-    for override in compose.parse(words):
+    for override in grammar.parse(words):
         key = override.key_or_group
         if key.split(".")[0] != group:
             continue

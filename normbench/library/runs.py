@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normbench.compare import configuration
-from normbench.config.compose import RUN_GROUPS
+from normbench.config.grammar import RUN_GROUPS
 from normbench.curves.series import PARTS, best_step
 from normbench.errors import NormbenchError
 from normbench.export import tables

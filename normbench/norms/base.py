@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
-import importlib.util
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from normbench import own_file
 from normbench.errors import NormbenchError
 from normbench.norms.sites import Choice, Site
 from normbench.variants import USUAL, Variant, text
@@ -170,24 +169,15 @@ def import_file(path: str) -> dict[str, type[Normalizer]]:
 
     They are its own: a name that this package has as well is not replaced.
     """
-    try:
-        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise NormbenchError(f"{path} cannot be read: {error.strerror}.") from None
-    return _carried_out(path, digest)
+    return _registered(Path(path), own_file.digest(Path(path)))
 
 
 @functools.cache
-def _carried_out(path: str, digest: str) -> dict[str, type[Normalizer]]:
-    spec = importlib.util.spec_from_file_location(f"normbench_user_{digest[:12]}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+def _registered(path: Path, sha256: str) -> dict[str, type[Normalizer]]:
     before = dict(REGISTRY)
     try:
-        spec.loader.exec_module(module)
+        own_file.carried_out(path, sha256)
         return {name: cls for name, cls in REGISTRY.items() if before.get(name) is not cls}
-    except (Exception, SystemExit) as error:  # anything may be wrong in it; it is their line that they need
-        raise NormbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
         REGISTRY.clear()
         REGISTRY.update(before)

@@ -5,17 +5,16 @@ they are to look as the paper's. Those of one's own lie in `--config-dir`, in a 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
 from pathlib import Path
-from types import ModuleType
 from typing import Protocol, cast
 
 import yaml
 
+from normbench import own_file
 from normbench.config import FIDELITIES, compose, experiment_file, plan
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import by_claims, claim_file, claims, rules
@@ -239,27 +238,16 @@ def drawing(artifact: claims.Artifact) -> Drawing:
     path = artifact.path.parent / f"{artifact.path.stem}.py"
     if not path.exists():
         return by_claims
-    try:
-        found = (
-            _carried_out(path)
-            if artifact.config_dir
-            else importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")
-        )
-    except Exception as error:  # anything may be wrong in it; it is their line that its author needs
-        raise NormbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    if artifact.config_dir:
+        found = own_file.carried_out(path, own_file.digest(path))
+    else:
+        try:
+            found = importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")
+        except Exception as error:  # anything may be wrong in it; it is their line that its author needs
+            raise NormbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(getattr(found, "table", None)):
         raise NormbenchError(f"{path}: there is no table(artifact, runs). Without the file, the claims are shown.")
     return cast(Drawing, found)
-
-
-@cache
-def _carried_out(path: Path) -> ModuleType:
-    """A module of one's own, which is in no package."""
-    spec = importlib.util.spec_from_file_location(f"normbench_artifact_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def panels(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -210,25 +210,23 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
             reason = f"run {run.id} has {len(values)} records of {part.endpoint.key}, not one"
             return Observed(part, rules.NOT_DECIDABLE, reason, runs=ids)
         numbers += values
-    bounds = ((part.value, "=", float.__eq__), (part.at_most, "≤", float.__le__), (part.at_least, "≥", float.__ge__))
-    asked = [(float(bound), sign, test) for bound, sign, test in bounds if bound is not None]
-    wrong = [number for number in numbers if not all(test(number, bound) for bound, _, test in asked)]
-    shown = max(numbers, key=lambda number: _missing(part, number))
+    misses: tuple[tuple[float | None, str, Callable[[float, float], float]], ...] = (
+        (part.value, "=", lambda number, bound: abs(number - bound)),
+        (part.at_most, "≤", lambda number, bound: number - bound),
+        (part.at_least, "≥", lambda number, bound: bound - number),
+    )
+    asked = [(float(bound), sign, by) for bound, sign, by in misses if bound is not None]
+
+    def miss(number: float) -> float:
+        """By how much it misses what is asked of it, below 0 where by nothing."""
+        return math.inf if math.isnan(number) else max(by(number, bound) for bound, _, by in asked)
+
+    shown = max(numbers, key=miss)
     wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
     if part.at_most is not None and part.at_most == part.at_least:
         wanted = f"= {show(part.at_most)}"
     reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, asked {wanted}"
-    return Observed(part, reason=reason, complete=True, exact=not wrong, number=shown, runs=ids)
-
-
-def _missing(part: Part, number: float) -> float:
-    """By how much a computed number misses what is asked of it, below 0 where by nothing."""
-    away = [
-        *([abs(number - part.value)] if part.value is not None else []),
-        *([number - part.at_most] if part.at_most is not None else []),
-        *([part.at_least - number] if part.at_least is not None else []),
-    ]
-    return math.inf if math.isnan(number) else max(away)
+    return Observed(part, reason=reason, complete=True, exact=miss(shown) <= 0, number=shown, runs=ids)
 
 
 def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 from normbench import reading
-from normbench.config import compose
+from normbench.config import grammar
 from normbench.config.identity import MONITOR
 from normbench.runs import files
 from normbench.runs.columns import Columns
 
-SECTIONS = (*compose.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
+SECTIONS = (*grammar.RUN_GROUPS, "train", "monitor", "eval")  # of a configuration: mappings where they are there
 HIGHEST = 2**53  # of a count: every whole number below it is a float
 LARGEST = 1e60  # of a metric: beyond what is trained in float32, and its fourth power is a float
 SHORTEST = 4  # characters of an id that name a run

@@ -280,9 +280,12 @@ def as_filed(stored: Stored, load: Callable[[str], Any] = yaml_text.load) -> Run
         raise Damaged(stored.reason)
     prefix, status = "", stored.status
     if stored.state not in FINISHED:
-        if not (stored.path / f"{ASIDE}status.json").exists():
-            return None
-        prefix, status = ASIDE, read_status(stored.path, ASIDE)
+        try:
+            prefix, status = ASIDE, read_status(stored.path, ASIDE)
+        except Damaged:
+            if (stored.path / f"{ASIDE}status.json").exists():
+                raise
+            return None  # there is none, or it went when the new one was finished
     content = read_config(stored.path, prefix, load)
     return _record(stored, int(status["steps"]), labels_of(content), content["config"])
 

@@ -20,7 +20,7 @@ import yaml
 from normbench.battery.adopt import adopt
 from normbench.check import Check
 from normbench.cli import main
-from normbench.config import compose, plan
+from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
 from normbench.config.identity import RunSpec
 from normbench.papers import artifact as artifacts
@@ -343,7 +343,7 @@ def test_what_a_battery_took_on_is_known_where_it_lies(results: Path, tmp_path: 
     file = tmp_path / "halves.py"
     file.write_text(example.read_text().replace('"centre"', '"halves"'))
     folder = adopt(str(file), None, results / "battery").config_dir
-    words = compose.parse(["model=mnist_mlp", "data=digits", "norm=halves"])
+    words = grammar.parse(["model=mnist_mlp", "data=digits", "norm=halves"])
     spec = RunSpec(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
     run = fake.directory(results / "runs", spec)
     assert found(results) == []

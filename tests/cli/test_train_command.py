@@ -13,7 +13,7 @@ from rich.console import Console
 
 from normbench.commands import progress, status
 from normbench.commands.progress import Bars
-from normbench.config import compose, plan
+from normbench.config import compose, grammar, plan
 from normbench.papers import artifact as artifacts
 from normbench.runs import pack
 
@@ -23,7 +23,7 @@ TINY = ("train", *tiny.WORDS)
 def test_help_lists_every_group_with_the_choices_that_a_run_can_have(normbench, capfd) -> None:
     assert normbench("train", "--help") == 0
     words = capfd.readouterr().out.replace(",", " ").split()
-    for group in compose.GROUPS:
+    for group in grammar.GROUPS:
         assert {group, *(name for name in compose.choices(group) if compose.can_be_chosen(group, name))} <= set(words)
     assert not {"lbfgs", "muon", "books"} & set(words)  # refused, or read by no model
     assert any(word.startswith(str(compose.conf_dir())) for word in words)

@@ -13,7 +13,7 @@ from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
 from normbench import reading
-from normbench.config import choice_file, compose, plan, shipped
+from normbench.config import choice_file, compose, grammar, plan, shipped
 from normbench.errors import NormbenchError
 
 
@@ -49,7 +49,7 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     for eps in ("1.0e-5", "2.0e-5"):
         (tmp_path / "norm" / "own.yaml").write_text(text.replace("eps: 1.0e-5", f"eps: {eps}"))
         compose.forget()
-        seen.append(compose.compose(compose.parse(["model=mnist_mlp", "norm=own"]), tmp_path)["norm"]["eps"])
+        seen.append(compose.compose(grammar.parse(["model=mnist_mlp", "norm=own"]), tmp_path)["norm"]["eps"])
     assert seen == [1e-5, 2e-5]
 
 
@@ -67,7 +67,7 @@ def test_a_broken_file_that_was_mended_is_read_anew(tmp_path: Path) -> None:
 
 def test_what_is_composed_once_is_never_written_into(tmp_path: Path) -> None:
     """By what the choices give each other later."""
-    words = compose.parse(["model=skip_thoughts", "data=book_corpus"])
+    words = grammar.parse(["model=skip_thoughts", "data=book_corpus"])
     first = compose.compose(words)
     compose._chosen.cache_clear()
     assert compose.compose(words) == first

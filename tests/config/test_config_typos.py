@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normbench import schema
-from normbench.config import compose, identity, plan
+from normbench.config import compose, grammar, identity, plan
 from normbench.errors import NormbenchError
 
 BASE = ("model=mnist_mlp", "data=digits")
@@ -358,11 +358,11 @@ def test_a_misspelt_key_of_a_declaration_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_shipped_choice_is_declared_rightly() -> None:
-    for group in compose.GROUPS:
+    for group in grammar.GROUPS:
         for name in compose.choices(group):
             facts = compose.declaration(group, name)
             assert facts["title"]
-            assert group in compose.COMMAND_GROUPS or isinstance(facts["maths"], int), (
+            assert group in grammar.COMMAND_GROUPS or isinstance(facts["maths"], int), (
                 f"{group}={name} needs a maths version"
             )
 

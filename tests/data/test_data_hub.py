@@ -19,7 +19,7 @@ import test_data_prepare as preparing
 import torch
 
 from normbench import data
-from normbench.config import compose, identity
+from normbench.config import compose, grammar, identity
 from normbench.data import content, hub, imdb
 from normbench.errors import NormbenchError
 
@@ -285,7 +285,7 @@ def test_the_hubs_own_error_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_a_source_is_no_part_of_a_run() -> None:
     plain, there = (
-        compose.compose(compose.parse(["model=imdb_rnn", "data=imdb", *more]))
+        compose.compose(grammar.parse(["model=imdb_rnn", "data=imdb", *more]))
         for more in ([], ["data.source=stanfordnlp/imdb"])
     )
     assert there["data"]["source"] == "stanfordnlp/imdb" and identity.run_id(there) == identity.run_id(plain)

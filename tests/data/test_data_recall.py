@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from normbench import data as datasets
-from normbench.config import compose
+from normbench.config import compose, grammar
 from normbench.errors import NormbenchError
 from normbench.norms.sites import train_size
 
 
 def config(*words: str) -> compose.Config:
-    return compose.compose(compose.parse(["model=recall_lstm", *words]))
+    return compose.compose(grammar.parse(["model=recall_lstm", *words]))
 
 
 def test_the_target_is_the_marked_symbol() -> None:
@@ -76,4 +76,4 @@ def test_other_random_numbers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_of_vectors_does_not_read_sequences() -> None:
     with pytest.raises(NormbenchError, match="model=mnist_mlp reads vectors, data=recall has inputs of time x 9"):
-        compose.compose(compose.parse(["model=mnist_mlp", "data=recall"]))
+        compose.compose(grammar.parse(["model=mnist_mlp", "data=recall"]))

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from normbench import data
 from normbench.commands import catalogue
-from normbench.config import compose
+from normbench.config import compose, grammar
 from normbench.data import content, files
 from normbench.errors import NormbenchError
 
@@ -91,7 +91,7 @@ def test_no_model_reads_it_yet(name: str) -> None:
     if set(compose.READ) & set(declares(name)):
         pytest.skip("a model reads it")  # the refusal under test is of those that none reads
     with pytest.raises(NormbenchError) as caught:
-        compose.compose(compose.parse(["model=mnist_mlp", f"data={name}"]))
+        compose.compose(grammar.parse(["model=mnist_mlp", f"data={name}"]))
     assert caught.value.code == 2
     assert str(caught.value).startswith(f"data={name} can be brought, but no model here reads it yet. (data sets that")
     assert "digits" in str(caught.value) and "mnist" in str(caught.value)
@@ -99,7 +99,7 @@ def test_no_model_reads_it_yet(name: str) -> None:
 
 def test_images_are_refused_by_a_model_of_vectors() -> None:
     with pytest.raises(NormbenchError) as caught:
-        compose.compose(compose.parse(["model=mnist_mlp", "data=cifar10"]))
+        compose.compose(grammar.parse(["model=mnist_mlp", "data=cifar10"]))
     assert caught.value.code == 2
     assert str(caught.value).startswith(
         "model=mnist_mlp reads vectors, data=cifar10 has inputs of 32 x 32 x 3. (that fit: digits, mnist"
@@ -111,7 +111,7 @@ def test_half_declared_set_is_refused(tmp_path: Path) -> None:
     text = "name: mine\ndeclares: {title: t, source: s, maths: 1, features: 4}\n"
     (tmp_path / "data" / "mine.yaml").write_text(text)
     with pytest.raises(NormbenchError, match=r"mine\.yaml.*(classes|train_size)"):
-        compose.compose(compose.parse(["model=mnist_mlp", "data=mine"]), tmp_path)
+        compose.compose(grammar.parse(["model=mnist_mlp", "data=mine"]), tmp_path)
 
 
 # -- the listing

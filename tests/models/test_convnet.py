@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from smallest import batches, built, small
 from torch import Tensor, nn
 
-from normbench.config import compose
+from normbench.config import compose, grammar
 from normbench.config.plan import train_specs
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
@@ -132,7 +132,7 @@ def test_other_images_are_refused(tmp_path: Path) -> None:
     (tmp_path / "data" / "stamps.yaml").write_text(f"name: stamps\ndeclares: {declares}\n")
     for name, has in (("stamps", "inputs of 4 x 4 x 3"), ("mnist", "vectors")):
         with pytest.raises(NormbenchError) as caught:
-            compose.compose(compose.parse(["model=convnet", f"data={name}"]), tmp_path)
+            compose.compose(grammar.parse(["model=convnet", f"data={name}"]), tmp_path)
         assert f"model=convnet reads inputs of 32 x 32 x 3, data={name} has {has}. (that fit: " in str(caught.value)
         assert caught.value.code == 2 and "\n" not in str(caught.value)
 

@@ -133,6 +133,25 @@ def test_the_same_effect_everywhere_rarely_depends(effect: float, spread: float,
     assert rate(repetitions, wrong, "same", str(effect), str(spread)) <= at_most(0.05, repetitions)
 
 
+@pytest.mark.parametrize("repetitions", [4000, pytest.param(40_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("tries", "share"), [(1, 0.025), (2, 0.049)])
+def test_a_control_without_an_effect_rarely_says_the_same_on_fresh_seeds(
+    tries: int, share: float, repetitions: int
+) -> None:
+    """As results/README.md says: judged once more where it stayed undecided, on other seeds alone."""
+    one = part()
+
+    def wrong(draw: np.random.Generator) -> Iterator[bool]:
+        for _ in range(tries):
+            word, _ = rules.control_words(evidence([one], 9.0 * draw.standard_normal((5, 1)), DELTA), 1)
+            if word != "undecided":
+                yield word == "holds"
+                return
+
+    found = rate(repetitions, wrong, "tries", tries)
+    assert abs(found - share) <= at_most(share, repetitions) - share
+
+
 @pytest.mark.parametrize("repetitions", [800, SLOW])
 @pytest.mark.parametrize("twice", [False, True], ids=["one look", "two looks"])
 @pytest.mark.parametrize("k", [1, 2, 6])

@@ -104,12 +104,12 @@ def test_it_steps_as_torchs_class_and_goes_on_after_a_stop(name: str) -> None:
 def test_no_optimizer_loads_torchs_compiler() -> None:
     code = """
 import sys, torch
-from normbench.config import compose
+from normbench.config import compose, grammar
 from normbench.train import optim
 for name in sys.argv[1:]:
     model = torch.nn.Linear(3, 2)
     words = ["model=mnist_mlp", f"optim={name}"]
-    optimizer = optim.build(compose.compose(compose.parse(words))["optim"], model)
+    optimizer = optim.build(compose.compose(grammar.parse(words))["optim"], model)
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     optimizer.zero_grad()

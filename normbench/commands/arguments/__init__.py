@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-Request = TypeVar("Request")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Request = TypeVar("Request", bound="DataclassInstance")
 
 
 def from_options(request: type[Request], given: Namespace, **otherwise: Any) -> Request:
     """A command's dataclass of what was asked for: each field from the option of its name, but those given here."""
-    names = [field.name for field in fields(request) if field.name not in otherwise]  # type: ignore[arg-type]
+    names = [field.name for field in fields(request) if field.name not in otherwise]
     return request(**{name: getattr(given, name) for name in names}, **otherwise)

@@ -19,10 +19,10 @@ def more_help() -> str:
     """The groups and their choices, as they lie in `conf/`; it is asked for with the help alone."""
     import textwrap
 
-    from normbench.config import compose
+    from normbench.config import compose, grammar
 
     lines = ["groups and their choices (GROUP=CHOICE):"]
-    for group in compose.GROUPS:
+    for group in grammar.GROUPS:
         names = [name for name in compose.choices(group) if compose.can_be_chosen(group, name)]
         lines += textwrap.wrap(
             ", ".join(names), 118, initial_indent=f"  {group:<10}", subsequent_indent=" " * 12, break_on_hyphens=False

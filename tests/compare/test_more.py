@@ -1,0 +1,118 @@
+"""What would decide an open comparison: commands that train what lacks, or a line that says why there is none."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from swept import asked, run, sweep
+
+from normbench.commands.compare import out_of_reach, show
+from normbench.compare import more
+from normbench.compare.answer import answer
+from normbench.compare.cells import Task, tasks
+from normbench.compare.question import Question
+from normbench.config.plan import train_specs
+from normbench.runs.record import RunRecord
+
+
+def _task(runs: Sequence[RunRecord]) -> Task:
+    (task,) = tasks(runs)
+    return task
+
+
+def test_the_command_that_would_decide_composes_the_same_configurations() -> None:
+    specs = train_specs(["model=mnist_mlp", "data=digits", "norm=none,layer", "optim.lr=3e-3", "model.hidden_sizes=[8]",
+                         "train.epochs=2", "seed=range(1,4)"], multirun=True)  # fmt: skip
+    runs = [
+        RunRecord(spec.id, "adhoc", spec.arm, spec.seed, "done", 2, fidelity="adhoc", steps=spec.steps,
+                  config=spec.filed()["config"], records=run(0.1).records)
+        for spec in specs
+    ]  # fmt: skip
+    (task,) = tasks(runs)
+    (line,) = more.way_on(answer(task, Question.of(task, {})))
+    words = line.replace("'", "").split()
+    assert words[:4] == ["normbench", "train", "-m", "model=mnist_mlp"] and "seed=range(4,6)" in words
+    repeated = [word.replace("range(4,6)", "range(1,4)") for word in words[3:]]
+    assert {spec.id for spec in train_specs(repeated, multirun=True)} == {spec.id for spec in specs}
+
+
+def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> None:
+    own = Path(__file__).parents[2] / "examples" / "own_normalizer"
+    specs = train_specs(["model=mnist_mlp", "data=digits", "norm=layer,centre", "train.epochs=1"], True, own)
+    specs += train_specs(
+        ["model=mnist_mlp", "data=digits", "norm=centre", "optim.lr=0.1", "train.epochs=1"], False, own
+    )
+    cells = _task([
+        RunRecord(spec.id, "adhoc", spec.arm, 1, "done", 1, fidelity="adhoc", steps=spec.steps,
+                  config=spec.filed()["config"], records=run(0.1).records)
+        for spec in specs
+    ]).cells  # fmt: skip
+    options = ["--results", "a b", "--config-dir", str(own)]
+    lines = more.commands(cells, 2, 5, own, options)
+    assert "norm=centre" in " ".join(lines) and all(line.endswith(shlex.join(options)) for line in lines)
+    known, told = more.commands(cells, 2, 5)  # told once for both learning rates
+    assert "norm=layer" in known and "centre" not in known
+    assert told.startswith("# seeds 2 to 5 of centre: norm=centre is not")
+    assert "one's own: --config-dir DIR, with DIR/norm/centre.yaml" in told
+
+
+def test_runs_of_an_experiment_are_added_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = {"experiment": "x/y", "fidelity": "proxy"}
+    runs = [run(0.1, "layer", s, arm="ln", **ours) for s in (1, 2)] + [run(0.2, arm="none", **ours)]
+    (task,) = tasks(runs)
+    lines = more.commands(task.cells, 3, 5)
+    assert lines == ["normbench train -m experiment=x/y arm=ln,none fidelity=proxy 'seed=range(3,6)' launcher=pool"]
+    monkeypatch.setattr(more.artifacts, "ids", lambda extra: ["x/y"])
+    lines = more.commands(task.cells, 3, 5)
+    assert lines == ["normbench reproduce x/y --fidelity proxy --only ln --only none --seeds 3-5"]
+
+
+def test_the_command_for_an_experiment_without_claims_trains_its_runs(tmp_path: Path) -> None:
+    own = Path(__file__).parents[2] / "examples" / "own_claims"
+    shutil.copytree(own / "experiment", tmp_path / "experiment")
+    words = ["experiment=mine/rms", "arm=none,rms", "control=lr-low"]
+    specs = train_specs([*words, "seed=range(1,3)"], True, tmp_path)
+    runs = [
+        RunRecord(spec.id, spec.experiment, spec.arm, spec.seed, "done", spec.epochs, fidelity=spec.fidelity,
+                  control=spec.control, steps=spec.steps, config=spec.filed()["config"], records=run(0.1).records)
+        for spec in specs
+    ]  # fmt: skip
+    (line,) = more.commands(_task(runs).cells, 1, 2, tmp_path)
+    assert {spec.id for spec in train_specs(shlex.split(line)[3:-1], True, tmp_path)} == {spec.id for spec in specs}
+
+
+def test_every_comparison_has_a_line_of_its_own_and_says_why_it_has_no_command() -> None:
+    near = asked(sweep({"none": 0.30, "layer": 0.2999, "batch": 0.3001}))
+    (group,) = near.groups
+    first, rest = group.sentences(near.question)
+    assert len(first) == 1 and len(rest) > 1 and group.sentence(near.question) == f"{first[0]} {'; '.join(rest)}."
+    told = io.StringIO()
+    show(near, [], Console(file=told, width=300), Path("results"))
+    lines = told.getvalue().splitlines()
+    assert {f"  {line}" for line in rest} <= {*lines}
+    (why,) = [line for line in lines if "no command for" in line]
+    assert "against none (about " in why and why.endswith(": more than 100 are out of reach")
+    few = asked(sweep({"none": 0.30, "layer": 0.2999}, seeds=2))
+    assert more.way_on(few) and not out_of_reach(few), "first there are seeds for a word at all"
+
+
+def test_both_sides_of_an_open_comparison_get_their_seeds_where_they_lie() -> None:
+    """In one command, at the cell's own place alone."""
+    noisy = {"none": 0.30, "layer": 0.29}
+    seeds = {"none": (0.02, -0.03, 0.01, 0.04, -0.02), "layer": (0.0, 0.02, -0.01, 0.01, 0.0)}
+    runs = [
+        run(noisy[norm] + place, norm, seed, experiment="ln2016/fig6", arm=arm, fidelity="paper",
+            axes={"train.batch_size": 128})
+        for arm, norm in (("none", "none"), ("ln", "layer"))
+        for seed, place in enumerate(seeds[norm], 1)
+    ]  # fmt: skip
+    (task,) = tasks(runs)
+    (line,) = more.way_on(answer(task, Question.of(task, {})))
+    start = "normbench reproduce ln2016/fig6 --only none --only ln --only train.batch_size=128 --seeds 6-"
+    assert line.startswith(start), line
