@@ -18,6 +18,7 @@ from normbench.norms.modes import normalizers
 from normbench.runs import writing
 from normbench.train import checkpoint, environment, optim
 from normbench.train.adjust import Adjust
+from normbench.train.denormals import flushed
 from normbench.train.evaluate import Evaluation
 from normbench.train.progress import resume, save
 from normbench.train.recorder import Event, Recorder, Stop, diverged
@@ -66,15 +67,16 @@ def train(
                 for norm in normalizers(model):
                     norm.begin_epoch()
             batch = examples.batch(sampler.batch(progress.step))
-            with models.update(model, seed, progress.step):
-                loss = model(**batch.tensors)
-            value = loss.item()
-            if not math.isfinite(value):  # before the update: the weights stay as they were
-                raise diverged(model, value, f"at step {progress.step + 1}")
-            loss.backward()
-            acted = {name: share * batch.size for name, share in adjust(progress.step).items()}
-            optimizer.step()
-            optimizer.zero_grad()
+            with flushed():
+                with models.update(model, seed, progress.step):
+                    loss = model(**batch.tensors)
+                value = loss.item()
+                if not math.isfinite(value):  # before the update: the weights stay as they were
+                    raise diverged(model, value, f"at step {progress.step + 1}")
+                loss.backward()
+                acted = {name: share * batch.size for name, share in adjust(progress.step).items()}
+                optimizer.step()
+                optimizer.zero_grad()
             progress.add(value, batch.counted, batch.size, {**model.tally, **acted})
             if progress.step in kept:
                 checkpoint.save_weights(run.path / "weights" / f"step-{progress.step}.safetensors", model)

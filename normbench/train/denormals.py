@@ -1,0 +1,26 @@
+"""Denormal numbers, which processors compute with tens of times as slowly."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def flushed() -> Iterator[None]:
+    """Numbers nearer to 0 than 1.2e-38 (2.2e-308 in float64) count as 0 inside, in this thread.
+
+    Where an input is always 0 or a unit is dead, Adam's running mean of the gradient decays, rounds to a few of the
+    smallest denormals and stays there: a tenth of all updates' numbers after one epoch of MNIST at batch 4, which
+    makes the optimizer twice as slow. What they add to a weight is lost in its rounding; so are roots of denormal
+    squares beside eps. Where the processor has no such mode, and on CUDA, nothing changes.
+    """
+    before = sys.float_info.min / 2 == 0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
