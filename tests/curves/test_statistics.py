@@ -1,6 +1,7 @@
 """Every interval is simulated: what it is said to cover, it covers."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -125,6 +126,32 @@ def test_sign_test_values() -> None:
     assert stats.sign_test(0, 6) == stats.sign_test(6, 0) == 0.03125
     assert stats.sign_test(9, 1) == pytest.approx(22 / 1024)
     assert stats.sign_test(3, 3) == stats.sign_test(0, 0) == 1.0
+
+
+@given(st.lists(st.integers(-4, 4), max_size=9))
+def test_signed_rank_is_the_share_of_signs_that_rank_as_far_apart(effects: list[int]) -> None:
+    """By hand, over all signs: with equal sizes and zeros, which scipy's exact test does not take."""
+    effects = [effect for effect in effects if effect]
+    ranks = scipy.stats.rankdata(np.abs(effects)) if effects else np.zeros(0)
+
+    def smaller(above: np.ndarray) -> float:
+        return min(ranks[above].sum(), ranks[~above].sum())
+
+    ways = [smaller(np.array(signs, bool)) for signs in product((False, True), repeat=len(effects))]
+    own = smaller(np.array(effects) > 0)
+    assert stats.signed_rank(effects) == pytest.approx(np.mean([way <= own for way in ways]))
+
+
+@given(st.lists(st.floats(-9, 9, allow_subnormal=False), min_size=1, max_size=25, unique_by=abs))
+def test_signed_rank_agrees_with_scipy_where_all_sizes_differ(effects: list[float]) -> None:
+    effects = [effect for effect in effects if effect] or [1.0]
+    assert stats.signed_rank(effects) == pytest.approx(scipy.stats.wilcoxon(effects, method="exact").pvalue)
+
+
+def test_signed_rank_values() -> None:
+    assert stats.signed_rank([1, 2, 3, 4, 5]) == 0.0625  # as the sign test: the least that five pairs can have
+    assert stats.signed_rank([-1, 2, 3, 4, 5, 6]) == 0.0625
+    assert stats.signed_rank([]) == stats.signed_rank([0.0]) == 1.0
 
 
 @pytest.mark.parametrize(("n", "expected"), [(3, 3.3), (5, 1.7), (10, 1.0), (20, 0.66)])

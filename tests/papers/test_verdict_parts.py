@@ -183,6 +183,20 @@ def test_the_sign_test_is_of_the_median() -> None:
     assert "points median" not in found["evidence"] and "median points −1.15" in found["evidence"]
 
 
+def test_the_signed_rank_test_is_told_and_decides_nothing() -> None:
+    """With p above 5 % a mean may decide, and with p below it may not; of single runs and lost ones it is not told."""
+    (part,) = only(artifact(direction()), arms(-1.0))["parts"]
+    assert (part["word"], part["signed_rank"], len(part["seeds"])) == ("holds", 0.0625, 5)
+    values = [-0.1, -0.1, -0.1, -0.1, -0.1, -50.0]
+    runs = [final_run(arm, s, 100 + (v if arm == "ln" else 0)) for s, v in enumerate(values) for arm in ("ln", "bn")]
+    (part,) = only(artifact(direction()), runs)["parts"]
+    assert (part["word"], part["signed_rank"]) == ("undecided", 0.03125)
+    (part,) = only(artifact(direction()), arms(-1.0, status="diverged"))["parts"]
+    assert part["signed_rank"] is None
+    size = direction(kind="size", expect=None, paper=3.0, band=1.0)
+    assert only(artifact(size, kind="size"), arms(-1.0))["parts"][0]["signed_rank"] is None
+
+
 def times(*epochs: int) -> list[RunRecord]:
     """BN's, and LN's of always 2."""
     return [run for s, epoch in enumerate(epochs) for run in (timed_run("ln", s, 2), timed_run("bn", s, epoch))]
