@@ -245,12 +245,19 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
                 if (bounds := _RANGE.fullmatch(pattern)) and int(bounds[1]) > int(bounds[2]):
                     turned = f"{bounds[2]}-{bounds[1]}"
                     raise NormbenchError(f"{word}: {pattern} is an empty range. Did you mean '{turned}'?")
-                raise unknown(f"{word}: no run here has {key}={pattern}.", pattern, there)
+                apart = _filed_apart(pattern, runs) if key == "experiment" else ""
+                raise unknown(f"{word}: no run here has {key}={pattern}{apart}.", pattern, there)
         fitting = {said for said, value in there.items() if any(_fits(value, pattern) for pattern in patterns)}
         keep = [
             kept and key in values and text(values[key]) in fitting for kept, values in zip(keep, known, strict=True)
         ]
     return [run for run, kept in zip(runs, keep, strict=True) if kept]
+
+
+def _filed_apart(experiment: str, runs: Sequence[RunRecord]) -> str:
+    """Where the runs of an experiment are that somebody has changed: these are never mixed with its own."""
+    arms = dict.fromkeys(run.arm for run in runs if run.arm.startswith(f"{experiment.replace('/', '-')}-"))
+    return f"; those with changes are arm={','.join(arms)}" if arms else ""
 
 
 def labels_of(run: RunRecord) -> dict[str, Any]:

@@ -72,6 +72,14 @@ def test_a_filter_that_fits_nothing_says_what_would(word: str, says: str) -> Non
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
+def test_runs_of_an_experiment_with_changes_are_found_by_their_arm() -> None:
+    changed = [dataclasses.replace(run(0.1, seed=seed), experiment="adhoc", arm="x-fig-layer") for seed in (1, 2)]
+    with pytest.raises(NormbenchError) as error:
+        configuration.select(["experiment=x/fig"], [*changed, run(0.1)])
+    assert "no run here has experiment=x/fig; those with changes are arm=x-fig-layer." in str(error.value)
+    assert len(configuration.select(["arm=x-fig-layer"], [*changed, run(0.1)])) == 2
+
+
 def test_a_run_by_itself_is_told_by_what_differs_from_the_defaults() -> None:
     told = configuration.spoken(config("layer", lr=0.01))
     assert told.startswith("mnist_mlp layer ") and "data=digits" in told and "optim.lr=0.01" in told
