@@ -14,6 +14,7 @@ from normbench.config.identity import RunSpec
 from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.train import optim
+from normbench.train.denormals import flushed
 
 ROUND = 0.05  # seconds of one side in one round
 
@@ -77,8 +78,9 @@ def _step(spec: RunSpec, split: Split, size: int) -> Callable[[], None]:
     optimizer = optim.build(spec.config["optim"], model)
 
     def step() -> None:
-        model(**batch.tensors).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        with flushed():
+            model(**batch.tensors).backward()
+            optimizer.step()
+            optimizer.zero_grad()
 
     return step

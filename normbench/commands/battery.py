@@ -91,7 +91,8 @@ def _run(request: Request, launcher: Launcher, folder: Path, console: Console) -
     _show_table1(rows, console)
     for outcome in outcomes:
         _show(adopted.name, outcome, console)
-    for fault in training.faults(ensured.outcomes, found):
+    faults = [*training.faults(ensured.outcomes, found)]
+    for fault in faults:
         say(console, f"\n  failed: {fault}")
     facts = compose.declaration("norm", adopted.name, adopted.config_dir)
     told = standing.Standing(
@@ -114,7 +115,7 @@ def _run(request: Request, launcher: Launcher, folder: Path, console: Console) -
         where = shlex.quote(str(adopted.config_dir))
         say(console, f"  train     normbench train --config-dir {where} norm={adopted.name} ...")
     unserved = _unserved(planned, console)
-    return 4 if unserved or any(outcome.failed for outcome in outcomes) else 0
+    return 4 if unserved or faults or any(outcome.failed for outcome in outcomes) else 0
 
 
 def _unserved(planned: Sequence[trials.Trial], console: Console) -> bool:
@@ -218,7 +219,10 @@ def _table1(probes: Mapping[str, RunSpec | str], found: Found) -> tuple[list[str
         if isinstance(spec, str):
             rows.append([norm, *(["cannot take part"] * len(table1.COLUMNS))])
             continue
-        record = found.records[spec.id].records[-1] if spec.id in found.records else {}
+        if spec.id not in found.records:
+            rows.append([norm, *([found.state(spec)] * len(table1.COLUMNS))])
+            continue
+        record = found.records[spec.id].records[-1]
         values = [float(record[key]) if key in record else None for key in table1.COLUMNS]
         rows.append([norm, *(table1.shown(value) for value in values)])
     return ["", *table1.COLUMNS.values()], rows
@@ -229,7 +233,8 @@ def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> N
     say(console, "\nLN Table 1: what it does not notice")
     for norm, *words in rows[1]:
         held = [name for name, word in zip(rows[0][1:], words, strict=False) if word.startswith("yes")]
-        say(console, f"  {norm}: {', '.join(held) or 'nothing'}")
+        answered = any(word.startswith("no") for word in words)
+        say(console, f"  {norm}: {', '.join(held) or ('nothing' if answered else words[0])}")
 
 
 def _show(name: str, outcome: standing.Outcome, console: Console) -> None:

@@ -158,7 +158,10 @@ def _seconds_left(path: Path, step: int, steps: int) -> float | None:
     for text in _tail(path / "timing.jsonl"):
         try:
             record = json.loads(text)
-            spent.append((int(record["step"]), record["train_seconds"] + record["evaluate_seconds"]))
+            seconds = float(record["train_seconds"] + record["evaluate_seconds"])
+            if spent and int(record["step"]) <= spent[-1][0]:
+                spent.clear()  # the run began anew, or again from its last checkpoint
+            spent.append((int(record["step"]), seconds))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
     first = spent.pop(0)[0] if len(spent) > 1 else 0

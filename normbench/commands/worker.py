@@ -12,7 +12,7 @@ from rich.console import Console
 from normbench import slurm
 from normbench.commands.terminal import say
 from normbench.launch import claiming
-from normbench.launch.base import worker_environment
+from normbench.launch.base import python, worker_environment
 from normbench.runs import claims, plans
 
 
@@ -21,7 +21,7 @@ def run(path: Path, console: Console) -> int:
     plan = plans.load(path)
     wanted = worker_environment()
     if any(os.environ.get(key) != value for key, value in wanted.items()):  # read when a process starts
-        os.execve(sys.executable, [sys.executable, "-m", "normbench", "worker", str(plan.path)], os.environ | wanted)
+        os.execve(sys.executable, python("-m", "normbench", "worker", str(plan.path)), os.environ | wanted)
     job = slurm.own_job()
     who = f"{claims.host()} {f'job {job}' if job else f'process {os.getpid()}'}"
 

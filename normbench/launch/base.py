@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -60,6 +61,11 @@ class Launcher(Protocol):
         deadline: by time.monotonic(); then running runs are saved and stopped. A run that another process writes ends
         as `busy`.
         """
+
+
+def python(*words: str) -> list[str]:
+    """The command of a process of ours, to which a `queue.py` in the working directory is nothing, as to `normbench`."""
+    return [sys.executable, "-P", *words]
 
 
 def worker_environment() -> dict[str, str]:

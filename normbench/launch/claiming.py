@@ -57,10 +57,10 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
                 again = True  # it took a while: what was busy may have been left since
                 reason = f": {ended.reason}" if ended.reason else ""
                 say(f"{run} {ended.status}{reason}")
+            code = max(code, ended.code or CODES.get(ended.status, 0))
             if told:
                 break
             del waiting[run]
-            code = max(code, ended.code or CODES.get(ended.status, 0))
     if told and (left := sum(_is_left(plan, message) for message in waiting.values())):
         say(f"told to stop: {left} of {len(plan.runs)} runs are left")
         return STOPPED

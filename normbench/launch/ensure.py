@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,7 +13,7 @@ from pathlib import Path
 from normbench import data
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch.base import Launcher, Outcome, Watch
+from normbench.launch.base import Launcher, Outcome, Watch, python
 from normbench.runs import files, store, writing
 from normbench.runs.find import Found, find
 
@@ -70,8 +69,8 @@ def ensure_runs(
             busy = [spec for spec in lacking if outcomes[spec.id].status == "busy"]
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 break
-            free = [spec for spec in busy if not store.is_locked(writing.directory(root, spec).path)]
             try:
+                free = [spec for spec in busy if not store.is_locked(writing.directory(root, spec).path)]
                 if not free:
                     time.sleep(BUSY_SECONDS)
                     continue
@@ -107,7 +106,7 @@ def check_device(name: str) -> None:
     if name == "cpu":
         return
     ask = f"from normbench.train.environment import device; device({name!r})"
-    asked = subprocess.run([sys.executable, "-c", ask], stderr=subprocess.PIPE, text=True, check=False)
+    asked = subprocess.run(python("-c", ask), stderr=subprocess.PIPE, text=True, check=False)
     if asked.returncode:
         reason = asked.stderr.strip().splitlines()[-1].partition("NormbenchError: ")[2]
         raise NormbenchError(reason or f"device={name}: {asked.stderr.strip().splitlines()[-1]}")

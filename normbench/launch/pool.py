@@ -8,7 +8,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -19,10 +18,10 @@ from types import FrameType
 from typing import Any
 
 from normbench.config.identity import RunSpec
-from normbench.launch.base import Launcher, Listener, Outcome, cores, worker_environment
+from normbench.launch.base import Launcher, Listener, Outcome, cores, python, worker_environment
 from normbench.runs import writing
 
-WORKER = (sys.executable, "-m", "normbench.launch.worker")
+WORKER = ("-m", "normbench.launch.worker")
 POLL_SECONDS = 0.1
 END_SECONDS = 10.0  # for a process that says nothing any more, before it is killed
 
@@ -70,7 +69,7 @@ class _Worker:
         os.set_blocking(self.events, False)
         try:
             self.process = subprocess.Popen(
-                [*WORKER, str(writer)],
+                python(*WORKER, str(writer)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,  # what is printed while a run lasts goes to that run's log
                 env=os.environ | worker_environment(),

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from pathlib import Path
 from normbench import slurm
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch.base import Launcher, Listener, Outcome
+from normbench.launch.base import Launcher, Listener, Outcome, python
 from normbench.launch.claiming import STOPPED, settled
 from normbench.launch.queue import with_jobs
 from normbench.runs import claims, files, plans, writing
@@ -225,7 +224,7 @@ ASKED = ("partition", "time", "memory", "options")
 
 def script(plan: Path, setup: Sequence[str], grace: int) -> str:
     """What each task of the array runs."""
-    worker = [sys.executable, "-m", "normbench", "worker", str(plan)]
+    worker = python("-m", "normbench", "worker", str(plan))
     return SCRIPT.format(
         plan=shlex.quote(str(plan)),
         setup="\n".join(setup),

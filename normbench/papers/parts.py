@@ -261,7 +261,7 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
         "tost": _finite(seen.interval(1 - 2 * alpha)) if _margin(seen) else None,
         "detectable": None if seen.sd is None else detectable_effect(seen.sd, len(seen.seeds), 1 - alpha, rules.POWER),
         "sign_test": {"above": above, "below": below, "p": sign_test(above, below)} if by_order else None,
-        "signed_rank": signed_rank(seen.known) if seen.whole and part.kind != "size" else None,
+        "signed_rank": _signed_rank(seen) if seen.whole and part.kind != "size" else None,
         "censored": seen.censored,
         "diverged": seen.diverged,
         "examples": seen.spread.examples if seen.spread else 0,
@@ -269,6 +269,12 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
         "cells": list(seen.cells),
         "runs": list(seen.runs),
     }
+
+
+def _signed_rank(seen: Observed) -> float:
+    """Effects that are equal up to the rounding of what they are differences of share their rank."""
+    largest = max(abs(number) for numbers in (seen.known, *seen.sides) for number in numbers)
+    return signed_rank([round(effect / (1e-9 * largest)) for effect in seen.known] if largest else [])
 
 
 # --- in words --------------------------------------------------------------------------------------------------------

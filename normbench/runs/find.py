@@ -54,7 +54,7 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
     for stored in (*raw.unlisted(), *raw.stored(spec.id for spec in specs)):
         if stored.reason:
             found.damaged.append(stored)
-        if stored.id and (stored.id not in found.stored or not stored.reason):  # a damaged copy hides no whole one
+        if stored.id:
             found.stored[stored.id] = stored
     for spec in specs:
         run_id = spec.id

@@ -38,8 +38,7 @@ def known(name: str, results: Path) -> Known:
         raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
     if hits[0] in published:
         return Known(published[hits[0]].whole(), published[hits[0]].path)
-    # a damaged copy hides no whole one
-    return _raw(sorted(raw.stored(hits), key=lambda stored: not stored.reason)[-1])
+    return _raw([*raw.stored(hits)][-1])
 
 
 def _raw(stored: store.Stored) -> Known:

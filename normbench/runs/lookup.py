@@ -97,8 +97,13 @@ class Lookup:
         return sorted(found, key=lambda run: str(run.path))
 
     def stored(self, run_ids: Iterable[str]) -> Iterator[store.Stored]:
-        """The directories with these ids, with their status."""
-        return (store.with_status(run) for run_id in dict.fromkeys(run_ids) for run in self.named(run_id))
+        """The directories with these ids, with their status; of several with one id the one to take comes last.
+
+        A damaged copy hides no whole one, and one that is not finished no finished one.
+        """
+        for run_id in dict.fromkeys(run_ids):
+            copies = map(store.with_status, self.named(run_id))
+            yield from sorted(copies, key=lambda run: (not run.reason, run.state in store.FINISHED))
 
     def everything(self) -> list[store.Stored]:
         """All run directories, without their status, and what may hold some and cannot be listed."""

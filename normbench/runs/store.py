@@ -302,7 +302,14 @@ def _record(
     if asked is not None:  # it may have more evaluations than are asked for here
         had = read_config(stored.path, curve.name.removesuffix("curve.jsonl"))["config"]
         config = {**config, "eval": had.get("eval", config["eval"])}
-    records = curve_file.packed(curve, status)
+    try:
+        records = curve_file.packed(curve, status)
+    except Damaged:
+        again = None if curve.name == "curve.jsonl" else finished(stored.path, steps, asked)
+        if again is None or again == found:
+            raise
+        status, curve = again  # the run that it was set aside for has been finished meanwhile
+        records = curve_file.packed(curve, status)
     whole = replace(bare(stored, status, labels, config), records=records, environment=read_environment(stored.path))
     if curve.name == "curve.jsonl":  # what is beside a shorter one is the longer run's
         _check_files(stored.path, status)

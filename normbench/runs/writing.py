@@ -109,6 +109,11 @@ class RunDirectory:
             (self.path / "samples").mkdir(exist_ok=True)
             files.atomic_write(self.path / "samples" / name, file)
 
+    def drop_outcomes(self) -> None:
+        """Those of a shorter run, of which the seal would say that they are this one's."""
+        for file in (self.path / "outcomes").glob("*.npz"):
+            file.unlink()
+
     def finish(self, status: str, **fields: Any) -> None:
         """The status seals all that the run left, and a shorter run that was set aside is not needed any more."""
         self.sync_curve()

@@ -15,8 +15,9 @@ def flushed() -> Iterator[None]:
 
     Where an input is always 0 or a unit is dead, Adam's running mean of the gradient decays, rounds to a few of the
     smallest denormals and stays there: a tenth of all updates' numbers after one epoch of MNIST at batch 4, which
-    makes the optimizer twice as slow. What they add to a weight is lost in its rounding; so are roots of denormal
-    squares beside eps. Where the processor has no such mode, and on CUDA, nothing changes.
+    makes the optimizer twice as slow. Of Adam, with an eps as usual, the weights are the same: what they add to one is
+    lost in its rounding, and their roots beside eps. An optimizer that takes no more than a gradient's sign (rprop), or
+    divides by it without eps, goes other ways. Where the processor has no such mode, and on CUDA, nothing changes.
     """
     before = sys.float_info.min / 2 == 0
     torch.set_flush_denormal(True)

@@ -45,7 +45,7 @@ def train(
     optimizer = optim.build(config["optim"], model)
     adjust = Adjust(config, model, optimizer)
     here = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
-    progress = resume(run, model, optimizer, steps, every, here)
+    progress = resume(run, model, optimizer, steps, every, here, evaluation.ends_apart)
     recorder = Recorder(run, evaluation, sampler, steps, config["train"]["keep"], listen)
     kept = {int(step) for step in config["train"]["keep"] if step.isdecimal()}
     started, saved = time.monotonic() - progress.seconds, time.monotonic()
@@ -98,8 +98,13 @@ def train(
     if status == "interrupted":
         run.write_status(status, **fields)
         return status
+    last = run.path / "weights" / "last.safetensors"
     if "last" in config["train"]["keep"]:
-        checkpoint.save_weights(run.path / "weights" / "last.safetensors", model)
+        checkpoint.save_weights(last, model)
+    else:
+        last.unlink(missing_ok=True)  # a shorter run's, which the seal would take for this one's
+    if not config["eval"]["outcomes"]:
+        run.drop_outcomes()
     if status == "done":
         run.write_samples(_samples(model, seed, data))
     run.finish(status, **fields)

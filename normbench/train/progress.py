@@ -105,21 +105,31 @@ def _check_curve(run: RunDirectory, progress: Progress) -> None:
 
 
 def resume(
-    run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int, every: int, here: Mapping[str, Any]
+    run: RunDirectory,
+    model: nn.Module,
+    optimizer: Optimizer,
+    steps: int,
+    every: int,
+    here: Mapping[str, Any],
+    ends_apart: bool = False,
 ) -> Progress:
     """Model, optimizer and curve as the newest checkpoint left them, or a fresh start; says `running` from here on.
 
-    `here`: the environment. `every`: updates between evaluations; a finished run that ended between two of them has one
-    that a longer one would not have, which starts anew. Errors: a checkpoint beyond the steps asked for, damage.
+    `here`: the environment. `every`: updates between evaluations; `ends_apart`: the last one has records that others
+    have not. A finished run that ended between two of them, or apart, has some that a longer one would not have, which
+    starts anew. Errors: a checkpoint beyond the steps asked for, damage.
     """
     old = run.old_status()
     finished = old is not None and old["status"] in FINISHED
     progress = Progress()
 
+    def anew() -> bool:
+        return finished and (progress.step % every > 0 or ends_apart)
+
     def take(saved: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         nonlocal progress
         progress = Progress.of(saved)
-        if finished and progress.step % every:
+        if anew():
             return
         _refuse_longer(run, progress, steps)
         try:
@@ -130,7 +140,7 @@ def resume(
 
     found = checkpoint.newest(run.path / "checkpoint", take)
     notes = found[2] if found else []
-    if finished and progress.step % every:
+    if anew():
         checkpoint.clear(run.path / "checkpoint")
         found, notes, progress = None, [], Progress()
     _check_curve(run, progress)
@@ -138,6 +148,8 @@ def resume(
         run.set_aside_finished()
     # the status first: a curve without one counts as damaged, and so would what an older one has the hashes of
     run.write_status("running", step=progress.step, reason="")
+    if not progress.step:
+        (run.path / "timing.jsonl").unlink(missing_ok=True)
     environment.record(run, progress.step, notes, here)
     run.write_config()
     with open(run.curve, "ab", opener=reading.at_once) as curve:

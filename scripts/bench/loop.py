@@ -3,8 +3,9 @@
 Bare: plain PyTorch modules, fused Adam, `loss.item()` checked before the update, batches by index; nothing else. Ours:
 `normbench.train.loop.train` as `normbench train` runs it, with its sites, progress and what checkpoints fall into an
 epoch; evaluation and log come after the steps that are timed, and a bare loop has neither. Same weights, same batches,
-made-up data of the real size; that both compute the same is checked on the loss of every epoch. LeNet-5: our loop also
-sums the training error and has Keras' Adam, the bare one neither.
+made-up data of the real size; that both compute the same is checked on the loss of every epoch. Ours flushes denormal
+numbers at every update, the bare one keeps them. LeNet-5: our loop also sums the training
+error and has Keras' Adam, the bare one neither.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def test_a_line_that_is_no_event_ends_its_worker_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A process that is killed as it writes, with one that it forked; and one that writes nonsense and lives on."""
-    monkeypatch.setattr(pool, "WORKER", (sys.executable, "-c", SPOILT, how))
+    monkeypatch.setattr(pool, "WORKER", ("-c", SPOILT, how))
     specs = [tiny.spec("seed=1"), tiny.spec("seed=2")]
     before = time.monotonic()
     outcomes, _ = Pool(1).launch(specs, tmp_path / "runs")

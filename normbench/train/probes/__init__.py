@@ -22,9 +22,10 @@ def compute(spec: RunSpec) -> list[Record]:
 def write(spec: RunSpec, run: writing.RunDirectory) -> str:
     """A probe's records, written at once; there is nothing to resume."""
     started = time.monotonic()
+    content = b"".join(files.line(record) for record in compute(spec))  # until now all stays as it was
+    run.write_status("running", step=0, reason="")  # first: without the hashes of files that are changed
     environment.record(run, 0, [], environment.environment())
     run.write_config()
-    run.write_status("running", step=0, reason="")
-    files.atomic_write(run.curve, b"".join(files.line(record) for record in compute(spec)))
+    files.atomic_write(run.curve, content)
     run.finish("done", step=spec.steps, reason="", seconds=round(time.monotonic() - started, 3))
     return "done"
