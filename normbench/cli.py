@@ -134,9 +134,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:  # a path that is too long, unreadable or gone
-        line = f"{error.filename or 'a file'}: {error.strerror or error}."
+        line = f"{error.filename or 'standard output'}: {error.strerror or error}."
         print(f"normbench: {visible_lines(line)}", file=sys.stderr)
         code = code_of(error)
+        if not error.filename:  # what is left in the buffer would fail again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except MemoryError as error:
         line = f"there is not enough memory{f': {error}' if str(error) else ''}."
         print(f"normbench: {visible_lines(line)}", file=sys.stderr)

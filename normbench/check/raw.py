@@ -42,7 +42,8 @@ def _configuration(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
     place = stored.path / "config.yaml"
     begun = any((stored.path / name).exists() for name in ("status.json", "curve.jsonl"))
     if not place.exists():
-        if begun:
+        failed_at_once = stored.state == "failed" and not (stored.path / "curve.jsonl").exists()
+        if begun and not failed_at_once:
             yield Finding("missing", place, f"it is gone. {AGAIN.format(stored.path)}")
         return
     try:

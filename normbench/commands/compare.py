@@ -40,8 +40,9 @@ def run(
     for note in notes:
         say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
     if not runs:
-        raise NormbenchError(f"no finished runs below {results}. Try: normbench train -m model=mnist_mlp data=digits "
-                             "norm=none,layer 'seed=range(1,6)' launcher=pool")  # fmt: skip
+        words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
+        some = shlex.join(["normbench", "train", "-m", *words, *places.repeated(results, config_dir)])
+        raise NormbenchError(f"no finished runs below {results}. Try: {some}")
     found = [task for task in cells.tasks(configuration.select(filters, runs)) if has_curves(task)]
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,7 +42,10 @@ def run(results: Path, as_json: bool, extra: Path | None, console: Console) -> i
         say_json({"runs": runs, "notes": notes})
         return 0
     if not runs:
-        say(console, f"no runs below {results / 'runs'} yet. Try: normbench reproduce ln2016/fig6 --fidelity smoke")
+        some = shlex.join(
+            ["normbench", "reproduce", "ln2016/fig6", "--fidelity", "smoke", *places.repeated(results, None)]
+        )
+        say(console, f"no runs below {results / 'runs'} yet. Try: {some}")
     else:
         _summary(runs, console)
         _unfinished([r for r in runs if r["status"] not in store.FINISHED], console)

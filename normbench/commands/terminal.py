@@ -30,6 +30,10 @@ class Terminal(Console):
     def render_str(self, text: str, **keywords: Any) -> Text:
         return super().render_str(visible_lines(text), **keywords)
 
+    def on_broken_pipe(self) -> None:
+        """Whoever reads has enough (`| head`); rich would end with 1."""
+        raise BrokenPipeError
+
     def print(self, *objects: Any, **keywords: Any) -> None:
         super().print(*objects, **{"crop": False, **keywords})
 

@@ -317,7 +317,12 @@ def _monitored(cell: Cell) -> tuple[int, float]:
 
 def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]:
     """What has to be known before the numbers are believed."""
-    notes = []
+    notes = [
+        f"{cell.norm} has several runs of seed {_listed([*map(str, cell.twice)])}: of one configuration, made by other "
+        "code. One counts, and other seeds may be of either: delete those of the code that is gone."
+        for cell in task.cells
+        if cell.twice
+    ]
     if unfinished := [run for cell in task.cells for run in cell.unfinished]:
         counts = {state: sum(run.status == state for run in unfinished) for state in {run.status for run in unfinished}}
         told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))

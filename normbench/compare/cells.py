@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,13 +23,15 @@ class Cell:
     """Runs of one configuration that differ in their seed alone, by seed; `values` is that configuration, flat.
 
     Its fidelity is among the values: what an experiment calls reduced is not averaged with what it calls the paper's.
-    `among`: the numbers of all cells of its task, by key.
+    `among`: the numbers of all cells of its task, by key. `twice`: the seeds that have several such runs, made by other
+    code each, of which one counts.
     """
 
     key: str
     values: Mapping[str, Any]
     runs: tuple[RunRecord, ...]
     among: Mapping[str, set[float]]
+    twice: tuple[int, ...] = ()
 
     @property
     def norm(self) -> str:
@@ -166,7 +169,9 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
         alike = [data[other] for other in groups if other[0] == model and data[other].get("data", "") == name]
         said = configuration.label(data[place], configuration.differing(alike), configuration.numbers(alike))
         among = configuration.numbers(values[cell] for cell in members)
-        cells = tuple(Cell(_short(cell), values[cell], _by_seed(group), among) for cell, group in members.items())
+        cells = tuple(
+            Cell(_short(cell), values[cell], _by_seed(group), among, _twice(group)) for cell, group in members.items()
+        )
         found.append(Task(_short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells, said))
     return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
 
@@ -176,6 +181,12 @@ def _by_seed(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
     ranked = sorted(runs, key=lambda run: (run.seed, run.status not in FINISHED, run.id))
     chosen = {run.seed: run for run in reversed(ranked)}
     return tuple(chosen[seed] for seed in sorted(chosen))
+
+
+def _twice(runs: Sequence[RunRecord]) -> tuple[int, ...]:
+    """Seeds with several finished runs: ids differ where configurations do not, so the code did, such as one's own."""
+    counts = Counter(run.seed for run in runs if run.status in FINISHED)
+    return tuple(sorted(seed for seed, count in counts.items() if count > 1))
 
 
 def _short(text: str) -> str:

@@ -64,7 +64,7 @@ class Launcher(Protocol):
 
 
 def python(*words: str) -> list[str]:
-    """The command of a process of ours, to which a `queue.py` in the working directory is nothing, as to `normbench`."""
+    """The command of a process of ours; a `queue.py` in the working directory is nothing to it, as to `normbench`."""
     return [sys.executable, "-P", *words]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from normbench.errors import NormbenchError
+from normbench.errors import NormbenchError, unknown
 from normbench.library.norms import find
 from normbench.norms.sites import Choice, Site, choose, claims, refusal
 from normbench.rnn import layers
@@ -39,9 +40,13 @@ class Normed(layers.Recurrent):
         bidirectional: bool = False,
         **options: Any,
     ) -> None:
-        given = {"name": norm} if isinstance(norm, str) else dict(norm)
+        given = {"name": norm} if isinstance(norm, str) else dict(norm) if isinstance(norm, Mapping) else {}
         if not isinstance(given.get("name"), str):
             raise NormbenchError(f"norm={norm} must be a name, or a map with a name and options.")
+        known = sorted(_options(self.cell))
+        for key in options:
+            if key not in known:
+                raise unknown(f"{self.cell.__name__.removesuffix('Cell')} has no option {key}.", key, known)
         node = find(given.pop("name"))
         self.one_length = node["name"] if node["declares"].get("one_length") else ""
         found = _sites(self.cell, hidden_size, node, given, sites)
@@ -51,6 +56,12 @@ class Normed(layers.Recurrent):
         super()._check(x, mask)
         if mask is not None and self.one_length:
             raise NormbenchError(f"{self.one_length} has statistics for every step: it takes sequences of one length.")
+
+
+def _options(cell: type[Cell]) -> set[str]:
+    """The keywords of a cell and of what it is made of."""
+    own = [inspect.signature(kind.__init__).parameters.values() for kind in cell.__mro__ if issubclass(kind, Cell)]
+    return {one.name for parameters in own for one in parameters if one.kind is one.KEYWORD_ONLY}
 
 
 def _sites(

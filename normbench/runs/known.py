@@ -24,7 +24,7 @@ class Known:
 
 def known(name: str, results: Path) -> Known:
     """The run called `name`: in a published pack, else in the raw store, where finished, damaged or going on."""
-    name = Path(name).name[-12:] if "/" in name else name
+    asked, name = name, Path(name).name[-12:] if "/" in name else name
     raw = lookup.below(results / "runs")
     packed, notes = find.in_packs(results)
     published = {run.id: run for run in packed}
@@ -33,7 +33,7 @@ def known(name: str, results: Path) -> Known:
     if not hits and notes:
         raise NormbenchError(notes[0], code=4)  # it may be in there
     if not hits:
-        raise unknown(f"no run {name} below {results}.", name, sorted(ids), "normbench status")
+        raise unknown(f"no run {asked} below {results}.", name, sorted(ids), "normbench status")
     if len(hits) > 1:
         raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
     if hits[0] in published:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -72,10 +73,15 @@ def _tidy(run: writing.RunDirectory) -> None:
 
 
 def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> RunSpec:
-    """Where what is there was trained without an evaluation that is asked for now: with both, and from the start."""
+    """Where what is there was trained without an evaluation that is asked for now: with both, and from the start.
+
+    A longer run of rarer evaluations keeps those of the shorter one that it replaces.
+    """
     with contextlib.suppress(Damaged):
         old = store.read_config(run.path)["config"]
         if not satisfies(old, spec):
             checkpoint.clear(run.path / "checkpoint")
             return merged(spec, old)
+        every = {"every": old["eval"]["every"]} if "every" in old.get("eval", {}) else {}
+        return replace(spec, config={**spec.config, "eval": {**spec.config["eval"], **every}})
     return spec

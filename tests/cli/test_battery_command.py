@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from normbench.battery import cost
+from normbench.battery import cost, trials
+from normbench.commands import battery
+from normbench.commands.terminal import console
 from normbench.config import plan
+from normbench.runs.find import Found
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
 SMALL = ("--only", "ln2016/online", "--seeds", "2", "--jobs", "1")
@@ -150,3 +153,9 @@ def test_an_experiment_that_cannot_be_served_is_no_fault_of_the_normalizer(normb
     assert normbench("battery", "--norm", str(EXAMPLE), *SMALL, "--dry-run") == 4
     out = capfd.readouterr().out
     assert "ln2016/online cannot be served, even without normalization: data.valid is not" in " ".join(out.split())
+
+
+def test_a_probe_that_is_not_there_is_no_answer(capfd):
+    rows = battery._table1(trials.table1("rms", None), Found())
+    battery._show_table1(rows, console())
+    assert "  rms: missing\n" in capfd.readouterr().out

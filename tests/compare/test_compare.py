@@ -80,6 +80,16 @@ def test_runs_of_an_experiment_with_changes_are_found_by_their_arm() -> None:
     assert len(configuration.select(["arm=x-fig-layer"], [*changed, run(0.1)])) == 2
 
 
+def test_runs_of_other_code_with_one_configuration_are_told() -> None:
+    runs = sweep({"none": 0.3, "layer": 0.2})
+    copied = dataclasses.replace(runs[-1], id="a run of other code")
+    (task,) = tasks([*runs, copied])
+    assert [(cell.norm, cell.twice, len(cell.runs)) for cell in task.cells if cell.twice] == [("layer", (6,), 6)]
+    (note,) = [note for note in asked([*runs, copied]).notes if "other code" in note]
+    assert note.startswith("layer has several runs of seed 6: ")
+    assert not any("other code" in note for note in asked(runs).notes)
+
+
 def test_a_run_by_itself_is_told_by_what_differs_from_the_defaults() -> None:
     told = configuration.spoken(config("layer", lr=0.01))
     assert told.startswith("mnist_mlp layer ") and "data=digits" in told and "optim.lr=0.01" in told

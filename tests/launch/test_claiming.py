@@ -24,6 +24,7 @@ from normbench import locks
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.launch import claiming, one, queue, slurm
+from normbench.launch.base import Outcome
 from normbench.launch.pool import Pool
 from normbench.runs import claims, lookup, plans, store, writing
 from normbench.web import index as index_module
@@ -245,6 +246,22 @@ def test_a_refused_run_is_not_left(tmp_path: Path) -> None:
     plan = plans.write([tiny.spec()], tmp_path)
     assert claiming._is_left(plan, plan.runs[0])
     assert not claiming._is_left(plan, plan.runs[0] | {"id": "0" * 12})
+
+
+@pytest.mark.parametrize(("status", "code"), [("failed", 4), ("done", 0)])
+def test_told_to_stop_as_its_last_run_ends_a_worker_says_how(
+    status: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(claiming.signal, "signal", lambda number, handler: told.append(handler))
+    monkeypatch.setattr(claiming, "_is_left", lambda plan, message: False)
+
+    def one(*arguments: Any) -> Outcome:
+        told[0](signal.SIGTERM, None)
+        return Outcome(status)
+
+    monkeypatch.setattr(claiming, "_one", one)
+    assert claiming.work(plans.write([tiny.spec()], tmp_path), lambda line: None) == code
 
 
 def test_told_to_stop_a_worker_saves_and_says_what_is_left(tmp_path: Path) -> None:

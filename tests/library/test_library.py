@@ -166,6 +166,8 @@ def test_a_recurrent_layer_that_cannot_be_is_one_line() -> None:
         ("norm=layr is not a normalizer", "layr", None),
         ("layer.esp is not an option", {"name": "layer", "esp": 1}, None),
         ("must be a name, or a map", {"eps": 1}, None),
+        ("must be a name, or a map", None, None),
+        ("must be a name, or a map", ["layer"], None),
         ("has no site 'cel'. Did you mean 'cell'?", "layer", ["cel"]),
         ("weight cannot serve 'cell'", "weight", ["cell"]),
         ("instance cannot serve 'input'", "instance", None),
@@ -174,6 +176,8 @@ def test_a_recurrent_layer_that_cannot_be_is_one_line() -> None:
         with pytest.raises(NormbenchError) as error:
             LSTM(4, 6, norm, sites)
         assert said in str(error.value)
+    with pytest.raises(NormbenchError, match="LSTM has no option input_droput"):
+        LSTM(4, 6, input_droput=0.5)
     with pytest.raises(NormbenchError, match="sequences of one length"):
         LSTM(4, 6, "batch_layer")(torch.randn(2, 3, 4), torch.ones(2, 3, dtype=torch.bool))
 

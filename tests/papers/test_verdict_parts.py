@@ -193,6 +193,10 @@ def test_the_signed_rank_test_is_told_and_decides_nothing() -> None:
     assert (part["word"], part["signed_rank"]) == ("undecided", 0.03125)
     (part,) = only(artifact(direction()), arms(-1.0, status="diverged"))["parts"]
     assert part["signed_rank"] is None
+    equal = [(54.2, 54.1), (54.5, 54.4), (54.1, 54.3)]  # two effects of 0.1, which rounding tells apart
+    runs = [final_run(arm, s, v) for s, pair in enumerate(equal) for arm, v in zip(("ln", "bn"), pair, strict=True)]
+    (part,) = only(artifact(direction()), runs)["parts"]
+    assert part["signed_rank"] == 1.0
     size = direction(kind="size", expect=None, paper=3.0, band=1.0)
     assert only(artifact(size, kind="size"), arms(-1.0))["parts"][0]["signed_rank"] is None
 

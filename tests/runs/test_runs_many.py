@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from dataclasses import replace
@@ -70,6 +71,13 @@ def test_status_opens_no_curve_of_a_finished_run(specs: list[Any], tmp_path: Pat
     opened = Opened(monkeypatch)
     assert status.run(results, False, None, console()) == 0
     assert opened == {"status.json": MANY, "config.yaml": MANY, "listed": 2}
+
+
+def test_the_time_left_is_by_the_pace_since_a_run_began_anew(tmp_path: Path) -> None:
+    lines = [(step, 90.0) for step in range(10, 110, 10)] + [(step, 10.0) for step in (10, 20, 30)]
+    records = [{"step": step, "train_seconds": seconds, "evaluate_seconds": 0.0} for step, seconds in lines]
+    (tmp_path / "timing.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert status._seconds_left(tmp_path, 30, 100) == 70.0
 
 
 def test_status_of_an_experiment_needs_its_status_files_alone(

@@ -18,6 +18,7 @@ from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, files, find, lookup, pack, seals, store, writing
 from normbench.runs.damaged import Damaged
+from normbench.runs.known import known
 from normbench.runs.record import RunRecord
 
 
@@ -112,6 +113,19 @@ def test_a_damaged_copy_does_not_hide_the_whole_one(damaged: int, trio: list, tm
     (paths[damaged] / "status.json").write_text("{")
     looked = find.find(trio[:1], tmp_path)
     assert looked.state(trio[0]) == "done" and [d.path for d in looked.damaged] == [paths[damaged]]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_copy_that_was_left_does_not_hide_the_finished_one(left: int, trio: list, tmp_path: Path) -> None:
+    paths = []
+    for place, name in enumerate(("aaa", "zzz")):
+        made = fake.directory(tmp_path / "other" / name, trio[0], "interrupted" if place == left else "done")
+        paths.append(tmp_path / "runs" / name / made.name)
+        paths[-1].parent.mkdir(parents=True)
+        made.rename(paths[-1])
+    looked = find.find(trio[:1], tmp_path)
+    assert looked.state(trio[0]) == "done" and looked.stored[trio[0].id].path == paths[1 - left]
+    assert known(trio[0].id, tmp_path).source == paths[1 - left]
 
 
 def test_states(trio: list, tmp_path: Path) -> None:

@@ -89,6 +89,21 @@ def test_a_probe_is_written_like_any_run(tmp_path: Path):
     assert ensure_run(spec, run) == "done" and run.curve.read_bytes() == curve
 
 
+def test_a_probe_that_is_killed_as_it_is_computed_again_is_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    spec, run = arm("ln2016/table1", "layer"), RunDirectory(tmp_path / "run")
+    assert ensure_run(spec, run) == "done"
+
+    def killed(spec: RunSpec) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(probes, "compute", killed)
+    longer = arm("ln2016/table1", "layer", "train.epochs=2")
+    assert longer.id == spec.id
+    with pytest.raises(KeyboardInterrupt):
+        ensure_run(longer, run)
+    assert read_status(run.path)["status"] == "done" and ensure_run(spec, run) == "done"
+
+
 @pytest.mark.parametrize("name", ["ln2016/table1", "ln2016/geometry", "ln2016/properties"])
 def test_claims_of_the_probes_are_decided(name: str):
     from dataclasses import replace

@@ -197,6 +197,31 @@ def test_a_longer_run_starts_anew_and_the_shorter_stays_readable(tmp_path: Path,
     assert not list(run.glob("shorter.*"))
 
 
+def test_a_longer_run_seals_nothing_of_the_shorter_one(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert tiny.train(run, "train.epochs=1") == "done"
+    assert list(run.glob("weights/last.safetensors")) and list(run.glob("outcomes/*.npz"))
+    assert tiny.train(run, "train.epochs=2", "train.keep=[]", "eval.outcomes=false") == "done"
+    assert not [*run.glob("weights/*.safetensors"), *run.glob("outcomes/*.npz")]
+    assert [json.loads(text)["epoch"] for text in (run / "timing.jsonl").read_text().splitlines()] == [1, 2]
+    assert not {name for name in status(run)["files"] if name.startswith(("weights", "outcomes"))}
+
+
+def test_a_run_whose_last_evaluation_stands_apart_starts_anew(tmp_path: Path, calm: Calm) -> None:
+    """Its record of the whole split would be in the middle of the longer curve."""
+    run, apart = tmp_path / "run", ("eval.strides={train: 2}", "eval.whole=[train]")
+    assert tiny.train(run, "train.keep_checkpoint=true", *apart) == "done"
+    assert tiny.train(run, "train.epochs=3", *apart) == "done"
+    assert tiny.result(run) == calm("train.epochs=3", *apart)
+
+
+def test_a_longer_run_with_rarer_evaluations_keeps_those_of_the_shorter(tmp_path: Path, calm: Calm) -> None:
+    run = tmp_path / "run"
+    assert tiny.train(run, "train.epochs=2") == "done"
+    assert tiny.train(run, "train.epochs=4", "eval.every=4") == "done"
+    assert tiny.result(run) == calm("train.epochs=4")
+
+
 def test_a_finished_run_counts_while_one_with_other_evaluations_is_trained(tmp_path: Path, calm: Calm) -> None:
     other, results = "eval.unit=updates", tmp_path
     run = writing.directory(results / "runs", tiny.spec()).path
