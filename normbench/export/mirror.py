@@ -22,7 +22,6 @@ from typing import IO, Any
 from normbench.config.compose import Config, stored_form
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch.base import python
 from normbench.runs import curve_file, store, writing
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, evaluation_complete
@@ -60,7 +59,7 @@ def following(logger: Config, results: Path, then: Listener) -> Iterator[Followe
         return
     arguments = [logger["mode"], logger["project"], logger["entity"], str(results / "wandb"), str(GRACE_SECONDS)]
     follower.process = subprocess.Popen(
-        python("-m", "normbench.export.mirror", *arguments),
+        [sys.executable, "-P", "-m", "normbench.export.mirror", *arguments],  # -P: no module of where we are
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
