@@ -134,11 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:  # a path that is too long, unreadable or gone
-        line = f"{error.filename or 'standard output'}: {error.strerror or error}."
+        place = error.filename or "a file"
+        try:
+            sys.stdout.flush()
+        except OSError:  # it was this one, and what is left in its buffer would fail again at the end
+            place = "standard output"
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        line = f"{place}: {error.strerror or error}."
         print(f"normbench: {visible_lines(line)}", file=sys.stderr)
         code = code_of(error)
-        if not error.filename:  # what is left in the buffer would fail again at the end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except MemoryError as error:
         line = f"there is not enough memory{f': {error}' if str(error) else ''}."
         print(f"normbench: {visible_lines(line)}", file=sys.stderr)

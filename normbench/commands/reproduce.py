@@ -88,7 +88,7 @@ def run(request: Request, console: Console) -> int:
         try:
             code = max(code, _artifact(artifact, specs, request, launcher, watch, console, counts))
         except NormbenchError as error:  # such as data that are not here: the others may need none of them
-            if len(plans) == 1:
+            if len(plans) == 1 or error.code != 2:  # a full disk would stop them too
                 raise
             say(console, f"  {artifact.id} is left out: {error}")
             code = max(code, error.code)

@@ -35,7 +35,13 @@ class Terminal(Console):
         raise BrokenPipeError
 
     def print(self, *objects: Any, **keywords: Any) -> None:
-        super().print(*objects, **{"crop": False, **keywords})
+        try:
+            super().print(*objects, **{"crop": False, **keywords})
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            place = "standard error" if self.stderr else "standard output"
+            raise OSError(error.errno, error.strerror, place) from None
 
 
 def console(stderr: bool = False) -> Console:

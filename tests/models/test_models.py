@@ -213,7 +213,7 @@ def test_arms_share_their_initial_draws(model: str) -> None:
 # AdaNorm has its eps outside the root: where a row hardly varies, as of padding, its derivative is near 1e5, and the
 # rounding of another instruction set is a percent after ten steps (AVX-512, AVX2 and none gave three curves). So here
 # are the losses at the steps 0, 4 and 7 in float64, in which all three agree to 2e-7; in float32 the first is asked.
-# Handwriting with LN: 4e-5 after ten steps and 8e-4 after twenty between two processors (Intel, AMD).
+# Handwriting with LN: 4e-5 after ten steps and 8e-4 after twenty, on another processor (Intel) than wrote them.
 # Where a maximum is taken of 2 x 2 values that are nearly equal, rounding decides which one has the gradient.
 AMPLIFIED = {
     ("handwriting", "layer"): (66.69643203686596, 65.17671149268406, 68.85560965092716),
