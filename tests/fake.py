@@ -12,7 +12,6 @@ from typing import Any
 import tiny
 import yaml
 
-from normbench.config.compose import stored_form
 from normbench.config.identity import RunSpec
 from normbench.runs import curve_file, files, seals, store, writing
 from normbench.runs.record import RunRecord
@@ -40,7 +39,7 @@ def record(spec: RunSpec, epochs: int | None = None, value: float = 0.5, **chang
         records=lines(epochs, value),
         environment=ENVIRONMENT,
         seconds=1.5,
-        config=stored_form(spec.config),
+        config=spec.stored_config(),
         **spec.labels(),
     )
     return RunRecord(**(fields | changes))
@@ -52,7 +51,7 @@ def directory(root: Path, spec: RunSpec, status: str = "done", **changes: Any) -
     path.mkdir(parents=True)
     epochs = changes.get("epochs", spec.epochs)
     (path / "curve.jsonl").write_bytes(b"".join(files.line(r) for r in lines(epochs)))
-    content: Mapping[str, Any] = {"id": spec.id, **spec.labels(), "config": stored_form(spec.config)}
+    content: Mapping[str, Any] = {"id": spec.id, **spec.labels(), "config": spec.stored_config()}
     (path / "config.yaml").write_text(yaml.safe_dump(content))
     (path / "environment.json").write_text(json.dumps(ENVIRONMENT))
     fields = {

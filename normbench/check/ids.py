@@ -26,8 +26,9 @@ class Ids:
     def of(self, config: Mapping[str, Any], filed: str = "") -> str:
         """NormbenchError where this version has no such configuration.
 
-        A battery's choice leads to a file that its author goes on changing: where another id than `filed` comes of
-        that, nobody can say which of the two was changed, and that is an error too.
+        The file of an author's own normalizer goes on changing: of a run that has its hash this version's file need
+        not be the same. Where another id than `filed` comes of one, nobody can say what was changed, and that is an
+        error too.
         """
         seed = config.get("seed")
         if type(seed) is not int:
@@ -39,42 +40,47 @@ class Ids:
         if isinstance(known, NormbenchError):
             raise known
         found = identity.hashed({**known.maths, "seed": seed})
-        if known.battery and filed not in ("", found):
+        if known.own and filed not in ("", found):
             raise NormbenchError(
-                f"with the choices in {known.battery} its id is {found}: the normalizer's file was changed since, or "
-                "the configuration"
+                f"with {known.own} its id is {found}: the normalizer was changed since, or the configuration"
             )
         return found
 
     def _found(self, config: Mapping[str, Any]) -> _Known | NormbenchError:
-        first = _maths(config, self.config_dir)
+        first = _known(config, self.config_dir)
         if not isinstance(first, NormbenchError):
-            return _Known(first)
+            return first
         named = json.dumps(config.get("norm"))
         for folder in self._batteries:
             if json.dumps(folder.parent.name) in named:
-                found = _maths(config, folder)
+                found = _known(config, folder)
                 if not isinstance(found, NormbenchError):
-                    return _Known(found, folder)
+                    return found
                 first = found  # it says more than that there is no such normalizer
         return first
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is hashed, and the battery's folder of choices that was needed for it."""
+    """What is hashed, and where an author's own normalizers that are in it are, as people read it."""
 
     maths: dict[str, Any]
-    battery: Path | None = None
+    own: str = ""
 
 
-def _maths(config: Mapping[str, Any], extra: Path | None) -> dict[str, Any] | NormbenchError:
+def _known(config: Mapping[str, Any], extra: Path | None) -> _Known | NormbenchError:
     try:
         restored = compose.restore(config, extra)
-        return identity.maths(restored, identity.assign(restored, extra))
+        choices = identity.assign(restored, extra)
+        found = identity.maths(restored, choices)
     except NormbenchError as error:
         return error
     except OSError as error:
         return NormbenchError(f"a file that it needs cannot be read: {error.filename}: {error.strerror}.")
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         return NormbenchError(f"its configuration is none: {error!r:.80}.")
+    had = config.get(identity.OWN, {})
+    for site in found["sites"].values():
+        if "file" in site:
+            site["file"] = had.get(site["name"], site["file"])
+    return _Known(found, " and ".join(sorted({choice.file for choice in choices.values() if choice.file})))

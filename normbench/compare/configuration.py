@@ -21,9 +21,9 @@ from typing import Any
 
 import yaml
 
-from normbench import reading, schema
+from normbench import own_file, reading, schema
 from normbench.config import compose, grammar
-from normbench.config.identity import RunSpec
+from normbench.config.identity import OWN, RunSpec
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
 
@@ -31,6 +31,7 @@ LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 GROUPS = grammar.RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 SITES = "sites"  # its option that can name further normalizers
+FILE = f"{ARM_GROUP}.own_file"  # an author's own file, by its hash: runs before and after it was edited are not alike
 Values = Mapping[str, Any]
 _FORMS = [f".{digits}g" for digits in range(4, 17)]  # of a number, the shortest first
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -61,6 +62,8 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
                 _leaves(f"{group}.{key}", value, found)
     if isinstance(norm := config.get(ARM_GROUP), Mapping):
         found[ARM_GROUP] = _of_sites(norm)
+    if own := config.get(OWN):
+        found[FILE] = "+".join(own[name][:8] for name in sorted(own))
     root = {**_legacy("", ""), **{f"train.{key}": value for key, value in (config.get("train") or {}).items()}}
     found |= {key: value for key, value in root.items() if key not in _passing("", "")}
     return found
@@ -178,7 +181,7 @@ def overrides(config: Mapping[str, Any], epochs: int, steps: int, extra: Path | 
             words[group] = str(values[group])
     usual, length = _composed(extra, *spelt(words))
     for key, value in values.items():
-        if key not in GROUPS and not _is_site(key) and text(usual.get(key)) != text(value):
+        if key not in (*GROUPS, FILE) and not _is_site(key) and text(usual.get(key)) != text(value):
             words[key] = text(value)
     if any(text(usual.get(key)) != text(values.get(key)) for key in {*usual, *values} if _is_site(key)):
         words[f"{ARM_GROUP}.{SITES}"] = text(config[ARM_GROUP][SITES])
@@ -189,6 +192,18 @@ def overrides(config: Mapping[str, Any], epochs: int, steps: int, extra: Path | 
         if length[0]:
             words["train.epochs"] = "0"
     return words
+
+
+def edited(config: Mapping[str, Any], extra: Path | None = None) -> str:
+    """Why its author's own normalizer is not there as it was then, "" where it is or where there is none.
+
+    NormbenchError for one that is not known here.
+    """
+    for name, sha256 in config.get(OWN, {}).items():
+        file = compose.normalizer(name, extra)["declares"].get("file", "")
+        if not file or own_file.digest(Path(file)) != sha256:
+            return f"{file or name} was changed since."
+    return ""
 
 
 def _is_site(key: str) -> bool:

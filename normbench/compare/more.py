@@ -53,13 +53,19 @@ def commands(
 
     A line that says why, of a cell that cannot be composed here: with a choice of the user's own, or another version's.
     """
-    found = []
+    found, unknown = [], []
     filed: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
     claimed = set(artifacts.ids(extra))
     own = []
     for cell in cells:
         run = cell.runs[0]
-        if run.experiment == ADHOC:
+        try:
+            gone = configuration.edited(run.config, extra)
+        except NormbenchError as error:
+            gone = str(error)
+        if gone:
+            unknown.append(f"# seeds {first} to {last} of {cell.norm}: {gone}")
+        elif run.experiment == ADHOC:
             own.append(cell)
         else:
             axes = tuple(f"{key}={value}" for key, value in run.axes.items())
@@ -76,7 +82,7 @@ def commands(
         words += [] if fidelity == "paper" else ["--fidelity", fidelity]
         words += [part for name in (*arms, *axes) for part in ("--only", name)]
         found.append(shlex.join([*words, "--seeds", f"{first}-{last}", *given]))
-    known, unknown = [], []
+    known = []
     for cell in own:
         try:
             known.append(configuration.overrides(cell.runs[0].config, *_length(cell), extra))

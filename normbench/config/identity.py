@@ -28,6 +28,7 @@ from normbench.errors import NormbenchError
 from normbench.norms import sites
 
 SCHEMA = 1
+OWN = "own_files"  # of a stored configuration: by normalizer's name the SHA-256 of its author's file, as it was then
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,11 @@ class RunSpec:
     @functools.cached_property
     def id(self) -> str:
         """12 hex digits; taken once, so that a file edited meanwhile does not give a planned run another name."""
-        return run_id(self.config, self.sites())
+        return hashed(self._maths)
+
+    @functools.cached_property
+    def _maths(self) -> dict[str, Any]:
+        return maths(self.config, self.sites())
 
     @property
     def steps(self) -> int:
@@ -73,7 +78,12 @@ class RunSpec:
 
     def filed(self) -> dict[str, Any]:
         """The plain form in which a run's directory keeps its spec: id, labels and configuration."""
-        return {"id": self.id, **self.labels(), "config": compose.stored_form(self.config)}
+        return {"id": self.id, **self.labels(), "config": self.stored_config()}
+
+    def stored_config(self) -> dict[str, Any]:
+        """The configuration as the run keeps it, with the hashes of its author's own normalizers."""
+        own = {site["name"]: site["file"] for site in self._maths["sites"].values() if "file" in site}
+        return {**compose.stored_form(self.config), **({OWN: own} if own else {})}
 
     def message(self) -> dict[str, Any]:
         """The plain form in which a spec travels to a worker process."""

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from normbench.config.compose import Config, stored_form
+from normbench.config.compose import Config
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.runs import curve_file, store, writing
@@ -87,7 +87,7 @@ def _message(spec: RunSpec, event: dict[str, Any], root: Path) -> dict[str, Any]
         status="running",
         epochs=spec.epochs,
         steps=spec.steps,
-        config=stored_form(spec.config),
+        config=spec.stored_config(),
         **spec.labels(),
     )
     return {"start": asdict(run), "path": str(writing.directory(root, spec).path)}

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 from normbench import reading
 from normbench.config import grammar
-from normbench.config.identity import MONITOR
+from normbench.config.identity import MONITOR, OWN
 from normbench.runs import files
 from normbench.runs.columns import Columns
 
@@ -93,6 +93,9 @@ def check_config(config: Any, text: str = "${") -> None:
     for key in SECTIONS:
         if not isinstance(config.get(key, {}), dict):
             raise TypeError(f"says {key}={config[key]!r:.40}")
+    own = config.get(OWN, {})
+    if not isinstance(own, dict) or not all(isinstance(sha256, str) for sha256 in own.values()):
+        raise TypeError(f"says {OWN}={own!r:.40}")
     if ("${" in text or "\\" in text) and (found := reading.interpolation(config)):
         raise TypeError(f"says {found!r:.40}: an interpolation, which no configuration here has")
     for key, value in config.get("monitor", {}).items():

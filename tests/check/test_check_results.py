@@ -22,7 +22,7 @@ from normbench.check import Check
 from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
-from normbench.config.identity import RunSpec
+from normbench.config.identity import OWN, RunSpec
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish
 from normbench.runs import claims, files, pack, seals, writing
@@ -329,16 +329,22 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capfd: pytest.Ca
 
 def test_own_choices_are_found_with_their_folder(results: Path, tmp_path: Path) -> None:
     run = writing.directory(results / "runs", fake.specs(1, "train.batch_size=400")[0]).path
-    content = yaml.safe_load((run / "config.yaml").read_text())
-    content["config"]["norm"] = {"name": "mine"}
-    (run / "config.yaml").write_text(yaml.safe_dump(content))
-    status = json.loads((run / "status.json").read_text())
-    files.write_json(run / "status.json", seals.sealed({**status, "files": seals.of_run(run)}))
+    refiled(run, norm={"name": "mine"})
     assert found(results) == [("unknown", (run / "config.yaml").relative_to(results).as_posix())]
 
 
+def refiled(run: Path, **changes: Any) -> None:
+    """The run with this in its configuration in the place of its normalizers' hashes, under seals that fit."""
+    content = yaml.safe_load((run / "config.yaml").read_text())
+    content["config"].pop(OWN, None)
+    content["config"] |= changes
+    (run / "config.yaml").write_text(yaml.safe_dump(content))
+    status = json.loads((run / "status.json").read_text())
+    files.write_json(run / "status.json", seals.sealed({**status, "files": seals.of_run(run)}))
+
+
 def test_what_a_battery_took_on_is_known_where_it_lies(results: Path, tmp_path: Path) -> None:
-    """As long as its file is there, and is the one that the run was trained with; else nobody can tell."""
+    """As long as its file is there, which may have been edited: the run has the hash of the one it was trained with."""
     example = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
     file = tmp_path / "halves.py"
     file.write_text(example.read_text().replace('"centre"', '"halves"'))
@@ -350,11 +356,19 @@ def test_what_a_battery_took_on_is_known_where_it_lies(results: Path, tmp_path: 
     unknown = [("unknown", (run / "config.yaml").relative_to(results).as_posix())]
     source = file.read_text()
     file.write_text(source + "# another one\n")
-    assert found(results) == unknown
+    assert found(results) == []
     file.unlink()
     assert found(results) == unknown
     file.write_text(source)
-    assert found(results) == []
+    refiled(run, own_files={"halves": "0" * 64})
+    assert found(results) == unknown, "the id is of that hash too"
+    refiled(run)
+    assert found(results) == [], "a run that knows no hash has this file"
+    file.write_text(source + "# another one\n")
+    assert found(results) == unknown, "or perhaps another"
+    (told,) = [finding for finding in Check(results).findings() if finding.place == run / "config.yaml"]
+    assert str(file) in told.text and "the normalizer was changed since" in told.text and "Delete" not in told.text
+    file.write_text(source)
     shutil.rmtree(results / "battery")
     assert found(results) == unknown
 

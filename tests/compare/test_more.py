@@ -13,7 +13,7 @@ from rich.console import Console
 from swept import asked, run, sweep
 
 from normbench.commands.compare import out_of_reach, show
-from normbench.compare import more
+from normbench.compare import configuration, more
 from normbench.compare.answer import answer
 from normbench.compare.cells import Task, tasks
 from normbench.compare.question import Question
@@ -60,6 +60,30 @@ def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> N
     assert "norm=layer" in known and "centre" not in known
     assert told.startswith("# seeds 2 to 5 of centre: norm=centre is not")
     assert "one's own: --config-dir DIR, with DIR/norm/centre.yaml" in told
+
+
+def test_runs_before_and_after_ones_own_normalizer_was_edited_are_two_arms(tmp_path: Path) -> None:
+    own = Path(shutil.copytree(Path(__file__).parents[2] / "examples" / "own_normalizer", tmp_path / "own"))
+    file = own / "norm" / "centre.py"
+
+    def trained(seeds: str) -> list[RunRecord]:
+        words = ["model=mnist_mlp", "data=digits", "norm=centre", f"seed={seeds}", "train.epochs=1"]
+        return [
+            RunRecord(spec.id, "adhoc", spec.arm, spec.seed, "done", 1, fidelity="adhoc", steps=spec.steps,
+                      config=spec.filed()["config"], records=run(0.1).records)
+            for spec in train_specs(words, True, own)
+        ]  # fmt: skip
+
+    runs = trained("1,2")
+    file.write_text(file.read_text() + "# another one\n")
+    task = _task([*runs, *trained("2,3")])
+    assert [[r.seed for r in cell.runs] for cell in task.cells] == [[1, 2], [2, 3]]
+    hashes = [str(cell.values[configuration.FILE]) for cell in task.cells]
+    assert list(task.arms(task.arm_keys).values()) == [f"norm.own_file={sha256}" for sha256 in hashes]
+    assert configuration.select([f"norm.own_file={hashes[0]}"], task.runs) == runs
+    told, line = sorted(more.commands(task.cells, 4, 5, own))
+    assert told == f"# seeds 4 to 5 of centre: {file} was changed since."
+    assert "norm=centre" in line and "own_file" not in line, "that is no word of a command"
 
 
 def test_runs_of_an_experiment_are_added_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
