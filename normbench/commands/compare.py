@@ -43,7 +43,7 @@ def run(
         words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
         some = shlex.join(["normbench", "train", "-m", *words, *places.repeated(results, config_dir)])
         raise NormbenchError(f"no finished runs below {results}. Try: {some}")
-    found = [task for task in cells.tasks(configuration.select(filters, runs)) if has_curves(task)]
+    found = [task for task in cells.tasks(configuration.select(filters, cells.with_longer(runs))) if has_curves(task)]
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:

@@ -323,6 +323,9 @@ def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]
         for cell in task.cells
         if cell.twice
     ]
+    if longer := sum(bool(run.cut_from) for run in task.runs):
+        told = f"{longer} runs are longer ones" if longer > 1 else "One run is a longer one"
+        notes.append(f"{told}, cut to {task.length}.")
     if unfinished := [run for cell in task.cells for run in cell.unfinished]:
         counts = {state: sum(run.status == state for run in unfinished) for state in {run.status for run in unfinished}}
         told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))

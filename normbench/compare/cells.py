@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from normbench.compare import configuration
+from normbench.config.identity import EARLIER
 from normbench.config.plan import ADHOC
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
@@ -46,6 +47,12 @@ class Cell:
         """What these keys say of it."""
         return configuration.label(self.values, keys, self.among)
 
+    def with_runs(self, loaded: Mapping[str, RunRecord]) -> Cell:
+        """The same with these in the place of the runs of their ids, cut to its length where they are longer."""
+        whole = [(run, loaded.get(run.id, run)) for run in self.runs]
+        runs = (w.cut(run.steps) if run.cut_from else w for run, w in whole if not run.cut_from or w.serves(run.steps))
+        return replace(self, runs=tuple(runs))
+
     @property
     def done(self) -> list[RunRecord]:
         return [run for run in self.runs if run.status == "done"]
@@ -73,11 +80,15 @@ class Task:
     @property
     def title(self) -> str:
         """`mnist_mlp on digits, 10 epochs`."""
-        count, unit = self.budget
         fidelities = sorted({str(cell.values[FIDELITY]) for cell in self.cells} - {ADHOC})
-        length = f"{count} {unit if count != 1 else unit.removesuffix('s')}"
-        words = [f"{self.model} on {self.data or 'no data'}", self.said, length, "/".join(fidelities)]
+        words = [f"{self.model} on {self.data or 'no data'}", self.said, self.length, "/".join(fidelities)]
         return ", ".join(word for word in words if word)
+
+    @property
+    def length(self) -> str:
+        """`10 epochs`."""
+        count, unit = self.budget
+        return f"{count} {unit if count != 1 else unit.removesuffix('s')}"
 
     @property
     def runs(self) -> list[RunRecord]:
@@ -137,8 +148,7 @@ class Task:
 
     def with_runs(self, loaded: Mapping[str, RunRecord]) -> Task:
         """The same with these in the place of the runs of their ids: with their records."""
-        cells = tuple(replace(c, runs=tuple(loaded.get(run.id, run) for run in c.runs)) for c in self.cells)
-        return replace(self, cells=cells)
+        return replace(self, cells=tuple(cell.with_runs(loaded) for cell in self.cells))
 
 
 def tasks(runs: Sequence[RunRecord]) -> list[Task]:
@@ -174,6 +184,40 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
         )
         found.append(Task(_short(configuration.fingerprint(place)), model, str(name), (int(count), unit), cells, said))
     return sorted(found, key=lambda task: (configuration.is_probe(task.model), -len(task.runs)))
+
+
+def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The runs, and of each length those of longer ones that went through it, of the seeds that have none that short.
+
+    So a comparison loses no seed that somebody goes on with. Runs need no records for it.
+    """
+    alike: dict[tuple[str, bool], dict[int, list[RunRecord]]] = {}  # what differs in seed and length alone, by length
+    known: dict[int, str] = {}
+    for run, flat in zip(runs, configuration.flats([run.config for run in runs]), strict=True):
+        what = known.setdefault(id(flat), configuration.fingerprint(flat)) + run.fidelity
+        alike.setdefault((what, bool(run.epochs)), {}).setdefault(run.steps, []).append(run)
+    found = list(runs)
+    for lengths in alike.values():
+        for steps, own in lengths.items() if len(lengths) > 1 else ():
+            had = {run.seed for run in own if run.status in FINISHED}
+            for length in sorted(length for length in lengths if length > steps):
+                for run in sorted(lengths[length], key=lambda run: (run.seed, run.id)):
+                    if run.seed not in had and run.status in FINISHED and _went_through(run, own[0].epochs, steps):
+                        had.add(run.seed)
+                        found.append(run.cut(steps))
+    return found
+
+
+def _went_through(run: RunRecord, epochs: int, steps: int) -> bool:
+    """Whether a longer run was evaluated at this length as one that ends there: by its curve, or its configuration."""
+    asked = {**EARLIER, **run.config.get("eval", {})}
+    if asked["test"] != "each":
+        return False
+    if run.records:
+        return run.serves(steps)
+    if asked["unit"] == "updates":
+        return bool(steps % asked["every"] == 0)
+    return bool(epochs and epochs % asked["every"] == 0)
 
 
 def _by_seed(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:

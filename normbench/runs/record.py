@@ -117,7 +117,7 @@ class RunRecord:
     `axes` places the run inside its experiment, e.g. `{"train.batch_size": 128}`; `control` names the control
     setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`. `was`, of some published
     runs, has the hash that the curve had in an older form; it is no part of what the run says. `elsewhere`: experiment
-    and arm of other published results that have it too.
+    and arm of other published results that have it too. `cut_from`: the updates of the longer run that it was cut from.
     """
 
     id: str
@@ -137,6 +137,7 @@ class RunRecord:
     was: Mapping[str, Any] = field(default_factory=dict, compare=False)
     steps: int = 0
     elsewhere: Sequence[tuple[str, str]] = field(default=(), compare=False)
+    cut_from: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         if self.steps or not self.epochs:
@@ -185,6 +186,7 @@ class RunRecord:
             status="done" if later else self.status,
             reason="" if later else self.reason,
             seconds=None if later else self.seconds,
+            cut_from=self.steps if steps < self.steps else self.cut_from,
         )
 
     def matches(self, cell: Mapping[str, Any]) -> bool:

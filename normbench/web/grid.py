@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from normbench.compare import beside, configuration
 from normbench.compare.answer import value
@@ -30,7 +29,7 @@ def configurations(task: Task, question: Question, others: Sequence[Task], load:
         if other.key != task.key and other.model == task.model:
             alike = [cell for cell in other.cells if _variants(cell) and cell.norm == own[0].norm]
             loaded = load([run.id for cell in alike for run in cell.runs]) if alike else {}
-            cells += [replace(cell, runs=tuple(loaded.get(run.id, run) for run in cell.runs)) for cell in alike]
+            cells += [cell.with_runs(loaded) for cell in alike]
     keys = configuration.differing([cell.values for cell in cells])
     among = configuration.numbers(cell.values for cell in cells)
     sign = -1 if question.metric.rising else 1

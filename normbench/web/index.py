@@ -37,7 +37,11 @@ from normbench.runs.yaml_text import Configurations
 from normbench.web.remembered import ALWAYS, Remembered
 
 KEPT = 500_000  # records of curves in memory, of about 70 bytes each
-HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config", "elsewhere")]
+HEAD = [
+    one.name
+    for one in fields(RunRecord)
+    if one.name not in ("records", "environment", "config", "elsewhere", "cut_from")
+]
 ASKED_SECONDS = 10.0  # between two questions to a batch system
 FILES = ("status.json", "config.yaml", "curve.jsonl")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from normbench.compare import configuration, metrics
 from normbench.compare.answer import Answer, chosen_by, difference_curve
-from normbench.compare.cells import Task, tasks
+from normbench.compare.cells import Task, tasks, with_longer
 from normbench.compare.metrics import Metric
 from normbench.compare.more import way_on
 from normbench.compare.question import BEST, END, Question
@@ -45,7 +45,7 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
     """
     asked = {key: str(query[key]) for key in KEPT if query.get(key)}
     notes: list[str] = []
-    chosen = _filtered(heads, asked, notes)
+    chosen = _filtered(_LONGER.get(state(heads), lambda: with_longer(heads)), asked, notes)
     found = _TASKS.get(state(chosen), lambda: tasks(chosen))
     task = next((task for task in found if task.key == asked.get("task")), found[0] if found else None)
     if task is None:
@@ -141,6 +141,7 @@ def _waiting(task: Task) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+_LONGER = Kept[list[RunRecord]](2)
 _TASKS = Kept[list[Task]](8)
 _METRICS = Kept[dict[str, list[Metric]]](32)
 
@@ -211,7 +212,7 @@ Pair = tuple[dict[str, Any], figures.Figure | None]
 def pairs(runs: Sequence[RunRecord], query: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> Iterator[Pair]:
     """What a view of these runs, with their records, says of each of these pairs of cells, by their keys."""
     asked = {key: str(query[key]) for key in KEPT if query.get(key)}
-    found = tasks(runs)
+    found = tasks(with_longer(runs))
     task = next((task for task in found if task.key == asked.get("task")), found[0])  # the only one is not named
     drawn = Drawn(task, Question.of(task, asked), asked.get("x", ""))
     for a, b in wanted:
