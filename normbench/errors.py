@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import errno
+import math
 import re
 from collections.abc import Iterable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # of the system's errors: the disk, or what one may have of it
@@ -25,6 +26,13 @@ class NormbenchError(Exception):
         self.code = code
 
 
+def real(place: str, **numbers: Any) -> None:
+    """NormbenchError unless these are finite numbers."""
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            raise NormbenchError(f"{place}: {name}={value!r} must be a finite number.")
+
+
 def positive(place: str, **numbers: Any) -> None:
     """NormbenchError unless these are whole numbers of at least 1."""
     for name, value in numbers.items():
@@ -37,9 +45,16 @@ def did_you_mean(value: str, choices: Iterable[str]) -> str:
     """' Did you mean 'layer'?' for the nearest choice, or '' when nothing is near."""
     choices = list(choices)
     near = [name for name in choices if name.casefold() == value.casefold()]  # capitals alone
+    near = near or [name for name in choices if name == _shortened(value)]
     near = near or difflib.get_close_matches(value, choices, n=3, cutoff=0.5)
     near.sort(key=lambda name: sorted(name) != sorted(value))  # letters that changed places before others
     return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def _shortened(name: str) -> str:
+    """Its last word by its initials: `optim.lr` of `optim.learning_rate`."""
+    before, dot, last = name.rpartition(".")
+    return f"{before}{dot}{''.join(part[:1] for part in last.split('_'))}"
 
 
 def unknown(what: str, value: str, choices: Iterable[str], listing: str = "") -> NormbenchError:

@@ -30,6 +30,7 @@ class Check:
             closed += [finding.place] if finding.kind == "permission" else []
             yield finding
         yield from leftovers.check(self.results, repair)
+        yield from leftovers.misnamed(self.results)
         yield from published.check(self.results, self._ids, self.seen)
         yield from plans.check(self.results)
         for stored in lookup.scan(self.results / "runs"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import stat
 import time
@@ -59,6 +60,20 @@ def check(results: Path, repair: bool) -> Iterator[Finding]:
                 names.remove(name)
             if (found := _handle(path, run, repair)) is not None:
                 yield found
+
+
+def misnamed(results: Path) -> Iterator[Finding]:
+    """Folders that hold a run and have no run's name: nothing reads them."""
+    for folder, names, others in os.walk(results / "runs"):
+        path = Path(folder)
+        if store.NAME.fullmatch(path.name):
+            names.clear()
+        elif "status.json" in others:
+            with contextlib.suppress(Damaged, KeyError, TypeError):  # nobody can say whose run it is
+                status = store.read_status(path)
+                own = store.place(path.parent, "", status["arm"], status["seed"], status["id"])
+                way = f"Give it its name again: mv {shlex.join([str(path), str(own)])}"
+                yield Finding("name", path, f"a run that nothing reads, as its folder has another name. {way}")
 
 
 def _not_needed(run: Path, name: str) -> bool:

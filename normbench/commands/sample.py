@@ -72,7 +72,7 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
             run.write_samples({f"{kept}-seed-{asked.seed}-{file}": content for file, content in drawn.items()})
     files = sorted((folder / "samples").glob("[!.]*")) if (folder / "samples").is_dir() else []
     if not files:
-        raise NormbenchError(f"model={name} has left no samples in {folder}. To draw some: --count 8")
+        raise NormbenchError(f"model={name} has left no samples in {folder}. To draw some, if it draws any: --count 8")
     for file in files:
         say(console, str(file))
     return 0

@@ -29,6 +29,7 @@ def encode(
     weights: str | None = None,
     results: str | Path | None = None,
     expand: str | Path | None = None,
+    config_dir: str | Path | None = None,
 ) -> np.ndarray:
     """The vectors of sentences by the model of a finished run: (N, D) float32, a row for each sentence in order.
 
@@ -43,13 +44,16 @@ def encode(
         results: the folder; without it NORMBENCH_RESULTS, else ./results.
         expand: a file of word vectors of another tool (word2vec's text or binary, GloVe's), by which words that the
             model does not know get vectors (Kiros et al. 2015, section 2.2); without it they are all one unknown word.
+        config_dir: a folder of your own choices that the run was trained with, such as its normalizer.
 
     Errors: NormbenchError for sentences that are no texts, for a run that is not there or is published without weights,
     for a model that encodes none, for a file that holds no word vectors, or too few of the model's words.
     """
     told = _texts(sentences)
     further = None if expand is None else (Path(expand), told)
-    return encoder(run, root(results), weights, None, further)(told, eos)
+    return encoder(run, root(results), weights, Path(config_dir) if config_dir is not None else None, further)(
+        told, eos
+    )
 
 
 def encoder(

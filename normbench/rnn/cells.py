@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError, real, unknown
 from normbench.norms.base import Normalizer, WeightNormalizer, build
 from normbench.norms.layers import Weighted
 from normbench.norms.sites import Choice, Site
@@ -295,7 +295,8 @@ class LSTMCell(Cell):
         self, *sizes: int, forget_bias: float = 0.0, scaled: bool = False, clip: float = 0.0, **options: object
     ) -> None:
         super().__init__(*sizes, **options)  # type: ignore[arg-type]
-        if not clip >= 0:
+        real(self.place, forget_bias=forget_bias, clip=clip)
+        if clip < 0:
             raise NormbenchError(f"{self.place}: clip={clip} must be at least 0, which clips nothing.")
         self.forget_bias, self.scaled, self.clip = forget_bias, scaled, clip
         if scaled and self.norm("cell") is not None:

@@ -15,4 +15,6 @@ def root(given: str | Path | None = None) -> Path:
     path = Path(given or os.environ.get("NORMBENCH_RESULTS") or "results")
     if path.exists() and not path.is_dir():
         raise NormbenchError(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
+    if path.name == "runs" and not (path / "runs").exists() and any(path.glob("*/*.s*.*/status.json")):
+        raise NormbenchError(f"{path} has the runs of the results in {path.parent}: --results {path.parent}")
     return path

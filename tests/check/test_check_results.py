@@ -333,6 +333,16 @@ def test_own_choices_are_found_with_their_folder(results: Path, tmp_path: Path) 
     assert found(results) == [("unknown", (run / "config.yaml").relative_to(results).as_posix())]
 
 
+def test_a_run_whose_folder_was_renamed_is_told_its_name(results: Path) -> None:
+    run = run_of(results, 1)
+    run.rename(run.with_name("my best run"))
+    assert found(results) == [("name", run.with_name("my best run").relative_to(results).as_posix())]
+    (told,) = [finding for finding in Check(results).findings() if finding.kind == "name"]
+    assert told.text.endswith(f"mv '{run.with_name('my best run')}' {run}")
+    told.place.rename(run)
+    assert found(results) == []
+
+
 def refiled(run: Path, **changes: Any) -> None:
     """The run with this in its configuration in the place of its normalizers' hashes, under seals that fit."""
     content = yaml.safe_load((run / "config.yaml").read_text())

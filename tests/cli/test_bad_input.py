@@ -159,6 +159,15 @@ def test_results_that_is_a_file(normbench, capfd, tmp_path: Path):
     assert (tmp_path / "taken").read_text() == "mine"
 
 
+def test_results_that_are_the_runs_of_some(normbench, capfd, tmp_path: Path):
+    run = tmp_path / "own" / "runs" / "adhoc" / "mnist_mlp-none.s1.0123456789ab"
+    run.mkdir(parents=True)
+    assert normbench("status", "--results", str(tmp_path / "own" / "runs")) == 0, "perhaps a folder that is called so"
+    (run / "status.json").write_text("{}")
+    assert normbench("status", "--results", str(tmp_path / "own" / "runs")) == 2
+    assert f"--results {tmp_path / 'own'}\n" in capfd.readouterr().err
+
+
 def test_results_below_a_file_cannot_be_made(normbench, capfd, tmp_path: Path):
     (tmp_path / "taken").write_text("mine")
     words = ("train", "model=mnist_mlp", "data=digits", "train.epochs=1", "--results", "taken/below")

@@ -104,6 +104,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "norm=mine.py"), "norm=mine.py is not a normalizer. (one's own: --config-dir DIR, with DIR/norm/"),
         ((*BASE, "optim=xyz"), "optim=xyz is not an optimizer. (adadelta, adafactor, adagrad, adam, "),
         ((*BASE, "optim=sgd", "optim.betas=[0.9,0.9]"), "optim.betas is not an option."),
+        ((*BASE, "optim.learning_rate=0.1"), "optim.learning_rate is not an option. Did you mean 'optim.lr'?"),
         ((*BASE, "optim=sgd", "optim.momentm=0.9"), "optim.momentm is not an option. Did you mean 'optim.momentum'?"),
         ((*BASE, "optim.bias_correction=kirs"), "optim.bias_correction=kirs is not possible. Did you mean 'kiros'?"),
         ((*BASE, "schedule=cosin"), "schedule=cosin is not a schedule. Did you mean 'cosine'?"),

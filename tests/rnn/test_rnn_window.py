@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -121,3 +123,9 @@ def test_bounded_derivatives_of_any_tensor() -> None:
 def test_a_bound_below_zero_is_refused() -> None:
     with pytest.raises(NormbenchError, match=r"lstm: clip=-1\.0 must be at least 0"):
         LSTM(3, 4, path="lstm", clip=-1.0)
+
+
+@pytest.mark.parametrize("value", ["a", None, True, float("nan")])
+def test_options_of_a_cell_that_are_no_numbers_are_refused(value: Any) -> None:
+    with pytest.raises(NormbenchError, match=f"lstm: forget_bias={value!r} must be a finite number"):
+        LSTM(3, 4, path="lstm", forget_bias=value)

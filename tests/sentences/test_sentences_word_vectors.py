@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from smallest import small
+from smallest import SMALL, small
 
 from normbench import data as datasets
 from normbench import encode
+from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.runs.writing import RunDirectory
 from normbench.sentences import word_vectors
@@ -110,3 +111,14 @@ def test_a_model_reads_further_words_by_them(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[[0, 2]], plain[[0, 2]])
     np.testing.assert_allclose(found[1], found[0], atol=1e-5)
     assert abs(found[1] - plain[1]).max() > 1e-3
+
+
+def test_a_run_with_a_normalizer_of_ones_own_encodes_with_its_folder(tmp_path: Path) -> None:
+    own = Path(__file__).parents[2] / "examples" / "own_normalizer"
+    words = [*SMALL["skip_thoughts"], "norm=centre", "train.steps=1", "train.keep=[last]"]
+    (spec,) = train_specs(["model=skip_thoughts", *words], False, own)
+    run = tmp_path / "runs" / "x" / f"centre.s1.{spec.id}"
+    assert ensure_run(spec, RunDirectory(run)) == "done"
+    assert encode(spec.id, ["a"], results=tmp_path, config_dir=own).shape[0] == 1
+    with pytest.raises(NormbenchError, match="norm=centre is not"):
+        encode(spec.id, ["a"], results=tmp_path)
