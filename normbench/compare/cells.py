@@ -194,8 +194,12 @@ def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:
     alike: dict[tuple[str, bool], dict[int, list[RunRecord]]] = {}  # what differs in seed and length alone, by length
     known: dict[int, str] = {}
     for run, flat in zip(runs, configuration.flats([run.config for run in runs]), strict=True):
-        what = known.setdefault(id(flat), configuration.fingerprint(flat)) + run.fidelity
-        alike.setdefault((what, bool(run.epochs)), {}).setdefault(run.steps, []).append(run)
+        if configuration.is_probe(str(flat.get("model", ""))):
+            continue  # has no shorter one in it
+        if id(flat) not in known:
+            known[id(flat)] = configuration.fingerprint(flat)
+        what = known[id(flat)] + run.fidelity, bool(run.epochs)
+        alike.setdefault(what, {}).setdefault(run.steps, []).append(run)
     found = list(runs)
     for lengths in alike.values():
         for steps, own in lengths.items() if len(lengths) > 1 else ():
