@@ -248,7 +248,12 @@ class _Service:
         return _file(await run_in_threadpool(made), "text/html; charset=utf-8", "normbench-comparison.html")
 
     async def csv(self, request: Request) -> Response:
-        content = await run_in_threadpool(self.asked, _query(request))
+        """The table alone, which can have no note: what is asked for and does not fit is refused."""
+        query = _query(request)
+        content = await run_in_threadpool(self.asked, query)
+        decides = ("filter", "task", *views.ASKED)
+        if content["notes"] and any(query.get(key) and content["query"].get(key) != query[key] for key in decides):
+            raise NormbenchError(content["notes"][0])
         return _file(table(content.get("answer")), "text/csv; charset=utf-8", "normbench-comparison.csv")
 
     # --- news ---------------------------------------------------------------------------------------------------------

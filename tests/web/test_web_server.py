@@ -23,6 +23,7 @@ from normbench.errors import NormbenchError
 from normbench.runs import files, samples, stamps, writing
 from normbench.runs.record import RunRecord
 from normbench.web import server
+from normbench.web import view as views
 from normbench.web.index import Index
 from normbench.web.view import Load
 
@@ -70,7 +71,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 @pytest.fixture(autouse=True)
 def plain_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "pages", Page())
-    monkeypatch.setattr(server, "views", SimpleNamespace(view=view))
+    monkeypatch.setattr(server, "views", SimpleNamespace(view=view, ASKED=views.ASKED))
 
 
 @pytest.fixture(scope="module")
@@ -296,6 +297,14 @@ def test_table_as_csv(client: TestClient) -> None:
     assert lines[0] == "group,cell,arm,at.mean,at.interval.low,at.interval.high" and len(lines) == 4
     assert lines[1].endswith(",mnist_mlp-none,5,-1.0,2.0")
     assert server.table(None) == b"\r\n"
+
+
+@pytest.mark.parametrize("query", ["metric=nope", "task=nope", "filter=nope", "level=nope", "filter=norm%3Dnope"])
+def test_no_table_answers_another_question(client: TestClient, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "views", views)
+    assert client.get("/api/csv").status_code == 200
+    answer = client.get(f"/api/csv?{query}")
+    assert answer.status_code == 400 and answer.text.count("\n") == 1
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "\r="])
