@@ -40,9 +40,9 @@ class Ids:
         if isinstance(known, NormbenchError):
             raise known
         found = identity.hashed({**known.maths, "seed": seed})
-        if known.own and filed not in ("", found):
+        if known.edited and filed not in ("", found):
             raise NormbenchError(
-                f"with {known.own} its id is {found}: the normalizer was changed since, or the configuration"
+                f"with {known.edited} its id is {found}: the normalizer was changed since, or the configuration"
             )
         return found
 
@@ -62,10 +62,10 @@ class Ids:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is hashed, and where an author's own normalizers that are in it are, as people read it."""
+    """What is hashed, and the files of an author's own normalizers that are, or may be, others than they were."""
 
     maths: dict[str, Any]
-    own: str = ""
+    edited: str = ""
 
 
 def _known(config: Mapping[str, Any], extra: Path | None) -> _Known | NormbenchError:
@@ -79,8 +79,9 @@ def _known(config: Mapping[str, Any], extra: Path | None) -> _Known | NormbenchE
         return NormbenchError(f"a file that it needs cannot be read: {error.filename}: {error.strerror}.")
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         return NormbenchError(f"its configuration is none: {error!r:.80}.")
-    had = config.get(identity.OWN, {})
-    for site in found["sites"].values():
-        if "file" in site:
+    had, edited = config.get(identity.OWN, {}), set()
+    for path, site in found["sites"].items():
+        if "file" in site and had.get(site["name"]) != site["file"]:
+            edited.add(choices[path].file)
             site["file"] = had.get(site["name"], site["file"])
-    return _Known(found, " and ".join(sorted({choice.file for choice in choices.values() if choice.file})))
+    return _Known(found, " and ".join(sorted(edited)))

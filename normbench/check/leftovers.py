@@ -68,10 +68,15 @@ def misnamed(results: Path) -> Iterator[Finding]:
         path = Path(folder)
         if store.NAME.fullmatch(path.name):
             names.clear()
-        elif "status.json" in others:
+        elif "status.json" in others and path.name != "runs":
             with contextlib.suppress(Damaged, KeyError, TypeError):  # nobody can say whose run it is
                 status = store.read_status(path)
                 own = store.place(path.parent, "", status["arm"], status["seed"], status["id"])
+                if own.exists():
+                    yield Finding(
+                        "unknown", path, f"a copy of {own}, perhaps: nothing reads it, as it has another name"
+                    )
+                    continue
                 way = f"Give it its name again: mv {shlex.join([str(path), str(own)])}"
                 yield Finding("name", path, f"a run that nothing reads, as its folder has another name. {way}")
 

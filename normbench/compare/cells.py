@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -50,7 +50,9 @@ class Cell:
     def with_runs(self, loaded: Mapping[str, RunRecord]) -> Cell:
         """The same with these in the place of the runs of their ids, cut to its length where they are longer."""
         whole = [(run, loaded.get(run.id, run)) for run in self.runs]
-        runs = (w.cut(run.steps) if run.cut_from else w for run, w in whole if not run.cut_from or w.serves(run.steps))
+        runs = (
+            _cut(w, run.steps) if run.cut_from else w for run, w in whole if not run.cut_from or w.serves(run.steps)
+        )
         return replace(self, runs=tuple(runs))
 
     @property
@@ -189,39 +191,58 @@ def tasks(runs: Sequence[RunRecord]) -> list[Task]:
 def with_longer(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """The runs, and of each length those of longer ones that went through it, of the seeds that have none that short.
 
-    So a comparison loses no seed that somebody goes on with. Runs need no records for it.
+    The lengths are those of what differs in its normalizer alone: a comparison keeps what somebody has gone on with.
+    Runs need no records for it.
     """
-    alike: dict[tuple[str, bool], dict[int, list[RunRecord]]] = {}  # what differs in seed and length alone, by length
-    known: dict[int, str] = {}
+    alike: dict[tuple[str, str, bool], dict[str, dict[int, list[RunRecord]]]] = {}  # by configuration and length
+    known: dict[int, tuple[str, str]] = {}  # without its normalizer, and whole
     for run, flat in zip(runs, configuration.flats([run.config for run in runs]), strict=True):
         if configuration.is_probe(str(flat.get("model", ""))):
             continue  # has no shorter one in it
         if id(flat) not in known:
-            known[id(flat)] = configuration.fingerprint(flat)
-        what = known[id(flat)] + run.fidelity, bool(run.epochs)
-        alike.setdefault(what, {}).setdefault(run.steps, []).append(run)
+            rest = {key: value for key, value in flat.items() if key.partition(".")[0] != configuration.ARM_GROUP}
+            known[id(flat)] = configuration.fingerprint(rest), configuration.fingerprint(flat)
+        others, whole = known[id(flat)]
+        place = alike.setdefault((others, run.fidelity, bool(run.epochs)), {})
+        place.setdefault(whole, {}).setdefault(run.steps, []).append(run)
     found = list(runs)
-    for lengths in alike.values():
-        for steps, own in lengths.items() if len(lengths) > 1 else ():
-            had = {run.seed for run in own if run.status in FINISHED}
-            for length in sorted(length for length in lengths if length > steps):
-                for run in sorted(lengths[length], key=lambda run: (run.seed, run.id)):
-                    if run.seed not in had and run.status in FINISHED and _went_through(run, own[0].epochs, steps):
-                        had.add(run.seed)
-                        found.append(run.cut(steps))
+    for place in alike.values():
+        asked = {steps: own[0].epochs for lengths in place.values() for steps, own in lengths.items()}
+        for lengths in place.values() if len(asked) > 1 else ():
+            for steps, epochs in asked.items():
+                found += _shorter(lengths, epochs, steps)
+    return found
+
+
+def _shorter(lengths: Mapping[int, Sequence[RunRecord]], epochs: int, steps: int) -> Iterator[RunRecord]:
+    """What was asked for longer, cut to this length, of the seeds that were not asked for it."""
+    had = {run.seed for run in lengths.get(steps, ()) if run.status in FINISHED}
+    for length in sorted(length for length in lengths if length > steps):
+        for run in sorted(lengths[length], key=lambda run: (run.seed, run.id)):
+            if run.seed not in had and run.status in FINISHED and _went_through(run, epochs, steps):
+                had.add(run.seed)
+                yield run.cut(steps)
+
+
+def _cut(run: RunRecord, steps: int) -> RunRecord:
+    """As `RunRecord.cut`, made once."""
+    key = "cut", steps
+    if key not in run.known:
+        run.known[key] = run.cut(steps)
+    found: RunRecord = run.known[key]
     return found
 
 
 def _went_through(run: RunRecord, epochs: int, steps: int) -> bool:
     """Whether a longer run was evaluated at this length as one that ends there: by its curve, or its configuration."""
     asked = {**EARLIER, **run.config.get("eval", {})}
-    if asked["test"] != "each":
+    every = asked["every"]
+    if asked["test"] != "each" or type(every) is not int or every < 1:
         return False
     if run.records:
         return run.serves(steps)
-    if asked["unit"] == "updates":
-        return bool(steps % asked["every"] == 0)
-    return bool(epochs and epochs % asked["every"] == 0)
+    length = steps if asked["unit"] == "updates" else epochs
+    return length > 0 and length % every == 0
 
 
 def _by_seed(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from normbench import own_file, reading, schema
+from normbench import reading, schema
 from normbench.config import compose, grammar
 from normbench.config.identity import OWN, RunSpec
 from normbench.errors import NormbenchError, unknown
@@ -192,18 +192,6 @@ def overrides(config: Mapping[str, Any], epochs: int, steps: int, extra: Path | 
         if length[0]:
             words["train.epochs"] = "0"
     return words
-
-
-def edited(config: Mapping[str, Any], extra: Path | None = None) -> str:
-    """Why its author's own normalizer is not there as it was then, "" where it is or where there is none.
-
-    NormbenchError for one that is not known here.
-    """
-    for name, sha256 in config.get(OWN, {}).items():
-        file = compose.normalizer(name, extra)["declares"].get("file", "")
-        if not file or own_file.digest(Path(file)) != sha256:
-            return f"{file or name} was changed since."
-    return ""
 
 
 def _is_site(key: str) -> bool:

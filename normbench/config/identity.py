@@ -147,6 +147,19 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
     }
 
 
+def edited(stored: Mapping[str, Any], filed: str, extra: Path | None = None) -> str:
+    """Why a stored run's own normalizer is another one by now, "" where it is not or where all are this version's.
+
+    filed: the run's id. NormbenchError for a configuration that is none here.
+    """
+    config = compose.restore(stored, extra)
+    choices = assign(config, extra)
+    files = sorted({choice.file for choice in choices.values() if choice.file})
+    if not files or run_id(config, choices) == filed:
+        return ""
+    return f"{' and '.join(files)} was changed since it was trained."
+
+
 def run_id(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> str:
     """First 12 hex digits of the SHA-256 of the canonical form."""
     return hashed(maths(config, choices))

@@ -15,6 +15,7 @@ def root(given: str | Path | None = None) -> Path:
     path = Path(given or os.environ.get("NORMBENCH_RESULTS") or "results")
     if path.exists() and not path.is_dir():
         raise NormbenchError(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
-    if path.name == "runs" and not (path / "runs").exists() and any(path.glob("*/*.s*.*/status.json")):
+    runs = (run for depth in ("*", "*/*") for run in path.glob(f"{depth}/*.s*.*/status.json"))
+    if path.name == "runs" and not (path / "runs").exists() and any(runs):
         raise NormbenchError(f"{path} has the runs of the results in {path.parent}: --results {path.parent}")
     return path

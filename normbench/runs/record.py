@@ -94,7 +94,7 @@ def check_config(config: Any, text: str = "${") -> None:
         if not isinstance(config.get(key, {}), dict):
             raise TypeError(f"says {key}={config[key]!r:.40}")
     own = config.get(OWN, {})
-    if not isinstance(own, dict) or not all(isinstance(sha256, str) for sha256 in own.values()):
+    if not isinstance(own, dict) or not all(isinstance(text, str) for text in (*own, *own.values())):
         raise TypeError(f"says {OWN}={own!r:.40}")
     if ("${" in text or "\\" in text) and (found := reading.interpolation(config)):
         raise TypeError(f"says {found!r:.40}: an interpolation, which no configuration here has")
@@ -176,7 +176,8 @@ class RunRecord:
         if steps >= self.steps and self.status != "diverged":
             return self
         later = evaluation_complete(self.records, steps)
-        records = [record for record in self.records if record["step"] <= steps]
+        kind = Columns if isinstance(self.records, Columns) else list
+        records = kind(record for record in self.records if record["step"] <= steps)
         return replace(
             self,
             epochs=round(self.epochs * steps / self.steps) if self.steps else self.epochs,
@@ -185,7 +186,7 @@ class RunRecord:
             was=self.was if len(records) == len(self.records) else {},  # that hash is the whole curve's
             status="done" if later else self.status,
             reason="" if later else self.reason,
-            seconds=None if later else self.seconds,
+            seconds=None if later or not records else self.seconds,
             cut_from=self.steps if steps < self.steps else self.cut_from,
         )
 

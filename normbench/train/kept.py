@@ -7,7 +7,7 @@ from typing import Any
 
 from normbench import reading
 from normbench.config import compose
-from normbench.config.identity import assign
+from normbench.config.identity import assign, edited
 from normbench.errors import NormbenchError
 from normbench.runs import lookup
 from normbench.runs.known import known
@@ -26,6 +26,13 @@ def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
             f"run {found.run.id} is published without its weights: train it below another --results to draw from it."
         )
     return found.run, folder
+
+
+def restored(run: RunRecord, config_dir: Path | None) -> compose.Config:
+    """The run's configuration. NormbenchError where its author's own normalizer is not what it was trained with."""
+    if why := edited(run.config, run.id, config_dir):
+        raise NormbenchError(f"run {run.id}: {why}")
+    return compose.restore(run.config, config_dir)
 
 
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:

@@ -15,7 +15,7 @@ from normbench.runs.record import RunRecord
 from normbench.web import site
 from normbench.web.plain import dumped
 from normbench.web.site import PLOTLY
-from normbench.web.view import Load, View, pairs, view
+from normbench.web.view import Load, View, pairs, runs_of, view
 
 STYLES = ("style.css", "dashboard.css")
 SCRIPTS = (
@@ -47,8 +47,8 @@ def _own(name: str) -> bytes:
 def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> bytes:
     """The view of this address as one HTML file, with every baseline, and what else of its task there is room for."""
     first = view(heads, load, query)
-    loaded = load([seed["id"] for cell in first["cells"] for seed in cell["seeds"]])
-    runs = list(loaded.values())
+    runs = runs_of(heads, load, query)
+    loaded = {run.id: run for run in runs}
 
     def asked(**changes: str) -> View:
         words = {**first["query"], **changes}

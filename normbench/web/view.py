@@ -45,9 +45,8 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
     """
     asked = {key: str(query[key]) for key in KEPT if query.get(key)}
     notes: list[str] = []
-    chosen = _filtered(_LONGER.get(state(heads), lambda: with_longer(heads)), asked, notes)
-    found = _TASKS.get(state(chosen), lambda: tasks(chosen))
-    task = next((task for task in found if task.key == asked.get("task")), found[0] if found else None)
+    found = _tasks(heads, asked, notes)
+    task = _chosen(found, asked)
     if task is None:
         return _empty(asked, heads, notes)
     if "task" in asked and asked["task"] != task.key:
@@ -91,6 +90,24 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
         "difference": pair[1] if pair else None,
     }
     return dict(shown)
+
+
+def runs_of(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> list[RunRecord]:
+    """The runs of the task that such a view shows, with their records; longer ones cut to its length."""
+    asked = {key: str(query[key]) for key in KEPT if query.get(key)}
+    found = _tasks(heads, asked, [])
+    task = _chosen(found, asked)
+    return task.with_runs(load([run.id for run in task.runs])).runs if task else []
+
+
+def _tasks(heads: Sequence[RunRecord], asked: dict[str, str], notes: list[str]) -> list[Task]:
+    chosen = _filtered(_LONGER.get(state(heads), lambda: with_longer(heads)), asked, notes)
+    return _TASKS.get(state(chosen), lambda: tasks(chosen))
+
+
+def _chosen(found: Sequence[Task], asked: Mapping[str, str]) -> Task | None:
+    """The task that is asked for, else the first."""
+    return next((task for task in found if task.key == asked.get("task")), found[0] if found else None)
 
 
 def _filtered(heads: Sequence[RunRecord], asked: dict[str, str], notes: list[str]) -> Sequence[RunRecord]:
@@ -212,8 +229,8 @@ Pair = tuple[dict[str, Any], figures.Figure | None]
 def pairs(runs: Sequence[RunRecord], query: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> Iterator[Pair]:
     """What a view of these runs, with their records, says of each of these pairs of cells, by their keys."""
     asked = {key: str(query[key]) for key in KEPT if query.get(key)}
-    found = tasks(with_longer(runs))
-    task = next((task for task in found if task.key == asked.get("task")), found[0])  # the only one is not named
+    task = _chosen(tasks(runs), asked)
+    assert task is not None
     drawn = Drawn(task, Question.of(task, asked), asked.get("x", ""))
     for a, b in wanted:
         if told := _pair(drawn, a, b):

@@ -160,7 +160,7 @@ def test_results_that_is_a_file(normbench, capfd, tmp_path: Path):
 
 
 def test_results_that_are_the_runs_of_some(normbench, capfd, tmp_path: Path):
-    run = tmp_path / "own" / "runs" / "adhoc" / "mnist_mlp-none.s1.0123456789ab"
+    run = tmp_path / "own" / "runs" / "ln2016" / "fig6" / "none.s1.0123456789ab"
     run.mkdir(parents=True)
     assert normbench("status", "--results", str(tmp_path / "own" / "runs")) == 0, "perhaps a folder that is called so"
     (run / "status.json").write_text("{}")

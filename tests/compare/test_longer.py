@@ -12,7 +12,7 @@ from normbench.compare.answer import answer
 from normbench.compare.cells import tasks, with_longer
 from normbench.compare.question import Question
 from normbench.runs.record import RunRecord
-from normbench.web.share import share
+from normbench.web import share as shared
 from normbench.web.view import view
 
 
@@ -46,16 +46,27 @@ def test_a_longer_run_stands_among_the_shorter_ones_it_went_through(with_records
 
 def test_a_longer_run_is_no_shorter_one_that_it_was_not_evaluated_as() -> None:
     runs = sweep({"none": 0.3})
-    for seldom in ({"every": 2}, {"test": "last"}, {"unit": "updates", "every": 20}):
+    at_twenty = {"unit": "updates", "every": 20}
+    for other in ({"every": 2}, {"test": "last"}, at_twenty, {"every": 0}, {"every": "x"}, {"every": None}):
         for records in (runs[0].records, ()):
-            other = dataclasses.replace(_longer(runs[0], **seldom), records=[r for r in records if r["step"] != 30])
-            shorter = min(tasks(with_longer([other, *runs[1:]])), key=lambda task: task.budget)
+            seldom = dataclasses.replace(_longer(runs[0], **other), records=[r for r in records if r["step"] != 30])
+            shorter = min(tasks(with_longer([seldom, *runs[1:]])), key=lambda task: task.budget)
             assert [run.seed for run in shorter.runs] == [2, 3, 4, 5, 6]
     unknown = dataclasses.replace(_longer(runs[0]), records=())  # no more than its configuration is known
     lacking = dataclasses.replace(unknown, records=[r for r in _longer(runs[0]).records if r["step"] != 30])
     shorter = min(tasks(with_longer([unknown, *runs[1:]])), key=lambda task: task.budget)
     assert len(shorter.runs) == 6 and len(shorter.with_runs({lacking.id: lacking}).runs) == 5
-    assert [task.budget[0] for task in tasks(with_longer([_longer(runs[0])]))] == [6], "nobody asked for fewer"
+    assert shorter.runs[0].seconds is None, "those are the longer run's"
+
+
+def test_an_arm_that_is_gone_on_with_as_a_whole_stays_beside_the_others() -> None:
+    runs = sweep({"none": 0.3, "layer": 0.2})
+    extended = [*runs[:6], *map(_longer, runs[6:])]
+    shorter, longer = sorted(tasks(with_longer(extended)), key=lambda task: task.budget)
+    assert [len(cell.runs) for cell in shorter.cells] == [6, 6] and [cell.norm for cell in longer.cells] == ["layer"]
+    other = [_longer(run) for run in sweep({"layer": 0.2}, lr=0.1)]
+    assert len(with_longer([*runs, *other])) == 18, "another learning rate was asked for six epochs alone"
+    assert len(with_longer(list(map(_longer, runs)))) == 12, "nobody asked for fewer"
 
 
 def test_a_longer_run_that_diverged_is_lost_where_it_did() -> None:
@@ -75,5 +86,18 @@ def test_the_page_and_its_file_have_it_too() -> None:
     assert "2 runs are longer ones, cut to 3 epochs." in shown["notes"]
     plain = view(runs, lambda ids: {run.id: run for run in runs}, {})
     assert shown["answer"]["groups"] == plain["answer"]["groups"]
-    file = share(heads, lambda ids: {run_id: whole[run_id] for run_id in ids}, {})
-    assert b"2 runs are longer ones" in file
+
+
+def test_a_shared_page_shows_the_cut_runs_in_all_its_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the filter leaves longer ones alone, and so nothing that says which length is meant."""
+    runs = sweep({"none": 0.3, "layer": 0.2})
+    longer = [run.seed in (1, 2) for run in runs]
+    whole = {run.id: _longer(run) if more else run for run, more in zip(runs, longer, strict=True)}
+    heads = [dataclasses.replace(run, records=()) for run in whole.values()]
+    contents: list[dict[str, Any]] = []
+    monkeypatch.setattr(shared, "html", lambda content, title: contents.append(content) or b"")
+    for query in ({}, {"filter": "seed=1,2 train.epochs=3"}):
+        shared.share(heads, lambda ids: {run_id: whole[run_id] for run_id in ids}, query)
+    for content in contents:
+        assert {told["view"]["title"] for told in content["views"]} == {"mnist_mlp on digits, 3 epochs"}
+        assert len(content["views"]) > 3 and len(content["pairs"]) == 1

@@ -82,7 +82,7 @@ def test_runs_before_and_after_ones_own_normalizer_was_edited_are_two_arms(tmp_p
     assert list(task.arms(task.arm_keys).values()) == [f"norm.own_file={sha256}" for sha256 in hashes]
     assert configuration.select([f"norm.own_file={hashes[0]}"], task.runs) == runs
     told, line = sorted(more.commands(task.cells, 4, 5, own))
-    assert told == f"# seeds 4 to 5 of centre: {file} was changed since."
+    assert told == f"# seeds 4 to 5 of centre: {file} was changed since it was trained."
     assert "norm=centre" in line and "own_file" not in line, "that is no word of a command"
 
 

@@ -90,3 +90,20 @@ def test_the_hash_of_a_pack_is_that_of_its_lines_and_of_a_curve_that_of_its_file
     assert json.loads(header)["sha256"] == pack.hashlib.sha256(body).hexdigest() == pack.load(path).sha256
     assert json.loads(body.splitlines()[0])["curve_sha256"] == curve_file.sha256(directory / "curve.jsonl")
     assert pack.load(tmp_path / "none.gz") == pack.Pack()
+
+
+def test_a_published_pack_has_the_hash_that_it_was_published_with() -> None:
+    """What this version reads it writes as it was: no field comes or goes without another schema."""
+    path = Path(__file__).parents[2] / "results" / "ln2016" / "fig1" / "proxy" / pack.NAME
+    with gzip.open(path) as file:
+        head = json.loads(file.readline())
+    assert pack.sha256(pack.read(path)) == head["sha256"]
+
+
+def test_a_run_cut_from_a_longer_one_is_packed_as_one_of_that_length() -> None:
+    (longer,) = fake.specs(1, "train.epochs=4")
+    (shorter,) = fake.specs(1, "train.epochs=2")
+    ends = fake.record(longer).cut(shorter.steps)
+    assert ends.cut_from == longer.steps
+    own = fake.record(shorter, records=ends.records, seconds=None, config=ends.config)
+    assert pack.sha256([ends]) == pack.sha256([own])
