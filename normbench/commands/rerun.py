@@ -26,7 +26,7 @@ from normbench.runs import lookup, pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.known import known
 from normbench.runs.record import RunRecord, curve_sha256
-from normbench.train.kept import restored
+from normbench.train.kept import refuse_edited
 from normbench.variants import text
 
 
@@ -53,7 +53,8 @@ def run(
     run = there.run
     if run.status not in store.FINISHED:
         raise NormbenchError(f"run {run.id} is {run.status}: only a finished run can be compared.")
-    config = restored(run, config_dir)
+    refuse_edited(run, config_dir)
+    config = compose.restore(run.config, config_dir)
     config["train"] = {**config["train"], "keep": []}
     spec = plan.checked(RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
     if asked and config["model"]["declares"].get("probe"):

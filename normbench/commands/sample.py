@@ -11,9 +11,10 @@ from typing import Any
 from rich.console import Console
 
 from normbench.commands.terminal import say
+from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.runs import writing
-from normbench.train.kept import kept_run, restored, trained
+from normbench.train.kept import kept_run, refuse_edited, trained
 
 NEAREST = 5  # lines, where `--count` does not say
 MOST = 10_000  # of one kind in one file, which memory has to hold
@@ -51,11 +52,12 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
     weights that it did not keep or that do not fit, a model that draws nothing, or reads or writes no text.
     """
     found, folder = kept_run(of, results)
-    name = found.config["model"]["name"]
+    config = compose.restore(found.config, config_dir)
+    name = config["model"]["name"]
     if asked != Asked(seed=asked.seed, weights=asked.weights):
         from normbench import data
 
-        config = restored(found, config_dir)
+        refuse_edited(found, config_dir)
         model, kept = trained(folder, config, asked.weights, config_dir)
         examples = data.load(config["data"], seed=int(config["seed"]))
         if asked.near is not None:

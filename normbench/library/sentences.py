@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from normbench import data
+from normbench.config import compose
 from normbench.data.triples import numbered
 from normbench.data.words import split
 from normbench.errors import NormbenchError
 from normbench.runs import root
 from normbench.sentences import word_vectors
-from normbench.train.kept import kept_run, restored, trained
+from normbench.train.kept import kept_run, refuse_edited, trained
 
 if TYPE_CHECKING:
     from normbench.models.base import Model
@@ -67,7 +68,8 @@ def encoder(
     expand: a file of word vectors, and the sentences whose further words are to be known by it.
     """
     found, folder = kept_run(run, results)
-    config = restored(found, config_dir)
+    refuse_edited(found, config_dir)
+    config = compose.restore(found.config, config_dir)
     model, _ = trained(folder, config, weights, config_dir)
     examples = data.load(config["data"], seed=int(config["seed"]))
 

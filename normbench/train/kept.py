@@ -28,11 +28,10 @@ def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     return found.run, folder
 
 
-def restored(run: RunRecord, config_dir: Path | None) -> compose.Config:
-    """The run's configuration. NormbenchError where its author's own normalizer is not what it was trained with."""
+def refuse_edited(run: RunRecord, config_dir: Path | None) -> None:
+    """NormbenchError where its author's own normalizer is not what the run was trained with."""
     if why := edited(run.config, run.id, config_dir):
         raise NormbenchError(f"run {run.id}: {why}")
-    return compose.restore(run.config, config_dir)
 
 
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,7 +115,7 @@ def test_a_model_reads_further_words_by_them(tmp_path: Path) -> None:
 
 
 def test_a_run_with_a_normalizer_of_ones_own_encodes_with_its_folder(tmp_path: Path) -> None:
-    own = Path(__file__).parents[2] / "examples" / "own_normalizer"
+    own = Path(shutil.copytree(Path(__file__).parents[2] / "examples" / "own_normalizer", tmp_path / "own"))
     words = [*SMALL["skip_thoughts"], "norm=centre", "train.steps=1", "train.keep=[last]"]
     (spec,) = train_specs(["model=skip_thoughts", *words], False, own)
     run = tmp_path / "runs" / "x" / f"centre.s1.{spec.id}"
@@ -122,3 +123,7 @@ def test_a_run_with_a_normalizer_of_ones_own_encodes_with_its_folder(tmp_path: P
     assert encode(spec.id, ["a"], results=tmp_path, config_dir=own).shape[0] == 1
     with pytest.raises(NormbenchError, match="norm=centre is not"):
         encode(spec.id, ["a"], results=tmp_path)
+    file = own / "norm" / "centre.py"
+    file.write_text(file.read_text() + "# another one\n")
+    with pytest.raises(NormbenchError, match=f"run {spec.id}: {file} was changed since it was trained"):
+        encode(spec.id, ["a"], results=tmp_path, config_dir=own)
