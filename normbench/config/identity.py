@@ -148,7 +148,7 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
 
 
 def edited(stored: Mapping[str, Any], filed: str, extra: Path | None = None) -> str:
-    """Why a stored run's own normalizer is another one by now, "" where it is not or where all are this version's.
+    """Why the normalizer of its author's that a stored run has is another one by now; "" where it is not, or has none.
 
     filed: the run's id. NormbenchError for a configuration that is none here.
     """

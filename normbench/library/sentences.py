@@ -47,7 +47,8 @@ def encode(
         config_dir: a folder of your own choices that the run was trained with, such as its normalizer.
 
     Errors: NormbenchError for sentences that are no texts, for a run that is not there or is published without weights,
-    for a model that encodes none, for a file that holds no word vectors, or too few of the model's words.
+    for one whose own normalizer was changed since, for a model that encodes none, for a file that holds no word
+    vectors, or too few of the model's words.
     """
     told = _texts(sentences)
     further = None if expand is None else (Path(expand), told)

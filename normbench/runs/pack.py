@@ -29,7 +29,9 @@ SCHEMA = 2
 FIRST = 2  # the number of the first run's line
 NAME = "runs.jsonl.gz"
 LARGEST = 1 << 30  # bytes of a pack, and unpacked
-FIELDS = {field.name for field in fields(RunRecord) if field.name != "cut_from"}  # that is of whoever cut it here
+FIELDS = {
+    field.name for field in fields(RunRecord) if field.name != "cut_from"
+}  # which differs from machine to machine
 KINDS: dict[str, Any] = {  # what everything else relies on
     **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status"), str),
     **dict.fromkeys(("seed", "epochs", "steps"), int),

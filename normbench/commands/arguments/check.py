@@ -20,6 +20,7 @@ what a line begins with:
   damage      a file is not what was written, or cannot be read
   missing     a file that belongs there is gone
   id          a run's configuration gives another id than the one it is filed under
+  name        a run's folder was renamed: nothing reads it
   verdict     verdicts, tables or histories do not follow from what is beside them
   permission  a file may not be read by its owner, or a folder not listed
 no damage, and told:

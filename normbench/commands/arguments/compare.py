@@ -16,7 +16,8 @@ train.epochs and train.steps are how long; a star stands for any text. By itself
 beginning of an id.
 
 Runs of one configuration but for the seed are averaged; those of the same model, data and length are compared: pairs of
-equal seeds, or by Welch's interval where seeds are not shared. Several arms are adjusted by Holm. A winner is ahead of
+equal seeds, or by Welch's interval where seeds are not shared. Where others are shorter, a longer run is compared at
+their length too, and that is said. Several arms are adjusted by Holm. A winner is ahead of
 every other arm, each interval without 0 after the adjustment for all pairs; below 5 seeds there is no verdict. Diverged
 runs are counted, and an arm that lost some is never ahead.
 """
