@@ -23,15 +23,13 @@ from typing import Any, Protocol, TypeVar
 from normbench import reading
 from normbench.errors import NormbenchError
 from normbench.runs import files
-from normbench.runs.record import RunRecord, check_config, check_record, curve_sha256
+from normbench.runs.record import BESIDE, RunRecord, check_config, check_record, curve_sha256
 
 SCHEMA = 2
 FIRST = 2  # the number of the first run's line
 NAME = "runs.jsonl.gz"
 LARGEST = 1 << 30  # bytes of a pack, and unpacked
-FIELDS = {
-    field.name for field in fields(RunRecord) if field.name != "cut_from"
-}  # which differs from machine to machine
+FIELDS = {field.name for field in fields(RunRecord)} - set(BESIDE)
 KINDS: dict[str, Any] = {  # what everything else relies on
     **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status"), str),
     **dict.fromkeys(("seed", "epochs", "steps"), int),
@@ -72,11 +70,14 @@ def sha256(runs: Iterable[RunRecord]) -> str:
 
 def _lines(runs: Iterable[RunRecord]) -> bytes:
     """Sorted by arm, axes and seed, the same bytes for the same runs."""
-    ordered = sorted(runs, key=lambda run: (run.control, run.arm, json.dumps(dict(run.axes)), run.seed, run.id))
+
+    def place(run: RunRecord) -> tuple[str | int, ...]:
+        return run.control, run.arm, json.dumps(dict(run.axes), sort_keys=True), run.seed, run.id
+
     contents = (
         {name: getattr(run, name) for name in FIELDS}
         | {"records": list(run.records), "curve_sha256": curve_sha256(run.records)}
-        for run in ordered
+        for run in sorted(runs, key=place)
     )
     return b"".join((json.dumps(content, sort_keys=True) + "\n").encode() for content in contents)
 

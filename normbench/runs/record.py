@@ -103,6 +103,8 @@ def check_config(config: Any, text: str = "${") -> None:
             raise TypeError(f"says monitor.{key}={value!r:.40}")
 
 
+# Fields that depend on what else lies beside a run: no part of it, so they are never written.
+BESIDE = ("elsewhere", "cut_from")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("examples", "order", "block")

@@ -31,17 +31,13 @@ from normbench.runs.damaged import Damaged
 from normbench.runs.find import is_longer
 from normbench.runs.lookup import Lookup
 from normbench.runs.pack import Published
-from normbench.runs.record import RunRecord
+from normbench.runs.record import BESIDE, RunRecord
 from normbench.runs.stamps import Stamp, settled, stamp
 from normbench.runs.yaml_text import Configurations
 from normbench.web.remembered import ALWAYS, Remembered
 
 KEPT = 500_000  # records of curves in memory, of about 70 bytes each
-HEAD = [
-    one.name
-    for one in fields(RunRecord)
-    if one.name not in ("records", "environment", "config", "elsewhere", "cut_from")
-]
+HEAD = [one.name for one in fields(RunRecord) if one.name not in ("records", "environment", "config", *BESIDE)]
 ASKED_SECONDS = 10.0  # between two questions to a batch system
 FILES = ("status.json", "config.yaml", "curve.jsonl")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import fake
 import pytest
 
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, pack
+from normbench.runs import curve_file, files, pack
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +108,21 @@ def test_a_run_cut_from_a_longer_one_is_packed_as_one_of_that_length() -> None:
     assert ends.cut_from == longer.steps
     own = fake.record(shorter, records=ends.records, seconds=None, config=ends.config)
     assert pack.sha256([ends]) == pack.sha256([own])
+
+
+def test_a_pack_says_nothing_of_what_else_lies_published(runs: list, tmp_path: Path) -> None:
+    """The same runs are the same bytes on every machine, and one that still says where else they are is read."""
+    filed = [replace(run, elsewhere=[("ln2016/fig5", "rnn")]) for run in runs]
+    assert pack.dump(filed) == pack.dump(runs)
+    axes = [{"b": 1, "a": 2}, {"b": 2, "a": 1}, {"b": 3, "a": 0}]  # in the experiment's order; read, in the alphabet's
+    assert pack.dump([replace(run, axes=one) for run, one in zip(runs, axes, strict=True)]) == pack.dump(
+        [replace(run, axes=dict(sorted(one.items()))) for run, one in zip(runs, axes, strict=True)]
+    )
+    head, *lines = gzip.decompress(pack.dump(runs)).splitlines(keepends=True)
+    body = b"".join(line.replace(b'{"arm"', b'{"elsewhere": [["ln2016/fig5", "rnn"]], "arm"') for line in lines)
+    content = json.loads(head) | {"sha256": hashlib.sha256(body).hexdigest()}
+    content["header_sha256"] = files.seal({key: content[key] for key in content if key != "header_sha256"})
+    path = tmp_path / pack.NAME
+    path.write_bytes(gzip.compress(json.dumps(content).encode() + b"\n" + body))
+    assert body.count(b"elsewhere") == len(runs) and pack.read(path) == runs
+    assert all(not one.head.elsewhere for one in pack.heads(path))
