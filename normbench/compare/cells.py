@@ -55,6 +55,15 @@ class Cell:
         )
         return replace(self, runs=tuple(runs))
 
+    @cached_property
+    def called(self) -> dict[str, set[str]]:
+        """What experiments call its runs, by experiment; of one's own runs too."""
+        names: dict[str, set[str]] = {}
+        for run in self.runs:
+            for experiment, arm in ((run.experiment, run.arm), *run.elsewhere):
+                names.setdefault(experiment, set()).add(arm)
+        return names
+
     @property
     def done(self) -> list[RunRecord]:
         return [run for run in self.runs if run.status == "done"]
@@ -118,7 +127,8 @@ class Task:
     def arms(self, by: Sequence[str]) -> dict[str, str]:
         """The name of each cell's arm, by the cell's key: what these keys say, or its name in its experiment.
 
-        The latter where all its runs have one and no other cell of the same facets has it too.
+        The latter where all its runs are of experiments and no other cell of the same facets has it too. Of experiments
+        that call a cell by different names, the one that has most of these cells names it.
         """
         names = {cell.key: self._named(cell, by) for cell in self.cells}
         if tuple(by) != self.arm_keys:
@@ -126,10 +136,15 @@ class Task:
         facets = [key for key in self.differing if key not in by]
         filed: dict[tuple[str, str], set[str]] = {}  # the keys of the cells that have this name in one place
         own: dict[str, tuple[str, str]] = {}
+        cells_of = Counter(experiment for cell in self.cells for experiment in cell.called)
         for cell in self.cells:
-            arms = {run.arm for run in cell.runs if run.experiment != ADHOC}
-            if len(arms) == 1 and all(run.experiment != ADHOC for run in cell.runs):
-                own[cell.key] = cell.label(facets), arms.pop()
+            if not cell.runs or ADHOC in cell.called:
+                continue
+            arms = set().union(*cell.called.values())
+            if len(arms) > 1:
+                arms = cell.called[min(cell.called, key=lambda experiment: (-cells_of[experiment], experiment))]
+            if len(arms) == 1:
+                own[cell.key] = cell.label(facets), *arms
                 filed.setdefault(own[cell.key], set()).add(cell.key)
         if all(len(keys) == 1 for keys in filed.values()):
             taken = {name for key, name in names.items() if key not in own}

@@ -146,6 +146,21 @@ def test_arms_of_an_experiment_have_its_names_unless_two_would_be_called_alike()
     assert sorted(task.arms(task.arm_keys).values()) == ["batch", "layer", "rms"]
 
 
+def test_what_two_experiments_share_is_named_by_the_one_with_most_of_its_neighbours() -> None:
+    def named(*runs: RunRecord) -> list[str]:
+        (task,) = tasks(runs)
+        return sorted(task.arms(task.arm_keys).values())
+
+    large, small = ({"experiment": name, "fidelity": "paper"} for name in ("z/large", "a/small"))
+    runs = [run(0.1, norm, arm=arm, **large) for norm, arm in (("layer", "ln"), ("batch", "bn"), ("rms", "rn"))]
+    own = run(0.1, "layer", 2, arm="mnist-ln", **small)
+    assert named(*runs, own) == named(own, *runs) == ["bn", "ln", "rn"]
+    # where the run itself is filed by both, its file of either says the same
+    shared = dataclasses.replace(own, elsewhere=[("z/large", "ln")])
+    assert named(*runs[1:], shared) == ["bn", "ln", "rn"]
+    assert named(*runs, own, run(0.1, "layer", 3, fidelity="paper")) == ["bn", "layer", "rn"]
+
+
 def test_runs_without_records_make_the_same_tasks() -> None:
     runs = sweep({"none": 0.2, "layer": 0.1})
     heads = [

@@ -235,7 +235,7 @@
     return input;
   }
 
-  const FEW = 40; // runs whose own curves are shown unless somebody says otherwise
+  const FEW = 30; // runs whose own curves are shown unless somebody says otherwise
 
   const faint = () => (query.seeds ? query.seeds === "1" : view.cells.reduce((sum, cell) => sum + cell.seeds.length, 0) <= FEW);
 
