@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
+from normbench.errors import NormbenchError
 from normbench.models.init import initialize
 from normbench.norms.modes import pending, starting
 from normbench.norms.sites import Choice, Site, declared
@@ -197,10 +199,26 @@ class Sites:
         return self.sites[path], self.choices.get(path)
 
 
+def unlearned(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model:
+    """The configured model as it is constructed: `normbench.models.NAME.build(config, sites)`.
+
+    NormbenchError for a YAML file of one's own that names no model here: it brings options, not code.
+    """
+    name = config["model"]["name"]
+    path = f"normbench.models.{name}"
+    found = importlib.import_module(path) if name.isidentifier() and importlib.util.find_spec(path) else None
+    if not hasattr(found, "build"):
+        raise NormbenchError(
+            f"model={name} has no code here, and a file of one's own brings none. Options of a model that is here are "
+            "given in words: model=NAME model.OPTION=VALUE. (normbench list models)"
+        )
+    model: Model = found.build(config, Sites(config, choices))
+    return model
+
+
 def build(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model:
-    """The configured model with its initial weights: `normbench.models.NAME.build(config, sites)`."""
-    module = importlib.import_module(f"normbench.models.{config['model']['name']}")
-    model: Model = module.build(config, Sites(config, choices))
+    """The configured model with its initial weights. Errors as of `unlearned`."""
+    model = unlearned(config, choices)
     initialize(model, config)
     return model
 

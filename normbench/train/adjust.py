@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from normbench.errors import unknown
 from normbench.norms import sites
 from normbench.train.optim import made
 
@@ -19,13 +20,16 @@ class Adjust:
     `schedule`: the class of torch.optim.lr_scheduler that the choice declares, stepped at every update. A run that goes
     on takes its schedule through the updates before again, so that checkpoints hold nothing of it.
     `clip`: one of `RULES`, on the gradients of all parameters.
-    Errors: options that do not go together, or not with the optimizer; a group of parameters that is not there.
+    Errors: options that do not go together, or not with the optimizer; no such rule, no such group of parameters.
     """
 
     def __init__(self, config: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self.scheduler = _scheduler(config["schedule"], optimizer)
         self.parameters = dict(model.named_parameters())
-        self.rule = RULES[config["clip"]["name"]]
+        clip = config["clip"]["name"]
+        if clip not in RULES:
+            raise unknown(f"clip={clip} has no code here, and a file of one's own brings none.", clip, RULES)
+        self.rule = RULES[clip]
         self.at = config["clip"].get("at")
         if isinstance(self.at, Mapping):  # by pattern; from here on by parameter
             chosen = sites.claims("clip.at", config["model"]["name"], "parameter", self.at, self.parameters)

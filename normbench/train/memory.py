@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.models.base import Sites
+from normbench.models.base import unlearned
 
 COPIES = 2  # of each parameter, at least: its value and its gradient
 REAL = 4  # bytes
@@ -37,10 +36,9 @@ def refuse_too_large(spec: RunSpec) -> None:
 def parameters(spec: RunSpec) -> int:
     """How many numbers a model learns; 0 where something in it has to be computed to know."""
     name = spec.config["model"]["name"]
-    module = importlib.import_module(f"normbench.models.{name}")
     try:
         with torch.device("meta"):  # shapes without numbers
-            model = module.build(spec.config, Sites(spec.config, spec.sites()))
+            model = unlearned(spec.config, spec.sites())
     except RuntimeError as error:
         if "overflow" not in str(error):
             return 0

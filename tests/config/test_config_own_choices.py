@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
+from normbench import data as datasets
 from normbench.config import compose, plan
 from normbench.errors import NormbenchError
+from normbench.models import base as models
+from normbench.train import adjust
 
 WORDS = ["model=mnist_mlp", "data=digits"]
 DECLARES = {"title": "t", "source": "s", "maths": 1, "kinds": ["pre_activation"], "axes": ["batch", "feature"]}
@@ -239,6 +243,19 @@ def test_a_name_that_no_command_can_say_is_told_so(tmp_path: Path, word: str, ch
     with pytest.raises(NormbenchError, match="a name has letters a to z, digits, _, - and / alone") as error:
         plan.train_specs([*WORDS, word], True, folder)
     assert f"'{character}' is none of them" in str(error.value) and word.split("=")[0] in str(error.value)
+
+
+@pytest.mark.parametrize(("group", "of"), [("model", "mnist_mlp"), ("clip", "global"), ("data", "digits")])
+def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str, of: str):
+    text = (Path(plan.__file__).parents[2] / "conf" / group / f"{of}.yaml").read_text()
+    folder = _own(tmp_path, group, "mine", text.replace(f"name: {of}", "name: mine"))
+    words = [word for word in WORDS if not word.startswith(group)]
+    (spec,) = plan.train_specs([*words, f"{group}=mine", *(["clip.at=1"] if group == "clip" else [])], False, folder)
+    with pytest.raises(NormbenchError, match=f"^{group}=mine (has no code here|is not a data set)") as error:
+        datasets.module(spec.config["data"])
+        model = models.build(spec.config, spec.sites())
+        adjust.Adjust(spec.config, model, torch.optim.SGD(model.parameters()))
+    assert error.value.code == 2 and "\n" not in str(error.value)
 
 
 def test_a_file_changed_between_plan_and_worker_is_refused(tmp_path: Path):
