@@ -1,4 +1,4 @@
-"""From `--norm WORD` to a normalizer that the rest knows by name: a registered one, a file, an installed package's.
+"""From a word to a normalizer that the rest knows by name: a registered one, a file, an installed package's.
 
 A file without a YAML beside it is taken for what it does: options from the constructor, layouts and facts by trying.
 What it ought to do, such as gradients and an evaluation of each sample alone, is never taken from it.
@@ -10,7 +10,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from normbench.norms import base
 from normbench.runs import files
 
 ENTRY_POINTS = "normbench.norms"  # NAME = "package.module"
+SUFFIXES = (".py", ".yaml", ".yml")
 PLAIN = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
@@ -38,12 +39,19 @@ class Adopted:
     config_dir: Path | None
     derived: str = ""
 
+    @property
+    def remark(self) -> str:
+        """Where it does not say itself what it is; "" where it does."""
+        if not self.derived:
+            return ""
+        return f"{self.name}: no YAML beside the file; options and facts are taken from what it does"
+
     def subject(self) -> Subject:
         return Subject.registered(self.name, self.config_dir)
 
 
-def adopt(word: str, config_dir: Path | None, folder: Path) -> Adopted:
-    """A path, a registered name, or an entry point of `normbench.norms`; choices made here go below `folder`.
+def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
+    """A path, a registered name, or an entry point of `normbench.norms`; what is made here goes into the folder `conf`.
 
     Errors: no such file or name, a file that cannot be imported or registers nothing, a constructor whose options have
     no plain default.
@@ -51,7 +59,7 @@ def adopt(word: str, config_dir: Path | None, folder: Path) -> Adopted:
     if is_file(word):
         if config_dir is not None:
             raise NormbenchError(f"--norm {word} is a file: --config-dir goes with a name.")
-        return _file(Path(word), folder)
+        return _file(Path(word), conf)
     if word == "none":
         raise NormbenchError("--norm none is no normalizer: it is the baseline that a battery compares with.")
     points = {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
@@ -62,21 +70,45 @@ def adopt(word: str, config_dir: Path | None, folder: Path) -> Adopted:
         spec = importlib.util.find_spec(points[word].value.split(":")[0])
         if spec is None or spec.origin is None:
             raise NormbenchError(f"the entry point {word} = {points[word].value} of {ENTRY_POINTS} has no file.")
-        return _file(Path(spec.origin), folder)
+        return _file(Path(spec.origin), conf)
     raise unknown(f"--norm {word} is no file and no normalizer.", word, [*registered, *points], "normbench list norms")
 
 
-def _file(path: Path, folder: Path) -> Adopted:
+def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple[list[str], list[Adopted]]:
+    """Override words with names where they have `norm=FILE`, one of several too, and what was adopted for that.
+
+    Errors as of `adopt`; files beside a folder of choices that was given.
+    """
+    adopted: list[Adopted] = []
+
+    def named(value: str) -> str:
+        if not value.endswith(SUFFIXES):
+            return value
+        if config_dir is not None:
+            raise NormbenchError(f"norm={value} is a file: --config-dir goes with a name.")
+        adopted.append(_file(Path(value), conf))
+        return adopted[-1].name
+
+    replaced = []
+    for word, override in zip(words, grammar.parse(words), strict=True):
+        values = grammar.values(override) if override.key_or_group == "norm" else []
+        if any(value.endswith(SUFFIXES) for value in values):
+            word = f"norm={','.join(map(named, values))}"
+        replaced.append(word)
+    return replaced, adopted
+
+
+def _file(path: Path, conf: Path) -> Adopted:
     node, cls = described(path)
     name = str(node["name"])
     if cls is None:
-        return _place(name, node, folder, path if path.suffix != ".py" else path.with_suffix(".yaml"))
-    return _place(name, _taken(node, cls), folder, path, derived=True)
+        return _place(name, node, conf, path if path.suffix != ".py" else path.with_suffix(".yaml"))
+    return _place(name, _taken(node, cls), conf, path, derived=True)
 
 
 def is_file(word: str) -> bool:
     """Whether a word means a file, there or not, and no normalizer's name."""
-    return Path(word).suffix in (".py", ".yaml", ".yml") or Path(word).is_file()
+    return word.endswith(SUFFIXES) or Path(word).is_file()
 
 
 def described(path: Path) -> tuple[dict[str, Any], type[base.Normalizer] | None]:
@@ -120,14 +152,13 @@ def _read(path: Path) -> dict[str, Any]:
     return {**node, "declares": {**declares, "file": str(file)}}
 
 
-def _place(name: str, node: Mapping[str, Any], folder: Path, source: Path, derived: bool = False) -> Adopted:
+def _place(name: str, node: Mapping[str, Any], conf: Path, source: Path, derived: bool = False) -> Adopted:
     """Write the YAML where Hydra finds it; the Python file stays where it is, and is read from there."""
     if not (name.isascii() and name.isidentifier()):
         raise NormbenchError(f"'{name}' is no name for a normalizer: letters a to z, digits and _ alone. Rename it.")
     if name in compose.choices("norm"):
         raise NormbenchError(f"there is a shipped norm={name}. Give yours another name.")
     text = yaml.safe_dump(dict(node), sort_keys=False, allow_unicode=True)
-    conf = folder / name / "conf"
     target = conf / "norm" / f"{name}.yaml"
     files.make_folder(target.parent)
     with files.alone(target.parent):

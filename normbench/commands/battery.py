@@ -55,11 +55,11 @@ def run(request: Request, console: Console) -> int:
     if request.dry_run:  # which leaves nothing
         with tempfile.TemporaryDirectory() as folder:
             return _run(request, launcher, Path(folder), console)
-    return _run(request, launcher, request.results / "battery", console)
+    return _run(request, launcher, request.results, console)
 
 
-def _run(request: Request, launcher: Launcher, folder: Path, console: Console) -> int:
-    adopted = adopt(request.norm, request.config_dir, folder)
+def _run(request: Request, launcher: Launcher, results: Path, console: Console) -> int:
+    adopted = adopt(request.norm, request.config_dir, places.own(results))
     planned, notes = trials.trials(
         adopted.name, request.fidelity, request.seeds, request.only, adopted.config_dir
     )  # a mistyped --only is told before the contract takes its time
@@ -108,7 +108,7 @@ def _run(request: Request, launcher: Launcher, folder: Path, console: Console) -
         outcomes=outcomes,
         notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
     )
-    numbers, page = write(told, folder / adopted.name)
+    numbers, page = write(told, results / "battery" / adopted.name)
     say(console, f"\n  numbers   {numbers}")
     say(console, f"  page      {page}")
     if adopted.config_dir:
@@ -172,8 +172,8 @@ def write(told: standing.Standing, place: Path) -> tuple[Path, Path]:
 
 def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
     """The promises with the number of layouts; NormbenchError naming each that is broken."""
-    if adopted.derived:
-        say(console, f"{adopted.name}: no YAML beside the file; options and facts are taken from what it does")
+    if adopted.remark:
+        say(console, adopted.remark)
     subject = adopted.subject()
     kept, failures = [], []
     findings = list(contract.examine(subject))

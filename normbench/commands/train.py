@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -20,6 +24,8 @@ from normbench.launch.ensure import ensure_runs
 from normbench.papers.table import number
 from normbench.runs.find import Found, find
 from normbench.runs.store import FINISHED
+
+OWN_FILE = re.compile(r"^norm=.*\.(py|ya?ml)\b", re.MULTILINE)
 
 
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
@@ -57,6 +63,29 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
     codes += [{"diverged": 3, "damaged": 4}.get(found.state(spec), 0) for spec in specs]
     return next((code for code in (4, 2, 5, 3) if code in codes), 0)
+
+
+@contextmanager
+def named(
+    words: Sequence[str], results: Path, config_dir: Path | None, console: Console, keeps: bool
+) -> Iterator[tuple[Sequence[str], Path | None]]:
+    """The words and the folder of choices, where a word has a file of one's own (`norm=my_norm.py`) with its name.
+
+    keeps: in that folder of the results; else it is gone at the end.
+    """
+    if not OWN_FILE.search("\n".join(words)):
+        yield words, config_dir
+        return
+    from normbench.battery.adopt import in_words  # which tries what the file does: torch is needed
+
+    with tempfile.TemporaryDirectory() as folder:
+        conf = places.own(results if keeps else Path(folder))
+        words, adopted = in_words(words, config_dir, conf)
+        for one in adopted if keeps else ():
+            if one.remark:
+                say(console, one.remark)
+            say(console, f"{one.name}: from now on norm={one.name} with --config-dir {shlex.quote(str(conf))}")
+        yield words, conf if adopted else config_dir
 
 
 def show_configurations(words: Sequence[str], multirun: bool, config_dir: Path | None) -> int:

@@ -89,6 +89,13 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
             yield list(combination)
 
 
+def values(override: Override) -> list[str]:
+    """What a word chooses, a name each, or several."""
+    if override.is_sweep_override():
+        return _sweep_words(override)
+    return [str(override.value())]
+
+
 def _sweep_words(override: Override) -> list[str]:
     from hydra.errors import HydraException
 

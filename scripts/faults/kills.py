@@ -82,7 +82,7 @@ def site(folder: Path) -> None:
 
 
 def page_of_battery(folder: Path) -> None:
-    adopted = adopt(str(ROOT / "examples" / "own_normalizer" / "norm" / "centre.yaml"), None, folder / "battery")
+    adopted = adopt(str(ROOT / "examples" / "own_normalizer" / "norm" / "centre.yaml"), None, folder / "own")
     told = standing.Standing(name=adopted.name, title="", source="", file="centre.py", derived="", fidelity="smoke",
                              command="", promises=[("kept", 3)], table1=([], []), outcomes=[], notes=[])  # fmt: skip
     battery.write(told, folder / "battery" / adopted.name)

@@ -188,3 +188,22 @@ def test_an_experiment_whose_arms_bring_the_model_is_served_without_a_plain_arm(
     assert {spec.config["model"]["name"] for (spec,) in trial.specs.values()} == {"mnist_mlp"}
     with pytest.raises(NormbenchError, match="--only computes is no experiment of the battery"):
         trials.trials("rms", "smoke", 1, ["computes"], tmp_path)
+
+
+def test_files_among_override_words_get_their_names(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(CENTRE.read_text().replace('@normalizer("centre")', '@normalizer("mine")'))
+    conf = tmp_path / "own"
+    words = ["model=mnist_mlp", f"norm=none,{mine},{CENTRE.with_suffix('.yaml')}", "seed=1,2"]
+    named, adopted = adopting.in_words(words, None, conf)
+    assert named == ["model=mnist_mlp", "norm=none,mine,centre", "seed=1,2"]
+    assert [(one.name, bool(one.remark), one.config_dir) for one in adopted] == [
+        ("mine", True, conf), ("centre", False, conf)
+    ]  # fmt: skip
+    specs = plan.train_specs([*named, "data=digits"], True, conf)
+    assert [spec.config["norm"]["name"] for spec in specs] == ["none"] * 2 + ["mine"] * 2 + ["centre"] * 2
+    plain = ["norm=layer", "norm.sites=[hidden]", "model=mnist_mlp"]
+    assert adopting.in_words(plain, None, tmp_path / "none") == (plain, []) and not (tmp_path / "none").exists()
+    for word, says in ((f"norm={tmp_path}/no.py", "does not exist"), (f"norm={mine}", "--config-dir goes with a name")):
+        with pytest.raises(NormbenchError, match=says):
+            adopting.in_words([word], conf if "name" in says else None, tmp_path / "none")

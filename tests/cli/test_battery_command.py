@@ -66,13 +66,13 @@ def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
     (shown,) = re.findall(r"^layer +([\d.]+) \[", out, re.MULTILINE)
     wanted = 100 * sum(last_errors(tmp_path, trial["runs"]["layer"])) / 2
     assert "test error, %" in out and float(shown) == pytest.approx(wanted, abs=0.6)
-    assert "normbench train --config-dir results/battery/centre/conf norm=centre" in out
+    assert "normbench train --config-dir results/own norm=centre" in out
     page = (place / "page" / "index.html").read_text()
     for words in ("Where does centre stand?", "LN 2016, Table 1", "The online regime", "ms per step"):
         assert words in page
     assert "http://" not in page and "https://" not in page
 
-    by_name = ("--norm", "centre", "--config-dir", "results/battery/centre/conf")
+    by_name = ("--norm", "centre", "--config-dir", "results/own")
     assert normbench("battery", *by_name, *SMALL) == 0
     assert "10 runs · 10 done, 0 to run" in capfd.readouterr().out
     command = json.loads((place / "battery.json").read_text())["command"]

@@ -17,6 +17,7 @@ from normbench.config import compose, grammar, plan
 from normbench.papers import artifact as artifacts
 from normbench.runs import pack
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
 TINY = ("train", *tiny.WORDS)
 
 
@@ -43,6 +44,19 @@ def test_a_sweeps_configurations_are_documents(normbench, capfd) -> None:
     documents = list(yaml.safe_load_all(capfd.readouterr().out))
     assert [d["norm"]["name"] for d in documents] == ["none", "batch"]
     assert {d["launcher"]["name"] for d in documents} == {"pool"}
+
+
+def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(EXAMPLE.read_text().replace('@normalizer("centre")', '@normalizer("mine")'))
+    assert normbench(*TINY, "-m", "norm=none,mine.py", "--dry-run") == 0
+    listed = capfd.readouterr().out
+    assert "norm=mine · 12 updates (missing)" in listed and not (tmp_path / "results").exists()
+    assert normbench(*TINY, "norm=mine.py") == 0
+    said = capfd.readouterr().out
+    assert "mine: no YAML beside the file" in said and "norm=mine with --config-dir results/own" in said
+    assert normbench(*TINY, "-m", "norm=none,mine", "--config-dir", "results/own", "--dry-run") == 0
+    then = listed.replace("norm=mine · 12 updates (missing)", "norm=mine · 12 updates (done)")
+    assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")
 
 
 def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, tmp_path: Path) -> None:

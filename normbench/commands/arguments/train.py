@@ -10,6 +10,7 @@ EPILOG = """examples:
   normbench train model=mnist_mlp 'norm.sites={hidden: {name: layer, eps: 1e-3}, logits: batch}'
   normbench train experiment=ln2016/fig6 arm=ln seed=2 train.batch_size=4
   normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=pool
+  normbench train -m model=mnist_mlp data=digits norm=none,layer,my_norm.py 'seed=range(1,6)'   with one's own
   normbench train model=mnist_mlp norm=batch --cfg job  the whole configuration as YAML; nothing is run
   normbench train -m model=mnist_mlp norm=none,layer --dry-run      the runs with their ids; nothing is run
 """
@@ -46,8 +47,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import train
 
-    if given.cfg or (given.dry_run and not given.multirun):
-        return train.show_configurations(given.words, given.multirun, given.config_dir)
-    if given.dry_run:
-        return train.list_runs(given.words, given.results, given.config_dir, console)
-    return train.run(given.words, given.multirun, given.results, given.config_dir, console)
+    shows = given.cfg or given.dry_run
+    with train.named(given.words, given.results, given.config_dir, console, keeps=not shows) as (words, config_dir):
+        if given.cfg or (given.dry_run and not given.multirun):
+            return train.show_configurations(words, given.multirun, config_dir)
+        if given.dry_run:
+            return train.list_runs(words, given.results, config_dir, console)
+        return train.run(words, given.multirun, given.results, config_dir, console)
