@@ -59,6 +59,19 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
     assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")
 
 
+def test_a_run_is_not_repeated_or_drawn_from_once_its_normalizer_was_edited(normbench, capfd, tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(EXAMPLE.read_text().replace('@normalizer("centre")', '@normalizer("mine")'))
+    assert normbench(*TINY, "norm=mine.py") == 0
+    (folder,) = (tmp_path / "results" / "runs").rglob("*-mine.s1.*")
+    run = folder.name[-12:]
+    own.write_text(own.read_text() + "# edited\n")
+    capfd.readouterr()
+    for command in (("rerun", run), ("sample", run, "--count", "1")):
+        assert normbench(*command, "--config-dir", "results/own") == 2
+        assert capfd.readouterr().err == f"normbench: run {run}: {own} was changed since it was trained.\n"
+
+
 def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, tmp_path: Path) -> None:
     there = tiny.spec("norm=layer", "seed=2")
     fake.directory(tmp_path / "results" / "runs", there)
