@@ -19,7 +19,7 @@ from normbench.web.index import Index
 RESULTS = Path(__file__).parent.parent / "results"
 PICTURES: dict[str, tuple[list[str], Literal["light", "dark"], str]] = {  # name: filter, colour scheme, parameters
     "dashboard-light": (["model=mnist_mlp", "train.batch_size=128", "control="], "light", "&metric=error"),
-    "dashboard-dark": (["model=lenet5", "data.fraction=1"], "dark", "&split=valid&metric=nll"),
+    "dashboard-dark": (["model=lenet5", "data.fraction=1", "control="], "dark", "&split=valid&metric=nll"),
 }
 SIZE: ViewportSize = {"width": 1400, "height": 860}
 
