@@ -10,6 +10,13 @@ from types import ModuleType
 
 from normbench.errors import NormbenchError
 
+OF_A_NORMALIZER = (".py", ".yaml")  # a class, or the choice that names the file of one
+
+
+def is_a_normalizers(word: str) -> bool:
+    """Whether a word means a normalizer's file, there or not, and no name."""
+    return word.lower().endswith(OF_A_NORMALIZER)
+
 
 def digest(path: Path) -> str:
     """The sha256 of a file; NormbenchError where it cannot be read."""

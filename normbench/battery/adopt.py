@@ -6,19 +6,20 @@ What it ought to do, such as gradients and an evaluation of each sample alone, i
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import inspect
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
 
-from normbench import reading
+from normbench import own_file, reading, scratch
 from normbench.battery import contract
 from normbench.battery.cases import LAYOUTS, WEIGHT_LAYOUTS, Axes, Subject
 from normbench.config import choice_file, compose, grammar
@@ -27,7 +28,6 @@ from normbench.norms import base
 from normbench.runs import files
 
 ENTRY_POINTS = "normbench.norms"  # NAME = "package.module"
-SUFFIXES = (".py", ".yaml", ".yml")
 PLAIN = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
@@ -54,7 +54,7 @@ def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
     """A path, a registered name, or an entry point of `normbench.norms`; what is made here goes into the folder `conf`.
 
     Errors: no such file or name, a file that cannot be imported or registers nothing, a constructor whose options have
-    no plain default.
+    no plain default, a name that another file has in `conf`.
     """
     if is_file(word):
         if config_dir is not None:
@@ -79,36 +79,71 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
 
     Errors as of `adopt`; files beside a folder of choices that was given.
     """
-    adopted: list[Adopted] = []
+    adopted: dict[str, tuple[Path, Adopted]] = {}  # by name: the file, and what it gave
 
     def named(value: str) -> str:
-        if not value.endswith(SUFFIXES):
+        if not own_file.is_a_normalizers(value):
             return value
         if config_dir is not None:
-            raise NormbenchError(f"norm={value} is a file: --config-dir goes with a name.")
-        adopted.append(_file(Path(value), conf))
-        return adopted[-1].name
+            raise NormbenchError(f"norm={value} is a file: leave out --config-dir, or name a choice that is in there.")
+        of = Path(value).resolve()
+        if known := next((name for name, (file, _) in adopted.items() if file == of), ""):
+            return known
+        one = _file(Path(value), conf)
+        adopted[one.name] = of, one
+        return one.name
 
     replaced = []
     for word, override in zip(words, grammar.parse(words), strict=True):
         values = grammar.values(override) if override.key_or_group == "norm" else []
-        if any(value.endswith(SUFFIXES) for value in values):
+        if any(map(own_file.is_a_normalizers, values)):
             word = f"norm={','.join(map(named, values))}"
         replaced.append(word)
-    return replaced, adopted
+    return replaced, [one for _, one in adopted.values()]
+
+
+def keep(adopted: Adopted, conf: Path) -> Adopted:
+    """The same in a folder of choices that stays. Error: another file's normalizer has the name there."""
+    assert adopted.config_dir is not None
+    name = Path("norm") / f"{adopted.name}.yaml"
+    content = (adopted.config_dir / name).read_bytes()
+    target = conf / name
+    files.make_folder(target.parent)
+    with files.alone(target.parent):
+        file, there = _file_of(content), _file_of(target.read_bytes()) if target.exists() else ""
+        if there not in ("", file) and Path(there).exists():
+            raise NormbenchError(
+                f"{file}: there is a norm={adopted.name} of {there} already. Give yours another name, or take another "
+                "--results."
+            )
+        files.atomic_write(target, content)
+    compose.forget()
+    return replace(adopted, config_dir=conf)
+
+
+def _file_of(choice: bytes) -> str:
+    with contextlib.suppress(ValueError, yaml.YAMLError, LookupError, TypeError):
+        return str(reading.load_yaml(choice.decode(), finite=False)["declares"]["file"])
+    return ""
 
 
 def _file(path: Path, conf: Path) -> Adopted:
+    """The normalizer of a file, as a choice in the folder `conf`."""
     node, cls = described(path)
-    name = str(node["name"])
     if cls is None:
-        return _place(name, node, conf, path if path.suffix != ".py" else path.with_suffix(".yaml"))
-    return _place(name, _taken(node, cls), conf, path, derived=True)
+        return _place(node, conf, _yaml(path) or path)
+    return _place(_taken(node, cls), conf, path, derived=True)
+
+
+def _yaml(path: Path) -> Path | None:
+    """The choice that a file is, or that lies beside it, of a link beside the link itself first; None for none."""
+    beside = (path, path.resolve()) if path.suffix.lower() == ".py" else ()
+    return next((it for one in beside if (it := one.with_suffix(".yaml")).is_file()), None if beside else path)
 
 
 def is_file(word: str) -> bool:
     """Whether a word means a file, there or not, and no normalizer's name."""
-    return word.endswith(SUFFIXES) or Path(word).is_file()
+    return own_file.is_a_normalizers(word) or Path(word).is_file()
 
 
 def described(path: Path) -> tuple[dict[str, Any], type[base.Normalizer] | None]:
@@ -118,10 +153,15 @@ def described(path: Path) -> tuple[dict[str, Any], type[base.Normalizer] | None]
     """
     if not path.is_file():
         raise NormbenchError(f"{path} does not exist.")
+    if declared := _yaml(path):
+        node = _read(declared)
+        file = Path(node["declares"]["file"])
+        if path not in (declared, file) and path.resolve() != file:
+            raise NormbenchError(f"{declared}, which lies beside {path}, is of {file}. Name the one that you mean.")
+        if node["name"] not in base.import_file(str(file)):
+            raise NormbenchError(f"{declared}: no class of {file} is registered with @normalizer('{node['name']}').")
+        return node, None
     path = path.resolve()
-    declared = path if path.suffix != ".py" else path.with_suffix(".yaml")
-    if declared.is_file():
-        return _read(declared), None
     name, cls = _registered_class(path)
     options, specs = _options(cls, path)
     of_weights = issubclass(cls, base.WeightNormalizer)
@@ -152,24 +192,30 @@ def _read(path: Path) -> dict[str, Any]:
     return {**node, "declares": {**declares, "file": str(file)}}
 
 
-def _place(name: str, node: Mapping[str, Any], conf: Path, source: Path, derived: bool = False) -> Adopted:
-    """Write the YAML where Hydra finds it; the Python file stays where it is, and is read from there."""
-    if not (name.isascii() and name.isidentifier()):
-        raise NormbenchError(f"'{name}' is no name for a normalizer: letters a to z, digits and _ alone. Rename it.")
+def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool = False) -> Adopted:
+    """Write the YAML where Hydra finds it; the Python file stays where it is, and is read from there.
+
+    It is tried before, as a choice among the shipped ones: what is wrong with it leaves nothing.
+    """
+    name = str(node["name"])
+    if not (name.isascii() and name.isidentifier()) or grammar.values(*grammar.parse([f"norm={name}"])) != [name]:
+        raise NormbenchError(
+            f"{source}: '{name}' is no name for a normalizer: letters a to z, digits and _ alone, and no word that "
+            "YAML takes for something else. Rename it."
+        )
     if name in compose.choices("norm"):
-        raise NormbenchError(f"there is a shipped norm={name}. Give yours another name.")
+        raise NormbenchError(f"{source}: there is a shipped norm={name}. Give yours another name.")
     text = yaml.safe_dump(dict(node), sort_keys=False, allow_unicode=True)
-    target = conf / "norm" / f"{name}.yaml"
-    files.make_folder(target.parent)
-    with files.alone(target.parent):
+    with scratch.folder("normbench-own-") as tried:
+        target = tried / "norm" / f"{name}.yaml"
+        files.make_folder(target.parent)
         files.atomic_write(target, text.encode())
-    adopted = Adopted(name, conf, text if derived else "")
-    compose.forget()
-    try:  # its YAML is checked, and is the user's own where it was not made here
-        compose.compose(grammar.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), conf)
-    except NormbenchError as error:
-        raise NormbenchError(str(error).replace(str(target.resolve()), str(source))) from None
-    return adopted
+        compose.forget()
+        try:
+            compose.compose(grammar.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), tried)
+        except NormbenchError as error:
+            raise NormbenchError(str(error).replace(str(target.resolve()), str(source))) from None
+        return keep(Adopted(name, tried, text if derived else ""), conf)
 
 
 def _registered_class(path: Path) -> tuple[str, type[base.Normalizer]]:
@@ -177,7 +223,10 @@ def _registered_class(path: Path) -> tuple[str, type[base.Normalizer]]:
     if len(own) != 1:
         found = f"registers {', '.join(own)}: a file each, please" if own else "registers no class"
         raise NormbenchError(f"{path} {found}. Mark one class with @normalizer('NAME') from normbench.norms.base.")
-    return next(iter(own.items()))
+    ((name, cls),) = own.items()
+    if not (isinstance(cls, type) and issubclass(cls, base.Normalizer)):
+        raise NormbenchError(f"{path}: what @normalizer('{name}') marks must be a class, and a subclass of Normalizer.")
+    return name, cls
 
 
 def _taken(node: Mapping[str, Any], cls: type[base.Normalizer]) -> dict[str, Any]:

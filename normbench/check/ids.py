@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normbench import runs
 from normbench.config import compose, identity
 from normbench.errors import NormbenchError
 
@@ -15,12 +16,12 @@ from normbench.errors import NormbenchError
 class Ids:
     """What this version's maths, and choices beside its own, make of stored configurations.
 
-    Those are in `config_dir`, and, of normalizers that a battery took on, in the results folder itself.
+    Those are in `config_dir`, and, of normalizers that were given as a file, in the results folder itself.
     """
 
     def __init__(self, config_dir: Path | None = None, results: Path | None = None) -> None:
         self.config_dir = config_dir
-        self._batteries = sorted((results / "battery").glob("*/conf")) if results else []
+        self._own = runs.own(results) if results else None
         self._known: dict[str, _Known | NormbenchError] = {}
 
     def of(self, config: Mapping[str, Any], filed: str = "") -> str:
@@ -51,12 +52,8 @@ class Ids:
         if not isinstance(first, NormbenchError):
             return first
         named = json.dumps(config.get("norm"))
-        for folder in self._batteries:
-            if json.dumps(folder.parent.name) in named:
-                found = _known(config, folder)
-                if not isinstance(found, NormbenchError):
-                    return found
-                first = found  # it says more than that there is no such normalizer
+        if self._own and any(json.dumps(file.stem) in named for file in self._own.glob("norm/*.yaml")):
+            return _known(config, self._own)  # which says more than that there is no such normalizer
         return first
 
 

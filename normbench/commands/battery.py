@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from normbench import runs
 from normbench.battery import contract, cost, trials
 from normbench.battery.adopt import Adopted, adopt
 from normbench.commands import places, training
@@ -59,7 +60,7 @@ def run(request: Request, console: Console) -> int:
 
 
 def _run(request: Request, launcher: Launcher, results: Path, console: Console) -> int:
-    adopted = adopt(request.norm, request.config_dir, places.own(results))
+    adopted = adopt(request.norm, request.config_dir, runs.own(results))
     planned, notes = trials.trials(
         adopted.name, request.fidelity, request.seeds, request.only, adopted.config_dir
     )  # a mistyped --only is told before the contract takes its time

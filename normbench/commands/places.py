@@ -19,11 +19,6 @@ def folder(given: str) -> Path:
     return Path(given)
 
 
-def own(results: Path) -> Path:
-    """The folder of choices that a normalizer given as a file is put into, so that it has a name from then on."""
-    return results / "own"
-
-
 def repeated(results: Path, config_dir: Path | None) -> list[str]:
     """The options without which a printed command would not mean the same runs."""
     words = [] if results == runs.root() else ["--results", str(results)]

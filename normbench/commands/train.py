@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
+from normbench import own_file, runs, scratch
 from normbench.commands import compare, places
 from normbench.commands.terminal import Table, cell, say
 from normbench.commands.training import faults, left, repeats, unmirrored, watching
@@ -19,13 +19,14 @@ from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
 from normbench.config.identity import RunSpec
 from normbench.curves.series import final
+from normbench.errors import NormbenchError
 from normbench.launch import base
 from normbench.launch.ensure import ensure_runs
 from normbench.papers.table import number
 from normbench.runs.find import Found, find
 from normbench.runs.store import FINISHED
 
-OWN_FILE = re.compile(r"^norm=.*\.(py|ya?ml)\b", re.MULTILINE)
+OWN_FILE = re.compile(rf"norm=.*({'|'.join(map(re.escape, own_file.OF_A_NORMALIZER))})", re.IGNORECASE)
 
 
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
@@ -67,25 +68,36 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
 
 @contextmanager
 def named(
-    words: Sequence[str], results: Path, config_dir: Path | None, console: Console, keeps: bool
+    words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console, keeps: bool
 ) -> Iterator[tuple[Sequence[str], Path | None]]:
     """The words and the folder of choices, where a word has a file of one's own (`norm=my_norm.py`) with its name.
 
-    keeps: in that folder of the results; else it is gone at the end.
+    keeps: in that folder of the results, once nothing is wrong with the words; else it is gone at the end.
     """
-    if not OWN_FILE.search("\n".join(words)):
+    overrides = grammar.parse(words) if any(map(OWN_FILE.match, words)) else []
+    if not overrides:
         yield words, config_dir
         return
-    from normbench.battery.adopt import in_words  # which tries what the file does: torch is needed
+    if not multirun:
+        grammar.refuse_sweeps(overrides)
+    from normbench.battery.adopt import in_words, keep  # which tries what the file does: torch is needed
 
-    with tempfile.TemporaryDirectory() as folder:
-        conf = places.own(results if keeps else Path(folder))
-        words, adopted = in_words(words, config_dir, conf)
-        for one in adopted if keeps else ():
+    conf = runs.own(results)
+    with scratch.folder("normbench-own-") as tried:
+        words, adopted = in_words(words, config_dir, tried)
+        try:
+            plan.train_specs(words, multirun, tried if adopted else config_dir)
+            if not (adopted and keeps):
+                yield words, tried if adopted else config_dir
+                return
+        except NormbenchError as error:
+            raise NormbenchError(str(error).replace(str(tried), str(conf)), error.code) from None
+        for one in adopted:
+            keep(one, conf)
             if one.remark:
                 say(console, one.remark)
             say(console, f"{one.name}: from now on norm={one.name} with --config-dir {shlex.quote(str(conf))}")
-        yield words, conf if adopted else config_dir
+    yield words, conf
 
 
 def show_configurations(words: Sequence[str], multirun: bool, config_dir: Path | None) -> int:

@@ -140,11 +140,11 @@ class Task:
         for cell in self.cells:
             if not cell.runs or ADHOC in cell.called:
                 continue
-            arms = set().union(*cell.called.values())
+            arms = set[str]().union(*cell.called.values())
             if len(arms) > 1:
-                arms = cell.called[min(cell.called, key=lambda experiment: (-cells_of[experiment], experiment))]
+                arms = set(cell.called[min(cell.called, key=lambda experiment: (-cells_of[experiment], experiment))])
             if len(arms) == 1:
-                own[cell.key] = cell.label(facets), *arms
+                own[cell.key] = cell.label(facets), arms.pop()
                 filed.setdefault(own[cell.key], set()).add(cell.key)
         if all(len(keys) == 1 for keys in filed.values()):
             taken = {name for key, name in names.items() if key not in own}

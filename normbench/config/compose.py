@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from normbench import reading, schema
+from normbench import own_file, reading, schema
 from normbench.config import choice_file, grammar
 from normbench.errors import NormbenchError, did_you_mean, unknown
 from normbench.norms import sites
@@ -100,8 +100,9 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     else:
         known = [other for other in known if can_be_chosen(group, other, extra)]
         listing = ", ".join(known)
-    if group == "norm" and (name.endswith((".py", ".yaml")) or Path(f"{name}.py").is_file()):
-        listing = "one's own: --config-dir DIR, with DIR/norm/NAME.yaml; or normbench battery --norm FILE"
+    if group == "norm" and (own_file.is_a_normalizers(name) or Path(f"{name}.py").is_file()):
+        commands = "normbench train norm=FILE.py, normbench battery --norm FILE.py"
+        listing = f"one's own: {commands}; at single sites by its name: --config-dir DIR, with DIR/norm/NAME.yaml"
     noun = NOUN.get(group, group)
     article = "an" if noun[0] in "aeiou" else "a"
     raise unknown(f"{group}={name} is not {article} {noun}.", name, known, listing)

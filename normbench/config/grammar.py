@@ -91,8 +91,9 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
 
 def values(override: Override) -> list[str]:
     """What a word chooses, a name each, or several."""
-    if override.is_sweep_override():
-        return _sweep_words(override)
+    if override.is_sweep_override():  # its words are still quoted
+        key = override.key_or_group
+        return [str(one.value()) for one in parse([f"{key}={word}" for word in _sweep_words(override)])]
     return [str(override.value())]
 
 

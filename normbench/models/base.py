@@ -206,13 +206,14 @@ def unlearned(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model
     """
     name = config["model"]["name"]
     path = f"normbench.models.{name}"
-    found = importlib.import_module(path) if name.isidentifier() and importlib.util.find_spec(path) else None
-    if not hasattr(found, "build"):
+    there = path != __name__ and name.isidentifier() and importlib.util.find_spec(path)
+    builds = getattr(importlib.import_module(path), "build", None) if there else None
+    if builds is None:
         raise NormbenchError(
             f"model={name} has no code here, and a file of one's own brings none. Options of a model that is here are "
             "given in words: model=NAME model.OPTION=VALUE. (normbench list models)"
         )
-    model: Model = found.build(config, Sites(config, choices))
+    model: Model = builds(config, Sites(config, choices))
     return model
 
 

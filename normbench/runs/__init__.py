@@ -19,3 +19,8 @@ def root(given: str | Path | None = None) -> Path:
     if path.name == "runs" and not (path / "runs").exists() and any(runs):
         raise NormbenchError(f"{path} has the runs of the results in {path.parent}: --results {path.parent}")
     return path
+
+
+def own(results: Path) -> Path:
+    """The folder of choices that a normalizer given as a file is put into, so that it has a name from then on."""
+    return results / "own"

@@ -85,6 +85,8 @@ CLASS = CENTRE.read_text()
         (CLASS.replace('"centre"', '"layer"'), "there is a shipped norm=layer"),
         (CLASS.replace('"centre"', '"a/b"'), "'a/b' is no name"),
         (CLASS.replace('"centre"', '"größe"'), "'größe' is no name for a normalizer: letters a to z, digits and _"),
+        (CLASS.replace('"centre"', '"true"'), "'true' is no name for a normalizer"),
+        ("from normbench.norms.base import normalizer\n@normalizer('f')\ndef f(): pass\n", "marks must be a class"),
         (CLASS.replace("*, bias: bool = True", "*, bias"), "option 'bias' of Centre needs to be keyword-only"),
         (
             CLASS.replace("*, bias: bool = True", "bias: bool = True"),
@@ -127,6 +129,14 @@ def test_a_slip_in_its_yaml_is_said_with_ones_own_file(tmp_path: Path) -> None:
     text = CENTRE.with_suffix(".yaml").read_text()
     (tmp_path / "centre.yaml").write_text(text.replace("axes: [batch", "axes: [bach"))
     with pytest.raises(NormbenchError, match=rf"^{tmp_path}/centre\.yaml: declares\.axes: bach .*Did you mean 'batch'"):
+        adopt(str(tmp_path / "centre.py"), None, tmp_path / "made")
+    assert not (tmp_path / "made").exists(), "it hides no good one of that name"
+    (tmp_path / "centre.yaml").write_text(text.replace("name: centre", "name: middle"))
+    with pytest.raises(NormbenchError, match=r"no class of .*centre\.py is registered with @normalizer\('middle'\)"):
+        adopt(str(tmp_path / "centre.py"), None, tmp_path / "made")
+    (tmp_path / "other.py").write_text(CLASS)
+    (tmp_path / "centre.yaml").write_text(text.replace("file: centre.py", "file: other.py"))
+    with pytest.raises(NormbenchError, match=r"lies beside .*centre\.py, is of .*other\.py\. Name the one"):
         adopt(str(tmp_path / "centre.py"), None, tmp_path / "made")
 
 
@@ -204,6 +214,16 @@ def test_files_among_override_words_get_their_names(tmp_path: Path) -> None:
     assert [spec.config["norm"]["name"] for spec in specs] == ["none"] * 2 + ["mine"] * 2 + ["centre"] * 2
     plain = ["norm=layer", "norm.sites=[hidden]", "model=mnist_mlp"]
     assert adopting.in_words(plain, None, tmp_path / "none") == (plain, []) and not (tmp_path / "none").exists()
-    for word, says in ((f"norm={tmp_path}/no.py", "does not exist"), (f"norm={mine}", "--config-dir goes with a name")):
+    other = tmp_path / "with space" / "other file.py"
+    other.parent.mkdir()
+    other.write_text(mine.read_text().replace('"mine"', '"other"'))
+    named, adopted = adopting.in_words([f"norm=none,'{other}',{mine},{tmp_path}/./mine.py"], None, tmp_path / "two")
+    assert named == ["norm=none,other,mine,mine"] and len(adopted) == 2
+    other.write_text(mine.read_text() + "# other maths")
+    for word, says, given in (
+        (f"norm={tmp_path}/no.py", "does not exist", None),
+        (f"norm={mine}", "is a file: leave out --config-dir", conf),
+        (f"norm={mine},'{other}'", rf"other file\.py: there is a norm=mine of {mine} already", None),
+    ):
         with pytest.raises(NormbenchError, match=says):
-            adopting.in_words([word], conf if "name" in says else None, tmp_path / "none")
+            adopting.in_words([word], given, tmp_path / "none")

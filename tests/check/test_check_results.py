@@ -17,6 +17,7 @@ import pytest
 import tiny
 import yaml
 
+from normbench import runs
 from normbench.battery.adopt import adopt
 from normbench.check import Check
 from normbench.cli import main
@@ -356,12 +357,12 @@ def refiled(run: Path, **changes: Any) -> None:
     files.write_json(run / "status.json", seals.sealed({**status, "files": seals.of_run(run)}))
 
 
-def test_what_a_battery_took_on_is_known_where_it_lies(results: Path, tmp_path: Path) -> None:
+def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: Path, tmp_path: Path) -> None:
     """As long as its file is there, which may have been edited: the run has the hash of the one it was trained with."""
     example = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
     file = tmp_path / "halves.py"
     file.write_text(example.read_text().replace('"centre"', '"halves"'))
-    folder = adopt(str(file), None, results / "battery").config_dir
+    folder = adopt(str(file), None, runs.own(results)).config_dir
     words = grammar.parse(["model=mnist_mlp", "data=digits", "norm=halves"])
     spec = RunSpec(compose.compose(words, folder), plan.ADHOC, "halves", plan.ADHOC, config_dir=folder)
     run = fake.directory(results / "runs", spec)
@@ -384,7 +385,7 @@ def test_what_a_battery_took_on_is_known_where_it_lies(results: Path, tmp_path: 
     (told,) = [finding for finding in Check(results).findings() if finding.place == run / "config.yaml"]
     assert str(file) in told.text and "the normalizer was changed since" in told.text and "Delete" not in told.text
     file.write_text(source)
-    shutil.rmtree(results / "battery")
+    shutil.rmtree(runs.own(results))
     assert found(results) == unknown
 
 

@@ -51,12 +51,16 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
     assert normbench(*TINY, "-m", "norm=none,mine.py", "--dry-run") == 0
     listed = capfd.readouterr().out
     assert "norm=mine · 12 updates (missing)" in listed and not (tmp_path / "results").exists()
+    for words in (("norm=none,mine.py",), ("norm=mine.py", "optim.lrr=1"), ("-m", "norm=mine.py,no.py")):
+        assert normbench(*TINY, *words) == 2 and not (tmp_path / "results").exists()
+    assert "mine: " not in capfd.readouterr().out
     assert normbench(*TINY, "norm=mine.py") == 0
     said = capfd.readouterr().out
     assert "mine: no YAML beside the file" in said and "norm=mine with --config-dir results/own" in said
     assert normbench(*TINY, "-m", "norm=none,mine", "--config-dir", "results/own", "--dry-run") == 0
     then = listed.replace("norm=mine · 12 updates (missing)", "norm=mine · 12 updates (done)")
     assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")
+    assert normbench("check") == 0 and capfd.readouterr().out.startswith("whole: ")
 
 
 def test_a_run_is_not_repeated_or_drawn_from_once_its_normalizer_was_edited(normbench, capfd, tmp_path: Path) -> None:

@@ -245,13 +245,21 @@ def test_a_name_that_no_command_can_say_is_told_so(tmp_path: Path, word: str, ch
     assert f"'{character}' is none of them" in str(error.value) and word.split("=")[0] in str(error.value)
 
 
-@pytest.mark.parametrize(("group", "of"), [("model", "mnist_mlp"), ("clip", "global"), ("data", "digits")])
-def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str, of: str):
+@pytest.mark.parametrize(
+    ("group", "of", "name"),
+    [
+        ("model", "mnist_mlp", "mine"),
+        ("model", "mnist_mlp", "base"),
+        ("clip", "global", "mine"),
+        ("data", "digits", "mine"),
+    ],
+)
+def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str, of: str, name: str):
     text = (Path(plan.__file__).parents[2] / "conf" / group / f"{of}.yaml").read_text()
-    folder = _own(tmp_path, group, "mine", text.replace(f"name: {of}", "name: mine"))
+    folder = _own(tmp_path, group, name, text.replace(f"name: {of}", f"name: {name}"))
     words = [word for word in WORDS if not word.startswith(group)]
-    (spec,) = plan.train_specs([*words, f"{group}=mine", *(["clip.at=1"] if group == "clip" else [])], False, folder)
-    with pytest.raises(NormbenchError, match=f"^{group}=mine (has no code here|is not a data set)") as error:
+    (spec,) = plan.train_specs([*words, f"{group}={name}", *(["clip.at=1"] if group == "clip" else [])], False, folder)
+    with pytest.raises(NormbenchError, match=f"^{group}={name} (has no code here|is not a data set)") as error:
         datasets.module(spec.config["data"])
         model = models.build(spec.config, spec.sites())
         adjust.Adjust(spec.config, model, torch.optim.SGD(model.parameters()))

@@ -101,7 +101,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "optim=none"), "optim=none trains nothing: model=mnist_mlp needs another."),
         ((*BASE, "optim=adma"), "optim=adma is not an optimizer. Did you mean 'adam'? (adadelta, "),
         ((*BASE, "clip=globl"), "Did you mean 'global'? (attr_legacy, global, none, per_tensor, value_by_group)"),
-        ((*BASE, "norm=mine.py"), "norm=mine.py is not a normalizer. (one's own: --config-dir DIR, with DIR/norm/"),
+        ((*BASE, "norm=mine.py"), "norm=mine.py is not a normalizer. (one's own: normbench train norm=FILE.py"),
         ((*BASE, "optim=xyz"), "optim=xyz is not an optimizer. (adadelta, adafactor, adagrad, adam, "),
         ((*BASE, "optim=sgd", "optim.betas=[0.9,0.9]"), "optim.betas is not an option."),
         ((*BASE, "optim.learning_rate=0.1"), "optim.learning_rate is not an option. Did you mean 'optim.lr'?"),

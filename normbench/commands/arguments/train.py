@@ -48,7 +48,10 @@ def run(given: Namespace, console: Any) -> int:
     from normbench.commands import train
 
     shows = given.cfg or given.dry_run
-    with train.named(given.words, given.results, given.config_dir, console, keeps=not shows) as (words, config_dir):
+    with train.named(given.words, given.multirun, given.results, given.config_dir, console, keeps=not shows) as (
+        words,
+        config_dir,
+    ):
         if given.cfg or (given.dry_run and not given.multirun):
             return train.show_configurations(words, given.multirun, config_dir)
         if given.dry_run:
