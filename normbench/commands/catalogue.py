@@ -43,7 +43,11 @@ def _entries(kind: str, config_dir: Path | None) -> list[dict[str, Any]]:
     group = GROUP[kind]
     entries = []
     for name in compose.choices(group, config_dir):
-        declares = compose.declaration(group, name, config_dir)
+        try:
+            declares = compose.declaration(group, name, config_dir)
+        except NormbenchError as error:  # one of several of one's own: the others are there
+            entries.append({"id": name, "title": f"cannot be used: {error}", "source": ""})
+            continue
         entry = {"id": name, "title": declares["title"], "source": declares["source"]}
         if kind == "models":
             entry["sites"] = list(declares["sites"])

@@ -92,8 +92,8 @@ def named(
                 return
         except NormbenchError as error:
             raise NormbenchError(str(error).replace(str(tried), str(conf)), error.code) from None
-        for one in adopted:
-            keep(one, conf)
+        kept = [keep(one, conf) for one in adopted]
+        for one in kept:
             if one.remark:
                 say(console, one.remark)
             say(console, f"{one.name}: from now on norm={one.name} with --config-dir {shlex.quote(str(conf))}")

@@ -61,6 +61,11 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
     then = listed.replace("norm=mine · 12 updates (missing)", "norm=mine · 12 updates (done)")
     assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")
     assert normbench("check") == 0 and capfd.readouterr().out.startswith("whole: ")
+    (tmp_path / "mine.py").unlink()
+    compose.forget()  # as another process
+    assert normbench("list", "norms", "--config-dir", "results/own") == 0
+    listing = " ".join(capfd.readouterr().out.split())
+    assert "mine cannot be used: " in listing and "layer Layer normalization" in listing
 
 
 def test_a_run_is_not_repeated_or_drawn_from_once_its_normalizer_was_edited(normbench, capfd, tmp_path: Path) -> None:

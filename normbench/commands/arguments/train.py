@@ -47,11 +47,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import train
 
-    shows = given.cfg or given.dry_run
-    with train.named(given.words, given.multirun, given.results, given.config_dir, console, keeps=not shows) as (
-        words,
-        config_dir,
-    ):
+    keeps = not (given.cfg or given.dry_run)
+    known = train.named(given.words, given.multirun, given.results, given.config_dir, console, keeps)
+    with known as (words, config_dir):
         if given.cfg or (given.dry_run and not given.multirun):
             return train.show_configurations(words, given.multirun, config_dir)
         if given.dry_run:
