@@ -95,9 +95,9 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
 
     replaced = []
     for word, override in zip(words, grammar.parse(words), strict=True):
-        values = grammar.values(override) if override.key_or_group == "norm" else []
-        if any(map(own_file.is_a_normalizers, values)):
-            word = f"norm={','.join(map(named, values))}"
+        choices = grammar.chosen([override], "norm")
+        if any(map(own_file.is_a_normalizers, choices)):
+            word = f"norm={','.join(map(named, choices))}"
         replaced.append(word)
     return replaced, [one for _, one in adopted.values()]
 
@@ -198,7 +198,8 @@ def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool = Fa
     It is tried before, as a choice among the shipped ones: what is wrong with it leaves nothing.
     """
     name = str(node["name"])
-    if not (name.isascii() and name.isidentifier()) or grammar.values(*grammar.parse([f"norm={name}"])) != [name]:
+    plain = name.isascii() and name.isidentifier()
+    if not plain or grammar.chosen(grammar.parse([f"norm={name}"]), "norm") != [name]:
         raise NormbenchError(
             f"{source}: '{name}' is no name for a normalizer: letters a to z, digits and _ alone, and no word that "
             "YAML takes for something else. Rename it."

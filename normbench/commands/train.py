@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,8 +24,6 @@ from normbench.launch.ensure import ensure_runs
 from normbench.papers.table import number
 from normbench.runs.find import Found, find
 from normbench.runs.store import FINISHED
-
-OWN_FILE = re.compile(rf"norm=.*({'|'.join(map(re.escape, own_file.OF_A_NORMALIZER))})", re.IGNORECASE)
 
 
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
@@ -74,8 +71,8 @@ def named(
 
     keeps: in that folder of the results, once nothing is wrong with the words; else it is gone at the end.
     """
-    overrides = grammar.parse(words) if any(map(OWN_FILE.match, words)) else []
-    if not overrides:
+    overrides = grammar.parse(words)
+    if not any(map(own_file.is_a_normalizers, grammar.chosen(overrides, "norm"))):
         yield words, config_dir
         return
     if not multirun:
@@ -86,9 +83,9 @@ def named(
     with scratch.folder("normbench-own-") as tried:
         words, adopted = in_words(words, config_dir, tried)
         try:
-            plan.train_specs(words, multirun, tried if adopted else config_dir)
-            if not (adopted and keeps):
-                yield words, tried if adopted else config_dir
+            plan.train_specs(words, multirun, tried)
+            if not keeps:
+                yield words, tried
                 return
         except NormbenchError as error:
             raise NormbenchError(str(error).replace(str(tried), str(conf)), error.code) from None

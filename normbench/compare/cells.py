@@ -142,9 +142,9 @@ class Task:
                 continue
             arms = set[str]().union(*cell.called.values())
             if len(arms) > 1:
-                arms = set(cell.called[min(cell.called, key=lambda experiment: (-cells_of[experiment], experiment))])
+                arms = cell.called[min(cell.called, key=lambda experiment: (-cells_of[experiment], experiment))]
             if len(arms) == 1:
-                own[cell.key] = cell.label(facets), arms.pop()
+                own[cell.key] = cell.label(facets), next(iter(arms))
                 filed.setdefault(own[cell.key], set()).add(cell.key)
         if all(len(keys) == 1 for keys in filed.values()):
             taken = {name for key, name in names.items() if key not in own}

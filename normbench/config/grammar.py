@@ -89,12 +89,17 @@ def expand(overrides: Sequence[Override]) -> Iterator[list[Override]]:
             yield list(combination)
 
 
-def values(override: Override) -> list[str]:
-    """What a word chooses, a name each, or several."""
-    if override.is_sweep_override():  # its words are still quoted
-        key = override.key_or_group
-        return [str(one.value()) for one in parse([f"{key}={word}" for word in _sweep_words(override)])]
-    return [str(override.value())]
+def chosen(overrides: Iterable[Override], group: str) -> list[str]:
+    """The names that these choose of a group: one each, or several that are swept over."""
+    found: list[str] = []
+    for override in overrides:
+        if override.key_or_group != group:
+            continue
+        if override.is_sweep_override():  # its words are still quoted
+            found += [str(one.value()) for one in parse([f"{group}={word}" for word in _sweep_words(override)])]
+        else:
+            found.append(str(override.value()))
+    return found
 
 
 def _sweep_words(override: Override) -> list[str]:
