@@ -14,7 +14,7 @@ from normbench.papers.endpoints import outcome_of
 from normbench.papers.panels import CLOCKS as AXES
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import EXTRA_COLOURS, colour_of
+from normbench.papers.style import EXTRA_COLOURS, colours_of
 from normbench.papers.table import Entry, cells, estimate_entry, final_entry, times_entry
 from normbench.runs.record import RunRecord
 
@@ -106,12 +106,16 @@ def _title(split: str, mode: str, metric: str) -> str:
 
 def _looks(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Look]:
     """Every arm of the experiment in its normalizer's colour, a second arm of the same one in another."""
+    norm_of = {run.arm: run.config.get("norm", {}) for run in reversed(runs)}
+    arms = plan.experiment(artifact.experiment, artifact.config_dir)["arms"]
+    norms = {arm: norm_of.get(arm, {}).get("name", arm) for arm in arms}
+    colours = colours_of(norms.values())
+    spare = [colour for colour in EXTRA_COLOURS if colour not in colours.values()]
     looks: dict[str, Look] = {}
-    for arm in plan.experiment(artifact.experiment, artifact.config_dir)["arms"]:
-        config: Mapping[str, Any] = next((run.config for run in runs if run.arm == arm), {})
+    for arm, norm in norms.items():
         used = {look.colour for look in looks.values()}
-        own = colour_of(config.get("norm", {}).get("name", arm))
-        looks[arm] = Look(arm, next((colour for colour in (own, *EXTRA_COLOURS) if colour not in used), own))
+        free = (colour for colour in (colours[norm], *spare) if colour not in used)
+        looks[arm] = Look(arm, next(free, colours[norm]))
     return looks
 
 

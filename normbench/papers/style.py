@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 COLOURS = {  # by normalizer; kin have near hues
@@ -32,9 +33,15 @@ REFERENCE = "#a0a0a0"
 WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 0.9}
 
 
-def colour_of(norm: str) -> str:
-    """A normalizer's colour; of one's own, always the same one of the others."""
-    return COLOURS.get(norm) or EXTRA_COLOURS[zlib.crc32(norm.encode(errors="replace")) % len(EXTRA_COLOURS)]
+def colours_of(norms: Iterable[str]) -> dict[str, str]:
+    """A colour each. One of one's own has always the same of the extra ones, or the next that nobody here has."""
+    norms = set(norms)
+    found = {norm: COLOURS[norm] for norm in norms & COLOURS.keys()}
+    for norm in sorted(norms - COLOURS.keys()):
+        start = zlib.crc32(norm.encode(errors="replace")) % len(EXTRA_COLOURS)
+        ring = EXTRA_COLOURS[start:] + EXTRA_COLOURS[:start]
+        found[norm] = next((colour for colour in ring if colour not in found.values()), ring[0])
+    return found
 
 
 def on_dark(colour: str) -> str:

@@ -15,7 +15,7 @@ from normbench.compare.cells import Cell, Task
 from normbench.compare.question import TUNED, Question
 from normbench.curves.series import Point, aggregate, series
 from normbench.papers.panels import Line, Look, Quantity
-from normbench.papers.style import EXTRA_COLOURS, colour_of, on_dark
+from normbench.papers.style import EXTRA_COLOURS, colours_of, on_dark
 from normbench.runs.record import RunRecord
 from normbench.web import figures_compare as figures
 
@@ -232,8 +232,8 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     same dash in every colour in which that is free.
     """
     arms = list(dict.fromkeys(question.arm(cell) for cell in task.cells))
-    norms = {cell.norm for cell in task.cells}
-    alike = len(norms) == 1 and len(arms) > 1
+    colours = colours_of(cell.norm for cell in task.cells)
+    alike = len(colours) == 1 and len(arms) > 1
     varying = {  # a facet that is the same wherever an arm was run tells nothing of it
         arm: {
             key
@@ -247,8 +247,7 @@ def _looks(task: Task, question: Question) -> dict[str, tuple[Look, str]]:
     used: dict[str, list[str]] = {}
     for cell in task.cells:
         arm = question.arm(cell)
-        norm = cell.norm
-        colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colour_of(norm)
+        colour = EXTRA_COLOURS[arms.index(arm) % len(EXTRA_COLOURS)] if alike else colours[cell.norm]
         name = " · ".join(word for word in (arm, _where(cell, question, varying[arm])) if word)
         here = used.setdefault(colour, [])
         own = DASHES[settings.index(_setting(cell, question)) % len(DASHES)]

@@ -10,7 +10,7 @@ from typing import Any
 import normbench
 from normbench.battery.trials import LOGARITHMIC, Effect, Trial, label, metric, quantities
 from normbench.papers.panels import Look, Quantity, panels
-from normbench.papers.style import colour_of, on_dark
+from normbench.papers.style import colours_of, on_dark
 from normbench.papers.table import Entry, final_entry, grid
 from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, site
@@ -67,7 +67,8 @@ def write(standing: Standing, target: Path) -> Path:
 
 def _looks(standing: Standing) -> dict[str, Look]:
     names = dict.fromkeys([standing.name, *(name for o in standing.outcomes for name in o.trial.specs)])
-    return {name: Look(name, colour_of(name)) for name in names}
+    colours = colours_of(names)
+    return {name: Look(name, colours[name]) for name in names}
 
 
 def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:

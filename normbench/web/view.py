@@ -20,7 +20,7 @@ from normbench.compare.question import BEST, END, Question
 from normbench.curves.series import Point
 from normbench.errors import NormbenchError
 from normbench.papers import claims
-from normbench.papers.style import colour_of, on_dark
+from normbench.papers.style import colours_of, on_dark
 from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
@@ -146,10 +146,11 @@ def _empty(asked: Mapping[str, str], heads: Sequence[RunRecord], notes: list[str
 
 def _waiting(task: Task) -> list[dict[str, Any]]:
     """The cells of a task of which nothing is evaluated yet."""
+    colours = colours_of(cell.norm for cell in task.cells)
     return [
         {
             "key": cell.key, "arm": "", "label": visible(cell.label(task.differing) or cell.norm) or "all",
-            "colour": colour_of(cell.norm), "dark": on_dark(colour_of(cell.norm)), "dash": "solid", "place": [],
+            "colour": colours[cell.norm], "dark": on_dark(colours[cell.norm]), "dash": "solid", "place": [],
             "other_rate": False,
             "n": 0, "mean": None, "text": "", "time": "", "pace": None, "seeds": seeds(cell, {}),
             "states": counts(cell.runs),

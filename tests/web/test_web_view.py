@@ -16,7 +16,7 @@ from normbench.compare.answer import answer
 from normbench.compare.cells import tasks
 from normbench.compare.question import Question
 from normbench.curves.series import aggregate
-from normbench.papers.style import COLOURS, colour_of
+from normbench.papers.style import COLOURS, colours_of
 from normbench.runs.record import RunRecord
 from normbench.web import figures_compare
 from normbench.web.view import view
@@ -246,5 +246,14 @@ def test_a_normalizer_has_one_colour_and_shipped_ones_their_own():
     from normbench.config import compose
 
     shipped = compose.choices("norm")
-    assert len({colour_of(name) for name in shipped}) == len(shipped)
-    assert colour_of("my_norm") == colour_of("my_norm")
+    assert len(set(colours_of(shipped).values())) == len(shipped)
+    assert colours_of(["my_norm", "none"])["my_norm"] == colours_of(["my_norm"])["my_norm"]
+
+
+def test_a_normalizer_of_ones_own_takes_no_colour_that_another_has_here():
+    own = [f"mine{i}" for i in range(40)]
+    for name in own:  # some of the extra colours are those of shipped normalizers
+        alone = colours_of([name])[name]
+        twin = next((norm for norm, colour in COLOURS.items() if colour == alone), "none")
+        assert len(set(colours_of([name, twin]).values())) == 2
+    assert len(set(colours_of(own[:6]).values())) == 6
