@@ -22,11 +22,15 @@ from normbench.papers.table import escape
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- {}: written by scripts/readme.py -->", "<!-- end of {} -->"
 MANY = 8  # claims from which on an artifact has one row with counts: its page has the claims
-SO_FAR = {"holds": "hold", "opposite": "the opposite", "negligible": "negligible"}
-LESS = {  # of one, of several
-    "": ("has no runs", "have no runs"),
-    "reduced": ("has only smaller ones", "have only smaller ones"),
-    "proxy": ("has only ones on other data", "have only ones on other data"),
+OURS = "Our own hypotheses"
+COLUMNS = {"reproduced": "reproduced", "supported": "reproduced", "contradicted": "contradicted",
+           "refuted": "contradicted", "negligible": "negligible", "in part": "in part", "undecided": "undecided",
+           "not decidable": "not decidable", "not run": "not run"}  # fmt: skip
+IN_PART = ("holds", "opposite", "negligible")
+LESS = {
+    "": "without runs",
+    "reduced": "run with a smaller network or less training only",
+    "proxy": "run on substitute data only",
 }
 FINDINGS = (  # what the first page tells; every word and number is of the verdict as it is published
     ("ln2016/table2", "LN-A3"),
@@ -34,7 +38,6 @@ FINDINGS = (  # what the first page tells; every word and number is of the verdi
     ("bln2022/fig4", "BLN-2"),
     ("bln2022/ablation", "BLN-18"),
     ("ln2016/dynamics", "LN-H1"),
-    ("ln2016/fig6", "LN-F1"),
 )
 
 
@@ -73,31 +76,42 @@ def missing(results: Path) -> str:
     """Which artifacts have no runs so far, and which none of the paper's protocol."""
     highest = {name: verdicts(artifacts.load(name), results)[0] for name in artifacts.ids()}
     places = {fidelity: [name for name, own in highest.items() if own == fidelity] for fidelity in ("", *FIDELITIES)}
-    told = [
-        f"{len(places[fidelity])} {what[len(places[fidelity]) > 1]} ({', '.join(places[fidelity])})"
-        for fidelity, what in LESS.items()
-        if places[fidelity]
-    ]
-    return f"Of {len(highest)} artifacts, {'; '.join(told) or 'all have runs of the full size on the data'}."
+    told = [f"{len(own)} {what} ({', '.join(own)})" for fidelity, what in LESS.items() if (own := places[fidelity])]
+    return f"Of {len(highest)} artifacts: {'; '.join(told) or 'all run at full size, on the data'}."
 
 
 def findings(results: Path) -> str:
-    """How many claims there are of each verdict, and a line for each of the chosen ones, with its deciding number."""
-    counts: Counter[str] = Counter()
+    """How many claims of each source have which verdict, and a line for each of the chosen ones with its number."""
+    columns = list(dict.fromkeys(COLUMNS.values()))
+    lines = [f"| claims of | in all | {' | '.join(columns)} |", f"|{' - |' * (len(columns) + 2)}"]
+    for source, counted in counts(results).items():
+        total = sum(number for number, _ in counted.values())
+        cells = [f"{number} ({exact} exact)" if exact else str(number) for number, exact in map(counted.get, columns)]
+        lines.append(f"| {source} | {total} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *_lines(results)])
+
+
+def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
+    """By source and column, how many claims have such a verdict, and how many of these are exact ones."""
+    papers = artifacts.papers()
+    sources = [paper.title.split(" (")[0] for paper in papers.values()]
+    found = {source: dict.fromkeys(COLUMNS.values(), (0, 0)) for source in (*sources, OURS)}
     for name in artifacts.ids():
         artifact = artifacts.load(name)
         fidelity, judged = verdicts(artifact, results)
-        words = (judged[c.id]["verdict"] if c.id in judged else "not run" for c in artifact.claims)
-        counts.update(_in_short(word, fidelity) for word in words)
-    told = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    return "\n".join([f"Of {counts.total()} claims: {told}. Some of them:", "", *_lines(results)])
+        for claim in artifact.claims:
+            own = found[OURS if claim.ours else artifacts.paper_of(name, papers).title.split(" (")[0]]
+            column = COLUMNS[_in_short(judged[claim.id]["verdict"] if claim.id in judged else "not run", fidelity)]
+            number, exact = own[column]
+            own[column] = number + 1, exact + (claim.kind == "exact")
+    return found
 
 
 def _in_short(verdict: str, fidelity: str) -> str:
-    """A verdict without its fidelity, share of parts and controls; `so far` where these leave something open."""
+    """A verdict without its fidelity, share of parts and controls; `in part` where these leave something open."""
     setting = verdict.split(" at the paper's setting")[0]
-    word = setting.split(" (")[0]
-    return f"{SO_FAR[word]} so far" if word in SO_FAR and (setting != verdict or fidelity != "paper") else word
+    word = setting.split(" (")[0].removesuffix(" here")
+    return "in part" if word in IN_PART and (setting != verdict or fidelity != "paper") else word
 
 
 def _lines(results: Path) -> Iterator[str]:

@@ -81,7 +81,9 @@ def again(name: str, fidelity: str, extra: Path | None = None) -> str:
 
 
 def papers(extra: Path | None = None) -> dict[str, Paper]:
-    """By folder, as `contents.yaml` lists them; then what it does not list, under the names of folder and artifact."""
+    """As `contents.yaml` lists them, by folder or source; then what it does not list, under the names of folder and
+    artifact.
+    """
     found = dict(_listed(HERE / "contents.yaml"))
     known = {entry.get("artifact") for paper in found.values() for entry in paper.contents}
     for name in ids(extra):
@@ -91,6 +93,12 @@ def papers(extra: Path | None = None) -> dict[str, Paper]:
             entry = {"what": own.locator, "title": own.title, "artifact": name}
             found[folder] = replace(paper, contents=[*paper.contents, entry])
     return found
+
+
+def paper_of(name: str, among: Mapping[str, Paper]) -> Paper:
+    """The one whose contents have the artifact; one that has only its folder as title where nobody lists it."""
+    listing = (paper for paper in among.values() if name in [entry.get("artifact") for entry in paper.contents])
+    return next(listing, Paper(name.split("/")[0], []))
 
 
 @cache

@@ -373,13 +373,12 @@ def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[st
         }
         for claim in verdicts["claims"]
     ]
-    paper = papers.get(folder := entry.name.split("/")[0])
     panels = artifacts.panels(entry.artifact, entry.runs) if entry.artifact else []
     entries = artifacts.drawing(entry.artifact).table(entry.artifact, entry.runs) if entry.artifact else []
     arms = {line.arm: line.look for panel in panels for line in panel.lines}
     return {
         "entry": entry,
-        "paper": paper.title if paper else folder,
+        "paper": artifacts.paper_of(entry.name, papers).title,
         "locator": entry.artifact.locator if entry.artifact else "",
         "meaning": FIDELITY_MEANING[entry.fidelity],
         "claims": claims,
