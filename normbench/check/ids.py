@@ -72,8 +72,6 @@ def _known(config: Mapping[str, Any], extra: Path | None) -> _Known | NormbenchE
         found = identity.maths(restored, choices)
     except NormbenchError as error:
         return error
-    except OSError as error:
-        return NormbenchError(f"a file that it needs cannot be read: {error.filename}: {error.strerror}.")
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         return NormbenchError(f"its configuration is none: {error!r:.80}.")
     had, edited = config.get(identity.OWN, {}), set()

@@ -132,7 +132,7 @@ def _specs(planned: Sequence[trials.Trial], probes: Mapping[str, RunSpec | str])
     """Every run of a battery once."""
     every = [spec for trial in planned for own in trial.specs.values() for spec in own]
     every += [spec for spec in probes.values() if isinstance(spec, RunSpec)]
-    return list({spec.id: spec for spec in every}.values())
+    return list({(spec.id, spec.steps): spec for spec in every}.values())
 
 
 def _outlook(
@@ -141,7 +141,7 @@ def _outlook(
     """What would be trained, by trial and normalizer, and who cannot take part; nothing is examined or trained."""
     specs = _specs(planned, probes)
     found = find(specs, results)
-    lacking = {spec.id for spec in missing(specs, found)}
+    lacking = {(spec.id, spec.steps) for spec in missing(specs, found)}
     rows = []
     for trial in planned:
         of = f"{trial.experiment}{' · ' + trial.where if trial.where else ''}"
@@ -158,8 +158,8 @@ def _outlook(
     return 4 if _unserved(planned, console) else 0
 
 
-def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[str]) -> tuple[str, str, str, str]:
-    left = sum(spec.id in lacking for spec in own)
+def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[tuple[str, int]]) -> tuple[str, str, str, str]:
+    left = sum((spec.id, spec.steps) in lacking for spec in own)
     return of, norm, f"{len(own) - left} done, {left} to run" if left else f"{len(own)} done", str(own[0].steps)
 
 
@@ -198,13 +198,11 @@ def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
 
 
 def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str, str]) -> standing.Outcome:
-    runs = {
-        norm: [found.records[spec.id] for spec in own if spec.id in found.records] for norm, own in trial.specs.items()
-    }
+    runs = {norm: [run for run in map(found.of, own) if run] for norm, own in trial.specs.items()}
     failed = {
-        norm: "; ".join(dict.fromkeys(reasons.get(s.id, found.state(s)) for s in own if s.id not in found.records))
+        norm: "; ".join(dict.fromkeys(reasons.get(s.id, found.state(s)) for s in own if not found.of(s)))
         for norm, own in trial.specs.items()
-        if any(spec.id not in found.records for spec in own)
+        if not all(map(found.of, own))
     }
     effects = trials.effects(name, runs) if name in runs else []
     able = {norm: own[0] for norm, own in trial.specs.items() if norm not in failed}
@@ -220,10 +218,11 @@ def _table1(probes: Mapping[str, RunSpec | str], found: Found) -> tuple[list[str
         if isinstance(spec, str):
             rows.append([norm, *(["cannot take part"] * len(table1.COLUMNS))])
             continue
-        if spec.id not in found.records:
+        run = found.of(spec)
+        if run is None:
             rows.append([norm, *([found.state(spec)] * len(table1.COLUMNS))])
             continue
-        record = found.records[spec.id].records[-1]
+        record = run.records[-1]
         values = [float(record[key]) if key in record else None for key in table1.COLUMNS]
         rows.append([norm, *(table1.shown(value) for value in values)])
     return ["", *table1.COLUMNS.values()], rows

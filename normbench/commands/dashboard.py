@@ -11,14 +11,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 from normbench.commands import places
-from normbench.compare import configuration
+from normbench.compare import configuration, more
+from normbench.compare.answer import Answer
 from normbench.errors import NormbenchError
 from normbench.web.index import Index
 
 HOST, PORT, TRIED = "127.0.0.1", 8642, 50
 
 
-def run(results: Path, filters: Sequence[str], port: int | None) -> int:
+def run(results: Path, config_dir: Path | None, filters: Sequence[str], port: int | None) -> int:
     """Print the link and serve until Ctrl-C. Errors: a filter that fits no run, a port that cannot be had."""
     if port is not None and not 1 <= port <= 65535:
         raise NormbenchError(f"--port {port} is no port: 1 to 65535.")
@@ -27,7 +28,8 @@ def run(results: Path, filters: Sequence[str], port: int | None) -> int:
     heads = index.heads()
     configuration.select(filters, heads)
     token = secrets.token_urlsafe(24)
-    serve = server_of(index, token)
+    given = places.repeated(results, config_dir)
+    serve = server_of(index, token, lambda answer: more.way_on(answer, config_dir, given))
     with listen(port) as listener:
         print(f"{link(listener, token, filters)}  ({told(len(heads), results)})", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
@@ -64,8 +66,10 @@ def listen(port: int | None) -> socket.socket:
     raise NormbenchError(f"{ports} cannot be had: {reason}. Choose another one with --port.", code=5)
 
 
-def server_of(index: Index, token: str) -> Callable[[list[socket.socket]], None]:
-    """What answers on sockets until Ctrl-C; pages that wait for news are let go at once."""
+def server_of(
+    index: Index, token: str, commands: Callable[[Answer], Sequence[str]] = more.way_on
+) -> Callable[[list[socket.socket]], None]:
+    """What answers on sockets until Ctrl-C; pages that wait for news are let go at once. commands: as of `app`."""
     import uvicorn
 
     from normbench.web import server
@@ -73,7 +77,7 @@ def server_of(index: Index, token: str) -> Callable[[list[socket.socket]], None]
     def ending() -> bool:
         return running.should_exit
 
-    app = server.app(index, token, ending)
+    app = server.app(index, token, ending, commands)
     quiet: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False}
     running = uvicorn.Server(uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=5, **quiet))
     return running.run

@@ -166,7 +166,7 @@ def _artifact(
         for spec in ensured.missing:
             axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
             say(console, f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({found.state(spec)})")
-        _outlook(artifact, list(found.records.values()), request, console)
+        _outlook(artifact, found.runs, request, console)
         return 0
     failures = list(training.faults(ensured.outcomes, found))
     for failure in failures if not ensured.interrupted else ():
@@ -175,7 +175,7 @@ def _artifact(
         say(console, f"  {line}")
     # runs that the plan did not ask for stay in the pack; they are judged with the rest
     before = publish.last(request.results, artifact.id, request.fidelity) or {"claims": []}
-    judged = _results(artifact, list(found.records.values()), request, console)
+    judged = _results(artifact, found.runs, request, console)
     counts["claims"] += len(judged["claims"])
     counts["decided"] += decided(judged["claims"])
     counts["decided before"] += decided(before["claims"])
@@ -268,7 +268,7 @@ def _estimate(missing: Sequence[RunSpec], found: Found, processes: int) -> str:
     jobs = min(processes, len(missing))
     together = places.plural(jobs, "process")
     rates: dict[Any, list[float]] = {}
-    for run in found.records.values():
+    for run in found.runs:
         if run.seconds and run.records:
             rates.setdefault(tuple(run.axes.items()), []).append(run.seconds / max(1, run.records[-1]["step"]))
     needed = []

@@ -74,7 +74,7 @@ def run(
         ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, progress))
         if ensured.interrupted:
             return 130
-        again = ensured.found.records.get(spec.id)
+        again = ensured.found.of(spec)
         if again is None:
             raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
     found = distance.compare(run, again, _of_other_seeds(run, there.source, results, config_dir))

@@ -38,7 +38,7 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     def announce(found: Found, missing: Sequence[RunSpec]) -> None:
         done = sum(found.state(spec) in FINISHED for spec in specs)
         say(console, f"{places.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
-        mirror = unmirrored(logger, list(found.records.values()), places.repeated(results, config_dir), results)
+        mirror = unmirrored(logger, found.runs, places.repeated(results, config_dir), results)
         for line in (*repeats(found, missing), *mirror):
             say(console, f"  {line}")
 
@@ -57,7 +57,7 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
         say(console, "interrupted; the same command goes on.")
         return 130
     if multirun:
-        compare.after_sweep(list(found.records.values()), console, results, config_dir)
+        compare.after_sweep(found.runs, console, results, config_dir)
     codes = [{"failed": 4, "refused": o.code or 4, "busy": 5}.get(o.status, 0) for o in outcomes.values()]
     codes += [{"diverged": 3, "damaged": 4}.get(found.state(spec), 0) for spec in specs]
     return next((code for code in (4, 2, 5, 3) if code in codes), 0)
@@ -129,15 +129,14 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
         if found.state(spec) == "damaged":
             stored = found.stored[spec.id]
             yield f"normbench: {stored.path} is damaged: {stored.reason}. Delete it to train this run again."
-        elif found.state(spec) == "diverged":
-            reason = found.records[spec.id].reason
-            yield f"normbench: run {spec.id} diverged: {reason}. It counts as diverged in figures and verdicts."
+        elif (run := found.of(spec)) and run.status == "diverged":
+            yield f"normbench: run {spec.id} diverged: {run.reason}. It counts as diverged in figures and verdicts."
 
 
 def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], console: Console) -> None:
     """A row per run: what differs between them, and the chief metrics at the end, in evaluation mode."""
-    logged = metrics.logged(list(found.records.values()))
-    monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.records.values()}
+    logged = metrics.logged(found.runs)
+    monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.runs}
     shown = [
         (split, metric)
         for split in ("train", "valid", "test")
@@ -151,7 +150,7 @@ def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], co
     names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in shown]
     grid = Table("run", *map(cell, keys), "seed", "status", *names, whole=["run"])
     for spec, values in zip(specs, known, strict=True):
-        run = found.records.get(spec.id)
+        run = found.of(spec)
         ends = [final(run, split, "eval", metric.name) if run else None for split, metric in shown]
         texts = [
             "" if end is None else number(metric.factor * end, metric.factor * abs(end) / 100)

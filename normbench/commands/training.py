@@ -74,6 +74,9 @@ def repeats(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
             "the start. What is there counts until that is done, and goes where one curve cannot have both. To keep "
             "both, ask below another --results DIR"
         )
+    if begun := found.begun_otherwise(specs):
+        those = "1 run was" if len(begun) == 1 else f"{len(begun)} runs were"
+        yield f"note: {those} begun with other evaluations than are asked for now ({begun[0].id}): from the start again"
 
 
 def faults(outcomes: Mapping[str, base.Outcome], found: Found, *also: str) -> Iterator[str]:

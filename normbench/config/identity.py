@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from normbench import schema
+from normbench import own_file, schema
 from normbench.config import compose, grammar
 from normbench.errors import NormbenchError
 from normbench.norms import sites
@@ -141,7 +141,7 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
                     {key: value for key, value in c.options.items() if probe or key not in c.evaluation}, c.legacy
                 ),
             }
-            | ({"file": hashlib.sha256(Path(c.file).read_bytes()).hexdigest()} if c.file else {})
+            | ({"file": own_file.digest(Path(c.file))} if c.file else {})
             for path, c in (assign(config) if choices is None else choices).items()
         },
     }
@@ -187,6 +187,8 @@ def satisfies(stored: Mapping[str, Any], spec: RunSpec) -> bool:
     # the last evaluation is tested in any case, and another length has another last one
     if had["test"] != "each" and (asked["test"] == "each" or _length(stored) != _length(spec.config)):
         return False
+    if not _went_through(stored, spec):
+        return False
     usual = _usual(spec)
     if not any(usual.values()):
         return True
@@ -198,16 +200,38 @@ def satisfies(stored: Mapping[str, Any], spec: RunSpec) -> bool:
         return False
 
 
+def _went_through(stored: Mapping[str, Any], spec: RunSpec) -> bool:
+    """Whether a longer run of the stored configuration was evaluated where the spec ends."""
+    if spec.config["model"]["declares"].get("probe") or _updates(stored, spec) <= spec.steps:
+        return True
+    had = _asked(stored)
+    return spec.steps % _every(had, spec) == 0 or spec.steps in had["also_after"]
+
+
+def _every(evaluation: Mapping[str, Any], spec: RunSpec) -> int:
+    """Updates between two evaluations of a run with the spec's id."""
+    return int(evaluation["every"]) * (sites.updates_per_epoch(spec.config) if evaluation["unit"] == "epochs" else 1)
+
+
+def _updates(stored: Mapping[str, Any], spec: RunSpec) -> int:
+    """How many a run of the stored configuration, of the spec's id, has."""
+    epochs, steps = _length(stored)
+    return steps or sites.updates_per_epoch(spec.config) * epochs
+
+
 def merged(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
     """The same run with what a stored one has beside its own, evaluations and updates: repeating it loses none.
 
-    What cannot be had together (another monitor, other strides) is as the spec says.
+    It is evaluated where the spec ends. What cannot be had together (another monitor, other strides) is as the spec
+    says.
     """
     had, asked = _asked(stored), spec.config["eval"]
     both: dict[str, Any] = {key: [*asked[key], *(v for v in had[key] if v not in asked[key])] for key in EVALUATIONS}
     both["reshuffles"] = max(asked["reshuffles"], had["reshuffles"])
     if had["unit"] == asked["unit"]:
         both["every"] = math.gcd(had["every"], asked["every"])
+    if not _went_through({**stored, "eval": {**asked, **both}}, spec):
+        both["also_after"].append(spec.steps)
     same = asked["test"] == had["test"] and _length(spec.config) == _length(stored)
     both["test"] = asked["test"] if same else "each"
     longer = spec.config["train"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from normbench import schema
 from normbench.config import compose, experiment_file, grammar
-from normbench.config.identity import RunSpec
+from normbench.config.identity import RunSpec, merged, satisfies
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
 
@@ -275,17 +275,39 @@ def _matters(override: Override, config: compose.Config) -> bool:
 
 
 def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None) -> list[RunSpec]:
-    """The runs that `normbench train` is asked for; duplicates collapse into the longest: a run is its config."""
+    """The runs that `normbench train` is asked for; duplicates collapse into the longest: a run is its config.
+
+    Those that differ in their evaluations get one run with all of them. NormbenchError where there can be none.
+    """
     overrides = grammar.parse(words)
     if not multirun:
         grammar.refuse_sweeps(overrides)
     specs: dict[tuple[str, str], RunSpec] = {}
+    said: dict[tuple[str, str], list[Override]] = {}
     for combination in grammar.expand(overrides):
         spec = _train_spec(combination, extra)
         key = spec.id, spec.experiment
-        if key not in specs or spec.steps > specs[key].steps:  # the length is no part of the id
-            specs[key] = spec
+        if key in specs:
+            spec = _both(specs[key], spec, said[key], combination)
+        specs[key] = spec
+        said.setdefault(key, combination)
     return list(specs.values())
+
+
+def _both(one: RunSpec, other: RunSpec, *said: list[Override]) -> RunSpec:
+    """The longer of two specs of one id, which differ in length and evaluations, with the evaluations of both."""
+    longer, shorter = (one, other) if one.steps >= other.steps else (other, one)  # the length is no part of the id
+    if satisfies(longer.config, shorter):
+        return longer
+    both = merged(shorter, longer.config)
+    if satisfies(both.config, longer) and satisfies(both.config, shorter):
+        return both
+    own, theirs = ([str(override.input_line) for override in words] for words in said)
+    told = (" ".join(word for word in words if word not in others) for words, others in ((own, theirs), (theirs, own)))
+    raise NormbenchError(
+        f"'{next(told)}' and '{next(told)}' are one training, evaluated in two ways that one curve cannot have. Ask "
+        "for variants together (eval.variants=[A,B]); for all else give each --results of its own."
+    )
 
 
 def _train_spec(overrides: list[Override], extra: Path | None) -> RunSpec:

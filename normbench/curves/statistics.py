@@ -163,6 +163,23 @@ def seeds_needed(
     return counts[found] if found < len(counts) else None
 
 
+def signs_needed(share: float, alpha: float = 0.05, power: float = POWER, limit: int = 1000) -> int | None:
+    """Smallest n at which the exact sign test shows with `power` that more pairs lie on one side, if a `share` of them
+    does; None beyond `limit`.
+
+    Power is P(X ≤ c), X ~ Binomial(n, 1 - share), c the largest minority at which n pairs reject.
+    """
+    from scipy.special import bdtr
+
+    minority, most = min(share, 1 - share), -1
+    for n in range(1, limit + 1):
+        while most + 1 < n / 2 and 2 * bdtr(most + 1, n, 0.5) <= alpha:  # never falls as n grows
+            most += 1
+        if most >= 0 and bdtr(most, n, minority) >= power:
+            return n
+    return None
+
+
 def kendall(first: Sequence[float], second: Sequence[float]) -> float:
     """Kendall's tau-b between two rankings of the same things; NaN where one of them has no order.
 

@@ -81,8 +81,9 @@ def ensure_runs(
             again, interrupted = launcher.launch(free, root, listen, deadline)
             outcomes = {**outcomes, **again}
     found = find(specs, results)
+    done = {run.id: run.status for run in found.runs}
     ended = {
-        run: Outcome(found.records[run].status) if outcome.status == "busy" and run in found.records else outcome
+        run: Outcome(done[run]) if outcome.status == "busy" and run in done else outcome
         for run, outcome in outcomes.items()  # who was met writing it has finished it since
     }
     return Ensured(found, lacking, ended, interrupted)
@@ -91,7 +92,7 @@ def ensure_runs(
 def missing(specs: Sequence[RunSpec], found: Found, retry_failed: bool = True) -> list[RunSpec]:
     """Those that are to be trained: damaged ones are left alone, and failed ones unless they are tried again."""
     left_alone = {"damaged"} if retry_failed else {"damaged", "failed"}
-    return [spec for spec in specs if spec.id not in found.records and found.state(spec) not in left_alone]
+    return [spec for spec in specs if found.of(spec) is None and found.state(spec) not in left_alone]
 
 
 def check_data(specs: Sequence[RunSpec]) -> None:

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normbench.curves.statistics import seeds_needed, t_quantile, within
+from normbench.curves.statistics import seeds_needed, signs_needed, t_quantile, within
 from normbench.papers import rules
 from normbench.papers.artifact import Plan
 from normbench.papers.claims import Artifact, Claim, place_of
@@ -89,7 +89,7 @@ def _more(
     settings: int = 1,
 ) -> str:
     """How many seeds would show what was seen, if it is what it looks like; `under`: in how many settings, by name."""
-    open_parts = [part for part in parts if part["word"] != word and part["effect"] is not None]
+    open_parts = [part for part in parts if part["word"] != word and (part["effect"] is not None or part["sign_test"])]
     if open_parts and all(part["kind"] == "size" for part in open_parts):
         return "more seeds do not narrow the spread of single runs, which a size is held against"
     if any(part["effect"] is None and part["n"] and part["test"] == "t" for part in parts):
@@ -114,7 +114,8 @@ def _more(
 def _seeds(part: Mapping[str, Any], alpha: float) -> int | None:
     """Of one part; None where more than 1000 would be needed."""
     if part["test"] == "sign":
-        return max(part["n"], rules.fewest_pairs(alpha))
+        above, below = part["sign_test"]["above"], part["sign_test"]["below"]
+        return signs_needed(above / (above + below), alpha) if above != below else None
     margin, small, sd = part["within"] or part["delta"], part["tost"], part["sd"]
     if not sd or part["prediction"] is None:  # up to rounding all seeds alike
         return None

@@ -16,20 +16,29 @@ from normbench.runs.yaml_text import Configurations
 
 @dataclass
 class Found:
-    """Finished runs by id, under the labels of their specs; the raw store's directories of these ids, the damaged ones.
+    """Finished runs by id and length, under the labels of their specs; the raw store's directories of these ids, the
+    damaged ones.
 
     Beside them the folders that cannot be listed: what is looked for may be in there.
     """
 
-    records: dict[str, RunRecord] = field(default_factory=dict)
+    records: dict[tuple[str, int], RunRecord] = field(default_factory=dict)
     stored: dict[str, store.Stored] = field(default_factory=dict)
     damaged: list[store.Stored] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def runs(self) -> list[RunRecord]:
+        return [*self.records.values()]
+
+    def of(self, spec: RunSpec) -> RunRecord | None:
+        """The finished run that the spec asks for, cut to its length."""
+        return self.records.get((spec.id, spec.steps))
+
     def state(self, spec: RunSpec) -> str:
         """done, diverged, running, interrupted, failed, damaged or missing."""
-        if spec.id in self.records:
-            return self.records[spec.id].status
+        if run := self.of(spec):
+            return run.status
         state = self.stored[spec.id].state if spec.id in self.stored else "missing"
         return "missing" if state in store.FINISHED else state  # finished, but shorter than asked for
 
@@ -38,10 +47,21 @@ class Found:
         return [
             spec
             for spec in specs
-            if spec.id not in self.records
+            if self.of(spec) is None
             and spec.id in self.stored
             and self.stored[spec.id].state in store.FINISHED
             and self.stored[spec.id].status["steps"] >= spec.steps
+        ]
+
+    def begun_otherwise(self, specs: Sequence[RunSpec]) -> list[RunSpec]:
+        """Those that are stopped on their way, with other evaluations: what they have done is not gone on with."""
+        return [
+            spec
+            for spec in specs
+            if (stored := self.stored.get(spec.id))
+            and stored.state in ("interrupted", "failed")
+            and stored.status.get("step")
+            and not store.has_evaluations(stored.path, spec)
         ]
 
 
@@ -60,7 +80,7 @@ def find(specs: Sequence[RunSpec], results: Path) -> Found:
         run_id = spec.id
         run = published.get(run_id)
         if (run is None or not _from_pack(found, spec, run)) and run_id in found.stored:
-            _from_store(found, spec, run_id)
+            _from_store(found, spec)
     return found
 
 
@@ -87,7 +107,7 @@ def _from_pack(found: Found, spec: RunSpec, packed: pack.Packed) -> bool:
         return False
     if not run.serves(spec.steps):
         return False
-    found.records[spec.id] = relabel(run, spec)
+    found.records[spec.id, spec.steps] = relabel(run, spec)
     return True
 
 
@@ -122,18 +142,18 @@ def is_longer(stored: store.Stored, known: Mapping[str, int]) -> bool:
     return bool(stored.status["steps"] > known.get(stored.id, -1))
 
 
-def _from_store(found: Found, spec: RunSpec, run_id: str) -> None:
-    stored = found.stored[run_id]
+def _from_store(found: Found, spec: RunSpec) -> None:
+    stored = found.stored[spec.id]
     if stored.reason:
         return
     try:
         record = store.record(stored, spec)
     except Damaged as damage:
-        found.stored[run_id] = replace(stored, reason=str(damage))
-        found.damaged.append(found.stored[run_id])
+        found.stored[spec.id] = replace(stored, reason=str(damage))
+        found.damaged.append(found.stored[spec.id])
         return
     if record is not None:
-        found.records[run_id] = record
+        found.records[spec.id, spec.steps] = record
 
 
 def relabel(run: RunRecord, spec: RunSpec) -> RunRecord:

@@ -23,7 +23,7 @@ class Known:
 
 
 def known(name: str, results: Path) -> Known:
-    """The run called `name`: in a published pack, else in the raw store, where finished, damaged or going on."""
+    """The run called `name`: the longest finished one, published or raw, else what is there, damaged or going on."""
     asked, name = name, Path(name).name[-12:] if "/" in name else name
     raw = lookup.below(results / "runs")
     packed, notes = find.in_packs(results)
@@ -36,9 +36,12 @@ def known(name: str, results: Path) -> Known:
         raise unknown(f"no run {asked} below {results}.", name, sorted(ids), "normbench status")
     if len(hits) > 1:
         raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
-    if hits[0] in published:
-        return Known(published[hits[0]].whole(), published[hits[0]].path)
-    return _raw([*raw.stored(hits)][-1])
+    copies = [*raw.stored(hits)]
+    if packed_run := published.get(hits[0]):
+        known = {hits[0]: packed_run.head.steps}
+        if not any(copy.state in store.FINISHED and find.is_longer(copy, known) for copy in copies[-1:]):
+            return Known(packed_run.whole(), packed_run.path)
+    return _raw(copies[-1])
 
 
 def _raw(stored: store.Stored) -> Known:

@@ -36,13 +36,13 @@ def ensure_run(
             _tidy(run)
             return str(already[0]["status"])
         run.old_status()  # refused where it is damaged, before anything is changed
-        spec = _with_evaluations(spec, run)
+        spec, anew = _with_evaluations(spec, run)
         run.file_as(spec)
         try:
             if spec.config["model"]["declares"].get("probe"):
                 return probes.write(spec, run)
             memory.refuse_too_large(spec)
-            return train(spec, run, listen, stopping)
+            return train(spec, run, listen, stopping, anew)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not run.path.exists():
                 raise NormbenchError(
@@ -72,16 +72,15 @@ def _tidy(run: writing.RunDirectory) -> None:
                 checkpoint.clear(run.path / "checkpoint")
 
 
-def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> RunSpec:
-    """Where what is there was trained without an evaluation that is asked for now: with both, and from the start.
+def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> tuple[RunSpec, bool]:
+    """The spec with all evaluations that what is there was asked for, and whether it has to start anew for its own.
 
-    A longer run of rarer evaluations keeps those of the shorter one that it replaces.
+    A longer run keeps those of the shorter one that it replaces.
     """
     with contextlib.suppress(Damaged):
         old = store.read_config(run.path)["config"]
+        both = merged(spec, old)
         if not satisfies(old, spec):
-            checkpoint.clear(run.path / "checkpoint")
-            return merged(spec, old)
-        every = {"every": old["eval"]["every"]} if "every" in old.get("eval", {}) else {}
-        return replace(spec, config={**spec.config, "eval": {**spec.config["eval"], **every}})
-    return spec
+            return both, True
+        return replace(both, config={**both.config, "train": spec.config["train"]}), False
+    return spec, False

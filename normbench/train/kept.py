@@ -20,7 +20,7 @@ def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     """The run called `name` and its directory. NormbenchError where it is published alone, without its weights."""
     found = known(name, results)
     raw = lookup.below(results / "runs").stored([found.run.id])
-    folder = next((stored.path for stored in raw if not stored.reason), found.source)
+    folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.source)
     if not folder.is_dir():
         raise NormbenchError(
             f"run {found.run.id} is published without its weights: train it below another --results to draw from it."

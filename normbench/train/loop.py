@@ -13,6 +13,7 @@ from normbench import data as datasets
 from normbench.config.identity import RunSpec
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
+from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.norms.modes import normalizers
 from normbench.runs import writing
@@ -27,9 +28,13 @@ DRAWN = 8  # samples that a run of a model that draws some leaves, at its end an
 
 
 def train(
-    spec: RunSpec, run: writing.RunDirectory, listen: Callable[[Event], None], stopping: Callable[[], bool]
+    spec: RunSpec,
+    run: writing.RunDirectory,
+    listen: Callable[[Event], None],
+    stopping: Callable[[], bool],
+    anew: bool = False,
 ) -> str:
-    """Train a run on from what lies in its directory, which this process holds; see `ensure_run`."""
+    """Train a run on from what lies in its directory, or `anew`; this process holds it; see `ensure_run`."""
     config, seed, steps = spec.config, spec.seed, spec.steps
     device = environment.device(config["device"])
     data = datasets.load(config["data"], seed=seed)
@@ -45,6 +50,8 @@ def train(
     optimizer = optim.build(config["optim"], model)
     adjust = Adjust(config, model, optimizer)
     here = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
+    if anew:  # not before all that the run needs was found to be there
+        checkpoint.clear(run.path / "checkpoint")
     progress = resume(run, model, optimizer, steps, every, here, evaluation.ends_apart)
     recorder = Recorder(run, evaluation, sampler, steps, config["train"]["keep"], listen)
     kept = {int(step) for step in config["train"]["keep"] if step.isdecimal()}
@@ -91,6 +98,9 @@ def train(
         status, reason = "done", ""
     except Stop as stop:
         status, reason = stop.args
+    except NormbenchError as error:  # bad input that shows in training alone
+        run.write_status("failed", step=progress.step, reason=str(error))
+        raise
     seconds = time.monotonic() - started
     fields = {"step": progress.step, "reason": reason, "seconds": round(seconds, 3)}
     if status == "interrupted" or (status == "done" and config["train"]["keep_checkpoint"]):
@@ -98,11 +108,10 @@ def train(
     if status == "interrupted":
         run.write_status(status, **fields)
         return status
-    last = run.path / "weights" / "last.safetensors"
     if "last" in config["train"]["keep"]:
-        checkpoint.save_weights(last, model)
-    else:
-        last.unlink(missing_ok=True)  # a shorter run's, which the seal would take for this one's
+        checkpoint.save_weights(run.path / "weights" / "last.safetensors", model)
+    for name in {"last", "best"}.difference(config["train"]["keep"]):  # a shorter run's, which would be sealed as its
+        (run.path / "weights" / f"{name}.safetensors").unlink(missing_ok=True)
     if not config["eval"]["outcomes"]:
         run.drop_outcomes()
     if status == "done":

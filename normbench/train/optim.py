@@ -136,9 +136,16 @@ def state_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[st
 
 
 def load_state(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """The inverse of `state_tensors`."""
+    """The inverse of `state_tensors`, each tensor on the device of its parameter.
+
+    But for what counts the updates: torch's optimizers keep that on the CPU, unless they are fused or capturable.
+    """
     parameters = dict(model.named_parameters())
+    there = {p: group for group in optimizer.param_groups for p in group["params"]}
     optimizer.state.clear()
     for full, value in tensors.items():
         name, key = full.rsplit(":", 1)
-        optimizer.state[parameters[name]][key] = value
+        parameter = parameters[name]
+        group = there[parameter]
+        counted = key == "step" and not (group.get("fused") or group.get("capturable"))
+        optimizer.state[parameter][key] = value if counted else value.to(parameter.device)

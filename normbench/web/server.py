@@ -32,6 +32,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from normbench import reading
+from normbench.compare.answer import Answer
+from normbench.compare.more import way_on
 from normbench.errors import NormbenchError
 from normbench.papers.text import visible
 from normbench.runs import samples
@@ -57,9 +59,17 @@ TOLD = 200  # runs by name in one piece of news
 REMEMBERED = 64  # addresses of which is known what runs they show
 
 
-def app(index: Index, token: str, ending: Callable[[], bool] = lambda: False) -> Starlette:
-    """The application; `token` lets in whoever has it. `ending`: whether pages that wait for news are let go."""
-    service = _Service(index, ending)
+def app(
+    index: Index,
+    token: str,
+    ending: Callable[[], bool] = lambda: False,
+    commands: Callable[[Answer], Sequence[str]] = way_on,
+) -> Starlette:
+    """The application; `token` lets in whoever has it. `ending`: whether pages that wait for news are let go.
+
+    commands: those that would decide, here, what an answer leaves open.
+    """
+    service = _Service(index, ending, commands)
     routes = {
         "/": service.page,
         "/static/{name}": service.static,
@@ -158,8 +168,8 @@ async def _failed(request: Request, error: Exception) -> Response:
 class _Service:
     """The endpoints, and what they share."""
 
-    def __init__(self, index: Index, ending: Callable[[], bool]) -> None:
-        self.index, self.ending = index, ending
+    def __init__(self, index: Index, ending: Callable[[], bool], commands: Callable[[Answer], Sequence[str]]) -> None:
+        self.index, self.ending, self.commands = index, ending, commands
         self.looked, self.took = -math.inf, 0.0  # when the runs were last looked at, and how long that took
         self.looking = asyncio.Lock()
         self.live = 0
@@ -192,7 +202,7 @@ class _Service:
             shown.update(ids)
             return self.index.load(ids)
 
-        content = views.view(self.index.heads(), load, query)
+        content = views.view(self.index.heads(), load, query, self.commands)
         self.ids[urlencode(sorted(query.items()))] = frozenset(shown)
         while len(self.ids) > REMEMBERED:
             self.ids.popitem(last=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from normbench.compare import configuration, metrics
@@ -36,12 +36,18 @@ KEPT = ("filter", "task", *ASKED, "x", "a", "b")  # parameters that change the v
 OUTLINE = "outline"  # asks for what is known without reading a curve: tasks, cells, states
 
 
-def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> View:
+def view(
+    heads: Sequence[RunRecord],
+    load: Load,
+    query: Mapping[str, str],
+    commands: Callable[[Answer], Sequence[str]] = way_on,
+) -> View:
     """The page for this address.
 
     heads: every run known, with its state as status and without records. load: the same runs, by id, with records.
     query: `filter` in words, `task`, the parts of a question, the clock `x`, and two cells `a` and `b`. A part that
-    fits nothing is left out, with a note. With `outline` no curve is loaded, and there are no numbers.
+    fits nothing is left out, with a note. With `outline` no curve is loaded, and there are no numbers. commands: those
+    that would decide what an answer leaves open.
     """
     asked = {key: str(query[key]) for key in KEPT if query.get(key)}
     notes: list[str] = []
@@ -77,7 +83,7 @@ def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> Vi
             "arms": drawn.arms(),
             "facets": drawn.facets(),
             "cells": drawn.cells(),
-            "answer": _told_in_words(told),
+            "answer": _told_in_words(told, commands(told)),
             "pair": pair[0] if pair else None,
             "notes": [*notes, *told.notes],
         }
@@ -200,13 +206,14 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
     }
 
 
-def _told_in_words(told: Answer) -> dict[str, Any]:
+def _told_in_words(told: Answer, commands: Sequence[str]) -> dict[str, Any]:
     """The answer as plain data; of each group's sentences the first says who wins. Pairs stand in these."""
     content = told.as_json(pairs=False)
-    for group in content["groups"]:
-        first, stop, rest = group["sentence"].partition(". ")
-        group |= {"sentence": f"{first}." if stop else first, "rest": rest, "size": len(group["rows"])}
-    return {**content, "commands": way_on(told)}
+    for group, plain_group in zip(told.groups, content["groups"], strict=True):
+        first = (group.sentences(told.question)[0] or [""])[0]
+        rest = group.sentence(told.question).removeprefix(first).strip()
+        plain_group |= {"sentence": first, "rest": rest, "size": len(group.rows)}
+    return {**content, "commands": list(commands)}
 
 
 def _states(task: Task) -> dict[str, Any]:

@@ -179,6 +179,22 @@ def test_seeds_needed_inverts_the_detectable_effect(n: int) -> None:
     assert stats.seeds_needed(0.9999 * effect, 1.0) == n + 1
 
 
+@pytest.mark.parametrize(("share", "alpha"), [(0.7, 0.05), (0.2, 0.05), (0.9, 0.025), (1.0, 0.05 / 6)])
+def test_signs_needed_is_the_first_n_with_the_power(share: float, alpha: float) -> None:
+    from scipy.stats import binom, binomtest
+
+    def power(n: int) -> float:
+        rejected = [k for k in range(n + 1) if binomtest(k, n).pvalue <= alpha and 2 * k > n]
+        return float(sum(binom.pmf(k, n, max(share, 1 - share)) for k in rejected))
+
+    needed = stats.signs_needed(share, alpha)
+    assert needed is not None and power(needed) >= 0.8 > max(power(n) for n in range(1, needed))
+
+
+def test_no_number_of_signs_shows_what_is_not_there() -> None:
+    assert stats.signs_needed(0.5, limit=60) is None
+
+
 @pytest.mark.parametrize("effect", [0.3, 0.5, 1.0])
 def test_seeds_needed_where_a_part_of_the_variance_stays(effect: float) -> None:
     n = stats.seeds_needed(effect, 1.0, fixed=0.01)

@@ -22,7 +22,7 @@ TWO = direction(name="a"), direction(name="b")
 BEYOND = direction(name="p", contrast=((1.0, {"arm": "rms"}), (-1.0, {"arm": "bn"})))
 PART: dict[str, Any] = {  # undecided, of a spread of 1
     "id": "p", "kind": "direction", "test": "t", "word": "undecided", "effect": -0.1, "sd": 1.0, "n": 5,
-    "within": None, "delta": None, "tost": [-2.0, 1.0], "examples": 0, "level": 0.95,
+    "within": None, "delta": None, "tost": [-2.0, 1.0], "examples": 0, "level": 0.95, "sign_test": None,
     "prediction": stats.prediction_interval(effects(-0.1, UNIT / math.sqrt(2.5))),
 }  # fmt: skip
 SHA = {"claims_sha256": "c", "rules_sha256": "r", "pack_sha256": "p"}
@@ -164,7 +164,10 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
     two = [{**PART, "effect": effect} for effect in (-0.1, -0.2)]
     assert "about 787 fresh seeds" in way_on._more(claim, two, [], rules.HOLDS), "the one that needs most"
     assert "about 5 fresh seeds" in way(delta=1.0, tost=[-0.5, 0.5]), "small already, on seeds that had been seen"
-    assert "about 6 fresh seeds" in way(test="sign")
+    eight = {"above": 4, "below": 8}
+    assert f"about {stats.signs_needed(1 / 3)} fresh seeds" in way(test="sign", sign_test=eight, effect=None)
+    assert "about 6 fresh seeds" in way(test="sign", sign_test={"above": 0, "below": 5})
+    assert "within reach" in way(test="sign", sign_test={"above": 3, "below": 3}), "no side has more"
     assert "about 27 fresh seeds" in way(kind="equivalence", within=0.6)
     more = way(kind="equivalence", within=0.6, examples=900, sd=1.05)  # 0.02 of the mean's variance stays
     assert int(more.split()[1]) > 27 and "within reach" in way(kind="equivalence", within=0.6, examples=900, sd=1.2)

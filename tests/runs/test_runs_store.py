@@ -20,6 +20,7 @@ from normbench.runs import curve_file, files, find, lookup, pack, seals, store, 
 from normbench.runs.damaged import Damaged
 from normbench.runs.known import known
 from normbench.runs.record import RunRecord
+from normbench.train.kept import kept_run
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +49,14 @@ def test_a_damaged_finished_run_never_counts_and_hides_no_other(damage: str, tri
     spoil(paths[1])
     looked = find.find(trio, tmp_path)
     assert [looked.state(spec) for spec in trio] == ["done", "damaged", "done"]
-    assert set(looked.records) == {trio[0].id, trio[2].id}
+    assert {run.id for run in looked.runs} == {trio[0].id, trio[2].id}
     assert [d.path for d in looked.damaged] == [paths[1]] and reason in looked.damaged[0].reason
 
 
 def test_fields_that_are_not_known_do_no_harm(trio: list, tmp_path: Path) -> None:
     path = fake.directory(tmp_path / "runs", trio[0], colour="green", more={"deep": [1]})
     (path / "colour.bin").write_bytes(b"\0")
-    assert find.find(trio[:1], tmp_path).records[trio[0].id].records == fake.lines(2)
+    assert find.find(trio[:1], tmp_path).runs[0].records == fake.lines(2)
 
 
 def test_an_empty_directory_is_a_run_that_never_began(trio: list, tmp_path: Path) -> None:
@@ -126,6 +127,18 @@ def test_a_copy_that_was_left_does_not_hide_the_finished_one(left: int, trio: li
     looked = find.find(trio[:1], tmp_path)
     assert looked.state(trio[0]) == "done" and looked.stored[trio[0].id].path == paths[1 - left]
     assert known(trio[0].id, tmp_path).source == paths[1 - left]
+    assert kept_run(trio[0].id, tmp_path)[1] == paths[1 - left]
+
+
+def test_of_a_published_run_and_a_longer_one_the_longer_is_meant(trio: list, tmp_path: Path) -> None:
+    pack.write(tmp_path / "p" / "a" / "paper" / pack.NAME, [fake.record(trio[0])])
+    assert known(trio[0].id, tmp_path).source.name == pack.NAME
+    longer = replace(trio[0], config={**trio[0].config, "train": {**trio[0].config["train"], "epochs": 5}})
+    fake.directory(tmp_path / "runs", longer, "interrupted")
+    assert known(trio[0].id, tmp_path).run.epochs == trio[0].epochs
+    fake.directory(tmp_path / "other", longer).replace(tmp_path / "runs" / "whole")
+    (tmp_path / "runs" / "whole").rename(tmp_path / "runs" / f"{longer.arm}.s1.{longer.id}")
+    assert known(trio[0].id, tmp_path).run.epochs == 5
 
 
 def test_states(trio: list, tmp_path: Path) -> None:
@@ -288,16 +301,15 @@ def test_a_pack_cut_anywhere_or_with_a_bit_flipped_is_refused(trio: list, tmp_pa
 
 def test_published_runs_are_found_without_directories(trio: list, tmp_path: Path) -> None:
     packed(tmp_path, fake.record(trio[0], experiment="another", arm="x", fidelity="paper"))
-    found = find.find(trio, tmp_path).records
-    assert list(found) == [trio[0].id]
-    assert (found[trio[0].id].experiment, found[trio[0].id].arm) == ("adhoc", trio[0].arm), "under the labels asked for"
+    (found,) = find.find(trio, tmp_path).runs
+    assert (found.id, found.experiment, found.arm) == (trio[0].id, "adhoc", trio[0].arm), "under the labels asked for"
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
 def test_the_longest_published_run_is_cut_to_what_is_asked(order: tuple[str, str], trio: list, tmp_path: Path) -> None:
     packed(tmp_path, fake.record(trio[0], epochs=1), artifact=order[0])
     packed(tmp_path, fake.record(trio[0], epochs=5), artifact=order[1])
-    found = find.find(trio[:1], tmp_path).records[trio[0].id]
+    found = find.find(trio[:1], tmp_path).runs[0]
     assert found.epochs == 2 and found.records == fake.lines(2)
 
 
@@ -305,7 +317,7 @@ def test_too_short_in_the_pack_long_enough_on_disk(trio: list, tmp_path: Path) -
     packed(tmp_path, fake.record(trio[0], epochs=1))
     assert find.find(trio[:1], tmp_path).state(trio[0]) == "missing"
     fake.directory(tmp_path / "runs", trio[0])
-    assert find.find(trio[:1], tmp_path).records[trio[0].id].epochs == 2
+    assert find.find(trio[:1], tmp_path).runs[0].epochs == 2
 
 
 def test_a_damaged_pack_of_another_artifact_hides_no_run(trio: list, tmp_path: Path) -> None:

@@ -216,10 +216,53 @@ def test_a_run_whose_last_evaluation_stands_apart_starts_anew(tmp_path: Path, ca
 
 
 def test_a_longer_run_with_rarer_evaluations_keeps_those_of_the_shorter(tmp_path: Path, calm: Calm) -> None:
+    run, more = tmp_path / "run", ("norm=batch", "eval.variants=['eval_stats=batch']", "eval.also_after=[3]")
+    assert tiny.train(run, "train.epochs=2", *more) == "done"
+    assert tiny.train(run, "train.epochs=4", "norm=batch", "eval.every=4") == "done"
+    assert tiny.result(run) == calm("train.epochs=4", *more)
+
+
+def test_a_shorter_run_is_trained_where_the_longer_was_not_evaluated(tmp_path: Path, calm: Calm) -> None:
+    """Once, with the longer one: after that either is there."""
+    words = "train.epochs={}", "eval.every=2"
+    short, long = (tiny.spec(words[0].format(epochs), words[1]) for epochs in (3, 4))
+    run = writing.directory(tmp_path / "runs", long).path
+    assert tiny.train(run, words[0].format(4), words[1]) == "done"
+    assert find.find([short], tmp_path).repeated([short]) == [short] and not find.find([short], tmp_path).runs
+    assert tiny.train(run, words[0].format(3), words[1]) == "done"
+    both = find.find([short, long], tmp_path)
+    assert [(r.epochs, r.status, r.records[-1]["epoch"]) for r in both.runs] == [(3, "done", 3), (4, "done", 4)]
+    last = json.loads(calm(words[0].format(3), words[1])[0].splitlines()[-1])
+    assert both.runs[0].records[-1] == last, "the same number as of the shorter run alone"
+    assert tiny.train(run, words[0].format(3), words[1], stopping=lambda: pytest.fail("trained again")) == "done"
+
+
+def test_best_weights_of_a_shorter_run_are_not_sealed_as_the_longer_ones(tmp_path: Path) -> None:
     run = tmp_path / "run"
+    assert tiny.train(run, "train.epochs=1", "train.keep=[best,3]") == "done"
     assert tiny.train(run, "train.epochs=2") == "done"
-    assert tiny.train(run, "train.epochs=4", "eval.every=4") == "done"
-    assert tiny.result(run) == calm("train.epochs=4")
+    assert {file.stem for file in run.glob("weights/*.safetensors")} == {"last", "step-3"}
+
+
+def test_a_refusal_leaves_the_progress_of_an_interrupted_run(tmp_path: Path, calm: Calm) -> None:
+    run = writing.directory(tmp_path / "runs", tiny.spec()).path
+    assert tiny.train(run, EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.name != "lock" and file.is_file()}
+    with pytest.raises(NormbenchError, match=r"monitor\.split=vaild"):
+        tiny.train(run, "monitor.split=vaild")
+    assert before == {file: file.read_bytes() for file in run.rglob("*") if file.name != "lock" and file.is_file()}
+    otherwise = tiny.spec("eval.unit=updates")
+    assert find.find([otherwise], tmp_path).begun_otherwise([otherwise]) == [otherwise]
+    assert find.find([tiny.spec()], tmp_path).begun_otherwise([tiny.spec()]) == []
+    assert tiny.train(run) == "done" and tiny.result(run) == calm()
+
+
+def test_what_training_alone_can_refuse_is_a_failed_run_with_its_reason(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = "norm=weight", "norm.init=data", "train.batch_size=1"
+    with pytest.raises(NormbenchError) as refused:
+        tiny.train(run, *words)
+    assert status(run)["status"] == "failed" and status(run)["reason"] == str(refused.value)
 
 
 def test_a_finished_run_counts_while_one_with_other_evaluations_is_trained(tmp_path: Path, calm: Calm) -> None:

@@ -223,8 +223,13 @@ def test_another_length_is_another_run_where_it_was_not_evaluated(spec: Any, tmp
         ensure_run(long, RunDirectory(tmp_path / f"straight {kept}"))
         assert curve(writing.directory(root, long).path) == curve(tmp_path / f"straight {kept}")
         found = find([short, long, spec("train.steps=10", f"seed={len(kept)}")], tmp_path)
-        assert {run.steps for run in found.records.values()} == {10}, "the last of one id; it was evaluated there"
-        assert not find([short], tmp_path).records and find([long], tmp_path).records
+        assert [run.steps for run in found.runs] == [20, 10], "each length that it was evaluated at"
+        assert found.of(short) is None and found.of(long) and found.repeated([short]) == [short]
+        ensure_run(short, writing.directory(root, short))  # trained once more, and evaluated there too
+        both = find([short, long], tmp_path)
+        assert [(run.status, run.steps, run.records[-1]["step"]) for run in both.runs] == [
+            ("done", 12, 12), ("done", 20, 20)
+        ]  # fmt: skip
 
 
 def test_noise_of_an_evaluation_belongs_to_the_example(spec: Any, tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ def test_the_next_port_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bad_input_is_told_before_anything_is_served(results: Path) -> None:
     with pytest.raises(NormbenchError, match="KEY=VALUE"):
-        dashboard.run(results, ["layer"], None)
+        dashboard.run(results, None, ["layer"], None)
     with pytest.raises(NormbenchError, match="no port"):
-        dashboard.run(results, [], 70000)
+        dashboard.run(results, None, [], 70000)
 
 
 def test_the_line_that_is_printed() -> None:

@@ -20,4 +20,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(given: Namespace, console: Any) -> int:
     from normbench.commands import dashboard
 
-    return dashboard.run(given.results, given.words, given.port)
+    return dashboard.run(given.results, given.config_dir, given.words, given.port)
