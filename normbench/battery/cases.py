@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from normbench.config import compose
 from normbench.errors import NormbenchError
-from normbench.norms import base, layers
+from normbench.norms import base, layers, sites
 from normbench.norms.sites import Choice, Site
 
 ACTIVATION_KINDS = ("pre_activation", "post_activation", "state")
@@ -118,10 +118,7 @@ class Subject:
 
     def refuses_single(self, axes: Axes, options: Options) -> bool:
         """Whether one value per feature, in a batch of one at this layout, is refused."""
-        single = self.facts.get("single_batch")
-        one_position = "space" not in axes or options.get("positions") == "separate"
-        one_value = one_position and ("time" not in axes or options.get("stats") == "per_step")
-        return bool(single) and one_value and not options[str(single)]
+        return bool(sites.single_refused(self.facts, axes, options))
 
     def masks(self, axes: Axes, batch: int, seed: int) -> list[Tensor | None]:
         """No mask; and where it is read, sequences of mixed lengths, and a last step that nobody has."""

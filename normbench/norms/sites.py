@@ -20,7 +20,8 @@ which it cannot stand inside a time loop. `variants: {OPTION: [VALUE, ...]}` are
 otherwise (`eval.variants`); an option with `hashed: false` concerns evaluation alone. Further facts
 there drive the contract:
 `recentres`, `rescales` (a shift, a positive factor on all data changes nothing), `own_shift`, `mode_dependent`,
-`reads_mask`, `single_batch: OPTION`, `detaches` (something takes no part in the gradient on purpose).
+`reads_mask`, `detaches` (something takes no part in the gradient on purpose), `single_batch: OPTION`, which permits one
+value per feature. `apart: {AXIS: {OPTION: VALUE}}`: with these each position of an axis is normalized by itself.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def check_facts(place: str, declares: Mapping[str, Any]) -> None:
     if not isinstance(known, list) or not all(isinstance(value, str) for value in known):
         raise NormbenchError(f"{place}: declares.activations: {known} must be a list of names.")
     options = list(map(str, declares.get("options") or {}))
+    _check_apart(place, declares.get("apart", {}), options)
     for key in ("groups", "single_batch", "mode_dependent", "state", "variants"):
         found = declares.get(key)
         if found is None or (key == "mode_dependent" and isinstance(found, bool)):
@@ -109,6 +111,17 @@ def check_facts(place: str, declares: Mapping[str, Any]) -> None:
         for option in map(str, found if isinstance(found, Mapping) else [found]):
             if option not in options:
                 raise unknown(f"{place}: declares.{key}: {option} is not in declares.options.", option, options)
+
+
+def _check_apart(place: str, found: Any, options: list[str]) -> None:
+    if not isinstance(found, Mapping) or not all(isinstance(told, Mapping) for told in found.values()):
+        raise NormbenchError(f"{place}: declares.apart: {found} must be a map from axis to options with their values.")
+    for axis, told in found.items():
+        if axis not in AXES:
+            raise unknown(f"{place}: declares.apart: {axis} is not known.", str(axis), AXES)
+        for option in map(str, told):
+            if option not in options:
+                raise unknown(f"{place}: declares.apart: {option} is not in declares.options.", option, options)
 
 
 def check_options(place: str, node: Mapping[str, Any]) -> None:
@@ -247,9 +260,8 @@ def _resolve(
             f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {why_not}. "
             f"(sites that it can serve here: {', '.join(able) or 'none'})"
         )
-    single = declares.get("single_batch")
-    if single and not options[single]:
-        _refuse_single_batch(name, site, config, single, together=options.get("stats") != "per_step")
+    if single := single_refused(declares, site.axes, options):
+        _refuse_single_batch(name, site, config, single)
     return _choice(site, node, options, entry.get("preceding_bias", base["preceding_bias"]))
 
 
@@ -345,9 +357,18 @@ def _refuse_groups(name: str, site: Site, option: str, groups: int) -> None:
         raise NormbenchError(f"{name} at site '{site.path}': {option}={groups} leaves one value in each group.")
 
 
-def _refuse_single_batch(name: str, site: Site, config: Mapping[str, Any], option: str, together: bool) -> None:
-    if "space" in site.axes or ("time" in site.axes and together):
-        return  # these give more than one value per feature, unless each step is by itself
+def single_refused(declares: Mapping[str, Any], axes: Collection[str], options: Mapping[str, Any]) -> str:
+    """The option that would permit one value per feature, where a batch of one has no more at such a site; else ''."""
+    option, apart = declares.get("single_batch"), declares.get("apart", {})
+    several = [  # steps and positions give more than one value, unless each is by itself
+        axis
+        for axis in ("time", "space")
+        if axis in axes and not (axis in apart and apart[axis].items() <= options.items())
+    ]
+    return str(option) if option and not options[option] and not several else ""
+
+
+def _refuse_single_batch(name: str, site: Site, config: Mapping[str, Any], option: str) -> None:
     batch, examples = config["train"]["batch_size"], train_size(config)
     if batch == 1 or examples % batch == 1:
         which = "batches" if batch == 1 else f"the last batch ({examples} examples in batches of {batch})"

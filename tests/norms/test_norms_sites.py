@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.norms.sites import Choice, Site, assign, declared, matches, train_size
 
@@ -35,6 +36,7 @@ NORMS: dict[str, dict[str, Any]] = {
         "axes": ["batch", "time", "feature", "space"],
         "recentres": True,
         "single_batch": "allow_single",
+        "apart": {"time": {"stats": "per_step"}},
     },
     "stepwise": {"kinds": ["state"], "axes": ["batch", "time", "feature"], "state": {"stats": "per_step"}},
 }
@@ -346,6 +348,14 @@ def test_batches_of_one_value_are_refused_before_anything_runs(batch: int, left:
         assert refused in refusal("batchy", [cell], batch=batch, left=left, stats="per_step"), "a step does not"
     assert chosen("batchy", ["conv"], batch=batch, left=left), "space gives more than one value per feature"
     assert chosen("flat", ["dense"], batch=batch, left=left), "only for those that declare it"
+
+
+@pytest.mark.parametrize("size", [1, 4799])  # of 4 800 images: the last batch is one
+def test_positions_that_are_normalized_apart_give_one_value_each(size: int) -> None:
+    words = "model=lenet5", "data=coloured_digits", "norm=batch", "norm.sites=[conv]", f"train.batch_size={size}"
+    with pytest.raises(NormbenchError, match="has one value per feature in"):
+        train_specs([*words, "norm.positions=separate"], False)
+    assert train_specs([*words, "norm.positions=separate", "norm.allow_single=true"], False)
 
 
 def test_a_set_without_training_examples_is_refused() -> None:
