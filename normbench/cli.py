@@ -18,7 +18,7 @@ EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      everything in about a minute, on embedded data
   normbench reproduce ln2016/fig6 --max-time 0          the published result: draw and judge, train nothing
   normbench train model=mnist_mlp norm=layer seed=3     one run by Hydra overrides
-  normbench train -m model=mnist_mlp norm=none,batch,layer 'seed=range(5)' launcher=pool
+  normbench train -m model=mnist_mlp norm=none,batch,layer 'seed=range(1,6)' launcher=pool
   normbench status                                      runs done, running, failed
   normbench compare model=mnist_mlp                     who wins, by how much, how sure
 
@@ -43,7 +43,7 @@ COMMANDS = {
     "dashboard": "runs side by side in the browser, live: on this machine, for you alone",
     "report": "a static HTML site of all published artifacts",
     "export": "finished runs for other tools: W&B, CSV, parquet",
-    "check": "is everything that is stored whole and true? packs, verdicts, runs, weights; as git fsck",
+    "check": "is everything that is stored intact and consistent? packs, verdicts, runs, weights; like git fsck",
     "doctor": "versions, device, threads, compiler, disk, data, W&B: what is there, what is missing",
     "data": "data sets: list them, or bring one",
 }

@@ -230,7 +230,7 @@ def _table1(probes: Mapping[str, RunSpec | str], found: Found) -> tuple[list[str
 
 def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> None:
     """A line per normalizer; the deviations are on the page."""
-    say(console, "\nLN Table 1: what it does not notice")
+    say(console, "\nLN Table 1: invariant to")
     for norm, *words in rows[1]:
         held = [name for name, word in zip(rows[0][1:], words, strict=False) if word.startswith("yes")]
         answered = any(word.startswith("no") for word in words)

@@ -243,7 +243,7 @@ def _hints(
         try:
             check_data(missing)
         except NormbenchError as error:
-            yield f"lacking: {error}"
+            yield f"missing data: {error}"
     if request.seeds is not None and request.fidelity == "paper":
         planned = {seed for _, seeds in artifacts.Plan(artifact, request.fidelity).cells for seed in seeds}
         if further := sorted({spec.seed for spec in specs} - planned):
@@ -288,7 +288,7 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     found = power.outlook(asked, known, planned, request.fidelity, request.controls)
     if not found:
         return
-    names = ("claim", "planned n", "lacking", "core-hours", "simulated words", "negligible if no effect")
+    names = ("claim", "planned n", "missing runs", "core-hours", "simulated verdicts", "negligible if no effect")
     shown = Table(*names, whole=("claim",))
     for entry in found:
         words = ", ".join(f"{word} {100 * share:.0f} %" for word, share in (entry.words or {}).items())

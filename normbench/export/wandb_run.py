@@ -195,7 +195,7 @@ def _wandb() -> Any:
         import wandb
 
         return wandb
-    raise NormbenchError("wandb is not installed. Run: pip install 'wandb>=0.22'")
+    raise NormbenchError("wandb is not installed. Run: pip install 'wandb>=0.22.1'")
 
 
 def _line(error: Exception) -> str:

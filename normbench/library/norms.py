@@ -54,7 +54,8 @@ def create_norm(
         options: those of `conf/norm/NAME.yaml`, with its defaults.
 
     Statistics of an epoch, which `batch_layer` evaluates with, begin and end with the module's `begin_epoch()` and
-    `end_epoch()`; of a model: `for norm in normbench.norms.modes.normalizers(model): norm.begin_epoch()`.
+    `end_epoch()`; of a model: `for norm in normbench.norms.modes.normalizers(model): norm.begin_epoch()`. Without these
+    calls it evaluates with what it began with, mean 0 and standard deviation 1.
     A mask (batch, time), true at valid positions, is the second argument; a normalizer that reads none ignores it.
     Errors: NormbenchError for a name, an option, an axis that does not exist, and where the normalizer cannot stand.
     """

@@ -16,14 +16,14 @@ from normbench.norms.layers import NormedConv, NormedLinear
 from normbench.norms.modes import inference
 
 FACTORS = (1, 1, 2, 2, 4, 4)  # of the width
-SIDE, KERNEL, POOL = 32, 3, 2  # the images' side; a maximum of 2 x 2 after every second convolution
+SIDE, KERNEL, POOL = 32, 3, 2  # the images' side; max pooling 2 x 2 after every second convolution
 SEEN = "test"  # the split whose images are looked at once training is done
 
 
 class ConvNet(Classifier):
     """Softmax classifier: 3 x 3 convolutions of w, w, 2w, 2w, 4w, 4w channels, a dense layer of 4w, the classes.
 
-    ReLU after each but the logits; a maximum over 2 x 2 positions after every second convolution. Padded with zeros
+    ReLU after each but the logits; max pooling 2 x 2 after every second convolution. Padded with zeros
     ("same").
     Sites: `conv.0` to `conv.5`, `dense.0` (summed inputs). Shapes: inputs (B, 32, 32, 3), targets (B,) int64; inside
     (B, height, width, channels).

@@ -45,8 +45,8 @@ class Draw(Model):
     29-31; Gregor et al. do not say). log σ_t is kept within ± `attention.BOUND`, as the windows' logarithms.
     Sites: `encoder.*` and `decoder.*` of input, hidden, cell (LN 2016 normalizes the cell alone); `window.read` (W_r),
     `latent` (W_q), `window.write` (W_a), `patch` (W_w), on their weights.
-    `cell_scale`: `first_glimpse`, h = σ(o) tanh(s c) in both LSTMs, s the inverse of the deviation that c has at the
-    first glimpse of an empty picture: the scale at which LN of the cell would begin, without LN.
+    `cell_scale`: `first_glimpse`, h = σ(o) tanh(λ s) in both LSTMs, s their cell states, λ the inverse of the standard
+    deviation of s at the first glimpse of an empty picture: the scale at which LN of the cell would begin, without LN.
     Metrics: `bound` and `kl`, its second sum. Of K samples of an example: -log mean exp(-bound), the bound of Burda et
     al. 2016, which for K = 1 is the bound.
     Shapes: inputs (B, side²), values in [0, 1].

@@ -22,7 +22,7 @@ FLAT = FILTERS[-1] * 6 * 6  # of images of 32 x 32: padded to 32, pooled to 16, 
 
 
 class LeNet5(Classifier):
-    """Softmax classifier: convolution, tanh and 2 x 2 mean twice, then dense layers of 120, 84 and the classes.
+    """Softmax classifier: twice convolution, tanh, average pooling 2 x 2; then dense layers of 120, 84 and the classes.
 
     Sites: `conv.0`, `conv.1` (after non-linearity and pooling), `dense.0`, `dense.1` (after the non-linearity), as
     BLN's code; `summed.conv.0`, ... (the summed inputs of the same layers, before the non-linearity).

@@ -136,7 +136,7 @@ class BatchNorm(Normalizer):
         if not self.per_step:
             raise NormbenchError(
                 f"batch normalization at site '{self.site.path}' stands inside a time loop, where each step is "
-                "normalized before the next is known: norm.stats=per_step."
+                "normalized before the next is known. Set norm.stats=per_step."
             )
         return self._channels(x, range(t, t + 1), None if mask is None else mask[:, None].expand(x.shape))
 

@@ -19,7 +19,7 @@ CONFIGURATIONS = tuple("".join(letters) for letters in itertools.product("TF", r
 EPS_V = {"code": 1e-3, "paper": 1e-4}
 KINDS = ("slot", "pooled", "recalibrated")
 Term = Callable[[str, str, Populations], Tensor]
-GUARD = 1e-12  # the paper's feature deviation has no eps
+GUARD = 1e-12  # the paper's standard deviation over features has no eps
 
 
 @normalizer("batch_layer")
@@ -29,15 +29,15 @@ class BatchLayerNorm(Normalizer):
     x_B is normalized over the m samples, per position and feature (eq. 14); x_F over the d features, per sample and
     position (eq. 15). Biased moments; the gradient goes through all of them.
 
-    Evaluation: four letters say for batch mean, batch deviation, feature mean, feature deviation whether they are of
-    the population (T: over the batches of the last finished epoch) or of the evaluation batch (F). Evaluation goes
-    through consecutive batches of the training m, however many samples come at once, and 1/m stays that of training.
-    Before the first epoch is finished, populations are mean 0 and deviation 1.
+    Evaluation: four letters say for batch mean, batch standard deviation (std), feature mean, feature std whether they
+    are of the population (T: over the batches of the last finished epoch, see `Populations`) or of the evaluation batch
+    (F). Evaluation goes through consecutive batches of the training m, however many samples come at once, and 1/m stays
+    that of training. Before the first epoch is finished, populations are mean 0 and std 1.
 
     Args:
         mode: `code`: sqrt(v + eps_v) for both; populations average v, times m/(m - 1), inside the root. `paper`: no eps
-            for features; populations average the deviations, times m/(m - 1) (eq. 19, 21), and an F deviation is
-            taken about the mean in force. (A smaller last batch of n enters the code's v_B with n/(n - 1) of its own.)
+            for features; populations average the stds, times m/(m - 1) (eq. 19, 21), and an F std is taken about
+            the mean in force. (A smaller last batch of n enters the code's v_B with n/(n - 1) of its own.)
         populations: of features `slot`: one per place in the batch, as the code; `pooled`: one for all samples;
             `recalibrated`: pooled, and all four over a pass through the training batches with frozen weights instead
             of the epoch that moved them. There is such a pass before each evaluation.
@@ -48,7 +48,7 @@ class BatchLayerNorm(Normalizer):
         scale: `one` leaves the 1/sqrt(d) out, which neither batch nor layer normalization has.
         adopt, adopt_after: after so many epochs training itself goes on with the chosen statistics (Algorithm 2, step
             13): those of the population are of the last finished epoch, and no gradient goes through them.
-        safe_m1: leaves out m/(m - 1) at m = 1, where the code makes NaN of every configuration with a T deviation.
+        safe_m1: leaves out m/(m - 1) at m = 1, where the code makes NaN of every configuration with a T std.
 
     Shapes: x in the site's layout; every position in space and time has statistics of its own.
     Errors: sequences of another length than those before.

@@ -17,16 +17,17 @@ class BatchRenorm(Normalizer):
     """y = gain * (r (x - mu_B) / s_B + d) + bias, moments over batch, space and time per feature (paper, algorithm 1).
 
     r = clip(s_B / s, 1/r_max, r_max) and d = clip((mu_B - mu) / s, -d_max, d_max) take no part in the gradient; mu, s
-    are the running mean and deviation: mu <- mu + momentum (mu_B - mu) after use. Evaluation: (x - mu) / s.
+    are the running mean and standard deviation: mu <- mu + momentum (mu_B - mu) after use. Evaluation: (x - mu) / s.
 
     Args:
         eps, eps_mode: s_B = sqrt(var + eps) (`in`, paper) or sqrt(var) + eps (`out`, ludvb/batchrenorm).
-        r_max, d_max: the last limits; until update 5000 they are 1 and 0, which is batch normalization.
+        r_max, d_max: the last limits. r's rises linearly from 1 over updates 5 000 to 40 000, d's from 0 over 5 000 to
+            25 000; before, this is batch normalization.
         warmup_frac: factor on the schedule's update counts, for runs shorter than the paper's; 0: the last limits at
             once.
 
     Shapes: x in the site's layout. One value per feature is served: x = mu_B then, and y = gain * d + bias.
-    Not the same as: `nn.BatchNorm1d` in evaluation (deviations are averaged, biased).
+    Not the same as: `nn.BatchNorm1d` in evaluation (standard deviations are averaged, biased).
     """
 
     running_mean: Tensor

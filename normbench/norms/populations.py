@@ -17,13 +17,19 @@ HELD = 16  # batches whose feature moments wait to be added up together: one lar
 
 
 class Populations(nn.Module):
-    """Means and deviations of the last finished epoch, and what an unfinished one has gathered (BLN 2022, eq. 18-21).
+    """Means and standard deviations (std) of the last finished epoch, and what an unfinished one has gathered.
 
+    BLN 2022, eq. 18-21, for batch and features alike; b: the batches, m: their size, v: biased variances:
+
+        mean = mean_b(mu_b)
+        std  = sqrt(m/(m - 1) mean_b(v_b) + eps_v), with `paper` m/(m - 1) mean_b(sqrt(v_b + eps_b))
+
+    eps_b is eps_v for the batch, about 0 for features.
     A pass over the training batches with frozen weights is an epoch in this sense.
     Of the batch (*positions, d); of features (slots, *positions), a slot being a place in the batch, and pooled over
-    all of them (1, *positions). Mean 0 and deviation 1 before the first epoch is finished. What is gathered of the
+    all of them (1, *positions). Mean 0 and std 1 before the first epoch is finished. What is gathered of the
     batch's spread is the variance times n/(n - 1), which `F.batch_norm` leaves in `epoch_batch_std`, or with `paper`
-    the deviation; of features the sums over the batches.
+    the std; of features the sums over the batches.
     """
 
     samples: Tensor
@@ -44,7 +50,7 @@ class Populations(nn.Module):
         super().__init__()
         self.path, self.features, self.paper = site.path, site.features, paper
         self.eps_v, self.eps_f, self.safe_m1 = eps_v, eps_f, safe_m1
-        self.held: list[tuple[Tensor, Tensor]] = []  # feature means and 1/deviations of batches of one size
+        self.held: list[tuple[Tensor, Tensor]] = []  # feature means and 1/std of batches of one size
         self.batches = 0  # of this epoch
         self.register_buffer("samples", torch.tensor(0))  # the m of training; 0: no epoch is finished
         self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # batches added up that had this slot
@@ -145,14 +151,14 @@ class Populations(nn.Module):
         self.samples.fill_(m)
 
     def _of_features(self, factor: float, mean: Tensor, spread: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and deviation from sums over `count` batches, of each slot or of all."""
+        """Mean and std from sums over `count` batches, of each slot or of all."""
         mean, spread = mean / count, spread / count
         if self.paper:
             return mean, factor * spread
         return mean, (factor * (spread - self.eps_f).clamp(min=0) + self.eps_v).sqrt()
 
     def of_features(self, kind: str) -> tuple[Tensor, Tensor]:
-        """Mean and deviation, (slots, *positions), or (1, *positions) for all slots together."""
+        """Mean and std, (slots, *positions), or (1, *positions) for all slots together."""
         if kind == "slot":
             return self.feature_mean, self.feature_std
         return self.pooled_mean, self.pooled_std

@@ -16,12 +16,12 @@ from normbench.streams import stream
 class SpectralNorm(WeightNormalizer):
     """W / sigma with sigma = u^T W v, near the largest singular value of W as (features, rest); no gain.
 
-    A training pass first does the power method, u = W v / |W v|, v = W^T u / |W^T u|; evaluation takes u and v as they
+    A training pass first does a power iteration, u = W v / |W v|, v = W^T u / |W^T u|; evaluation takes u and v as they
     are. Gradients go through W, not through u and v (Miyato et al. 2018, section 2.1 and appendix A).
 
     Args:
-        iterations: of the power method, per training pass.
-        start_iterations: of the power method, when the weights are drawn.
+        iterations: power iterations per training pass.
+        start_iterations: power iterations when the weights are drawn.
         eps: the least length by which u and v are divided.
 
     Errors: weights whose largest singular value is below eps, zeros among them, when they are drawn.

@@ -13,7 +13,7 @@ from normbench.norms.sites import Site
 class Streaming(Normalizer):
     """y = gain * (x - mu) / s + bias with (mu, s) = (1 - alpha) long + alpha current, per feature. **Approximate.**
 
-    current: mean and deviation (mean |x - mu|^p)^(1/p) + eps of the minibatch; long: kappa long + (1 - kappa) current
+    current: mean and spread (mean |x - mu|^p)^(1/p) + eps of the minibatch; long: kappa long + (1 - kappa) current
     after each training batch, started with the first one. Evaluation uses long. The gradient goes through the current
     part alone.
 
@@ -21,12 +21,12 @@ class Streaming(Normalizer):
     June 2026, "may differ a bit in details") was read, not copied; alpha, kappa and eps are its defaults. There,
     short-term statistics average all minibatches since the last update (here an update follows each batch, so they are
     the current ones); the gradient of a statistic is 0.6 of a long-term average of such gradients and 0.4 of the
-    current one; deviations have n - 1 and eps twice; evaluation mixes the last short-term statistics in; there is no
+    current one; spreads have n - 1 and eps twice; evaluation mixes the last short-term statistics in; there is no
     p = 1, which is the paper's.
 
     Args:
         alpha: share of the current statistics. kappa: decay of the long-term ones.
-        p: 1 or 2, the order of the deviation.
+        p: 1 or 2, the order of the spread; 2 is the standard deviation.
 
     Shapes: x in the site's layout; batch, time and space are taken together. One value per feature is served.
     """

@@ -16,9 +16,9 @@ _SAID = {  # of one, of several
     rules.NOT_DECIDABLE: ("is not decidable here", "are not decidable here"),
 }  # fmt: skip
 _TESTED = {  # under controls; of one, of several
-    rules.ROBUST: ("says the same", "say the same"), rules.DEPENDS: ("says another word", "say another word"),
+    rules.ROBUST: ("says the same", "say the same"), rules.DEPENDS: ("changes its verdict", "change their verdicts"),
     rules.UNDECIDED: ("is undecided", "are undecided"),
-    rules.NOT_RUN: ("lacks some", "lack some"),
+    rules.NOT_RUN: ("lacks control runs", "lack control runs"),
 }  # fmt: skip
 NUMBERED = 4  # claims whose numbers are told: those of more than that would be a page
 

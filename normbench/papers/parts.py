@@ -151,7 +151,8 @@ def gather(
     }  # fmt: skip
     empty = [cell_text(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
     if empty:
-        return Observed(gap=rules.NOT_RUN, reason=f"no runs: {'; '.join(empty)}", **common)
+        of = "" if seeds is None or len(counted) == len(runs) else " of the planned seeds"
+        return Observed(gap=rules.NOT_RUN, reason=f"no runs{of}: {'; '.join(empty)}", **common)
     rows: list[list[Outcome]] = []  # one per seed, one outcome per cell
     lacking = set()
     for seed in shared:
@@ -226,7 +227,7 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
     wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
     if part.at_most is not None and part.at_most == part.at_least:
         wanted = f"= {show(part.at_most)}"
-    reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, asked {wanted}"
+    reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, required {wanted}"
     return Observed(part, reason=reason, complete=True, exact=miss(shown) <= 0, number=shown, runs=ids)
 
 
@@ -354,7 +355,7 @@ def _power(seen: Observed, alpha: float) -> str:
     if seen.sd is None or seen.effect is None:
         return ""
     detectable = detectable_effect(seen.sd, n, 1 - alpha, rules.POWER)
-    return f"; n = {n} shows {show(detectable)} with {_percent(rules.POWER)} power"
+    return f"; detectable at n = {n}: {show(detectable)} ({_percent(rules.POWER)} power)"
 
 
 def _margin(seen: Observed) -> float | None:

@@ -175,9 +175,9 @@ def _page(
     )
     tried = settings(judged["claims"])
     across = f"At the paper's setting and under the controls:\n\n{table.lines(tried)}\n" if tried else ""
-    of_seeds = " Means with 95 % intervals over seeds." if any(entry.interval for entry in entries) else ""
+    of_seeds = _of_seeds(entries)
     wrong = judged["expected_wrong"]  # of computed numbers none
-    by_chance = f"Expected to be wrong by chance, at most: {wrong:.3g} of these verdicts.\n\n" if wrong else ""
+    by_chance = f"Expected number of these verdicts that are wrong by chance: at most {wrong:.3g}.\n\n" if wrong else ""
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
     amended: dict[tuple[str, str], list[str]] = {}
     for entry in judged["amendments"]:
@@ -191,10 +191,37 @@ def _page(
         f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n"
         f"{across}"
         f"{by_chance}"
+        f"{_names(artifact, runs)}"
         f"Choices and deviations:\n\n{deviations}\n\n"
         + (f"Claims amended after they were first written down:\n\n{amendments}\n" if amended else "")
         + f"Command: `{judged['command']}`\n"
     )
+
+
+def _of_seeds(entries: Sequence[Entry]) -> str:
+    """What the means and intervals are over; "" where all numbers are computed."""
+    counts = sorted({entry.n for entry in entries if entry.interval})
+    if not counts:
+        return ""
+    if len(counts) == 1:
+        return f" Means with 95 % intervals over seeds (n = {counts[0]})."
+    return (
+        f" Means with 95 % intervals over all published seeds (n = {counts[0]} to {counts[-1]}, see table.csv); a "
+        "verdict counts those that were planned for it."
+    )
+
+
+def _names(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+    """What the arms and controls that have runs are, as their experiment says it."""
+    node = plan.experiment(artifact.experiment, artifact.config_dir)
+    had = {run.arm for run in runs} | {run.control for run in runs}
+    told = "".join(
+        f"- {table.escape(name)}: {table.escape(' '.join(words) or 'see the conditions of the experiment')}\n"
+        for group in ("arms", "controls")
+        for name, words in node[group].items()
+        if name in had
+    )
+    return f"Arms and controls, by the experiment {table.escape(artifact.experiment)}:\n\n{told}\n" if told else ""
 
 
 def rests_on(claim: Mapping[str, Any]) -> str:

@@ -156,7 +156,7 @@ def mean_of_all(values: Sequence[float | None]) -> float | None:
 def spread_entry(orders: Sequence[Sequence[float]], group: str, row: str, unit: str = "") -> Entry:
     """Standard deviation over the orders of one run, averaged over runs; a dash where there are none."""
     spread = [statistics.stdev(values) for values in orders if len(values) > 1]
-    entry = estimate_entry(spread, group, row, "its deviation over orders of the test set", unit)
+    entry = estimate_entry(spread, group, row, "std over test-set orders", unit)
     return entry if spread else replace(entry, n=1, shown="–")
 
 

@@ -219,8 +219,10 @@ class _Judge:
 
     def _evidence(self, word: str, parts: Sequence[Mapping[str, Any]], deciding: int) -> str:
         part = parts[deciding]
-        if len(parts) == 1 or word in (rules.NOT_RUN, rules.NOT_DECIDABLE):
+        if word in (rules.NOT_RUN, rules.NOT_DECIDABLE):
             return str(part["reason"])
+        if len(parts) == 1:
+            return f"{part['id']}: {part['reason']}"
         counts = Counter(part["word"] for part in parts)
         against = "".join(f", {counts[other]} {other}" for other in (rules.OPPOSITE, rules.NEGLIGIBLE) if counts[other])
         reason = str(part["reason"]).removeprefix(part["endpoint"]).lstrip(",: ")  # the part's name says it already

@@ -148,7 +148,7 @@ class Recurrent(nn.Module):
 
 
 class LSTM(Recurrent):
-    """`Recurrent` of `LSTMCell` (LN 2016, eq. 17-22); further options: forget_bias."""
+    """`Recurrent` of `LSTMCell` (LN 2016, eq. 17-22); further options: forget_bias, scaled, clip."""
 
     cell = LSTMCell
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench.config import FIDELITIES, compose, plan
+from normbench.config import FIDELITIES, FIDELITY_MEANING, compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import gallery, measured, published, table
@@ -30,12 +30,6 @@ from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, samples, site
 
 DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME, gallery.NAME)
-FIDELITY_MEANING = {
-    "paper": "the paper's protocol, sizes and data",
-    "reduced": "same data and task, smaller size or budget: cannot say reproduced",
-    "proxy": "other data standing in: never beside the paper's numbers",
-    "smoke": "embedded data, seconds: shows that the machinery works, decides nothing about the paper",
-}
 OPEN = 2  # claims of each word that the index tells unfolded
 
 

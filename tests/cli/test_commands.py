@@ -77,13 +77,13 @@ def test_what_keeps_from_an_answer_is_said_and_where_one_is(normbench, capfd, tm
     (published / "verdicts.json").write_text("{}")
     assert normbench("reproduce", "ln2016/table2", "--dry-run", *own) == 0
     shown = capfd.readouterr().out
-    assert "lacking: COCO is not in" in shown
+    assert "missing data: COCO is not in" in shown
     assert "published at proxy: normbench reproduce ln2016/table2 --fidelity proxy --max-time 0" in shown
     assert normbench("reproduce", "ln2016/table2", "--seeds", "5-6", "--only", "ln", "--dry-run", *own) == 0
     assert "no claim counts seeds beyond those planned: 6 will decide nothing" in capfd.readouterr().out
     assert normbench("reproduce", "ln2016/table1", "--dry-run", *own) == 0
     shown = capfd.readouterr().out
-    assert "lacking" not in shown and "published at" not in shown and "decide nothing" not in shown
+    assert "missing data" not in shown and "published at" not in shown and "decide nothing" not in shown
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_table_1_says_its_order() -> None:
     assert tau == pytest.approx(kendall([1, 2, 3, 4], [3, 2, 1, 4]))
     assert entries["contrasts and orders", "Kendall's tau between seeds, mean over pairs", "B: whole"].mean == 1
     error = entries["BLN, BN and LN", "BLN, best on test (as published)", "B: whole, test error"]
-    assert (error.mean, error.paper, error.n) == (pytest.approx(60.08), "44.2 (log)", 3), "FTTT"
+    assert (error.mean, error.paper, error.n) == (pytest.approx(60.08), "44.2 (authors' log)", 3), "FTTT"
     assert entries["BLN, BN and LN", "LN", "A: 20 %, test error"].mean == pytest.approx(60)
 
 
@@ -113,7 +113,7 @@ def test_the_figure_of_table_1_rises_where_the_order_is_the_papers() -> None:
 def test_the_orders_of_a_test_set_have_a_deviation() -> None:
     artifact = artifacts.load("bln2022/fig4")
     entries = {(e.group, e.row, e.quantity): e for e in artifacts.drawing(artifact).table(artifact, runs("fig4", 2))}
-    quantity = "its deviation over orders of the test set"
+    quantity = "std over test-set orders"
     assert entries["batch 25", "bln", quantity].mean == pytest.approx(math.sqrt(2.5)), "1 to 5 points"
     assert entries["batch 25", "ln", quantity].text() == entries["batch 1", "bln", quantity].text() == "–"
     assert entries["batch 25", "bln", "test error, by validation"].mean == pytest.approx(60.08), "FTTT"
@@ -124,9 +124,9 @@ def test_fig_6_counts_errors_at_the_authors_threshold_and_at_the_proper_one() ->
     found = runs("fig6", 2)
     entries = {(e.group, e.row, e.quantity): e for e in artifacts.drawing(artifact).table(artifact, found)}
     of = {(row, q): e for (group, row, q), e in entries.items() if group == "batch 25"}
-    assert of["bn", "test error, usual"].mean == pytest.approx(70)
-    assert of["bn", "test error, logits above 0, usual"].mean == pytest.approx(60)
-    assert of["bln", "test error, by test"].paper == "22.9 (log)" and of["none", "test error, by test"].paper == "–"
+    assert of["bn", "test error, default evaluation"].mean == pytest.approx(70)
+    assert of["bn", "test error, logits above 0, default evaluation"].mean == pytest.approx(60)
+    assert of["bln", "test error, by test"].paper == "22.9 (authors' log)" and of["none", "test error, by test"].paper == "–"
     trained = of["bln", "training error, last epoch"]
     assert trained.mean == pytest.approx(57) and trained.paper == (
         "0.3 (log) (earlier log, 5 epochs: 3.8) (earlier log, 5 epochs: 2.4)"

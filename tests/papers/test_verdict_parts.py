@@ -135,7 +135,7 @@ def test_of_several_runs_the_number_shown_is_the_one_that_misses_most(
     bounds: Mapping[str, float], values: tuple[Any, ...], worst: Any
 ) -> None:
     runs = [probe(value, name) for name, value in zip("abc", values, strict=True)]
-    assert only(exact(**bounds), runs)["parts"][0]["reason"].startswith(f"gap: {worst} relative, asked ")
+    assert only(exact(**bounds), runs)["parts"][0]["reason"].startswith(f"gap: {worst} relative, required ")
 
 
 # divergence and censoring

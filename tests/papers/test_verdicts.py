@@ -85,7 +85,7 @@ def test_the_fields_of_a_verdict() -> None:
     )
     assert claim["detectable"] == pytest.approx(1.682 * sd, rel=1e-3)
     assert len(claim["runs"]) == 10 and claim["runs"] == sorted(claim["runs"])
-    measured = "final test error (evaluation mode), points −1.02 [−1.32, −0.724]"
+    measured = "p: final test error (evaluation mode), points −1.02 [−1.32, −0.724]"
     assert claim["evidence"] == f"{measured}, n = 5"
     (part,) = claim["parts"]
     assert part["word"] == "holds" and part["correlation"] > 0.9 and part["seeds"] == [1, 2, 3, 4, 5]
@@ -95,8 +95,8 @@ def test_the_fields_of_a_verdict() -> None:
 def test_an_undecided_one_says_what_was_seen_and_what_would_decide() -> None:
     claim = only(artifact(direction()), arms(-0.1))
     assert claim["evidence"] == (
-        "final test error (evaluation mode), points −0.12 [−0.416, 0.176], n = 5; claimed is less than 0; "
-        "n = 5 shows 0.402 with 80 % power"
+        "p: final test error (evaluation mode), points −0.12 [−0.416, 0.176], n = 5; claimed is less than 0; "
+        "detectable at n = 5: 0.402 (80 % power)"
     )
     assert "; claimed is less than 0" in only(artifact(direction()), arms(1.0))["evidence"]
     assert "claimed" not in only(artifact(direction()), arms(-1.0))["evidence"]
@@ -166,7 +166,7 @@ def test_test_examples_widen_the_interval() -> None:
     assert [told["parts"][0]["examples"] for told in (narrow, wide, plain)] == [20, 20, 0]
     assert narrow["effect"] == wide["effect"] == plain["effect"] and asked[0] == ("", list(range(1, 11)))
     assert "n = 10 seeds × 20 test examples" in narrow["evidence"] and "n = 10" in plain["evidence"]
-    assert wide["evidence"].endswith("with 80 % power"), "more seeds make their part no smaller"
+    assert wide["evidence"].endswith("(80 % power)"), "more seeds make their part no smaller"
     lost = replace(runs[0], status="diverged", records=runs[0].records[:1])
     assert found(0.1, [lost, *runs[1:]])["parts"][0]["examples"] == 0, "one seed has no number"
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from normbench.commands.arguments import from_options
-from normbench.config import FIDELITIES
+from normbench.config import FIDELITIES, FIDELITY_HELP
 
 EPILOG = """examples:
   normbench battery --norm my_norm.py                   a file with one class marked @normalizer("my_norm")
@@ -18,7 +18,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--norm", required=True, metavar="FILE|NAME", help="a .py or .yaml file, or a known name")
-    parser.add_argument("--fidelity", default="smoke", choices=FIDELITIES)
+    parser.add_argument("--fidelity", default="smoke", choices=FIDELITIES, help=f"{FIDELITY_HELP} (default: smoke)")
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds per normalizer (default: 5)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
     parser.add_argument(

@@ -7,7 +7,7 @@ from typing import Any
 
 EPILOG = """examples:
   normbench compare model=mnist_mlp norm=none,batch,layer        own runs and published ones
-  normbench compare model=lenet5 experiment=adhoc --metric nll   own runs alone
+  normbench compare model=lenet5 experiment=adhoc --metric nll   runs of no experiment alone
   normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
   normbench compare                                              what there is to compare
 
@@ -25,14 +25,20 @@ runs are counted, and an arm that lost some is never ahead.
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("filters", nargs="*", metavar="key=value")
-    parser.add_argument("--metric", help="the number that is compared (default: the first share the model logs)")
-    parser.add_argument("--split", help="of which split (default: test)")
+    parser.add_argument("--metric", help="what is compared (default: the model's first rate, such as error)")
+    parser.add_argument("--split", help="evaluated on which split (default: test)")
     parser.add_argument(
-        "--at", choices=["end", "best"], help="at the end (default), or where runs are best by what they monitor"
+        "--at", choices=["end", "best"], help="the last evaluation (default), or each run's best by what it monitors"
     )
     parser.add_argument("--against", metavar="ARM", help="the baseline (default: no normalization)")
-    parser.add_argument("--by", metavar="KEYS", help="what tells arms apart, with commas (default: the normalizer)")
-    parser.add_argument("--level", metavar="VALUE", help="to which time is taken (default: 95 %% of the way)")
+    parser.add_argument(
+        "--by", metavar="KEYS", help="the keys that define an arm, with commas (default: the normalizer)"
+    )
+    parser.add_argument(
+        "--level",
+        metavar="VALUE",
+        help="the column of times is up to it (default: 95 %% of the way from the worst start to the best value)",
+    )
     parser.add_argument("--json", action="store_true")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from normbench.commands import places
 from normbench.commands.arguments import from_options
-from normbench.config import FIDELITIES
+from normbench.config import FIDELITIES, FIDELITY_HELP
 from normbench.errors import NormbenchError
 
 EPILOG = """examples:
@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="+", metavar="artifact", help="ln2016/fig6, a paper (ln2016), or all; logger=wandb"
     )
-    parser.add_argument("--fidelity", default="paper", choices=FIDELITIES)
+    parser.add_argument("--fidelity", default="paper", choices=FIDELITIES, help=f"{FIDELITY_HELP} (default: paper)")
     parser.add_argument(
         "--seeds",
         type=seeds,

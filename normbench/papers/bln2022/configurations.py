@@ -68,7 +68,9 @@ def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -
             values = {way: [at_epoch(run, split, "nll", when, way) for run in cells[size]] for way in order}
             ranks = _ranks({way: mean_of_all(found) for way, found in values.items()})
             for place, way in enumerate(order, 1):
-                paper = f"{artifact.reference['test_loss'][size][way]:.5f} (log)" if column == "test NLL" else ""
+                paper = (
+                    f"{artifact.reference['test_loss'][size][way]:.5f} (authors' log)" if column == "test NLL" else ""
+                )
                 entries.append(estimate_entry(values[way], name, way, column, paper=paper))
                 if when == "best":
                     shown = str(ranks[way]) if way in ranks else "–"
@@ -90,7 +92,7 @@ def _summary(artifact: Artifact, runs: Sequence[RunRecord], size: float, column:
         for pattern, flag in FLAGS.items()
     }  # fmt: skip
     numbers |= {
-        "deviation of the 16 test NLL": [statistics.pstdev(grid.values()) if _whole(grid) else None for grid in grids],
+        "std of the 16 test NLLs": [statistics.pstdev(grid.values()) if _whole(grid) else None for grid in grids],
         "Kendall's tau with the paper, 16": [_tau(grid, paper) for grid in grids],
         "Kendall's tau with the paper, 4 groups": [_tau(_groups(grid), _groups(paper)) for grid in grids],
         "test accuracy, chosen on test less on validation, points": [
@@ -102,7 +104,7 @@ def _summary(artifact: Artifact, runs: Sequence[RunRecord], size: float, column:
     spread = statistics.stdev(means) if len(means) > 1 else None
     between = [tau for a, b in combinations(grids, 2) if (tau := _tau(a, b)) is not None]
     for row, value in (
-        ("deviation of their mean over seeds", spread),
+        ("std of their mean over seeds", spread),
         ("Kendall's tau between seeds, mean over pairs", statistics.fmean(between) if between else None),
     ):
         shown = "–" if value is None else f"{value:.3g}"
@@ -149,7 +151,11 @@ def _beside(artifact: Artifact, runs: Sequence[RunRecord], error: str) -> list[E
             cell = _cell(runs, size, arm)
             losses = [at_epoch(run, "test", "nll", "best", way) for run in cell]
             errors = [at_epoch(run, "test", error, "best", way) for run in cell]
-            told = f"{100 * (1 - artifact.reference['test_accuracy'][size]):.1f} (log)" if "published" in row else "–"
+            told = (
+                f"{100 * (1 - artifact.reference['test_accuracy'][size]):.1f} (authors' log)"
+                if "published" in row
+                else "–"
+            )
             entries += [
                 estimate_entry(losses, "BLN, BN and LN", row, f"{name}, test NLL"),
                 estimate_entry(percents(errors), "BLN, BN and LN", row, f"{name}, test error", "%", told),

@@ -50,7 +50,9 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             cell = histories.cell_of(runs, arm, batch)
             errors = [at_epoch(run, "test", "error", "best") for run in cell]
             entries.append(
-                estimate_entry(percents(errors), f"batch {batch}", arm, "test error, logits above 0, usual", "%")
+                estimate_entry(
+                    percents(errors), f"batch {batch}", arm, "test error, logits above 0, default evaluation", "%"
+                )
             )
     # one value for each feature and place at batch 1: nothing to normalize, and no run
     entries = [entry for entry in entries if (entry.group, entry.row) != ("batch 1", "bn-pos-scaled")]

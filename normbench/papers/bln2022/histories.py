@@ -84,13 +84,17 @@ def table(
                 )
             )  # fmt: skip
             logged = artifact.reference["test"].get(arm, {}).get(batch)
-            for name, variant in (("usual", None), ("by validation", "best by valid"), ("by test", "best by test")):
+            for name, variant in (
+                ("default evaluation", None),
+                ("by validation", "best by valid"),
+                ("by test", "best by test"),
+            ):
                 # what has one way alone is the same however it is chosen
                 chosen = [at_epoch(run, "test", error, "best", variant if _has_ways(run) else None) for run in cell]
-                paper = "" if name != "by test" else f"{100 * (1 - logged[1]):.1f} (log)" if logged else "–"
+                paper = "" if name != "by test" else f"{100 * (1 - logged[1]):.1f} (authors' log)" if logged else "–"
                 entries.append(estimate_entry(percents(chosen), group, arm, f"test error, {name}", "%", paper))
             losses = [at_epoch(run, "test", "nll", "best") for run in cell]
-            entries.append(estimate_entry(losses, group, arm, "test NLL, usual"))
+            entries.append(estimate_entry(losses, group, arm, "test NLL, default evaluation"))
             # statistics of the evaluation batch depend on its composition; of other arms nothing does
             orders = [[100 * value for value in in_orders(run, error)] if arm == "bln" else [] for run in cell]
             entries.append(spread_entry(orders, group, arm, "points"))
@@ -218,7 +222,7 @@ def _published(reference: Mapping[str, Any], arm: str, batch: int) -> str:
     if in_text is not None:
         published = f"{100 * (1 - in_text):.0f}"
     elif published is not None:
-        published += " (log)"
+        published += " (authors' log)"
     return (
         "–"
         if published is None
