@@ -18,7 +18,6 @@ from normbench.runs.record import PLACE, RunRecord
 
 OPPONENTS = ("none", "batch", "layer")
 TABLE1 = "ln2016/table1"
-LOGARITHMIC = ("nll",)  # effects on these are ratios
 FINALS = (("test", "eval"), ("train", "eval"))
 
 
@@ -180,13 +179,13 @@ def effects(name: str, runs: Mapping[str, Sequence[RunRecord]]) -> list[Effect]:
 def _effect(
     where: tuple[str, str, str], against: str, mine: Sequence[RunRecord], theirs: Sequence[RunRecord]
 ) -> Effect:
-    log = where[2] in LOGARITHMIC
     shown = metric([*mine, *theirs], where)
+    log = shown.loss
     ours, others = (_finals(runs, where, log, shown.factor) for runs in (mine, theirs))
     seeds = sorted(ours.keys() & others.keys())
     unit = "log ratio" if log else shown.step_unit or "difference"
     estimate = paired([ours[s] for s in seeds], [others[s] for s in seeds])
-    return Effect(label(where), against, unit, estimate, max(len(mine), len(theirs)) - len(seeds))
+    return Effect(metrics.spoken(where[0], where[2]), against, unit, estimate, max(len(mine), len(theirs)) - len(seeds))
 
 
 def _finals(runs: Sequence[RunRecord], where: tuple[str, str, str], log: bool, factor: float = 1.0) -> dict[int, float]:
@@ -198,9 +197,3 @@ def metric(runs: Sequence[RunRecord], where: tuple[str, str, str]) -> metrics.Me
     """How this number is shown."""
     known = metrics.logged([*runs]).get(where[0], ())
     return next((one for one in known if one.name == where[2]), metrics.Metric(where[2]))
-
-
-def label(where: tuple[str, str, str]) -> str:
-    """`test error`, `train NLL`."""
-    split, _, metric = where
-    return f"{split} {metric.upper() if metric in LOGARITHMIC else metric}"

@@ -19,6 +19,7 @@ from normbench.battery.adopt import Adopted, adopt
 from normbench.commands import places, training
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, say, show_rows
+from normbench.compare import metrics
 from normbench.config import compose
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
@@ -257,7 +258,7 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
         table.add_row(*map(escape, row), *([f"{own['ms']:.3g}", f"{own['ratio']:.2f}"] if own else ["", ""]))
     console.print(table)
     for effect in outcome.effects:
-        if effect.quantity not in {trials.label(where) for where in tested}:
+        if effect.quantity not in {metrics.spoken(where[0], where[2]) for where in tested}:
             continue
         text = effect_text({"effect": effect.estimate.mean, "interval": effect.estimate.interval, "unit": effect.unit,
                             "sign_test": None})  # fmt: skip

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import normbench
-from normbench.battery.trials import LOGARITHMIC, Effect, Trial, label, metric, quantities
+from normbench.battery.trials import Effect, Trial, metric, quantities
+from normbench.compare.metrics import spoken
 from normbench.papers.panels import Look, Quantity, panels
 from normbench.papers.style import colours_of, on_dark
 from normbench.papers.table import Entry, final_entry, grid
@@ -74,7 +75,7 @@ def _looks(standing: Standing) -> dict[str, Look]:
 def _section(outcome: Outcome, looks: Mapping[str, Look]) -> dict[str, Any]:
     runs = [run for own in outcome.runs.values() for run in own]
     shown = quantities(runs)
-    drawn = panels(runs, looks, {outcome.trial.where: {}}, [_quantity(where) for where in shown])
+    drawn = panels(runs, looks, {outcome.trial.where: {}}, [_quantity(where, runs) for where in shown])
     found = entries(outcome.runs, shown)
     parts = [_part(effect) for effect in outcome.effects]
     scale = forest.limits(parts)
@@ -93,14 +94,14 @@ def entries(runs: Mapping[str, Sequence[RunRecord]], asked: Sequence[tuple[str, 
     every = [run for own in runs.values() for run in own]
     known = {where: metric(every, where) for where in asked}
     return [
-        final_entry(own, "", norm, label(where), where, m.factor, m.unit, log=where[2] in LOGARITHMIC)
+        final_entry(own, "", norm, spoken(where[0], where[2]), where, m.factor, m.unit, log=m.loss)
         for norm, own in runs.items()
         for where, m in known.items()
     ]
 
 
-def _quantity(where: tuple[str, str, str]) -> Quantity:
-    return Quantity(label(where), *where, log=where[2] == "nll")
+def _quantity(where: tuple[str, str, str], runs: Sequence[RunRecord]) -> Quantity:
+    return Quantity(spoken(where[0], where[2]), *where, log=metric(runs, where).loss)
 
 
 def _part(effect: Effect) -> dict[str, Any]:

@@ -126,10 +126,11 @@ def test_fig_6_counts_errors_at_the_authors_threshold_and_at_the_proper_one() ->
     of = {(row, q): e for (group, row, q), e in entries.items() if group == "batch 25"}
     assert of["bn", "test error, default evaluation"].mean == pytest.approx(70)
     assert of["bn", "test error, logits above 0, default evaluation"].mean == pytest.approx(60)
-    assert of["bln", "test error, by test"].paper == "22.9 (authors' log)" and of["none", "test error, by test"].paper == "–"
+    assert of["bln", "test error, by test"].paper == "22.9 (authors' log)"
+    assert of["none", "test error, by test"].paper == "–"
     trained = of["bln", "training error, last epoch"]
     assert trained.mean == pytest.approx(57) and trained.paper == (
-        "0.3 (log) (earlier log, 5 epochs: 3.8) (earlier log, 5 epochs: 2.4)"
+        "0.3 (authors' log) (earlier log, 5 epochs: 3.8) (earlier log, 5 epochs: 2.4)"
     )
     assert ("batch 1", "bn-pos-scaled") not in {key[:2] for key in entries}, "its output would be its shift"
 
