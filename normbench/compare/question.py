@@ -20,7 +20,7 @@ MODE = "eval"
 TUNED = "optim.lr"  # what each arm may have at its own best
 SHARE = 0.95
 NOTHING = "none"  # the choice of any group that changes nothing: the baseline where there is one
-CLOCKS = {"epochs": "epoch", "updates": "step"}  # of a budget: what its records call it
+CLOCK_OF = {"epochs": "epoch", "updates": "step"}  # of a budget: what its records call it
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Question:
         by = by or task.arm_keys
         facets = tuple(key for key in task.differing if key not in by)
         names = task.arms(by)
-        clock = CLOCKS[task.budget[1]]
+        clock = CLOCK_OF[task.budget[1]]
         question = cls(split, metric, at, by, facets, "", None, clock, names)
         question = replace(question, against=_against(task, question, asked.get("against", "")))
         return question.at_level(task, asked.get("level", ""))

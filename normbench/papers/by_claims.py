@@ -11,8 +11,7 @@ from normbench.config import plan
 from normbench.curves.series import Censored, Reached
 from normbench.papers.claims import CLOCKS, LOSSES, MODES, Artifact, Endpoint, Part
 from normbench.papers.endpoints import outcome_of
-from normbench.papers.panels import CLOCKS as AXES
-from normbench.papers.panels import Look, Panel, Quantity
+from normbench.papers.panels import AXES, Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import EXTRA_COLOURS, colours_of
 from normbench.papers.table import Entry, cells, estimate_entry, final_entry, times_entry

@@ -10,7 +10,7 @@ from normbench.curves.series import FLOOR, Point, Series, aggregate, series
 from normbench.papers.style import EXTRA_COLOURS
 from normbench.runs.record import RunRecord
 
-CLOCKS = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # what an axis over each is called
+AXES = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # what an axis over each is called
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Quantity:
     @property
     def over_time(self) -> bool:
         """Whether `x` counts how long was trained; of a probe, or of places in a table, it counts something else."""
-        return self.x == CLOCKS.get(self.clock)
+        return self.x == AXES.get(self.clock)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from normbench.runs.record import RunRecord
 from normbench.web import figures_compare as figures
 
 T = TypeVar("T")
-CLOCKS = {"step": "Updates", "epoch": "Epochs", "examples": "Examples", "seconds": "Seconds"}
+AXES = {"step": "Updates", "epoch": "Epochs", "examples": "Examples", "seconds": "Seconds"}
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST_ROWS = 60  # of a forest plot
 
@@ -150,7 +150,7 @@ class Drawn:
 
     def _quantity(self, name: str) -> Quantity:
         q = self.question
-        return Quantity(name, *q.where, log=q.metric.loss, x=CLOCKS[self.clock], clock=logged_clock(self.clock))
+        return Quantity(name, *q.where, log=q.metric.loss, x=AXES[self.clock], clock=logged_clock(self.clock))
 
     def _line(self, cell: Cell) -> Line:
         of_seeds = figures.columns_of_seeds(len(self.task.runs))

@@ -26,7 +26,7 @@ from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
 from normbench.web import figures_compare as figures
 from normbench.web import grid
-from normbench.web.drawn import CLOCKS, Drawn, Kept, clocks, counts, logged_clock, seeds, state, value_text
+from normbench.web.drawn import AXES, Drawn, Kept, clocks, counts, logged_clock, seeds, state, value_text
 from normbench.web.grid import Load
 from normbench.web.plain import plain
 
@@ -187,7 +187,7 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
         "metric": [(m.name, m.title) for m in logged[q.split]],
         "at": [(END, "at the end"), (BEST, f"at the best by {chosen_by(task)}")],
         "against": [(arm, arm) for arm in arms],
-        "x": [(name, CLOCKS[name].lower()) for name in clocks(task)],
+        "x": [(name, AXES[name].lower()) for name in clocks(task)],
     }
     now = {"split": q.split, "metric": q.metric.name, "at": q.at, "against": q.against, "x": clock}
     return {
@@ -270,4 +270,4 @@ def _pair(drawn: Drawn, a: str, b: str) -> Pair | None:
     if not points:
         return told, None
     name = f"difference{unit}"
-    return told, figures.difference(points, name, CLOCKS[clock], drawn.looks[first.key][0])
+    return told, figures.difference(points, name, AXES[clock], drawn.looks[first.key][0])

@@ -11,13 +11,16 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import fake
 import pytest
+import tiny
 
 from normbench.commands import dashboard
 from normbench.errors import NormbenchError
+from normbench.web.view import view
 
 
 @pytest.fixture
@@ -45,6 +48,20 @@ def test_bad_input_is_told_before_anything_is_served(results: Path) -> None:
         dashboard.run(results, None, ["layer"], None)
     with pytest.raises(NormbenchError, match="no port"):
         dashboard.run(results, None, [], 70000)
+
+
+def test_commands_on_the_page_train_into_the_results_that_it_shows(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for norm in ("none", "layer"):
+        fake.directory(results / "runs", tiny.spec(f"norm={norm}", "seed=9"))
+    asked: list[Any] = []
+    monkeypatch.setattr(dashboard, "server_of", lambda index, token, commands: asked.append((index, commands)) or list)
+    dashboard.run(results, None, [], None)
+    ((index, commands),) = asked
+    told = view(index.heads(), index.load, {}, commands)["answer"]["commands"]
+    assert told and all(line.endswith(f"--results {results}") for line in told)
+    assert not any("--results" in line for line in view(index.heads(), index.load, {})["answer"]["commands"])
 
 
 def test_the_line_that_is_printed() -> None:
