@@ -166,7 +166,7 @@ def test_published_runs_count_as_done(place: Path):
     asked = plan.artifact_specs(artifact.experiment, place.name, seeds, controls=controls, limited=False)
     specs = [spec for spec in asked if spec.id in {run.id for run in runs}]
     assert {spec.id for spec in specs} == {run.id for run in runs}
-    assert find.find(specs, ROOT / "results").records.keys() == {run.id for run in runs}
+    assert {run.id for run in find.find(specs, ROOT / "results").runs} == {run.id for run in runs}
 
 
 @pytest.mark.parametrize("place", PUBLISHED, ids=lambda path: str(path.relative_to(ROOT / "results")))

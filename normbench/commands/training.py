@@ -71,7 +71,7 @@ def repeats(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
         those = "1 run is" if len(again) == 1 else f"{len(again)} runs are"
         yield (
             f"note: {those} done, but evaluated otherwise than is asked for now ({again[0].id}): trained again from "
-            "the start. What is there counts until that is done, and goes where one curve cannot have both. To keep "
+            "the start, as long as it is. It counts until then, and goes where one curve cannot have both. To keep "
             "both, ask below another --results DIR"
         )
     if begun := found.begun_otherwise(specs):

@@ -254,10 +254,10 @@ def _went_through(run: RunRecord, epochs: int, steps: int) -> bool:
     every = asked["every"]
     if asked["test"] != "each" or type(every) is not int or every < 1:
         return False
-    if run.records:
+    if run.records and run.status != "diverged":
         return run.serves(steps)
     length = steps if asked["unit"] == "updates" else epochs
-    return length > 0 and length % every == 0
+    return (length > 0 and length % every == 0) or steps in asked["also_after"]
 
 
 def _by_seed(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:

@@ -173,9 +173,7 @@ def hashed(found: Mapping[str, Any]) -> str:
 def satisfies(stored: Mapping[str, Any], spec: RunSpec) -> bool:
     """Whether a run of the stored configuration, of the same id, has every evaluation that the spec asks for."""
     had, asked = _asked(stored), _asked(spec.config)
-    # splits are those of further evaluations: without any they ask for nothing
-    further = any(asked[key] for key in EVALUATIONS if key != "splits") or asked["reshuffles"]
-    if further and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
+    if _further(asked) and any(not set(asked[key]) <= set(had[key]) for key in EVALUATIONS):
         return False
     if asked["reshuffles"] > had["reshuffles"]:
         return False
@@ -227,6 +225,8 @@ def merged(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
     """
     had, asked = _asked(stored), spec.config["eval"]
     both: dict[str, Any] = {key: [*asked[key], *(v for v in had[key] if v not in asked[key])] for key in EVALUATIONS}
+    if _further(had) and not _further(asked):
+        both["splits"] = list(had["splits"])
     both["reshuffles"] = max(asked["reshuffles"], had["reshuffles"])
     if had["unit"] == asked["unit"]:
         both["every"] = math.gcd(had["every"], asked["every"])
@@ -250,6 +250,11 @@ EARLIER = {  # what a configuration meant before it could be said
     "strides": {}, "samples": 1,
 }  # fmt: skip
 MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before it could be said
+
+
+def _further(asked: Mapping[str, Any]) -> bool:
+    """Whether there are further evaluations, which `splits` are of: without any these ask for nothing."""
+    return any(asked[key] for key in EVALUATIONS if key != "splits") or bool(asked["reshuffles"])
 
 
 def _asked(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def signs_needed(share: float, alpha: float = 0.05, power: float = POWER, limit:
     """Smallest n at which the exact sign test shows with `power` that more pairs lie on one side, if a `share` of them
     does; None beyond `limit`.
 
-    Power is P(X ≤ c), X ~ Binomial(n, 1 - share), c the largest minority at which n pairs reject.
+    Power is P(X ≤ c), X ~ Binomial(n, min(share, 1 - share)), c the largest minority at which n pairs reject.
     """
     from scipy.special import bdtr
 

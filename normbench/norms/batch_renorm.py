@@ -21,8 +21,8 @@ class BatchRenorm(Normalizer):
 
     Args:
         eps, eps_mode: s_B = sqrt(var + eps) (`in`, paper) or sqrt(var) + eps (`out`, ludvb/batchrenorm).
-        r_max, d_max: the last limits. r's rises linearly from 1 over updates 5 000 to 40 000, d's from 0 over 5 000 to
-            25 000; before, this is batch normalization.
+        r_max, d_max: the last limits. Until update 5 000 they are 1 and 0, which is batch normalization; then they rise
+            linearly, r_max until update 40 000, d_max until 25 000.
         warmup_frac: factor on the schedule's update counts, for runs shorter than the paper's; 0: the last limits at
             once.
 

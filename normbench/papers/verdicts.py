@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -221,16 +222,17 @@ class _Judge:
         part = parts[deciding]
         if word in (rules.NOT_RUN, rules.NOT_DECIDABLE):
             return str(part["reason"])
+        own = str(part["reason"]).removeprefix(part["endpoint"]).lstrip(",: ")
         if len(parts) == 1:
-            return f"{part['id']}: {part['reason']}"
+            metric = re.search(r"(train|valid|test) \S+", part["endpoint"])
+            return f"{part['id']}: {own if metric and metric[0] in part['id'] else part['reason']}"
         counts = Counter(part["word"] for part in parts)
         against = "".join(f", {counts[other]} {other}" for other in (rules.OPPOSITE, rules.NEGLIGIBLE) if counts[other])
-        reason = str(part["reason"]).removeprefix(part["endpoint"]).lstrip(",: ")  # the part's name says it already
         stricter = ""
         if word == rules.UNDECIDED and part["word"] in (rules.OPPOSITE, rules.NEGLIGIBLE):
             stricter = f"; {part['word']}, but not at the level that one of {len(parts)} parts is asked for"
         told = f"{counts[rules.HOLDS]} of {len(parts)} parts hold{against if word == rules.UNDECIDED else ''}"
-        return f"{told}; {part['id']}: {reason}{stricter}"
+        return f"{told}; {part['id']}: {own}{stricter}"  # the part's name says already what is measured
 
     def _shown(self, setting: str, word: str, parts: Sequence[tuple[Part, Observed]], deciding: int) -> str:
         """` (−2.2)` under a control, of the part that decides at the paper's setting; where it has another word, of the

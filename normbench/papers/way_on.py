@@ -17,6 +17,8 @@ from normbench.papers.artifact import Plan
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.runs.record import RunRecord
 
+MOST = 1000  # seeds that are within reach
+
 Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
 
 
@@ -112,10 +114,13 @@ def _more(
 
 
 def _seeds(part: Mapping[str, Any], alpha: float) -> int | None:
-    """Of one part; None where more than 1000 would be needed."""
+    """Of one part; None where more than MOST would be needed."""
     if part["test"] == "sign":
         above, below = part["sign_test"]["above"], part["sign_test"]["below"]
-        return signs_needed(above / (above + below), alpha) if above != below else None
+        if above == below or (needed := signs_needed(above / (above + below), alpha, limit=MOST)) is None:
+            return None
+        seeds = math.ceil(needed * part["n"] / (above + below))  # ties do not count
+        return seeds if seeds <= MOST else None
     margin, small, sd = part["within"] or part["delta"], part["tost"], part["sd"]
     if not sd or part["prediction"] is None:  # up to rounding all seeds alike
         return None

@@ -60,7 +60,7 @@ class Found:
             for spec in specs
             if (stored := self.stored.get(spec.id))
             and stored.state in ("interrupted", "failed")
-            and stored.status.get("step")
+            and any((stored.path / "checkpoint").glob("*.json"))
             and not store.has_evaluations(stored.path, spec)
         ]
 

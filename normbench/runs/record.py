@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import math
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any, TypeGuard
 
 from normbench import reading
 from normbench.config import grammar
-from normbench.config.identity import EARLIER, MONITOR, OWN
+from normbench.config.identity import MONITOR, OWN
 from normbench.runs import files
 from normbench.runs.columns import Columns
 
@@ -172,20 +171,11 @@ class RunRecord:
     def serves(self, steps: int) -> bool:
         """Whether this run, cut to so many updates, is what one of that length would be: it was evaluated there.
 
-        One that diverged is so of every length that it surely did not live to see.
+        One that diverged before an evaluation that it was to have there is, too: whether it was is asked by
+        `identity.satisfies`.
         """
-        if self.steps == steps or (self.steps > steps and any(record["step"] == steps for record in self.records)):
-            return True
-        if self.status != "diverged":
-            return False
-        last = self.records[-1]["step"] if self.records else 0
-        return self.steps < steps or steps - last >= self._updates_between()
-
-    def _updates_between(self) -> float:
-        """Updates between two evaluations; infinite where nobody can say."""
-        asked = {**EARLIER, **self.config.get("eval", {})}
-        per_epoch = self.steps / self.epochs if self.epochs else math.inf
-        return float(asked["every"] * (1 if asked["unit"] == "updates" else per_epoch))
+        longer = self.steps > steps and any(record["step"] == steps for record in self.records)
+        return self.steps == steps or longer or self.status == "diverged"
 
     def cut(self, steps: int) -> RunRecord:
         """The same run as if it had been asked for so many updates only: one that diverged later is done by then."""

@@ -75,12 +75,19 @@ def _tidy(run: writing.RunDirectory) -> None:
 def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> tuple[RunSpec, bool]:
     """The spec with all evaluations that what is there was asked for, and whether it has to start anew for its own.
 
-    A longer run keeps those of the shorter one that it replaces.
+    A longer run keeps those of the shorter one that it replaces. What is trained again in the place of a finished run
+    becomes as long as that was, also when it was stopped on the way.
     """
     with contextlib.suppress(Damaged):
         old = store.read_config(run.path)["config"]
-        both = merged(spec, old)
-        if not satisfies(old, spec):
-            return both, True
-        return replace(both, config={**both.config, "train": spec.config["train"]}), False
+        both, own = merged(spec, old), spec.config["train"]
+        as_asked = replace(both, config={**both.config, "train": own})
+        if store.read_status(run.path)["status"] in store.FINISHED:
+            return (as_asked, False) if satisfies(old, spec) else (both, True)
+        if (run.path / f"{store.ASIDE}status.json").exists():
+            return both, not satisfies(old, spec)
+        # where it ends it is evaluated, so that of an unfinished one the length is not asked
+        length = {key: own[key] for key in ("epochs", "steps")}
+        as_long = {**old, "train": {**old["train"], **length}}
+        return as_asked, not satisfies(as_long, spec)
     return spec, False

@@ -45,7 +45,10 @@ def _own(name: str) -> bytes:
 
 
 def share(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> bytes:
-    """The view of this address as one HTML file, with every baseline, and what else of its task there is room for."""
+    """The view of this address as one HTML file, with every baseline, and what else of its task there is room for.
+
+    Its commands are without the folders of this machine.
+    """
     first = view(heads, load, query)
     runs = runs_of(heads, load, query)
     loaded = {run.id: run for run in runs}

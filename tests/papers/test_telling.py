@@ -164,9 +164,11 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
     two = [{**PART, "effect": effect} for effect in (-0.1, -0.2)]
     assert "about 787 fresh seeds" in way_on._more(claim, two, [], rules.HOLDS), "the one that needs most"
     assert "about 5 fresh seeds" in way(delta=1.0, tost=[-0.5, 0.5]), "small already, on seeds that had been seen"
-    eight = {"above": 4, "below": 8}
-    assert f"about {stats.signs_needed(1 / 3)} fresh seeds" in way(test="sign", sign_test=eight, effect=None)
-    assert "about 6 fresh seeds" in way(test="sign", sign_test={"above": 0, "below": 5})
+    eight, all_below = {"above": 4, "below": 8}, {"above": 0, "below": 5}
+    needed = stats.signs_needed(1 / 3)
+    assert f"about {needed} fresh seeds" in way(test="sign", n=12, sign_test=eight, effect=None)
+    assert needed and f"about {3 * needed} fresh seeds" in way(test="sign", n=36, sign_test=eight), "two in three tie"
+    assert "about 6 fresh seeds" in way(test="sign", sign_test=all_below)
     assert "within reach" in way(test="sign", sign_test={"above": 3, "below": 3}), "no side has more"
     assert "about 27 fresh seeds" in way(kind="equivalence", within=0.6)
     more = way(kind="equivalence", within=0.6, examples=900, sd=1.05)  # 0.02 of the mean's variance stays

@@ -41,14 +41,6 @@ def test_a_run_that_diverged_later_is_done_by_then():
     assert max(record["epoch"] for record in at_evaluation.cut(24).records) == 4
 
 
-def test_a_run_that_diverged_serves_the_lengths_that_it_surely_did_not_live_to_see():
-    rare = {"eval": {"every": 2, "unit": "epochs"}}
-    records = [record for record in _records(4) if record["epoch"] % 2 == 0]  # after epoch 4 none
-    run = RunRecord("0" * 12, "e", "a", 1, "diverged", 6, records=records, reason="why", config=rare, steps=36)
-    assert [run.serves(6 * epoch) for epoch in range(1, 9)] == [False, True, False, True, False, True, True, True]
-    assert run.cut(24).status == "done" and run.cut(36).status == "diverged"
-
-
 def test_a_longer_run_is_cut_and_its_own_length_left_alone():
     run = _run("done", _records(6))
     assert run.cut(36) is run

@@ -169,12 +169,12 @@ def test_a_run_without_an_evaluation_is_not_the_one_that_is_asked_for(tmp_path: 
     from normbench.train.ensure import ensure_run
 
     ensure_run(first, writing.directory(root, first))
-    assert first.id in find([first], tmp_path).records
+    assert find([first], tmp_path).of(first)
     found = find([second], tmp_path)
-    assert not found.records and found.state(second) == "missing"
+    assert not found.runs and found.state(second) == "missing"
     ensure_run(second, writing.directory(root, second))
     for spec, variant in ((first, "TTFF"), (second, "FFFT")):
-        record = find([spec], tmp_path).records[spec.id]
+        (record,) = find([spec], tmp_path).runs
         assert {f"configuration={variant}"} <= {text(r["variant"]) for r in record.records if "variant" in r}
         assert not (writing.directory(root, spec).path / "shorter.config.yaml").exists()
     other = tiny.spec("norm=batch_layer", "norm.configuration=TTTT")  # another usual evaluation of the same training
@@ -245,10 +245,12 @@ def test_a_shorter_request_has_its_last_epoch_tested(tmp_path: Path) -> None:
     long, short = (tiny.spec(*words, f"train.epochs={epochs}") for epochs in (6, 3))
     assert long.id == short.id
     ensure_run(long, writing.directory(root, long))
-    assert long.id in find([long], tmp_path).records and short.id not in find([short], tmp_path).records
+    found = find([long, short], tmp_path)
+    assert found.of(long) and not found.of(short)
     ensure_run(short, writing.directory(root, short))
     for spec in (long, short):
-        tested = {r["epoch"] for r in find([spec], tmp_path).records[spec.id].records if r["split"] == "test"}
+        (run,) = find([spec], tmp_path).runs
+        tested = {r["epoch"] for r in run.records if r["split"] == "test"}
         assert tested == set(range(spec.epochs + 1))
 
 

@@ -237,6 +237,56 @@ def test_a_shorter_run_is_trained_where_the_longer_was_not_evaluated(tmp_path: P
     assert tiny.train(run, words[0].format(3), words[1], stopping=lambda: pytest.fail("trained again")) == "done"
 
 
+def test_a_repetition_that_was_stopped_is_as_long_as_what_it_replaces(tmp_path: Path) -> None:
+    words = "eval.every=4", "train.epochs=8"
+    run, long, short = tmp_path / "runs" / "run", tiny.spec(*words), tiny.spec(words[0], "train.epochs=2")
+    run = writing.directory(tmp_path / "runs", long).path
+    assert tiny.train(run, *words) == "done"
+    assert tiny.train(run, words[0], "train.epochs=2", EVERY_STEP, stopping=tiny.after(9)) == "interrupted"
+    assert find.find([long], tmp_path).of(long), "the finished one counts until then"
+    assert tiny.train(run, words[0], "train.epochs=2") == "done"
+    assert [(found.epochs, found.status) for found in find.find([long, short], tmp_path).runs] == [
+        (8, "done"),
+        (2, "done"),
+    ]
+
+
+def test_a_shorter_run_goes_on_with_a_longer_unfinished_one_as_far_as_it_is_asked(tmp_path: Path) -> None:
+    """Not with another length, and not from the start: where it ends it is evaluated."""
+    run, asked = tmp_path / "run", []
+    words = "eval.every=4", EVERY_STEP
+    assert tiny.train(run, "train.epochs=8", *words, stopping=tiny.after(9)) == "interrupted"
+    with pytest.raises(NormbenchError, match="already at step 9 of a longer one"):
+        tiny.train(run, "train.epochs=1", *words)
+    assert tiny.train(run, "train.epochs=2", *words, stopping=lambda: bool(asked.append(1))) == "done"
+    assert len(asked) == 3 and status(run)["epochs"] == 2
+
+
+@pytest.mark.parametrize("unit", [("train.epochs={}", "eval.every=4"), ("train.epochs=0", "train.steps={}")])
+def test_one_that_diverged_is_so_of_every_length(unit: tuple[str, str], tmp_path: Path) -> None:
+    long, short = ([word.format(n) for word in unit] for n in (8, 2))
+    results = tmp_path
+    specs = [tiny.spec("optim.lr=1e30", *words) for words in (long, short)]
+    run = writing.directory(results / "runs", specs[0]).path
+    assert tiny.train(run, "optim.lr=1e30", *long) == "diverged"
+    assert tiny.train(run, "optim.lr=1e30", *short) == "diverged"
+    found = find.find(specs, results)
+    assert [found.state(spec) for spec in specs] == ["diverged", "diverged"]
+    never = {"stopping": lambda: pytest.fail("it was trained again")}
+    assert [tiny.train(run, "optim.lr=1e30", *words, **never) for words in (long, short)] == ["diverged"] * 2
+
+
+def test_what_is_gone_on_with_has_no_evaluation_that_its_beginning_lacks(tmp_path: Path) -> None:
+    more = "norm=batch", "eval.variants=['eval_stats=batch']"
+    run = tmp_path / "run"
+    assert tiny.train(run, *more, "eval.splits=[valid]", "train.keep_checkpoint=true") == "done"
+    assert tiny.train(run, "norm=batch", "train.epochs=3") == "done"
+    records = [json.loads(text) for text in (run / "curve.jsonl").read_text().splitlines()]
+    of = {split: {r["epoch"] for r in records if "variant" in r and r["split"] == split} for split in ("valid", "test")}
+    assert of == {"valid": {0, 1, 2, 3}, "test": set()}
+    assert not store.has_evaluations(run, tiny.spec(*more, "train.epochs=3"))
+
+
 def test_best_weights_of_a_shorter_run_are_not_sealed_as_the_longer_ones(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert tiny.train(run, "train.epochs=1", "train.keep=[best,3]") == "done"
@@ -251,6 +301,8 @@ def test_a_refusal_leaves_the_progress_of_an_interrupted_run(tmp_path: Path, cal
     with pytest.raises(NormbenchError, match=r"monitor\.split=vaild"):
         tiny.train(run, "monitor.split=vaild")
     assert before == {file: file.read_bytes() for file in run.rglob("*") if file.name != "lock" and file.is_file()}
+    content = status(run)  # as after kill -9: what it says of the progress is old
+    (run / "status.json").write_text(json.dumps(seals.sealed(content | {"status": "running", "step": 0})))
     otherwise = tiny.spec("eval.unit=updates")
     assert find.find([otherwise], tmp_path).begun_otherwise([otherwise]) == [otherwise]
     assert find.find([tiny.spec()], tmp_path).begun_otherwise([tiny.spec()]) == []

@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--level",
         metavar="VALUE",
-        help="the column of times is up to it (default: 95 %% of the way from the worst start to the best value)",
+        help="measure the time up to this value (default: 95 %% of the way from the worst start to the best value)",
     )
     parser.add_argument("--json", action="store_true")
 
