@@ -40,7 +40,7 @@ class Found:
         if run := self.of(spec):
             return run.status
         state = self.stored[spec.id].state if spec.id in self.stored else "missing"
-        return "missing" if state in store.FINISHED else state  # finished, but shorter than asked for
+        return "missing" if state in store.FINISHED else state  # finished, but otherwise than asked for
 
     def repeated(self, specs: Sequence[RunSpec]) -> list[RunSpec]:
         """Those that are finished and as long as asked for, but have other evaluations: they are trained again."""
@@ -61,7 +61,7 @@ class Found:
             if (stored := self.stored.get(spec.id))
             and stored.state in ("interrupted", "failed")
             and any((stored.path / "checkpoint").glob("*.json"))
-            and not store.has_evaluations(stored.path, spec)
+            and not store.can_become(stored.path, spec)
         ]
 
 

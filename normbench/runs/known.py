@@ -38,8 +38,8 @@ def known(name: str, results: Path) -> Known:
         raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
     copies = [*raw.stored(hits)]
     if packed_run := published.get(hits[0]):
-        known = {hits[0]: packed_run.head.steps}
-        if not any(copy.state in store.FINISHED and find.is_longer(copy, known) for copy in copies[-1:]):
+        lengths = {hits[0]: packed_run.head.steps}
+        if not any(copy.state in store.FINISHED and find.is_longer(copy, lengths) for copy in copies[-1:]):
             return Known(packed_run.whole(), packed_run.path)
     return _raw(copies[-1])
 

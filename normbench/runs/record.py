@@ -171,8 +171,8 @@ class RunRecord:
     def serves(self, steps: int) -> bool:
         """Whether this run, cut to so many updates, is what one of that length would be: it was evaluated there.
 
-        One that diverged before an evaluation that it was to have there is, too: whether it was is asked by
-        `identity.satisfies`.
+        A diverged run serves every length at which it was to be evaluated, which `identity.satisfies` asks: it was, or
+        it diverged before.
         """
         longer = self.steps > steps and any(record["step"] == steps for record in self.records)
         return self.steps == steps or longer or self.status == "diverged"

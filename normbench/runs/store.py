@@ -250,6 +250,18 @@ def has_evaluations(path: Path, spec: RunSpec, prefix: str = "") -> bool:
         return False
 
 
+def can_become(path: Path, spec: RunSpec) -> bool:
+    """Whether an unfinished run at `path` can be gone on with to the end of `spec`; its length is not asked.
+
+    But where it is trained again in the place of a finished run: it is to be as long as that. Raises Damaged.
+    """
+    config = read_config(path)["config"]
+    if (path / f"{ASIDE}status.json").exists():
+        return satisfies(config, spec)
+    own = spec.config["train"]  # where it ends it is evaluated
+    return satisfies({**config, "train": {**config["train"], "epochs": own["epochs"], "steps": own["steps"]}}, spec)
+
+
 def _passed(path: Path, steps: int) -> tuple[dict[str, Any], Path] | None:
     """A longer run that is still on its way, but beyond `steps`: so far its curve is that of the shorter one."""
     try:

@@ -84,10 +84,6 @@ def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> tuple[RunSpec
         as_asked = replace(both, config={**both.config, "train": own})
         if store.read_status(run.path)["status"] in store.FINISHED:
             return (as_asked, False) if satisfies(old, spec) else (both, True)
-        if (run.path / f"{store.ASIDE}status.json").exists():
-            return both, not satisfies(old, spec)
-        # where it ends it is evaluated, so that of an unfinished one the length is not asked
-        length = {key: own[key] for key in ("epochs", "steps")}
-        as_long = {**old, "train": {**old["train"], **length}}
-        return as_asked, not satisfies(as_long, spec)
+        again = (run.path / f"{store.ASIDE}status.json").exists()
+        return both if again else as_asked, not store.can_become(run.path, spec)
     return spec, False

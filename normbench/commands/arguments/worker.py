@@ -12,8 +12,8 @@ EPILOG = """examples:
   parallel -j 4 normbench worker {} ::: $(yes results/plans/1a2b3c4d5e6f | head -4)     the same
   ssh node2 'cd project && normbench worker results/plans/1a2b3c4d5e6f'                 one more, elsewhere
 
-A worker takes one run after another that nobody else writes, trains it, and ends when none is left. The
-results folder must be one that all nodes share. SIGTERM lets it save its run; a killed worker's run is taken over.
+A worker takes one run after another that nobody else writes, trains it, and ends when none is left. The results folder
+must be one that all nodes share. SIGTERM lets it save its run; a killed worker's run is taken over.
 
 exit codes: 0 done; 2 another version, other code, no such plan, or a run that cannot be trained here; 4 a run failed;
             130 told to stop with runs left
