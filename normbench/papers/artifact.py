@@ -264,6 +264,14 @@ def panels(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     return draw(artifact, runs) if draw else []
 
 
+def meanings(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
+    """The arms and controls that have runs, each as its experiment says it: `("ln", "norm=layer")`."""
+    node = plan.experiment(artifact.experiment, artifact.config_dir)
+    had = {run.arm for run in runs} | {run.control for run in runs}
+    named = ((name, words) for group in ("arms", "controls") for name, words in node[group].items() if name in had)
+    return [(name, " ".join(words) or "see the conditions of the experiment") for name, words in named]
+
+
 def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """Paragraphs that say what the numbers mean, where the module has an `explanation(artifact, runs)`."""
     explain = getattr(drawing(artifact), "explanation", None)

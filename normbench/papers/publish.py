@@ -178,6 +178,8 @@ def _page(
     of_seeds = _of_seeds(entries)
     wrong = judged["expected_wrong"]  # of computed numbers none
     by_chance = f"Expected number of these verdicts that are wrong by chance: at most {wrong:.3g}.\n\n" if wrong else ""
+    named = "".join(f"- {e(name)}: {e(words)}\n" for name, words in artifacts.meanings(artifact, runs))
+    meanings = f"Arms and controls, by the experiment {e(artifact.experiment)}:\n\n{named}\n" if named else ""
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
     amended: dict[tuple[str, str], list[str]] = {}
     for entry in judged["amendments"]:
@@ -191,7 +193,7 @@ def _page(
         f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n"
         f"{across}"
         f"{by_chance}"
-        f"{_names(artifact, runs)}"
+        f"{meanings}"
         f"Choices and deviations:\n\n{deviations}\n\n"
         + (f"Claims amended after they were first written down:\n\n{amendments}\n" if amended else "")
         + f"Command: `{judged['command']}`\n"
@@ -209,19 +211,6 @@ def _of_seeds(entries: Sequence[Entry]) -> str:
         f" Means with 95 % intervals over all published seeds (n = {counts[0]} to {counts[-1]}, see table.csv); a "
         "verdict counts those that were planned for it."
     )
-
-
-def _names(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
-    """What the arms and controls that have runs are, as their experiment says it."""
-    node = plan.experiment(artifact.experiment, artifact.config_dir)
-    had = {run.arm for run in runs} | {run.control for run in runs}
-    told = "".join(
-        f"- {table.escape(name)}: {table.escape(' '.join(words) or 'see the conditions of the experiment')}\n"
-        for group in ("arms", "controls")
-        for name, words in node[group].items()
-        if name in had
-    )
-    return f"Arms and controls, by the experiment {table.escape(artifact.experiment)}:\n\n{told}\n" if told else ""
 
 
 def rests_on(claim: Mapping[str, Any]) -> str:

@@ -379,6 +379,7 @@ def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[st
         "ids": [claim["id"] for claim in verdicts["claims"]],
         "findings": findings(verdicts),
         "words": artifacts.explanation(entry.artifact, entry.runs) if entry.artifact else [],
+        "meanings": artifacts.meanings(entry.artifact, entry.runs) if entry.artifact else [],
         "columns": len(dict.fromkeys(panel.column for panel in panels)),
         "panels": [
             {"title": panel.column, "quantity": panel.quantity.name, "count": panel.count(),
