@@ -31,7 +31,7 @@ TOKEN = "the-token"
 SAMPLE = '<script>parent.pwned = 1</script><a href="/api/view">x</a>'
 
 
-def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str]) -> dict[str, Any]:
+def view(heads: Sequence[RunRecord], load: Load, query: Mapping[str, str], commands: Any = None) -> dict[str, Any]:
     """As little as the server needs of a view: cells by experiment and arm, states, and an answer's rows."""
     if query.get("filter") == "bad":
         raise NormbenchError("bad: no run\nhas it.")
