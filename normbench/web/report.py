@@ -272,8 +272,12 @@ def _computed(claim: Mapping[str, Any]) -> str:
 
 
 def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The paper's claims before our own, `paper` fidelity before lower ones; a few of each word, the others folded."""
+    """The paper's claims before our own, `paper` fidelity before lower ones; a few of each word, the others folded.
+
+    Of a source whose claims are computed without exception there is no effect to tell: all are folded.
+    """
     blocks = []
+    computed = all(row["exact"] for row in rows)
     for ours, fidelity in product((False, True), FIDELITIES):
         own = [row for row in rows if (row["ours"], row["fidelity"]) == (ours, fidelity)]
         if not own:
@@ -281,7 +285,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         told, folded = [], []
         for word in dict.fromkeys([*DECIDED, UNDECIDED, *(row["claim"]["setting"] for row in own)]):
             group = sorted((row for row in own if row["claim"]["setting"] == word), key=lambda row: bool(row["exact"]))
-            few = group[:OPEN] if word in DECIDED else []
+            few = group[:OPEN] if word in DECIDED and not computed else []
             told += few
             if rest := group[len(few) :]:
                 folded.append((f"{len(rest)}{' more' if few else ''} {said(word, len(rest))}", rest))
