@@ -250,13 +250,18 @@ def has_evaluations(path: Path, spec: RunSpec, prefix: str = "") -> bool:
         return False
 
 
+def has_aside(path: Path) -> bool:
+    """Whether a finished run was set aside there, while one of its id is trained again."""
+    return (path / f"{ASIDE}status.json").exists()
+
+
 def can_become(path: Path, spec: RunSpec) -> bool:
     """Whether an unfinished run at `path` can be gone on with to the end of `spec`; its length is not asked.
 
     But where it is trained again in the place of a finished run: it is to be as long as that. Raises Damaged.
     """
     config = read_config(path)["config"]
-    if (path / f"{ASIDE}status.json").exists():
+    if has_aside(path):
         return satisfies(config, spec)
     own = spec.config["train"]  # where it ends it is evaluated
     return satisfies({**config, "train": {**config["train"], "epochs": own["epochs"], "steps": own["steps"]}}, spec)
@@ -295,7 +300,7 @@ def as_filed(stored: Stored, load: Callable[[str], Any] = yaml_text.load) -> Run
         try:
             prefix, status = ASIDE, read_status(stored.path, ASIDE)
         except Damaged:
-            if (stored.path / f"{ASIDE}status.json").exists():
+            if has_aside(stored.path):
                 raise
             return None  # there is none, or it went when the new one was finished
     content = read_config(stored.path, prefix, load)

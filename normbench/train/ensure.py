@@ -84,6 +84,5 @@ def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> tuple[RunSpec
         as_asked = replace(both, config={**both.config, "train": own})
         if store.read_status(run.path)["status"] in store.FINISHED:
             return (as_asked, False) if satisfies(old, spec) else (both, True)
-        again = (run.path / f"{store.ASIDE}status.json").exists()
-        return both if again else as_asked, not store.can_become(run.path, spec)
+        return both if store.has_aside(run.path) else as_asked, not store.can_become(run.path, spec)
     return spec, False
