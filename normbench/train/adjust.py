@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from normbench.errors import unknown
 from normbench.norms import sites
+from normbench.rnn.cells import Cell
 from normbench.train.optim import made
 
 
@@ -30,6 +31,7 @@ class Adjust:
         if clip not in RULES:
             raise unknown(f"clip={clip} has no code here, and a file of one's own brings none.", clip, RULES)
         self.rule = RULES[clip]
+        self.rows = blocks_of_rows(model) if clip == "per_tensor" else {}
         self.at = config["clip"].get("at")
         if isinstance(self.at, Mapping):  # by pattern; from here on by parameter
             chosen = sites.claims("clip.at", config["model"]["name"], "parameter", self.at, self.parameters)
@@ -45,6 +47,9 @@ class Adjust:
         if self.rule is None:
             return {}
         gradients = {name: p.grad for name, p in self.parameters.items() if p.grad is not None}
+        for name in self.rows.keys() & gradients.keys():
+            parts = gradients.pop(name).split(self.rows[name])
+            gradients.update({f"{name}.{i}": part for i, part in enumerate(parts)})
         return {"clipped": self.rule(gradients, self.at)}
 
 
@@ -59,6 +64,21 @@ def _scheduler(config: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> A
 # --- clipping: changes gradients in place, tells whether it did ------------------------------------------------------
 
 Gradients = Mapping[str, Tensor]  # by the name of the parameter
+
+
+def blocks_of_rows(model: nn.Module) -> dict[str, list[int]]:
+    """Rows of each block in the recurrent parameters that hold several, such as a GRU's gates (2H) and candidate (H).
+
+    The authors' codes keep these blocks as parameters of their own.
+    """
+    found = {}
+    for path, cell in model.named_modules():
+        if isinstance(cell, Cell) and len(cell.blocks) > 1:
+            rows = [gates * cell.hidden_size for gates in cell.blocks.values()]
+            for name, parameter in cell.named_parameters(path, recurse=False):
+                if len(parameter) == sum(rows):
+                    found[name] = rows
+    return found
 
 
 def _norm(gradients: Gradients) -> float:
@@ -80,7 +100,7 @@ def clip_global(gradients: Gradients, at: float) -> bool:
 
 
 def clip_per_tensor(gradients: Gradients, at: float) -> bool:
-    """The same for each parameter by itself."""
+    """The same for each parameter by itself; `Adjust` gives a recurrent parameter's blocks one by one."""
     return any([clip_global({name: gradient}, at) for name, gradient in gradients.items()])  # all, not until the first
 
 

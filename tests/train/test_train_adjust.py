@@ -16,6 +16,7 @@ import torch
 
 from normbench.config import compose
 from normbench.errors import NormbenchError
+from normbench.rnn.layers import GRU
 from normbench.train import adjust, optim
 
 SCHEDULES = {name: compose.declaration("schedule", name) for name in compose.choices("schedule")}
@@ -69,6 +70,22 @@ def test_the_attentive_readers_clip_is_weak() -> None:
         gradients = {"w": torch.tensor([0.6, 0.8]) * norm}
         adjust.RULES["attr_legacy"](gradients, 10.0)
         assert float(gradients["w"].norm()) == pytest.approx(after)
+
+
+def test_a_grus_gates_and_candidate_are_clipped_apart() -> None:
+    """order-embedding keeps W, U, b of both gates and Wx, Ux, bx of the candidate as parameters (layers.py)."""
+    model = torch.nn.Module()
+    model.gru = GRU(3, 4, bias="inside")
+    config = tiny.spec("clip=per_tensor", "clip.at=2").config
+    clip = adjust.Adjust(config, model, optim.build(config["optim"], model))
+    draw = torch.Generator().manual_seed(1)
+    for p in model.parameters():
+        p.grad = 30 * torch.randn(p.shape, generator=draw)
+    apart = {name: [p.grad[:8].clone(), p.grad[8:].clone()] for name, p in model.named_parameters()}
+    assert len(apart) == 3
+    assert clip(0) == {"clipped": True}
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p.grad, torch.cat([part * min(1, 2 / part.norm()) for part in apart[name]]))
 
 
 def test_groups_are_patterns_of_which_the_most_specific_wins() -> None:
