@@ -41,7 +41,7 @@ class Sampler:
             raise NormbenchError(f"train.sampler={kind} needs sequences of several lengths: the data have one size.")
         self.kind, self.count, self.batch_size, self.seed = kind, count, batch_size, seed
         self.reshuffle, self.drop_last = reshuffle, drop_last
-        self.lengths = None if lengths is None else lengths.numpy()
+        self.lengths = None if lengths is None else lengths.cpu().numpy()
         self._cached: tuple[int, list[Tensor]] = (0, [])
         if self.by_length:
             assert self.lengths is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from devices import needs_cuda, to_meta
@@ -11,7 +13,9 @@ from torch import Tensor
 from normbench.config.identity import RunSpec
 from normbench.models import base as models
 from normbench.norms.modes import normalizers
+from normbench.runs.writing import RunDirectory
 from normbench.train import optim
+from normbench.train.ensure import ensure_run
 
 PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if able(m, n)]
 OF_LENGTHS = ("order_embeddings", "skip_thoughts")  # cut sequences to lengths that they read from them
@@ -63,3 +67,9 @@ def test_cuda_is_the_cpu(model: str, norm: str) -> None:
     assert set(found) == set(wanted)
     for name, value in wanted.items():
         torch.testing.assert_close(found[name], value, rtol=1e-7, atol=1e-7, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@needs_cuda
+@pytest.mark.parametrize("model", MODELS)
+def test_a_run_trains_on_cuda(model: str, tmp_path: Path) -> None:
+    assert ensure_run(small(model, "train.steps=2", "device=cuda"), RunDirectory(tmp_path)) == "done"
