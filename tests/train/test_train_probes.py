@@ -8,6 +8,7 @@ from pathlib import Path
 import judged
 import numpy as np
 import pytest
+import torch
 
 from normbench.config import plan
 from normbench.config.identity import RunSpec
@@ -139,6 +140,7 @@ def test_words_on_the_dynamics_have_the_slopes_at_both_activations():
         RunRecord(s.id, seed=s.seed, status="done", epochs=s.epochs,
                   records=[{"magnitude_slope": slopes[s.arm, s.control] + s.seed / 10}], **s.labels())
         for s in plan.artifact_specs(artifact.experiment, "paper", 2, [*cell, "none", "ln"], True, None, False)
+        if s.control in ("", "relu")
     ]  # fmt: skip
     (words,) = artifacts.explanation(artifact, runs)
     means = [words.index(f"{mean} [") for mean in ("0.65", "0.40", "2.15", "1.15")]
@@ -208,6 +210,28 @@ def test_layer_normalization_of_the_sum_does_not_see_the_radius():
     small, large = (found[radius]["magnitude"] for radius in (0.5, 2.0))
     assert small[0] == pytest.approx(large[0])
     assert [4 * value for value in small[1:]] == pytest.approx(large[1:], rel=1e-6)
+
+
+def test_open_choices_of_the_dynamics_change_what_they_say():
+    words = ("model.steps=10", "model.hidden_size=8", "seed=1001")
+
+    def found(*more: str) -> dict[str, list[float]]:
+        return series(arm("ln2016/dynamics", "none", *words, *more))[1]
+
+    assert found("model.radius=0.5", "model.radius_power=2") == found("model.radius=0.25")
+    usual, weak = found(), found("model.input_std=1e-4")
+    assert weak["magnitude"][0] == pytest.approx(1e-4 * usual["magnitude"][0])
+    linear = found("model.input_std=1e-5")["gradient"]  # tanh is linear there: gradients see W_hh alone
+    assert weak["gradient"] == pytest.approx(linear) and usual["gradient"] != pytest.approx(linear)
+
+
+def test_the_dynamics_are_trained_to_recall(monkeypatch: pytest.MonkeyPatch):
+    losses: list[float] = []
+    backward = torch.Tensor.backward
+    monkeypatch.setattr(torch.Tensor, "backward", lambda loss: (losses.append(float(loss)), backward(loss)))
+    probes.compute(arm("ln2016/dynamics", "none", "model.steps=10", "model.updates=200", "seed=1001"))
+    assert len(losses) == 201
+    assert np.mean(losses[150:200]) < 0.5 * np.mean(losses[:10])
 
 
 def test_gradients_of_the_dynamics_are_those_of_differences():

@@ -14,6 +14,7 @@ from normbench.rnn.cells import RNNCell
 from normbench.streams import stream
 
 SHOWN = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)  # steps that are kept, beside the slopes
+DELAY = 5
 
 
 def compute(spec: RunSpec) -> list[dict[str, Any]]:
@@ -21,7 +22,8 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
 
     L = v·h_T, averaged over the sequences of the batch; in training mode, in float64. `magnitude_slope` and
     `gradient_slope` are least squares slopes of their natural logarithms over t, per step; a gradient that explodes on
-    its way back has a negative one. W_hh is Gaussian, scaled to the spectral radius; W_xh x_t has variance 1.
+    its way back has a negative one. W_hh is Gaussian, scaled to the spectral radius `radius ** radius_power`; W_xh x_t
+    has the standard deviation `input_std`. With `updates` all of these were trained before: see `_train`.
     """
     options, batch = spec.config["model"], spec.config["train"]["batch_size"]
     size, steps, seed = options["hidden_size"], options["steps"], spec.seed
@@ -38,10 +40,12 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
         nonlinearity=options["activation"],
     ).double()
     recurrent = draw("recurrent", size, size)
-    recurrent *= options["radius"] / float(np.abs(np.linalg.eigvals(recurrent.numpy())).max())
+    radius = options["radius"] ** options["radius_power"]
+    recurrent *= radius / float(np.abs(np.linalg.eigvals(recurrent.numpy())).max())
     with torch.no_grad():
         cell.weight_hh.copy_(recurrent)
-        cell.weight_ih.copy_(draw("inputs", size, options["inputs"]) / options["inputs"] ** 0.5)
+        cell.weight_ih.copy_(options["input_std"] * draw("inputs", size, options["inputs"]) / options["inputs"] ** 0.5)
+    _train(cell, options["updates"], steps, batch, seed)
     x = draw("x", steps, batch, options["inputs"])
     if options["drive"] == "first":
         x[1:] = 0.0
@@ -51,7 +55,7 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
     state, weights = cell.initial(batch), cell.sequence_weights(batch, None)
     for t in range(steps):
         product = x[t] @ cell.weight_ih.T
-        magnitudes.append(float((state[0] @ recurrent.T + product).detach().abs().mean()))
+        magnitudes.append(float((state[0] @ cell.weight_hh.T + product).detach().abs().mean()))
         state = cell.step(cell.input_step(product, t, None), state, weights, t)
         state[0].retain_grad()
         states.append(state[0])
@@ -70,6 +74,21 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
             if t <= steps
         ),
     ]
+
+
+def _train(cell: RNNCell, updates: int, steps: int, batch: int, seed: int) -> None:
+    """Adam at 1e-3 on all parameters and a readout r of h_t: mean (r·h_t - x_{t-DELAY,1})^2 of sequences drawn anew."""
+    readout = torch.nn.Parameter(torch.zeros(cell.hidden_size, dtype=torch.float64))
+    optimizer = torch.optim.Adam([*cell.parameters(), readout], lr=1e-3)
+    for update in range(updates):
+        x = torch.from_numpy(stream(seed, "probe training", update).standard_normal((steps, batch, cell.input_size)))
+        state, weights, states = cell.initial(batch), cell.sequence_weights(batch, None), []
+        for t in range(steps):
+            state = cell.step(cell.input_step(x[t] @ cell.weight_ih.T, t, None), state, weights, t)
+            states.append(state[0])
+        optimizer.zero_grad()
+        (torch.stack(states[DELAY:]) @ readout - x[:-DELAY, :, 0]).square().mean().backward()
+        optimizer.step()
 
 
 def _grad(h: Tensor) -> Tensor:
