@@ -18,6 +18,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import published
 from normbench.papers.claims import Artifact
 from normbench.papers.table import escape
+from normbench.runs import pack
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- {}: written by scripts/readme.py -->", "<!-- end of {} -->"
@@ -77,7 +78,15 @@ def missing(results: Path) -> str:
     highest = {name: verdicts(artifacts.load(name), results)[0] for name in artifacts.ids()}
     places = {fidelity: [name for name, own in highest.items() if own == fidelity] for fidelity in ("", *FIDELITIES)}
     told = [f"{len(own)} {what} ({', '.join(own)})" for fidelity, what in LESS.items() if (own := places[fidelity])]
-    return f"Of {len(highest)} artifacts: {'; '.join(told) or 'all run at full size, on the data'}."
+    below = [name for name, fidelity in highest.items() if caution(results, name, fidelity)]
+    warning = f" Trained networks stay below rules that learn nothing in {', '.join(below)}." if below else ""
+    return f"Of {len(highest)} artifacts: {'; '.join(told) or 'all run at full size, on the data'}.{warning}"
+
+
+def caution(results: Path, name: str, fidelity: str) -> str:
+    """What an artifact's page says first, where it warns; "" of one without runs."""
+    runs = pack.load(results / name / fidelity / pack.NAME).runs if fidelity else []
+    return artifacts.caution(artifacts.load(name), runs)
 
 
 def findings(results: Path) -> str:
@@ -127,7 +136,8 @@ def _lines(results: Path) -> Iterator[str]:
         first = 2 if " parts hold" in pieces[0] else 1
         controls = (piece for piece in pieces[first:] if " under " in piece and not piece.startswith("not run"))
         evidence = "; ".join([*pieces[:first], *controls])
-        statement = escape(f"{claim['statement']}{stand_in}. Evidence: {evidence}")
+        warning = f" {told}" if (told := caution(results, name, fidelity)) else ""
+        statement = escape(f"{claim['statement']}{stand_in}.{warning} Evidence: {evidence}")
         place = f"results/{name}/{fidelity}/table.md"
         yield f"- **{claim['verdict']}**, [{id}]({place}): {statement}."
 

@@ -272,6 +272,12 @@ def meanings(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[tuple
     return [(name, " ".join(words) or "see the conditions of the experiment") for name, words in named]
 
 
+def caution(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> str:
+    """One sentence that comes first, on the page and in README, where the module has a `caution(artifact, runs)`."""
+    warn = getattr(drawing(artifact), "caution", None)
+    return str(warn(artifact, runs)) if warn else ""
+
+
 def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """Paragraphs that say what the numbers mean, where the module has an `explanation(artifact, runs)`."""
     explain = getattr(drawing(artifact), "explanation", None)

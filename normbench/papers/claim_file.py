@@ -114,9 +114,11 @@ def _claim(data: Any, file: str) -> Claim:
         raise NormbenchError(f"{where}: key 'parts' is empty: nothing would decide the claim.")
     reported = [part for entry in _list(data, "reported", where) for part in _parts(entry, _kind_of(entry), where)]
     _refuse_twins([*parts, *reported], where)
-    beside = _text(data, "beside", where) if "beside" in data else ""
-    if beside and beside not in [part.id for part in reported]:
-        raise unknown(f"{where}: beside '{beside}' is no reported part.", beside, [part.id for part in reported])
+    single = isinstance(data.get("beside"), str)
+    beside = (_text(data, "beside", where),) if single else _texts(data, "beside", where)
+    for name in beside:
+        if name not in [part.id for part in reported]:
+            raise unknown(f"{where}: beside '{name}' is no reported part.", name, [part.id for part in reported])
     return Claim(
         id=_text(data, "id", where),
         kind=kind,
@@ -190,7 +192,7 @@ _BOUNDS = ("value", "at_most", "at_least")
 _ENDPOINT_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "time_to_level": (("kind", "split", "mode", "metric", "level"), ("variant", "clock", "better")),
     "final": (("kind", "split", "mode", "metric"), ("variant", "better")),
-    "area": (("kind", "split", "mode", "metric"), ("variant", "better")),
+    "area": (("kind", "split", "mode", "metric"), ("variant", "better", "least")),
     "gain": (("kind", "split", "mode", "metric", "share"), ("variant", "better")),
     "chosen": (("kind", "split", "mode", "metric", "epoch"), ("variant", "better", "least")),
     "value": (("kind", "key"), ()),

@@ -24,9 +24,9 @@ class Endpoint:
     and `chosen` in the metric's unit, `value` as a probe computed it.
 
     A level may be relative: that `share` of the way from the worst first value to the best value of the runs of one
-    seed that are compared (`of` best), or of that in the cell `of` alone. Where that way is shorter than `least` there
-    is no level to reach, and the part is not decidable; neither is a `chosen` one, where a run has not come `least`
-    from its first value to its best: it has hardly begun, and what it would reach is not known.
+    seed that are compared (`of` best), or of that in the cell `of` alone. Where one of the compared runs has not come
+    `least` from its first value to its best it has hardly begun, and what it would reach is not known: a part that
+    compares times, areas or chosen values is then not decidable.
 
     An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
     """
@@ -97,7 +97,7 @@ class Claim:
     `control_seeds`, by control, take their place under it. `looks`: at which numbers of seeds a claim that was planned
     with two looks is judged; `added`: the same of one whose second look was not planned.
     `not_decidable` says at which fidelities no run could tell, and why.
-    `beside` is the reported part without which the claim's number would mislead.
+    `beside` are the reported parts without which the claim's number would mislead.
     """
 
     id: str
@@ -116,7 +116,7 @@ class Claim:
     ours: bool = False
     looks: tuple[int, int] | None = None
     added: tuple[int, int] | None = None
-    beside: str = ""
+    beside: tuple[str, ...] = ()
 
     def alone(self, fidelity: str, control: str = "") -> range | None:
         """The seeds that alone decide at this fidelity and setting ("" is the paper's); None: all that are planned."""

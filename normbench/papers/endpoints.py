@@ -65,18 +65,20 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
 
 
 def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str | None]]) -> Endpoint | None:
-    """With the level that a share of a way means for these runs; None where that way is too short."""
+    """With the level that a share of a way means for these runs; None where one of them has hardly begun."""
     if not endpoint.of and not endpoint.least:
         return endpoint
     where = endpoint.split, endpoint.mode, endpoint.metric
-    curves = [series(run, *where, variant) for cell, run, variant in compared if endpoint.of in ("", BEST, cell)]
+    curves = [(cell, series(run, *where, variant)) for cell, run, variant in compared]
 
     def level(of: Sequence[Series]) -> float | None:
         return level_on_the_way(of, endpoint.share, endpoint.least, endpoint.better)
 
+    if endpoint.least and any(level([curve]) is None for _, curve in curves):
+        return None
     if not endpoint.of:
-        return endpoint if all(level([curve]) is not None for curve in curves) else None
-    found = level(curves)
+        return endpoint
+    found = level([curve for cell, curve in curves if endpoint.of in (BEST, cell)])
     return None if found is None else replace(endpoint, level=found)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from normbench.papers import rules
 from normbench.papers.parts import measured
+from normbench.papers.text import show
 
 _SAID = {  # of one, of several
     rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),
@@ -63,9 +64,17 @@ def settings(claims: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def _and_where(claim: Mapping[str, Any]) -> str:
-    """`LN-H4 (under task)`: of a claim that depends, the controls of another word."""
-    other = [c["name"] for c in claim["controls"] if c["strict"] in rules.DECIDED and c["strict"] != claim["setting"]]
-    return f"{claim['id']} (under {', '.join(other)})" if claim["robustness"] == rules.DEPENDS else str(claim["id"])
+    """`LN-H4 (under task)`: of a claim that depends, the controls of another word; of a robust one, the sizes there."""
+    if claim["robustness"] == rules.DEPENDS:
+        words = {c["name"]: c["strict"] for c in claim["controls"]}
+        other = [name for name, word in words.items() if word in rules.DECIDED and word != claim["setting"]]
+        return f"{claim['id']} (under {', '.join(other)})"
+    part = deciding(claim)
+    if claim["robustness"] != rules.ROBUST or part is None:
+        return str(claim["id"])
+    effects = {c["name"]: next(p["effect"] for p in c["parts"] if p["id"] == part["id"]) for c in claim["controls"]}
+    sizes = ", ".join(f"{name} {show(effect)}" for name, effect in effects.items() if effect is not None)
+    return f"{claim['id']} ({sizes})" if sizes else str(claim["id"])
 
 
 def _under_controls(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -167,8 +167,8 @@ def _page(
     artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: dict[str, Any], runs: Sequence[RunRecord]
 ) -> str:
     """table.md: what they mean where that is said, the numbers, the verdicts, the deviations and the command."""
-    told = [*findings(judged), *artifacts.explanation(artifact, runs)]
-    words = "".join(f"{table.escape(text)}\n\n" for text in told)
+    told = [artifacts.caution(artifact, runs), *findings(judged), *artifacts.explanation(artifact, runs)]
+    words = "".join(f"{table.escape(text)}\n\n" for text in told if text)
     e = table.escape
     rows = "".join(
         f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(rests_on(c))} |\n" for c in judged["claims"]

@@ -113,8 +113,8 @@ class _Judge:
             evidence += ", but no part is so under all of them" if scattered else ""
             evidence += f"; no control varies the {' and the '.join(claim.unvaried)}" if claim.unvaried else ""
         reported = [self.result(part, self.observe(part, "")) for part in claim.reported]
-        evidence += "".join(f"; beside it, {told['id']}: {measured(told)}" for told in reported
-                            if told["id"] == claim.beside and word in rules.DECIDED)  # fmt: skip
+        evidence += "".join(f"; beside it, {told['id']}: {measured(told)} ({told['word']})" for told in reported
+                            if told["id"] in claim.beside and told["n"])  # fmt: skip
         evidence += _on_seeds(claim, self.fidelity)
         headline = parts[deciding] if parts else None
         verdict = rules.verdict(word, robust, claim.ours, self.fidelity, self._share(word, *everywhere))

@@ -381,7 +381,7 @@ def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[st
         "meaning": FIDELITY_MEANING[entry.fidelity],
         "claims": claims,
         "ids": [claim["id"] for claim in verdicts["claims"]],
-        "findings": findings(verdicts),
+        "findings": [artifacts.caution(entry.artifact, entry.runs) if entry.artifact else "", *findings(verdicts)],
         "words": artifacts.explanation(entry.artifact, entry.runs) if entry.artifact else [],
         "meanings": artifacts.meanings(entry.artifact, entry.runs) if entry.artifact else [],
         "columns": len(dict.fromkeys(panel.column for panel in panels)),

@@ -245,10 +245,13 @@ def test_a_share_of_the_way_is_one_level_for_the_runs_compared() -> None:
     rising = against(replace(time, of="best", better="higher"))
     assert [cell["values"] for cell in rising["cells"]] == [["≥ 90"], ["0"]], "up from 1 to 1.2"
     best = Endpoint("chosen", split="valid", mode="eval", metric="error", epoch="best", least=0.75)
-    for endpoint in (replace(time, of={"arm": "bn"}, least=0.75), best):
+    area = Endpoint("area", split="valid", mode="eval", metric="error", least=0.75)
+    timed = [replace(time, of=of, least=0.75) for of in ({"arm": "bn"}, {"arm": "ln"}, "best")]  # bn has come 0.7
+    for endpoint in (*timed, area, best):
         part = against(endpoint)
         assert part["word"] == "not decidable here" and "has not come 0.75 from its start" in part["reason"]
-    assert "has not come" not in against(replace(best, least=0.6))["reason"]
+    for endpoint in (replace(timed[-1], least=0.6), replace(area, least=0.6), replace(best, least=0.6)):
+        assert "has not come" not in against(endpoint)["reason"]
 
 
 def test_a_run_that_diverged_after_it_reached_the_level_counts_and_is_shown() -> None:

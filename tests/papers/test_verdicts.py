@@ -292,8 +292,8 @@ def test_reported_parts_never_decide_and_one_may_stand_beside() -> None:
     claim = artifact(direction(), reported=(direction(expect="positive", name="r"),))
     found = only(claim, arms(-1.0))
     assert found["verdict"] == "reproduced" and found["reported"][0]["word"] == "opposite"
-    beside = replace(claim, claims=(replace(claim.claims[0], beside="r"),))
-    assert only(beside, arms(-1.0))["evidence"].endswith("; beside it, r: points −1.02 [−1.32, −0.724]")
+    beside = replace(claim, claims=(replace(claim.claims[0], beside=("r",)),))
+    assert only(beside, arms(-1.0))["evidence"].endswith("; beside it, r: points −1.02 [−1.32, −0.724] (opposite)")
 
 
 # fidelity

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from normbench.curves.series import area, at_epoch, series
+from normbench.curves.statistics import Estimate, t_interval
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, cells, estimate_entry, percents
+from normbench.papers.table import Entry, cells, estimate_entry, percents, within
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -40,3 +41,44 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 estimate_entry(best, group, arm, f"{quantity.name}, best", "%"),
             ]
     return entries
+
+
+def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+    """Where both networks stay below vectors that learn nothing."""
+    key = "test_tfidf_caption_r1"
+    bar = _mean([float(r[key]) for run in within(runs, {"arm": RULES}) for r in run.records if key in r]).mean
+    found = {
+        look.name: _mean([at_epoch(run, "test", "caption_r1", "best") for run in within(runs, {"arm": arm})])
+        for arm, look in ARMS.items()
+    }
+    if bar is None or not all(estimate.interval and estimate.interval[1] < bar for estimate in found.values()):
+        return ""
+    shown = ", ".join(f"{estimate.mean:.1f} % of {name}" for name, estimate in found.items())
+    return (
+        "Both trained networks stay below TF-IDF vectors, which learn nothing: caption retrieval R@1 on the test set "
+        f"is {shown} and {bar:.1f} % of TF-IDF."
+    )
+
+
+def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+    """How much of LN's lead the authors' Adam makes."""
+    where = QUANTITIES[0].split, QUANTITIES[0].mode, QUANTITIES[0].metric
+    leads = []
+    for control in ("", "adam"):
+        ln, none = (
+            _mean([area(series(run, *where), log=False) for run in within(runs, {"arm": arm}, control)]).mean
+            for arm in ("ln", "none")
+        )
+        if ln is None or none is None:
+            return []
+        leads.append(ln - none)
+    return [
+        "With the authors' Adam, whose bias correction uses wrong constants, LN's mean image retrieval R@1 over the "
+        f"updates lies {leads[0]:.1f} points above that of no normalization; with the right constants (control adam) "
+        f"{leads[1]:.1f} points."
+    ]
+
+
+def _mean(shares: Sequence[float | None]) -> Estimate:
+    """In per cent."""
+    return t_interval([100 * share for share in shares if share is not None])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from normbench.curves.series import at_epoch
-from normbench.curves.statistics import t_interval
+from normbench.curves.statistics import Estimate, t_interval
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity, Reference
 from normbench.papers.panels import panels as all_panels
+from normbench.papers.parts import gather
 from normbench.papers.style import COLOURS, EXTRA_COLOURS
 from normbench.papers.table import Entry, estimate_entry, levels_by_seed, percents, time_entry, within
 from normbench.runs.record import RunRecord
@@ -89,6 +91,23 @@ def _rules(runs: Sequence[RunRecord]) -> list[Entry]:
     ]  # fmt: skip
 
 
+def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+    """Where no arm answers more test questions than the best rule that learns nothing."""
+    learning = [arm for arm in ARMS if within(runs, {"arm": arm})]
+    _, bars = _counted(runs)
+    if not bars or not learning:
+        return ""
+    best = min(bars, key=bars.__getitem__)
+    found = {arm: _test_error(runs, arm) for arm in learning}
+    if any(e.interval is None or e.interval[1] < bars[best] for e in found.values()):
+        return ""
+    shown = ", ".join(f"{ARMS[arm].name} {error.mean:.1f} %" for arm, error in found.items() if ARMS[arm].in_paper)
+    return (
+        f"No trained network answers more test questions than the rule '{RULES[best]}', which learns nothing and errs "
+        f"in {bars[best]:.1f} %: {shown}."
+    )
+
+
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """What the numbers can and cannot tell."""
     told = [
@@ -110,7 +129,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
             for run in within(runs, {"arm": arm})
         )
     ]
-    told += _against_rules(runs)
+    told += _against_rules(runs) + _ahead(artifact, runs)
     if stuck:
         told.append(
             "Not all runs of these arms answer better than an entity of the document at random would: "
@@ -125,24 +144,32 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     return told
 
 
-def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
-    """Which arms answer more test questions than the best rules that learn nothing, by intervals over seeds."""
+def _counted(runs: Sequence[RunRecord]) -> tuple[Mapping[str, Any], dict[str, float]]:
+    """What rules make of the test questions, and the errors, in %, of the two that read most of them."""
     counted = [record for run in runs if run.arm == "rules" for record in run.records if record["split"] == "test"]
     if not counted:
+        return {}, {}
+    return counted[0], {rule: 100 * (1 - float(counted[0][rule])) for rule in ("window", "distance")}
+
+
+def _test_error(runs: Sequence[RunRecord], arm: str) -> Estimate:
+    errors = percents([at_epoch(run, "test", "error", "best") for run in within(runs, {"arm": arm})])
+    return t_interval([error for error in errors if error is not None])
+
+
+def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
+    """Which arms answer more test questions than the best rules that learn nothing, by intervals over seeds."""
+    counts, bars = _counted(runs)
+    if not bars:
         return []
-    (counts, *_) = counted
     told = (
         f"Of the {counts['count']:g} test questions {100 * counts['answerable']:.0f} % have their answer in the "
         f"document, which names {counts['candidates']:.1f} entities on average."
     )
-    for rule in ("window", "distance"):
-        bar = 100 * (1 - float(counts[rule]))
+    for rule, bar in bars.items():
         sides: dict[str, list[str]] = {"below it": [], "above it": [], "not told apart from it": []}
         for arm, look in ARMS.items():
-            cell = within(runs, {"arm": arm})
-            errors = percents([at_epoch(run, "test", "error", "best") for run in cell])
-            interval = t_interval([error for error in errors if error is not None]).interval
-            if interval:
+            if interval := _test_error(runs, arm).interval:
                 side = (
                     "below it" if interval[1] < bar else "above it" if interval[0] > bar else "not told apart from it"
                 )
@@ -150,6 +177,18 @@ def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
         found = "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names)
         told += f" The rule '{RULES[rule]}' errs in {bar:.1f} %; test errors {found or 'are not there'}."
     return [told]
+
+
+def _ahead(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+    """In how many of all published seeds, those that decide nothing as well, BN-everywhere is ahead of LN."""
+    (claim,) = (claim for claim in artifact.claims if claim.id == "LN-B1")
+    part = claim.parts[-1]
+    seen = gather(part, [run for run in runs if not run.control])
+    if not seen.effects:
+        return []
+    return [
+        f"{part.id}: BN-everywhere comes to it before LN-LSTM in {seen.signs[0]} of {len(seen.seeds)} published seeds."
+    ]
 
 
 def _of_the_paper(runs: Sequence[RunRecord]) -> bool:

@@ -51,6 +51,14 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     return entries
 
 
+def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
+    """Where trained vectors stay below those of words counted, which learn nothing."""
+    found = {look.name: [part for part in against(runs, arm, "tfidf").split("; ") if part.startswith("worse on ")]
+             for arm, look in ARMS.items()}  # fmt: skip
+    told = [f"{name} on {parts[0].removeprefix('worse on ')}" for name, parts in found.items() if parts]
+    return f"Trained vectors stay below TF-IDF vectors, which learn nothing: {'; '.join(told)}." if told else ""
+
+
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """What training has brought, and what one C for all costs: both are part of a curve's height."""
     return [*against_the_start(runs), *_of_one_c(runs)]
@@ -109,3 +117,22 @@ def _of_one_c(runs: Sequence[RunRecord]) -> list[str]:
         f"points: {'; '.join(told)}. Where it adds more to one arm than to the other, so much of their distance along "
         "the curves comes from a C that suits that arm less, and not from its vectors."
     ]
+
+
+def against(runs: Sequence[RunRecord], arm: str, rule: str) -> str:
+    """On which measures an arm after training is better or worse than a rule with the same seed."""
+    rules = {run.seed: run for run in runs if run.arm == RULES}
+    more = {
+        measure: [value for run in own(runs, arm) if (value := less(run, rules, rule, *measure)) is not None]
+        for measure in MEASURES
+    }
+    return sides(more)
+
+
+def less(run: RunRecord, rules: Mapping[int, RunRecord], rule: str, split: str, metric: str) -> float | None:
+    """What a trained run has less what a rule has with the same seed; None where either is not there."""
+    value = final(run, split, "stage", metric)
+    key = f"{rule}_{split}_{metric}"
+    records = rules[run.seed].records if run.seed in rules else ()
+    found = next((float(record[key]) for record in records if key in record), None)
+    return None if value is None or found is None else value - found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
+from normbench.curves.series import final
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.style import COLOURS, EXTRA_COLOURS
 from normbench.papers.table import Entry, cells, final_entry, levels_by_seed, time_entry
+from normbench.papers.text import show
 from normbench.runs.record import RunRecord
 
 ARMS = {
@@ -39,7 +42,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         known = artifact.reference["epoch_200"].get(arm)
         paper = f"{known}" if known and at_paper and not control else ""
         entries += [
-            final_entry(cell, group, arm, "test bound", ("test", "whole", "bound"), unit="nats", paper=paper),
+            _by_seed(cell, group, arm, paper),
             final_entry(cell, group, arm, "KL term", ("test", "whole", "kl"), unit="nats"),
             *(
                 time_entry(cell, group, arm, f"epochs to {share:.0%} of the way of {SCALED}", BOUND, of_seed)
@@ -48,3 +51,10 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             final_entry(cell, group, arm, "updates clipped, last epoch", ("train", "running", "clipped"), 100, "%"),
         ]
     return entries
+
+
+def _by_seed(cell: Sequence[RunRecord], group: str, arm: str, paper: str) -> Entry:
+    """Median and all seeds: one that is stuck would make the mean."""
+    found = [value for run in cell if (value := final(run, "test", "whole", "bound")) is not None]
+    text = f"{show(statistics.median(found))} (seeds: {', '.join(map(show, sorted(found)))})" if found else "not run"
+    return Entry(group, arm, "test bound, median", "nats", len(found), paper=paper, shown=text)

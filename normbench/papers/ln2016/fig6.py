@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from normbench.papers import rules
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
+from normbench.papers.parts import gather
 from normbench.papers.style import COLOURS
 from normbench.papers.table import Entry, final_entry, time_entry, within
 from normbench.runs.record import RunRecord
@@ -50,3 +52,15 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 ),
             ]
     return entries
+
+
+def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+    """On which side LN is at each level: one number over the whole curve does not say."""
+    (claim,) = (claim for claim in artifact.claims if claim.id == "LN-F1")
+    told = []
+    for part in claim.reported:
+        seen = gather(part, [run for run in runs if not run.control], claim.alone("paper"))
+        if part.id in claim.beside and seen.seeds:
+            word = {rules.HOLDS: "faster", rules.OPPOSITE: "slower"}.get(rules.part_word(part, seen), "not told apart")
+            told.append(f"{word} to {part.endpoint.level:g} (sooner in {seen.signs[1]} of {len(seen.seeds)} seeds)")
+    return [f"LN against BN on all layers at batch 128, epochs to a train NLL: {', '.join(told)}."] if told else []

@@ -16,6 +16,7 @@ COLUMNS = {
     "data_recenter": "data set re-centring",
     "case_rescale": "single case re-scaling",
     "case_recenter": "single case shifting",
+    "summed_recenter": "summed inputs of a case shifted",
     "affine": "fixed weights in evaluation",
 }
 INVARIANT, NOT = 1e-9, 1e-3  # as in the claims; between them there is no word

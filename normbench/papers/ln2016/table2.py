@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from normbench.curves.series import at_epoch
 from normbench.papers.claims import Artifact
-from normbench.papers.ln2016.fig1 import ARMS, RULES
+from normbench.papers.ln2016.fig1 import ARMS, RULES, caution
 from normbench.papers.table import Entry, cells, estimate_entry, percents, value_entry
 from normbench.runs.record import RunRecord
 
+__all__ = ["caution", "table"]
 METRICS = {  # in the paper's order, the median rank behind it
     f"{of}_{metric}": (f"{of} retrieval {title}", unit)
     for of in ("caption", "image")

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from normbench.curves.series import final
 from normbench.papers.claims import Artifact
-from normbench.papers.ln2016.fig3 import ARMS, LESS_IS_BETTER, MEASURES, RULES, against_the_start, own, sides, start
+from normbench.papers.ln2016.fig3 import (
+    ARMS,
+    LESS_IS_BETTER,
+    MEASURES,
+    RULES,
+    against,
+    against_the_start,
+    caution,
+    less,
+    own,
+    start,
+)
 from normbench.papers.table import Entry, cells, estimate_entry, final_entry, value_entry
 from normbench.runs.record import RunRecord
 
+__all__ = ["caution", "explanation", "table"]
 WITHOUT_TRAINING = {"words": "random words", "tfidf": "TF-IDF"}
 AFTER = "after training"
 IN_PAPER_ALONE = {"original": "Skip-Thoughts, original", "ln-1.7M": "Skip-Thoughts + LN, 1.7M updates"}
@@ -58,36 +69,23 @@ def _without(artifact: Artifact, runs: Sequence[RunRecord], rules: Mapping[int, 
     for rule, title in WITHOUT_TRAINING.items():
         for arm in ARMS:
             for measure, (name, factor, unit) in MEASURES.items():
-                less = [_times(factor, _less(run, rules, rule, *measure)) for run in own(runs, arm)]
+                apart = [_times(factor, less(run, rules, rule, *measure)) for run in own(runs, arm)]
                 column = f"{name} (less is better)" if measure == LESS_IS_BETTER else name
                 shown = "points" if unit == "%" else unit
-                entries.append(estimate_entry(less, f"{AFTER}, less {title}", arm, column, shown))
+                entries.append(estimate_entry(apart, f"{AFTER}, less {title}", arm, column, shown))
     return entries
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """Whether training has brought more than vectors have that were never trained."""
-    rules = {run.seed: run for run in runs if run.arm == RULES}
-    told = []
-    for arm, look in ARMS.items():
-        for rule, title in WITHOUT_TRAINING.items():
-            more = {
-                measure: [value for run in own(runs, arm) if (value := _less(run, rules, rule, *measure)) is not None]
-                for measure in MEASURES
-            }
-            if found := sides(more):
-                told.append(f"{look.name} after training, against {title}: {found}.")
+    told = [
+        f"{look.name} after training, against {title}: {found}."
+        for arm, look in ARMS.items()
+        for rule, title in WITHOUT_TRAINING.items()
+        if (found := against(runs, arm, rule))
+    ]
     return [*told, *against_the_start(runs)]
 
 
 def _times(factor: float, value: float | None) -> float | None:
     return None if value is None else factor * value
-
-
-def _less(run: RunRecord, rules: Mapping[int, RunRecord], rule: str, split: str, metric: str) -> float | None:
-    """What a trained run has less what a rule has with the same seed; None where either is not there."""
-    value = final(run, split, "stage", metric)
-    key = f"{rule}_{split}_{metric}"
-    records = rules[run.seed].records if run.seed in rules else ()
-    found = next((float(record[key]) for record in records if key in record), None)
-    return None if value is None or found is None else value - found

@@ -18,7 +18,7 @@ from normbench.norms.sites import declared
 from normbench.streams import stream
 
 DELTA = 2.5
-Layer = Callable[[Tensor, Tensor], Tensor]  # of W (units, inputs) and x (cases, inputs)
+Layer = Callable[..., Tensor]  # of W (units, inputs), x (cases, inputs) and what its summed inputs have beside W x
 
 
 @torch.no_grad()
@@ -27,6 +27,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
 
     W_rescale W' = δW; W_recenter W' = W + 1γᵀ; w_vector_rescale wᵢ' = δwᵢ for one unit; data_rescale x' = δx;
     data_recenter x' = x + c; case_rescale xₙ' = δxₙ for one case; case_recenter xₙ' = xₙ + s·1 for one case (LN 7);
+    summed_recenter aₙ' = aₙ + s·1 for its summed inputs a = W x, whose re-scaling is case_rescale;
     affine: in evaluation, f(t x₁ + (1-t) x₂) against t f(x₁) + (1-t) f(x₂), equal where the method folds into fixed
     weights (LN 4).
     """
@@ -55,6 +56,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
         "data_recenter": layer(W, x + c),
         "case_rescale": layer(W, one_case * x),
         "case_recenter": layer(W, x + shift),
+        "summed_recenter": layer(W, x, shift),
     }
     deviations = {key: _deviation(after, before) for key, after in numbers.items()}
     one, two, t = x[:1], x[1:2], 0.3
@@ -70,15 +72,15 @@ def _layers(spec: RunSpec, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:
     """The layer in training mode, and in evaluation mode after its normalizer has seen `W` and `x`."""
     site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
     if choice is None:
-        return (lambda W, x: x @ W.T), (lambda W, x: x @ W.T)
+        return (lambda W, x, also=0.0: x @ W.T + also), (lambda W, x: x @ W.T)
     on_inputs = spec.config["model"]["place"] == "inputs"
     if on_inputs:
         site = replace(site, features=W.shape[1])
 
-    def apply(norm: base.Normalizer, W: Tensor, x: Tensor) -> Tensor:
+    def apply(norm: base.Normalizer, W: Tensor, x: Tensor, also: Tensor | float = 0.0) -> Tensor:
         if choice.kind == "weight":
-            return x @ norm(W).T
-        return norm(x) @ W.T if on_inputs else norm(x @ W.T)
+            return x @ norm(W).T + also
+        return norm(x) @ W.T + also if on_inputs else norm(x @ W.T + also)
 
     def fresh() -> base.Normalizer:
         norm = base.build(site, choice).double().train()
@@ -89,4 +91,4 @@ def _layers(spec: RunSpec, W: Tensor, x: Tensor) -> tuple[Layer, Layer]:
     fitted = fresh()
     apply(fitted, W, x)
     fitted.eval()
-    return (lambda W, x: apply(fresh(), W, x)), (lambda W, x: apply(fitted, W, x))
+    return (lambda W, x, also=0.0: apply(fresh(), W, x, also)), (lambda W, x: apply(fitted, W, x))
