@@ -60,7 +60,7 @@ def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, fidelity: str,
     pilots = [gather(part, [run for run in runs if not run.control]) for part in claim.parts]
     shared = sorted(set.intersection(*(set(seen.seeds) for seen in pilots)))
     known = Outlook(claim.id, planned, len(left), core_hours(left, runs), len(shared))
-    if len(shared) < FEWEST_PILOTS or not all(seen.whole or seen.part.test == "sign" for seen in pilots):
+    if len(shared) < FEWEST_PILOTS or any(not seen.whole and (seen.gap or seen.part.test != "sign") for seen in pilots):
         return known
     table = np.array([[_number(seen, seed) for seen in pilots] for seed in shared])
     alpha = rules.ALPHA / (2 if claim.looks or claim.added else 1)

@@ -242,5 +242,8 @@ def test_an_outlook_counts_pilots_and_what_lacks() -> None:
     signed = artifact(direction(test="sign")).claims
     (ordered,) = power.outlook(signed, lost, Eight(), "paper")  # all five on one side, of which a sign test knows
     assert ordered.words is not None and ordered.words[rules.HOLDS] > 0.6 and not ordered.none
+    begun = replace(direction(), test="sign", endpoint=replace(direction().endpoint, least=1.0))
+    (stuck,) = power.outlook(artifact(begun).claims, lost, Eight(), "paper")
+    assert stuck.words is None, "arms that have hardly begun give no number"
     (few,) = power.outlook(claims.claims, [final_run("ln", 0, 1.0)], Five(), "paper")
     assert few.words is None and few.hours is None
