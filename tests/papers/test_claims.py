@@ -92,7 +92,8 @@ def test_all_kinds_load(tmp_path: Path) -> None:
     assert [p.id for p in loaded[3].parts] == ["o: bln below bn", "o: bn below ln"]
     assert all(p.kind == "direction" and p.expect == "negative" for p in loaded[3].parts)
     assert loaded[4].parts[0].at_most == 1e-9
-    assert (loaded[2].beside, loaded[2].ours) == (("s",), False) and (loaded[3].ours, loaded[3].looks) == (True, (10, 20))
+    assert (loaded[2].beside, loaded[2].ours) == (("s",), False)
+    assert (loaded[3].ours, loaded[3].looks) == (True, (10, 20))
     assert {p.test for p in loaded[3].parts} == {"sign"} and loaded[0].parts[0].test == "t"
     assert (loaded[1].parts[1].paper, loaded[1].parts[1].band) == (2, 0.5)
 
