@@ -61,6 +61,8 @@ def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
     assert findings.findings(one_of_two)[1].endswith(" leaves open, C1 lacks control runs.")
     depends = judged(open_claim, arms(-3.0) + arms(3.0, control="lr-low"))
     assert findings.findings(depends)[1].endswith(" leaves open, C1 (under lr-low) changes its verdict.")
+    robust = judged(open_claim, arms(-3.0) + arms(-2.0, control="lr-low") + arms(-2.5, control="lr-high"))
+    assert findings.findings(robust)[1].endswith(" leaves open, C1 (lr-low −2.02, lr-high −2.52) says the same.")
     assert findings.findings(judged(claims, []))[0].endswith("1 is not run: C1.")
     of_two, absent = (replace(claims.claims[0], id=id, parts=parts) for id, parts in (("C1", TWO), ("C2", (BEYOND,))))
     (told,) = findings.findings(judged(replace(claims, claims=(of_two, absent)), arms(-3.0)))
