@@ -158,6 +158,12 @@ class Split:
         moved = {name: tensor.to(device) for name, tensor in self.tensors.items()}
         return self._with(moved, index, self.shown)
 
+    def numbers(self, index: slice | Tensor) -> Tensor | range:
+        """The own numbers of the examples at `index`, by which what is drawn for one of them is keyed."""
+        if self.index is not None:
+            return self.index[index]
+        return range(len(self))[index] if isinstance(index, slice) else index
+
     def batch(self, index: slice | Tensor) -> Batch:
         """The examples at `index`, ragged ones padded to their longest."""
         tensors: dict[str, Tensor] = {}

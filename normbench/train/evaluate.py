@@ -262,7 +262,7 @@ class Evaluation:
         self, split: Split, name: str, index: slice | Tensor, tensors: Mapping[str, Tensor]
     ) -> Mapping[str, Metric]:
         """Metrics of some examples, over as many passes with noise of their own as are asked for."""
-        examples, found = _numbers(split, index), []
+        examples, found = split.numbers(index), []
         for sample in range(self.asked["samples"]):
             with evaluating(self.model, Noise(self.seed, name, examples, sample)):
                 found.append(self.model.evaluate(**tensors))
@@ -287,7 +287,7 @@ class Evaluation:
                     else tensor
                     for name, tensor in batch.tensors.items()
                 }
-                with evaluating(self.model, Noise(self.seed, one.split, _numbers(split, index))):
+                with evaluating(self.model, Noise(self.seed, one.split, split.numbers(index))):
                     values = self.model.evaluate(**repeated)
                 for metric, of_all in values.items():
                     parts = [of_all] if isinstance(of_all, Tensor) else list(of_all)
@@ -304,7 +304,7 @@ class Evaluation:
         collected: dict[str, list[Tensor]] = {}
         with torch.no_grad(), inference(self.model, variant):
             for index in _chunks(range(len(split)), self._chunk(variant)):
-                with evaluating(self.model, Noise(self.seed, one.split, _numbers(split, index))):
+                with evaluating(self.model, Noise(self.seed, one.split, split.numbers(index))):
                     for name, tensor in self.model.collect(**split.batch(index).tensors).items():
                         collected.setdefault(name, []).append(tensor)
         return self.model.whole(one.split, {name: torch.cat(parts) for name, parts in collected.items()})
@@ -366,13 +366,6 @@ class Evaluation:
         for variant in [*self.variants, *self.reshuffled]:
             if not any(norm.serves(variant) for norm in normalizers(self.model)):
                 raise NormbenchError(f"eval: no normalizer of this run can be evaluated with {text(variant)}.")
-
-
-def _numbers(split: Split, index: slice | Tensor) -> Tensor | range:
-    """The examples' own numbers, read where something is drawn by them."""
-    if split.index is not None:
-        return split.index[index]
-    return range(len(split))[index] if isinstance(index, slice) else index
 
 
 def _chunks(rows: range, size: int, order: Tensor | None = None) -> Iterator[slice | Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from normbench.data.examples import Split
-from normbench.models.base import Model
+from normbench.models.base import Model, Noise, evaluating
 from normbench.norms.modes import gathering, normalizers
 from normbench.streams import stream
 from normbench.variants import USUAL, Variant
@@ -20,9 +20,11 @@ def gather(
     """Let every normalizer that asks for it for these variants take its statistics from one pass, in training mode, of
     the weights as they are; without one that asks nothing is done.
 
+    The inputs are those that evaluations of the training split have: every example meets the noise of their first
+    sample, and nothing is dropped, as in Cooijmans et al.'s pass (`use_noise` is 0 around popstats.py). Averages of the
+    passes that train, with their dropout, are the running ones.
     Batches of the training size in an order of the moment's own, an epoch or an update. Nothing else moves: running
-    statistics rest, and what a model draws in the pass (torch's generator) is fixed by seed and moment and leaves the
-    generator as it was.
+    statistics rest, and what a model draws from torch's generator is fixed by seed and moment and leaves it as it was.
     """
     if not any(norm.by_pass(variant) for norm in normalizers(model) for variant in variants):
         return
@@ -31,4 +33,5 @@ def gather(
     with gathering(model, variants), torch.random.fork_rng(devices=[]):
         torch.random.default_generator.manual_seed(int(draws.integers(2**63)))
         for index in order.split(batch_size):
-            model(**split.batch(index).tensors)
+            with evaluating(model, Noise(seed, "train", split.numbers(index))):
+                model(**split.batch(index).tensors)

@@ -31,13 +31,15 @@ from normbench.config.plan import train_specs
 from normbench.data import Dataset
 from normbench.data.examples import Ragged, Split
 from normbench.errors import NormbenchError
+from normbench.models import base as models
 from normbench.models.base import Model, PerPlace
+from normbench.norms.modes import normalizers
 from normbench.rnn.layers import LSTM
 from normbench.runs import outcomes, writing
 from normbench.runs.find import find
 from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
-from normbench.train import loop
+from normbench.train import loop, populations
 from normbench.train.ensure import ensure_run
 
 WORDS = 7
@@ -243,6 +245,32 @@ def test_noise_of_an_evaluation_belongs_to_the_example(spec: Any, tmp_path: Path
     assert not np.allclose(own["whole"], own["one"]), "two samples are averaged"
     tests = [r["nll"] for r in curve(folders["whole"]) if r["split"] == "test"]
     assert len(tests) == 4 and len(set(tests)) == 1, "nothing was learnt, and nothing drawn anew"
+
+
+def test_a_pass_takes_its_statistics_of_what_is_evaluated(spec: Any, tmp_path: Path) -> None:
+    """With the noise of an evaluation: of one batch that is the whole split they are that batch's own."""
+    words = ("norm=batch", "norm.stats=per_step", "norm.eval_stats=per_step_pass", "norm.unbiased_running=false")
+    asked = ("train.sampler=shuffled", "train.batch_size=30", "eval.samples=1", "eval.strides={}")
+    given = spec(*words, *asked, "eval.variants=['eval_stats=batch']", "eval.splits=[train]")
+    ensure_run(given, RunDirectory(tmp_path / "run"))
+    found = [r for r in curve(tmp_path / "run") if r["split"] == "train" and r["mode"] == "eval"]
+    by_pass, by_batch = ([r["nll"] for r in found if ("variant" in r) == own] for own in (False, True))
+    assert len(by_pass) == 4 and by_pass == pytest.approx(by_batch, rel=1e-5)
+
+    # the first step, whose cells begin at zero, by hand
+    model = models.build(given.config, given.sites())
+    split = load(None, tmp_path, given.seed).splits["train"]
+    populations.gather(model, split, 0, given.seed, 30)
+    draws = (stream(given.seed, "evaluation", "train", i, 0, "start") for i in range(30))
+    h = torch.from_numpy(np.stack([draw.standard_normal(5) for draw in draws])).float()
+    p = {name: t.detach() for name, t in model.named_parameters()}
+    first = p["embedding.weight"][split.batch(slice(None)).tensors["words"][:, 0]]
+    weight_ih, weight_hh, bias = (p[f"lstm.cells.0.{name}"] for name in ("weight_ih", "weight_hh", "bias"))
+    _, i, _, g = (first @ weight_ih.T + h @ weight_hh.T + bias).chunk(4, 1)
+    c = i.sigmoid() * g.tanh()
+    (norm,) = normalizers(model)
+    torch.testing.assert_close(norm.pass_mean[0], c.mean(0))
+    torch.testing.assert_close(norm.pass_var[0], c.var(0, correction=0))
 
 
 @pytest.mark.parametrize(
