@@ -74,12 +74,14 @@ def costs(specs: Mapping[str, RunSpec], rounds: int = 21) -> dict[str, Cost]:
 def _step(spec: RunSpec, split: Split, size: int) -> Callable[[], None]:
     model = models.build(spec.config, spec.sites()).train()
     batch = split.only(models.takes(model)).batch(slice(size))
-    models.start_from_data(model, batch)
+    models.start_from_data(model, batch, spec.seed)
     optimizer = optim.build(spec.config["optim"], model)
 
     def step() -> None:
         with flushed():
-            model(**batch.tensors).backward()
+            with models.update(model, spec.seed, 0):
+                loss = model(**batch.tensors)
+            loss.backward()
             optimizer.step()
             optimizer.zero_grad()
 

@@ -51,12 +51,12 @@ class Model(nn.Module):
     beside_outputs: tuple[str, ...] = ("targets",)  # tensors that are repeated where variants are computed at once
     tally: Mapping[str, Tensor] = MappingProxyType({})
     at: tuple[int, int] | None = None  # the seed, and the number of the update that is being computed
-    noise: Noise | None = None  # of the evaluation that is being computed
+    noise: Noise | None = None  # of the evaluation that is being computed, or that statistics are gathered for
 
     def draws(self, purpose: str) -> np.random.Generator | None:
         """What an update draws dropout or noise from, keyed by (seed, purpose, update): the same for all arms.
 
-        None outside of one: passes that evaluate, or gather statistics, drop nothing.
+        None outside of one: passes that evaluate, or gather statistics for that, drop nothing.
         """
         return None if self.at is None else stream(self.at[0], purpose, self.at[1])
 
@@ -64,7 +64,8 @@ class Model(nn.Module):
         """Standard normal noise of the shape, type and device of `like`, its first axis the examples.
 
         In an update keyed by (seed, purpose, update); in an evaluation by (seed, split, example, sample, purpose), so
-        that an example meets the same noise at every evaluation, in whatever batch. Zeros in any other pass.
+        that an example meets the same noise at every evaluation, in whatever batch, and where statistics are gathered
+        for it. Zeros in any other pass.
         """
         if self.noise is not None:
             rows = np.stack([draw.standard_normal(like.shape[1:]) for draw in self.noise.streams(purpose)])
@@ -225,9 +226,12 @@ def build(config: Mapping[str, Any], choices: Mapping[str, Choice]) -> Model:
 
 
 @torch.no_grad()
-def start_from_data(model: Model, batch: Batch) -> None:
-    """Data-dependent initialization, where a normalizer or the model has one, from the run's first minibatch."""
-    with starting(model):
+def start_from_data(model: Model, batch: Batch, seed: int) -> None:
+    """Data-dependent initialization, where a normalizer or the model has one, from the run's first minibatch.
+
+    With the noise and dropout of its first update, as Salimans and Kingma's train.py has them.
+    """
+    with starting(model), update(model, seed, 0):
         if pending(model):
             model(**batch.tensors)
         model.rescale(**batch.tensors)

@@ -24,7 +24,8 @@ class OrderEmbeddings(Model):
     """Caption s = |h / ‖h‖|, h the GRU's state after the caption's end; image v = |u / ‖u‖|, u = W x + b.
 
     A caption lies above its image: E(s, v) = Σ max(0, s - v)² is small. Loss: the sum over a batch's wrong pairs, both
-    ways, of max(0, `margin` - E(wrong) + E(true)). An update draws one caption of each image.
+    ways, of max(0, `margin` - E(wrong) + E(true)). An update, or a pass for statistics, draws one caption of
+    each image.
     Sites: `gru.input.gates`, `gru.input.candidate`, `gru.hidden.gates`, `gru.hidden.candidate` (LN 2016, eq. 26-28;
     biases inside the input's normalizers, the update gate is the share of the old state, as the authors' code).
     Metrics of a whole split, ranked in folds of `fold` images: `image_r1`, `image_r5`, `image_r10` (shares),
@@ -57,10 +58,13 @@ class OrderEmbeddings(Model):
 
     def forward(self, image: Tensor, captions: Tensor, captions_mask: Tensor) -> Tensor:
         starts, lengths = _captions(captions, captions_mask)
-        draw = self.draws("caption")
-        chosen = torch.zeros(len(captions), dtype=torch.int64)
-        if draw is not None:
-            chosen = torch.from_numpy(draw.integers(0, starts.shape[1], len(captions)))
+        count = starts.shape[1]
+        if self.noise is not None:
+            chosen = torch.tensor([int(draw.integers(count)) for draw in self.noise.streams("caption")])
+        elif (draw := self.draws("caption")) is not None:
+            chosen = torch.from_numpy(draw.integers(0, count, len(captions)))
+        else:
+            chosen = torch.zeros(len(captions), dtype=torch.int64)
         rows = torch.arange(len(captions), device=captions.device)
         chosen = chosen.to(captions.device)
         words, mask = _cut(captions, rows, starts[rows, chosen], lengths[rows, chosen])

@@ -58,7 +58,7 @@ def train(
     started, saved = time.monotonic() - progress.seconds, time.monotonic()
     try:
         if progress.evaluated < 0:
-            models.start_from_data(model, examples.batch(sampler.batch(0)))
+            models.start_from_data(model, examples.batch(sampler.batch(0)), seed)
         model.train()
         while True:
             epoch, place = divmod(progress.step, sampler.per_epoch)

@@ -91,7 +91,7 @@ def test_lenet5_rescaled_at_the_start_has_the_summed_inputs_of_a_normalized_one(
         spec = small("lenet5", f"model.start={start}")
         network, drawn = built(spec), built(small("lenet5"))
         inputs, targets = batches(spec, 1)[0].values()
-        models.start_from_data(network, Split(inputs=inputs, targets=targets).batch(slice(None)))
+        models.start_from_data(network, Split(inputs=inputs, targets=targets).batch(slice(None)), spec.seed)
         with torch.no_grad():
             outputs = list(network.layers(inputs))
         layers = [*network.conv, *network.dense]

@@ -11,6 +11,7 @@ from torch import Tensor
 from normbench.data.words import END
 from normbench.models import base as models
 from normbench.models import retrieval
+from normbench.streams import stream
 
 
 def violation(s: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -108,7 +109,13 @@ def test_the_network_is_the_one_of_section_6_1() -> None:
         assert draw is not None
         chosen = draw.integers(0, 5, 6)
         loss = network(**batch)
-    errors = torch.from_numpy(violation(s[range(6), chosen].numpy(), v.numpy()))
-    torch.testing.assert_close(loss.detach(), retrieval.contrastive(errors, 0.05), rtol=1e-10, atol=0)
+    examples = range(20, 26)
+    with models.evaluating(network, models.Noise(1, "train", examples)):
+        gathered = network(**batch)  # a pass for statistics: of any of an image's captions
+    own = [stream(1, "evaluation", "train", i, 0, "caption").integers(5) for i in examples]
+    assert len(set(own)) > 1
+    for found, of_image in ((loss, chosen), (gathered, own)):
+        errors = torch.from_numpy(violation(s[range(6), of_image].numpy(), v.numpy()))
+        torch.testing.assert_close(found.detach(), retrieval.contrastive(errors, 0.05), rtol=1e-10, atol=0)
     shares = network.whole("valid", collected)
     assert shares["image_rsum"] == pytest.approx(sum(float(shares[f"image_r{k}"].mean()) for k in (1, 5, 10)))

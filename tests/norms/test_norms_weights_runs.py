@@ -14,11 +14,13 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
+from smallest import batches, built, small
 from torch import Tensor
 from weight_cases import LAYOUTS, NORMS, every_option, inputs
 
 from normbench import data as datasets
 from normbench.battery.cases import INPUTS, UNITS, WEIGHT_KINDS
+from normbench.data.examples import Split
 from normbench.models import base as models
 from normbench.norms import base, layers, modes
 from normbench.norms.sites import Choice, Site
@@ -129,7 +131,7 @@ def test_a_run_begins_from_its_first_minibatch_once(
     model = models.build(spec.config, spec.sites())
     batch = data.splits["train"].batch(torch.from_numpy(stream(spec.seed, "order", 1).permutation(1200)[:210]))
     first = batch.tensors["inputs"]
-    models.start_from_data(model, batch)
+    models.start_from_data(model, batch, spec.seed)
     assert model.training, "as it was built"
     mode_dependent = any(choice.mode_dependent for choice in spec.sites().values())
     assert mode_dependent == ("norm.mean_only_bn=true" in start)
@@ -146,16 +148,30 @@ def test_a_run_begins_from_its_first_minibatch_once(
             h = layer(h)
 
 
+def test_a_run_begins_from_what_its_first_update_sees() -> None:
+    """With its dropout: the summed inputs of that update have mean 0 and variance 1."""
+    spec = small("attentive_reader", "norm=weight", "norm.init=data", "norm.sites=[dense.query]")
+    model, batch = built(spec).train(), Split(**batches(spec, 1)[0]).batch(slice(None))
+    models.start_from_data(model, batch, spec.seed)
+    found: list[Tensor] = []
+    model.get_submodule("dense.query").register_forward_hook(lambda module, inputs, output: found.append(output))
+    with torch.no_grad(), models.update(model, spec.seed, 0):
+        model(**batch.tensors)
+    (z,) = found
+    torch.testing.assert_close(z.mean(0), torch.zeros_like(z[0]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(z.std(0, correction=0), torch.ones_like(z[0]), atol=1e-4, rtol=0)
+
+
 def test_others_are_left_alone_by_the_start() -> None:
     """Nothing waits: no pass is made. Something waits beside batch statistics: these do not move."""
     spec = tiny.spec("norm=batch")
     split = datasets.load(spec.config["data"]).splits["train"]
     model = models.build(spec.config, spec.sites())
     model.register_forward_hook(lambda *_: pytest.fail("a pass was made"))
-    models.start_from_data(model, split.batch(slice(9)))
+    models.start_from_data(model, split.batch(slice(9)), spec.seed)
     spec = tiny.spec("norm.sites={hidden:batch,logits:{name:weight,init:data}}")
     model = models.build(spec.config, spec.sites())
-    models.start_from_data(model, split.batch(slice(9)))
+    models.start_from_data(model, split.batch(slice(9)), spec.seed)
     assert not model.hidden[0].norm.running_mean.any() and not modes.pending(model)
 
 
