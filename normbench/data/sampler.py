@@ -66,6 +66,10 @@ class Sampler:
             self._cached = (epoch + 1, self._epoch(epoch + 1))
         return self._cached[1][place]
 
+    def once(self, draw: np.random.Generator) -> list[Tensor]:
+        """The batches of a pass through the examples that is no epoch of training, in an order of its own."""
+        return [batch for group in self._cut(draw.permutation(self.count)) for batch in group]
+
     def _permutation(self, epoch: int) -> np.ndarray:
         return stream(self.seed, "order", epoch if self.reshuffle else 1).permutation(self.count)
 
@@ -81,7 +85,18 @@ class Sampler:
         return torch.cat(parts)
 
     def _epoch(self, epoch: int) -> list[Tensor]:
-        order = self._permutation(epoch)
+        cut = self._cut(self._permutation(epoch))
+        draw = stream(self.seed, "order of batches", epoch if self.reshuffle else 1)
+        if self.kind == "lengths_in_turn":
+            turns = itertools.zip_longest(*(cut[place] for place in draw.permutation(len(cut))))
+            return [batch for turn in turns for batch in turn if batch is not None]
+        batches = [batch for group in cut for batch in group]
+        if self.kind != "shuffled":
+            batches = [batches[place] for place in draw.permutation(len(batches))]
+        return batches
+
+    def _cut(self, order: np.ndarray) -> list[tuple[Tensor, ...]]:
+        """An order of the examples in batches; those of one length by themselves where that is asked for."""
         if self.kind == "bucketed":
             assert self.lengths is not None
             size = WINDOW * self.batch_size
@@ -93,13 +108,6 @@ class Sampler:
             order = order[np.argsort(self.lengths[order], kind="stable")]
             groups = np.split(order, np.flatnonzero(np.diff(self.lengths[order])) + 1)
         cut = [torch.from_numpy(group).split(self.batch_size) for group in groups]
-        if self.drop_last:
+        if self.drop_last and self.kind != "infinite":
             cut = [tuple(batch for batch in group if len(batch) == self.batch_size) for group in cut]
-        draw = stream(self.seed, "order of batches", epoch if self.reshuffle else 1)
-        if self.kind == "lengths_in_turn":
-            turns = itertools.zip_longest(*(cut[place] for place in draw.permutation(len(cut))))
-            return [batch for turn in turns for batch in turn if batch is not None]
-        batches = [batch for group in cut for batch in group]
-        if self.kind != "shuffled":
-            batches = [batches[place] for place in draw.permutation(len(batches))]
-        return batches
+        return cut

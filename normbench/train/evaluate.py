@@ -14,6 +14,7 @@ from torch import Tensor
 from normbench.config.identity import MONITOR
 from normbench.data import Dataset
 from normbench.data.examples import Split
+from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating
 from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking, variants
@@ -74,7 +75,8 @@ class Evaluation:
 
     def __init__(self, model: Model, data: Dataset, config: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
         splits = data.splits
-        self.model, self.seed, self.batch_size = model, config["seed"], config["train"]["batch_size"]
+        self.model, self.seed, self.training = model, config["seed"], config["train"]
+        self.batch_size = self.training["batch_size"]
         self.data, self.train, self.monitor, self.asked = data, splits["train"], config["monitor"], config["eval"]
         self.sign = 1 if self.monitor["goal"] == "min" else -1
         self.mode_dependent = any(choice.mode_dependent for choice in choices.values())
@@ -233,9 +235,10 @@ class Evaluation:
             return []
         if one.mode == "train":
             split = self._prepared(one.split)
-            shuffled = stream(self.seed, "training-mode pass", state.moment).permutation(len(split))
+            sampler = Sampler.of({**self.training, "drop_last": False}, self.seed, len(split), split.lengths)
+            batches = sampler.once(stream(self.seed, "training-mode pass", state.moment))
             with torch.no_grad(), training_without_tracking(self.model):
-                return [self._collected(split, one.split, torch.from_numpy(shuffled).split(self.batch_size))]
+                return [self._collected(split, one.split, batches)]
         split, order = self._prepared(one.split, one.mode == "whole"), None
         if one.order:
             draw = stream(self.seed, f"evaluation order {one.split}", one.order)
@@ -325,7 +328,8 @@ class Evaluation:
         return split.with_tensors(made)
 
     def _gather(self, state: State, names: Sequence[Variant]) -> None:
-        populations.gather(self.model, self.train, state.moment, self.seed, self.batch_size, names)
+        sampler = Sampler.of(self.training, self.seed, len(self.train), self.train.lengths)
+        populations.gather(self.model, self.train, state.moment, sampler, names)
 
     def _chunk(self, variant: Variant) -> int:
         """Examples at once: a training batch where these are normalized together, else whole such batches."""

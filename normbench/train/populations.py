@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from normbench.data.examples import Split
+from normbench.data.sampler import Sampler
 from normbench.models.base import Model, Noise, evaluating
 from normbench.norms.modes import gathering, normalizers
 from normbench.streams import stream
@@ -15,7 +16,7 @@ from normbench.variants import USUAL, Variant
 
 @torch.no_grad()
 def gather(
-    model: Model, split: Split, moment: int | str, seed: int, batch_size: int, variants: Sequence[Variant] = (USUAL,)
+    model: Model, split: Split, moment: int | str, sampler: Sampler, variants: Sequence[Variant] = (USUAL,)
 ) -> None:
     """Let every normalizer that asks for it for these variants take its statistics from one pass, in training mode, of
     the weights as they are; without one that asks nothing is done.
@@ -23,15 +24,15 @@ def gather(
     The inputs are those that evaluations of the training split have: every example meets the noise of their first
     sample, and nothing is dropped, as in Cooijmans et al.'s pass (`use_noise` is 0 around popstats.py). Averages of the
     passes that train, with their dropout, are the running ones.
-    Batches of the training size in an order of the moment's own, an epoch or an update. Nothing else moves: running
+    Batches as training makes them, in an order of the moment's own, an epoch or an update. Nothing else moves: running
     statistics rest, and what a model draws from torch's generator is fixed by seed and moment and leaves it as it was.
     """
     if not any(norm.by_pass(variant) for norm in normalizers(model) for variant in variants):
         return
-    draws = stream(seed, "population pass", moment)
-    order = torch.from_numpy(draws.permutation(len(split)))
+    draws = stream(sampler.seed, "population pass", moment)
+    batches = sampler.once(draws)
     with gathering(model, variants), torch.random.fork_rng(devices=[]):
         torch.random.default_generator.manual_seed(int(draws.integers(2**63)))
-        for index in order.split(batch_size):
-            with evaluating(model, Noise(seed, "train", split.numbers(index))):
+        for index in batches:
+            with evaluating(model, Noise(sampler.seed, "train", split.numbers(index))):
                 model(**split.batch(index).tensors)

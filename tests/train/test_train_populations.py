@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from normbench import data as datasets
+from normbench.data.sampler import Sampler
 from normbench.models import base as models
 from normbench.models.mnist_mlp import MnistMLP
 from normbench.norms.modes import normalizers
@@ -111,7 +112,7 @@ def test_draws_are_fixed_and_leave_the_generator_alone() -> None:
     for epoch, seed, generator in ((1, 1, 5), (1, 1, 6), (2, 1, 5), (1, 2, 5)):
         torch.manual_seed(generator)
         before, model.seen = torch.get_rng_state(), []
-        populations.gather(model, split, epoch, seed, 210)  # type: ignore[arg-type]
+        populations.gather(model, split, epoch, Sampler("shuffled", 1200, 210, seed))  # type: ignore[arg-type]
         assert torch.equal(torch.get_rng_state(), before) and model.training
         found[epoch, seed, generator] = tuple(model.seen)
     assert found[1, 1, 5] == found[1, 1, 6] and len(set(found.values())) == 3
@@ -124,6 +125,6 @@ def test_an_error_in_the_pass_leaves_the_modes_as_they_were(monkeypatch: pytest.
     model = models.build(spec.config, spec.sites()).eval()
     monkeypatch.setattr(MnistMLP, "forward", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        populations.gather(model, split, 1, 1, 210)
+        populations.gather(model, split, 1, Sampler("shuffled", 1200, 210, 1))
     assert not model.training
     assert all(norm.track and not norm.gathering for norm in normalizers(model))

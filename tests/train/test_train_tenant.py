@@ -30,6 +30,7 @@ from normbench.config.identity import merged, satisfies
 from normbench.config.plan import train_specs
 from normbench.data import Dataset
 from normbench.data.examples import Ragged, Split
+from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.models import base as models
 from normbench.models.base import Model, PerPlace
@@ -260,7 +261,7 @@ def test_a_pass_takes_its_statistics_of_what_is_evaluated(spec: Any, tmp_path: P
     # the first step, whose cells begin at zero, by hand
     model = models.build(given.config, given.sites())
     split = load(None, tmp_path, given.seed).splits["train"]
-    populations.gather(model, split, 0, given.seed, 30)
+    populations.gather(model, split, 0, Sampler("shuffled", 30, 30, given.seed))
     draws = (stream(given.seed, "evaluation", "train", i, 0, "start") for i in range(30))
     h = torch.from_numpy(np.stack([draw.standard_normal(5) for draw in draws])).float()
     p = {name: t.detach() for name, t in model.named_parameters()}
@@ -271,6 +272,29 @@ def test_a_pass_takes_its_statistics_of_what_is_evaluated(spec: Any, tmp_path: P
     (norm,) = normalizers(model)
     torch.testing.assert_close(norm.pass_mean[0], c.mean(0))
     torch.testing.assert_close(norm.pass_var[0], c.var(0, correction=0))
+
+
+def test_passes_in_training_mode_have_batches_as_training_makes_them(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one length where that is asked for, and for statistics whole ones alone."""
+    losses = Tenant.losses
+    found: dict[bool, list[Tensor]] = {True: [], False: []}
+
+    def watched(self: Tenant, words: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        if self.training and self.noise is not None:
+            found[any(norm.gathering for norm in normalizers(self))].append(mask)
+        return losses(self, words, mask)
+
+    monkeypatch.setattr(Tenant, "losses", watched)
+    asked = ("train.sampler=equal_lengths", "train.batch_size=2", "train.drop_last=true", "norm.allow_single=true")
+    given = spec("norm=batch", "norm.stats=per_step", "norm.eval_stats=per_step_pass", *asked)
+    ensure_run(given, RunDirectory(tmp_path / "run"))
+    lengths = load(None, tmp_path, given.seed).splits["train"].lengths
+    gathered, evaluated = found[True], found[False]
+    assert all(bool(mask.all()) for mask in [*gathered, *evaluated])
+    assert [len(mask) for mask in gathered] == [2] * 4 * int((lengths.bincount() // 2).sum())
+    assert sum(len(mask) for mask in evaluated) == 4 * 2 * 10, "all examples of the strided split, two samples of each"
 
 
 @pytest.mark.parametrize(
