@@ -96,12 +96,12 @@ class Evaluation:
         self.outcomes.clear()
         self.broken = ""
         self._prepared.cache_clear()
-        self._gather(state, [USUAL])
+        self.gather(state, [USUAL])
         records = self.run(self.usual(state), state)
         state = self.seen(records, state)
         others = self._others() if state.best else []
         if others:
-            self._gather(state, others)
+            self.gather(state, others)
         records += self.run(self.further(state, others), state)
         state = self.seen(records, state)  # further variants may be at their lowest
         records += self.run(self.waiting(state, others), state)
@@ -327,7 +327,8 @@ class Evaluation:
                     made[key][index] = part
         return split.with_tensors(made)
 
-    def _gather(self, state: State, names: Sequence[Variant]) -> None:
+    def gather(self, state: State, names: Sequence[Variant]) -> None:
+        """A pass for the statistics of these variants, where normalizers evaluate with those of one."""
         sampler = Sampler.of(self.training, self.seed, len(self.train), self.train.lengths)
         populations.gather(self.model, self.train, state.moment, sampler, names)
 

@@ -66,6 +66,11 @@ def train(
                 for norm in normalizers(model):
                     norm.end_epoch()
                 progress.epochs = epoch
+            if progress.step in kept:
+                recorder.gather(progress)
+                checkpoint.save_weights(run.path / "weights" / f"step-{progress.step}.safetensors", model)
+                run.write_samples(_samples(model, seed, data, f"step-{progress.step}-"))
+                model.train()
             if progress.evaluated < progress.step and (progress.step % every == 0 or progress.step in also):
                 recorder.evaluate(progress)
             if progress.step >= steps:
@@ -85,10 +90,6 @@ def train(
                 optimizer.step()
                 optimizer.zero_grad()
             progress.add(value, batch.counted, batch.size, {**model.tally, **acted})
-            if progress.step in kept:
-                checkpoint.save_weights(run.path / "weights" / f"step-{progress.step}.safetensors", model)
-                run.write_samples(_samples(model, seed, data, f"step-{progress.step}-"))
-                model.train()
             if time.monotonic() - saved >= config["train"]["checkpoint_seconds"]:
                 save(run, progress, model, optimizer, time.monotonic() - started)
                 saved = time.monotonic()

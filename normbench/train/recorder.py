@@ -14,6 +14,7 @@ from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, outcomes
 from normbench.train.evaluate import Evaluation, Record, State
 from normbench.train.progress import Progress
+from normbench.variants import USUAL
 
 Event = dict[str, Any]
 
@@ -68,6 +69,10 @@ class Recorder:
                 told["monitored"] = self.evaluation.sign * state.values[""]
             self.listen(told)
         progress.evaluated, self.clock = progress.step, time.monotonic()
+
+    def gather(self, progress: Progress) -> None:
+        """Normalizers that evaluate with statistics of a pass get those of the run where it is."""
+        self.evaluation.gather(self._place(progress)[1], [USUAL])
 
     def _place(self, progress: Progress) -> tuple[Record, State]:
         per_epoch, step = self.sampler.per_epoch, progress.step

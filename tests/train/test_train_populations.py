@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+from safetensors.torch import load
 from torch import nn
 
 from normbench import data as datasets
 from normbench.data.sampler import Sampler
 from normbench.models import base as models
 from normbench.models.mnist_mlp import MnistMLP
-from normbench.norms.modes import normalizers
+from normbench.norms.modes import inference, normalizers
 from normbench.train import populations
 
 BATCH_LAYER = ("norm=batch_layer", "norm.configuration=TTTT", "norm.also_configurations=[FFFF,TFFF]")
@@ -89,6 +90,23 @@ def test_an_interrupted_run_ends_the_same(arm: str, tmp_path: Path) -> None:
         tiny.train(tmp_path / "run", *ARMS[arm], "train.checkpoint_seconds=0", stopping=tiny.after(step))
     assert tiny.train(tmp_path / "run", *ARMS[arm]) == "done"
     assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "calm")
+
+
+@pytest.mark.parametrize("arm", ["alone", "batch", "of the last epoch"])
+def test_weights_that_are_kept_have_their_own_statistics(arm: str, tmp_path: Path) -> None:
+    """Evaluated, they give what the curve has; not those of weights before, or of the epoch before."""
+    words = (*{**ARMS, "of the last epoch": BATCH_LAYER}[arm], "train.keep=[6,9]")
+    tiny.train(tmp_path / "run", *words, "eval.also_after=[9]")
+    spec = tiny.spec(*words)
+    splits = datasets.load(spec.config["data"]).splits
+    for step in (6, 9):
+        wanted = [r for r in curve(tmp_path / "run") if r["step"] == step and r["split"] == "test"]
+        model = models.build(spec.config, spec.sites())
+        model.load_state_dict(load((tmp_path / "run" / "weights" / f"step-{step}.safetensors").read_bytes()))
+        for record in wanted:
+            with torch.no_grad(), inference(model, record.get("variant", {})):
+                nll = model.evaluate(**splits["test"].batch(slice(None)).tensors)["nll"]
+            assert nll.mean().item() == pytest.approx(record["nll"], rel=1e-5), record
 
 
 class Dropping(nn.Module):

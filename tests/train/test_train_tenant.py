@@ -288,7 +288,7 @@ def test_passes_in_training_mode_have_batches_as_training_makes_them(
 
     monkeypatch.setattr(Tenant, "losses", watched)
     asked = ("train.sampler=equal_lengths", "train.batch_size=2", "train.drop_last=true", "norm.allow_single=true")
-    given = spec("norm=batch", "norm.stats=per_step", "norm.eval_stats=per_step_pass", *asked)
+    given = spec("norm=batch", "norm.stats=per_step", "norm.eval_stats=per_step_pass", "train.keep=[last]", *asked)
     ensure_run(given, RunDirectory(tmp_path / "run"))
     lengths = load(None, tmp_path, given.seed).splits["train"].lengths
     gathered, evaluated = found[True], found[False]
