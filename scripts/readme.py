@@ -38,7 +38,7 @@ FINDINGS = (  # what the first page tells; every word and number is of the verdi
     ("ln2016/recall", "LN-H4"),
     ("bln2022/fig4", "BLN-2"),
     ("bln2022/ablation", "BLN-18"),
-    ("ln2016/dynamics", "LN-H1"),
+    ("bln2022/ablation", "BLN-19"),
 )
 
 
@@ -79,7 +79,8 @@ def missing(results: Path) -> str:
     places = {fidelity: [name for name, own in highest.items() if own == fidelity] for fidelity in ("", *FIDELITIES)}
     told = [f"{len(own)} {what} ({', '.join(own)})" for fidelity, what in LESS.items() if (own := places[fidelity])]
     below = [name for name, fidelity in highest.items() if caution(results, name, fidelity)]
-    warning = f" Trained networks stay below rules that learn nothing in {', '.join(below)}." if below else ""
+    where = "all of these" if below == places["proxy"] else ", ".join(below)
+    warning = f" Trained networks stay below rules that learn nothing in {where}." if below else ""
     return f"Of {len(highest)} artifacts: {'; '.join(told) or 'all run at full size, on the data'}.{warning}"
 
 

@@ -75,7 +75,7 @@ def test_what_lacks_runs_is_said_by_the_fidelity_that_it_has(script: ModuleType,
 def test_findings_are_the_verdicts_own_words(script: ModuleType):
     told = script.findings(ROOT / "results")
     lines = told.split("\n\n")[1].splitlines()
-    assert 5 <= len(lines) == len(script.FINDINGS) <= 6 and any("**contradicted" in line for line in lines)
+    assert 5 <= len(lines) == len(script.FINDINGS) <= 6 and any("**opposite" in line for line in lines)
     for (name, id), line in zip(script.FINDINGS, lines, strict=True):
         fidelity, judged = script.verdicts(artifacts.load(name), ROOT / "results")
         assert f"**{judged[id]['verdict']}**, [{id}](results/{name}/{fidelity}/table.md)" in line
