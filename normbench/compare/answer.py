@@ -1,7 +1,8 @@
 """What runs say of a question: per cell a mean with its interval, against the baseline a difference, and one sentence.
 
-Cells are compared where their facets are equal, arms as `difference` does. Against the baseline Holm's adjustment is
-for all arms that are held against it; a winner is ahead of every other arm, adjusted for all pairs.
+Cells are compared where their facets are equal, arms as `difference` does. All pairs of arms of a group, those with the
+baseline among them, share Holm's adjustment: the chance of any false word is at most ALPHA. Each group is a family by
+itself, and so is each metric that is asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from normbench.compare.question import BEST, END, TUNED, Question
 from normbench.curves.series import Censored, Point, Reached, at_epoch, best_step, series, time_to_level
 from normbench.curves.statistics import t_interval
 from normbench.papers.claims import CLOCKS
-from normbench.papers.rules import FEWEST
+from normbench.papers.rules import ALPHA, FEWEST
 from normbench.papers.table import Entry, estimate_entry, times_entry
 from normbench.runs.record import RunRecord
 
@@ -52,7 +53,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that may be held against each other, the best first. `tuned`: each arm at its own best learning rate."""
+    """Cells that may be held against each other, the best first. `pairs`: the family of tests that all words rest on.
+    `tuned`: each arm at its own best learning rate."""
 
     place: str
     rows: Sequence[Row]
@@ -77,14 +79,13 @@ class Group:
 
     @property
     def against(self) -> list[Difference]:
-        """Each arm against the baseline."""
+        """Each arm against the baseline: pairs, turned where the baseline is the first."""
         return [row.difference for row in self.rows if row.difference]
 
     @property
     def front(self) -> list[str]:
-        """The arms that no other is ahead of, among all pairs or where they are held against the baseline."""
-        told = [*self.pairs, *self.against]
-        behind = {d.second for d in told if d.word == AHEAD} | {d.first for d in told if d.word == BEHIND}
+        """The arms that no other is ahead of."""
+        behind = {d.second for d in self.pairs if d.word == AHEAD} | {d.first for d in self.pairs if d.word == BEHIND}
         behind |= {*self.lost}
         return [row.arm for row in self.rows if row.arm not in behind]
 
@@ -177,7 +178,8 @@ def answer(task: Task, question: Question) -> Answer:
         places.setdefault(question.place(cell), []).append(cell)
     groups = [_group(cells, place, question) for place, cells in places.items()]
     tuned, of_rates = _tuned(task, question) if TUNED in question.facets else ([], [])
-    return Answer(task, question, [*groups, *tuned], [*_notes(task, question, groups), *of_rates])
+    groups += tuned
+    return Answer(task, question, groups, [*_notes(task, question, groups), *of_rates])
 
 
 def chosen_by(task: Task) -> str:
@@ -219,22 +221,15 @@ def difference_curve(first: Cell, second: Cell, question: Question, clock: str) 
 
 def _group(cells: Sequence[Cell], place: str, question: Question, tuned: bool = False) -> Group:
     rows = [_row(cell, question) for cell in cells]
-    named = dict(zip((row.arm for row in rows), rows, strict=False))
-    lost = {arm: row.diverged for arm, row in named.items()}
+    lost = {row.arm: row.diverged for row in rows}
     rising = question.metric.rising
-    base = named.get(question.against)
-    others = [row for row in rows if base is not None and row is not base]
-    against = worded(
-        [held_against(row.values, base.values, (row.arm, base.arm)) for row in others if base], lost, rising
-    )
-    found = {id(row): difference for row, difference in zip(others, against, strict=True)}
-    rows = [replace(row, difference=found.get(id(row))) for row in rows]
     sign = -1 if rising else 1
     rows.sort(key=lambda row: (row.at.mean is None, sign * (row.at.mean or 0.0)))
     pairs = worded(
         [held_against(a.values, b.values, (a.arm, b.arm)) for a, b in itertools.combinations(rows, 2)], lost, rising
     )
-    return Group(place, rows, pairs, tuned)
+    against = {d.first: d for pair in pairs for d in (pair, pair.turned) if d.second == question.against}
+    return Group(place, [replace(row, difference=against.get(row.arm)) for row in rows], pairs, tuned)
 
 
 def _row(cell: Cell, question: Question) -> Row:
@@ -330,11 +325,11 @@ def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]
         counts = {state: sum(run.status == state for run in unfinished) for state in {run.status for run in unfinished}}
         told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
         notes.append(f"Not counted: {told}.")
-    if diverged := sum(row.diverged for group in groups for row in group.rows):
+    if diverged := sum(row.diverged for group in groups if not group.tuned for row in group.rows):
         notes.append(f"{diverged} diverged: means are of the others, and an arm that lost runs is never ahead.")
     compared = sum(len(group.rows) > 1 for group in groups)
     if compared > 1:
-        notes.append(f"Holm's adjustment is for the arms of one setting, not for all {compared} settings.")
+        notes.append(f"{compared} groups are judged separately, each at {100 * ALPHA:g} %.")
     if question.at == BEST and task.monitored and task.monitored["split"] == question.split:
         notes.append(f"The best is chosen by {chosen_by(task)}, the split that is shown: optimistic.")
     devices = {str(run.environment.get("device", "")) for run in task.runs if run.environment}
@@ -365,7 +360,11 @@ def _sentences(group: Group, question: Question) -> tuple[list[str], list[str]]:
             if few:
                 why = f"{_listed(few)} {'has' if len(few) == 1 else 'have'} fewer than {FEWEST} seeds"
             first = f"No winner{how}: {front[0]} is in front, but {why}."
-    decided = [d for row in group.rows if row.arm != group.winner and (d := row.difference) and d.word != UNDECIDED]
+    decided = [
+        d
+        for row in group.rows
+        if (d := row.difference) and d.word != UNDECIDED and group.winner not in (d.first, d.second)
+    ]
     lost = [f"Every run of {_listed(group.lost)} diverged."] if group.lost else []
     return [first, *lost], [*(spoken(d, unit) for d in decided), *_open(group.open, unit)]
 

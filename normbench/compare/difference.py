@@ -52,6 +52,18 @@ class Difference:
         """Seeds that would show the difference seen, as above."""
         return seeds_needed(self.mean or 0.0, self.sd, 1 - ALPHA / self.told, POWER) if self.sd else None
 
+    @property
+    def turned(self) -> Difference:
+        """Second minus first, of the same test."""
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            mean=None if self.mean is None else -self.mean,
+            interval=self.interval and (-self.interval[1], -self.interval[0]),
+            word={AHEAD: BEHIND, BEHIND: AHEAD}.get(self.word, self.word),
+        )
+
     def because(self, unit: str = "") -> str:
         """Why there is no word; "" where there is one, or nothing to say."""
         return "" if self.word != UNDECIDED else self.why or _power(self, unit)
@@ -109,7 +121,7 @@ def _worded(d: Difference, adjusted: float | None, told: int, lost: Mapping[str,
         return replace(d, why="all seeds alike: a spread of zero decides nothing")
     if d.mean is None or adjusted is None or adjusted > ALPHA:
         alone = d.p is not None and adjusted is not None and d.p <= ALPHA
-        return replace(d, why="an interval of its own excludes 0, adjusted for all arms it does not" if alone else "")
+        return replace(d, why="an interval of its own excludes 0, adjusted for all pairs it does not" if alone else "")
     ahead = (d.mean > 0) == rising
     front = d.first if ahead else d.second
     if lost.get(front):

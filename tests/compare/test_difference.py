@@ -1,6 +1,7 @@
 """Words that are withheld, and from whom: few seeds, other seeds, lost runs, no spread, many arms."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,10 @@ import scipy.stats
 from swept import SPREAD, asked, run, sweep
 
 from normbench.compare import more
+from normbench.compare.answer import answer
+from normbench.compare.cells import tasks
 from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, held_against, worded
+from normbench.compare.question import Question
 from normbench.curves import statistics as stats
 from normbench.streams import stream
 
@@ -109,6 +113,35 @@ def test_of_thirty_arms_without_a_difference_rarely_one_has_a_word() -> None:
     draw = stream(0, "thirty arms")
     wrong = sum(any(d.word != UNDECIDED for d in worded(arms_alike(draw, 30), {}, False)) for _ in range(60))
     assert wrong <= 9  # of 60 at 5 %: more is one chance in 2000; without the adjustment it is every second time
+
+
+@pytest.mark.parametrize("repetitions", [400, pytest.param(4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("paired", [True, False], ids=["paired", "unpaired"])
+@pytest.mark.parametrize("apart", [0.0, 99.0], ids=["all alike", "one apart"])
+@pytest.mark.parametrize("arms", [3, 5])
+def test_of_arms_without_a_difference_a_group_rarely_says_any(
+    arms: int, apart: float, paired: bool, repetitions: int
+) -> None:
+    """Five seeds an arm, the baseline like the others or far from them. All words are of one family."""
+    names = ("none", "batch", "layer", "rms", "group")[:arms]
+    runs = [run(0.5, norm, 5 * place * (not paired) + s) for place, norm in enumerate(names) for s in range(1, 6)]
+    (task,) = tasks(runs)
+    question = replace(Question.of(task, {}), level=None)
+    draw = stream(0, "words of a group", arms, int(apart), int(paired))
+    wrong = 0
+    for _ in range(repetitions):
+        errors = draw.standard_normal((arms, 5)) + (3 * draw.standard_normal(5) if paired else 0.0)
+        errors[0] += apart
+        logged = [{**one.records[-1], "error": error} for one, error in zip(runs, errors.ravel().tolist(), strict=True)]
+        drawn = {one.id: replace(one, records=[last]) for one, last in zip(runs, logged, strict=True)}
+        (group,) = answer(task.with_runs(drawn), question).groups
+        said, of_baseline = (
+            {frozenset((d.first, d.second)) for d in told if d.word != UNDECIDED}
+            for told in (group.pairs, group.against)
+        )
+        assert of_baseline <= said  # one pair, one word
+        wrong += any(not apart or "none" not in pair for pair in said)
+    assert wrong / repetitions <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / repetitions)
 
 
 def test_an_arm_that_lost_every_run_stands_in_nobodys_way() -> None:

@@ -17,9 +17,12 @@ beginning of an id.
 
 Runs of one configuration but for the seed are averaged; those of the same model, data and length are compared: pairs of
 equal seeds, or by Welch's interval where seeds are not shared. Where others are shorter, a longer run is compared at
-their length too, and that is said. Several arms are adjusted by Holm. A winner is ahead of
-every other arm, each interval without 0 after the adjustment for all pairs; below 5 seeds there is no verdict. Diverged
+their length too, and that is said. A winner is ahead of every other arm; below 5 seeds there is no verdict. Diverged
 runs are counted, and an arm that lost some is never ahead.
+
+All pairs of arms in a table, those with the baseline among them, share Holm's adjustment: the chance of any false word
+is at most 5 %. Each table and each metric is judged separately. It is so for one look: who adds seeds until there is a
+word is wrong more often.
 """
 
 
