@@ -225,8 +225,9 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
 
     shown = max(numbers, key=miss)
     wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
-    if part.at_most is not None and part.at_most == part.at_least:
-        wanted = f"= {show(part.at_most)}"
+    if part.at_most is not None and part.at_least is not None and show(part.at_most) == show(part.at_least):
+        middle, half = (part.at_most + part.at_least) / 2, (part.at_most - part.at_least) / 2
+        wanted = f"= {show(middle)} ± {show(half)}" if half else f"= {show(middle)}"
     reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, required {wanted}"
     return Observed(part, reason=reason, complete=True, exact=miss(shown) <= 0, number=shown, runs=ids)
 

@@ -138,6 +138,17 @@ def test_of_several_runs_the_number_shown_is_the_one_that_misses_most(
     assert only(exact(**bounds), runs)["parts"][0]["reason"].startswith(f"gap: {worst} relative, required ")
 
 
+@pytest.mark.parametrize(
+    ("bounds", "wanted"),
+    [({"at_most": 1}, "≤ 1"), ({"at_least": 1, "at_most": 4}, "≤ 4 and ≥ 1"), ({"value": 1}, "= 1"),
+     ({"at_least": 1, "at_most": 1}, "= 1"), ({"at_least": 0.999999999, "at_most": 1.000000001}, "= 1 ± 1e−09"),
+     ({"at_least": 0.24999999975, "at_most": 0.25000000025}, "= 0.25 ± 2.5e−10")],
+)  # fmt: skip
+def test_two_bounds_that_read_alike_are_one_number(bounds: Mapping[str, float], wanted: str) -> None:
+    (part,) = only(exact(**bounds), [probe(1)])["parts"]
+    assert part["reason"] == f"gap: 1 relative, required {wanted}"
+
+
 # divergence and censoring
 
 
