@@ -104,6 +104,23 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def told_apart(samples: Sequence[Sequence[float]], alpha: float) -> list[int | None]:
+    """Of each sample the sign of its mean where t tells it from 0, else 0; Holm's adjustment is for all of them.
+
+    None where there are fewer than two values.
+
+    >>> told_apart([[1.0, 1.1], [-1.0, 2.0], [3.0]], 0.05)
+    [0, 0, None]
+    """
+    found = [t_interval(sample, 1 - alpha) for sample in samples]
+    known = [p for estimate in found if (p := p_value(estimate)) is not None]
+    adjusted = iter(holm(known))
+    return [
+        None if e.interval is None or e.mean is None else 0 if next(adjusted) > alpha else 1 if e.mean > 0 else -1
+        for e in found
+    ]
+
+
 def median_interval(low: Sequence[float], high: Sequence[float], level: float = 0.95) -> Interval | None:
     """Exact interval of the median between two order statistics, that of the sign test (Thompson 1936).
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from normbench.papers import artifact as artifacts
-from normbench.papers.ln2016.fig3 import MEASURES
+from normbench.papers.ln2016.fig3 import MEASURES, sides
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
@@ -86,6 +86,13 @@ def test_an_arm_that_training_makes_worse_is_told(name: str) -> None:
         f"Skip-Thoughts + LN at the last checkpoint, against its own weights before training: better on {EVERY}."
         in told
     )
+
+
+def test_a_measure_among_seven_is_not_told_by_an_interval_of_its_own() -> None:
+    mr, nothing = ("mr", "accuracy"), [-1.0, 1.0, -2.0, 2.0, 0.5]
+    gains = {**dict.fromkeys(MEASURES, nothing), mr: [1.0, 2.0, 4.0, 1.0, 3.0]}
+    assert sides({mr: gains[mr]}) == "better on MR"
+    assert sides(gains) == f"not told apart on {EVERY}"
 
 
 def test_the_figure_says_what_one_c_costs_each_arm() -> None:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from normbench.curves.series import at_epoch
-from normbench.curves.statistics import Estimate, t_interval
+from normbench.curves.statistics import t_interval, told_apart
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity, Reference
 from normbench.papers.panels import panels as all_panels
 from normbench.papers.parts import gather
+from normbench.papers.rules import ALPHA
 from normbench.papers.style import COLOURS, EXTRA_COLOURS
 from normbench.papers.table import Entry, estimate_entry, levels_by_seed, percents, time_entry, within
 from normbench.runs.record import RunRecord
@@ -93,15 +94,17 @@ def _rules(runs: Sequence[RunRecord]) -> list[Entry]:
 
 def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     """Where no arm answers more test questions than the best rule that learns nothing."""
-    learning = [arm for arm in ARMS if within(runs, {"arm": arm})]
     _, bars = _counted(runs)
-    if not bars or not learning:
+    found = {arm: errors for arm in ARMS if (errors := _test_errors(runs, arm))}
+    if not bars or not found:
         return ""
     best = min(bars, key=bars.__getitem__)
-    found = {arm: _test_error(runs, arm) for arm in learning}
-    if any(e.interval is None or e.interval[1] < bars[best] for e in found.values()):
+    above = [[error - bars[best] for error in errors] for errors in found.values()]
+    if any(sign is None or sign < 0 for sign in told_apart(above, ALPHA)):
         return ""
-    shown = ", ".join(f"{ARMS[arm].name} {error.mean:.1f} %" for arm, error in found.items() if ARMS[arm].in_paper)
+    shown = ", ".join(
+        f"{ARMS[arm].name} {t_interval(errors).mean:.1f} %" for arm, errors in found.items() if ARMS[arm].in_paper
+    )
     return (
         f"No trained network answers more test questions than the rule '{RULES[best]}', which learns nothing and errs "
         f"in {bars[best]:.1f} %: {shown}."
@@ -152,13 +155,16 @@ def _counted(runs: Sequence[RunRecord]) -> tuple[Mapping[str, Any], dict[str, fl
     return counted[0], {rule: 100 * (1 - float(counted[0][rule])) for rule in ("window", "distance")}
 
 
-def _test_error(runs: Sequence[RunRecord], arm: str) -> Estimate:
+def _test_errors(runs: Sequence[RunRecord], arm: str) -> list[float]:
     errors = percents([at_epoch(run, "test", "error", "best") for run in within(runs, {"arm": arm})])
-    return t_interval([error for error in errors if error is not None])
+    return [error for error in errors if error is not None]
 
 
 def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
-    """Which arms answer more test questions than the best rules that learn nothing, by intervals over seeds."""
+    """Which arms answer more test questions than the best rules that learn nothing, by t over seeds.
+
+    The arms are one family for each rule: a false word about any has a chance of ALPHA at most.
+    """
     counts, bars = _counted(runs)
     if not bars:
         return []
@@ -168,12 +174,10 @@ def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
     )
     for rule, bar in bars.items():
         sides: dict[str, list[str]] = {"below it": [], "above it": [], "not told apart from it": []}
-        for arm, look in ARMS.items():
-            if interval := _test_error(runs, arm).interval:
-                side = (
-                    "below it" if interval[1] < bar else "above it" if interval[0] > bar else "not told apart from it"
-                )
-                sides[side].append(look.name)
+        above = [[error - bar for error in _test_errors(runs, arm)] for arm in ARMS]
+        for look, sign in zip(ARMS.values(), told_apart(above, ALPHA), strict=True):
+            if sign is not None:
+                sides["above it" if sign > 0 else "below it" if sign else "not told apart from it"].append(look.name)
         found = "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names)
         told += f" The rule '{RULES[rule]}' errs in {bar:.1f} %; test errors {found or 'are not there'}."
     return [told]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from normbench.curves.series import area, final, series
-from normbench.curves.statistics import t_interval
+from normbench.curves.statistics import t_interval, told_apart
 from normbench.papers.claims import Artifact
 from normbench.papers.panels import Look, Panel, Quantity
 from normbench.papers.panels import panels as all_panels
+from normbench.papers.rules import ALPHA
 from normbench.papers.style import COLOURS
 from normbench.papers.table import Entry, cells, estimate_entry, final_entry
 from normbench.runs.record import RunRecord
@@ -75,7 +76,7 @@ def start(run: RunRecord, split: str, metric: str) -> float | None:
 
 
 def against_the_start(runs: Sequence[RunRecord]) -> list[str]:
-    """On which measures each arm is better than before training, by intervals over seeds."""
+    """On which measures each arm is better than before training."""
     told = []
     for arm, look in ARMS.items():
         gains = {}
@@ -88,13 +89,15 @@ def against_the_start(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
-    """`better on MR, CR; worse on SICK r` by 95 % intervals over seeds of what an arm has more; "" of less than two."""
+    """`better on MR, CR; worse on SICK r` by t over seeds of what an arm has more; "" of less than two.
+
+    The measures are one family: a false word about any has a chance of ALPHA at most.
+    """
     found: dict[str, list[str]] = {"better": [], "worse": [], "not told apart": []}
-    for measure, values in gains.items():
-        sign = -1 if measure == LESS_IS_BETTER else 1
-        if interval := t_interval([sign * value for value in values]).interval:
-            side = "better" if interval[0] > 0 else "worse" if interval[1] < 0 else "not told apart"
-            found[side].append(MEASURES[measure][0])
+    for measure, sign in zip(gains, told_apart(list(gains.values()), ALPHA), strict=True):
+        if sign is not None:
+            better = -sign if measure == LESS_IS_BETTER else sign
+            found["better" if better > 0 else "worse" if better else "not told apart"].append(MEASURES[measure][0])
     return "; ".join(f"{side} on {', '.join(names)}" for side, names in found.items() if names)
 
 
