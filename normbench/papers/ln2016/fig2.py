@@ -190,9 +190,8 @@ def _ahead(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     seen = gather(part, [run for run in runs if not run.control])
     if not seen.effects:
         return []
-    return [
-        f"{part.id}: BN-everywhere comes to it before LN-LSTM in {seen.signs[0]} of {len(seen.seeds)} published seeds."
-    ]
+    where = f"BN-everywhere comes to {100 * part.endpoint.share:g} % of the way before LN-LSTM"
+    return [f"{where} in {seen.signs[0]} of {len(seen.seeds)} published seeds."]
 
 
 def _of_the_paper(runs: Sequence[RunRecord]) -> bool:
