@@ -32,7 +32,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     ids, texts = _texts(config, tsv)
     lines = _strokes(config, npz, ids, texts)
     forms = np.array([line.rsplit("-", 1)[0] for line in ids])
-    listed, sums = _listed(config, root)
+    listed, sums = _listed(config, root, set(forms.tolist()))
     belongs = listed or drawn(forms.tolist(), **config["declares"]["split"])
     parts = {part: np.flatnonzero(np.isin(forms, sorted(names))) for part, names in belongs.items()}
     for part, rows in parts.items():
@@ -61,21 +61,26 @@ def drawn(forms: list[str], test: int, seed: int) -> dict[str, set[str]]:
     return parts
 
 
-def _listed(config: Mapping[str, Any], root: Path) -> tuple[dict[str, set[str]], Sums]:
-    """Forms of each part by the owners' lists and the lists' sums; both empty where there are none."""
+def _listed(config: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[dict[str, set[str]], Sums]:
+    """Which of these forms each part has by the owners' lists, and the lists' sums; both empty where there are none.
+
+    Where all lists but those of the part `rest` lie there, as they are passed on, that part has all other forms.
+    """
     lists: Mapping[str, list[str]] = config["declares"]["lists"]
+    rest = config["declares"]["rest"]
     names = _lists(config)
     lacking = [name for name in names if not os.path.lexists(root / name)]  # a dead link is one that was meant
     if len(lacking) == len(names):
         return {}, {}
-    if lacking:
+    as_rest = lacking == lists[rest]
+    if lacking and not as_rest:
         raise NormbenchError(
             f"{files.shown(root / lacking[0])} is missing: of the owners' lists of forms all are used or none. "
             "Place it beside the others, or move those away."
         )
     parts: dict[str, set[str]] = {part: set() for part in lists}
     for part, given in lists.items():
-        for name in given:
+        for name in given if not (as_rest and part == rest) else ():
             try:
                 named = (root / name).read_text(encoding="utf-8").split()
             except (OSError, UnicodeDecodeError) as error:
@@ -91,7 +96,9 @@ def _listed(config: Mapping[str, Any], root: Path) -> tuple[dict[str, set[str]],
                 if form in before:
                     raise NormbenchError(f"{files.shown(root / name)} names {form}, as another of the lists does.")
             parts[part].update(named)
-    return parts, {name: files.digest(root / name, "sha256") for name in names}
+    if as_rest:
+        parts[rest] = forms - set().union(*parts.values())
+    return parts, {name: files.digest(root / name, "sha256") for name in names if name not in lacking}
 
 
 def _lists(config: Mapping[str, Any]) -> list[str]:

@@ -217,6 +217,15 @@ def test_the_owners_lists_are_used_where_they_are(config: dict[str, Any], root: 
     assert other.copy["sha256"] not in (drawn, loaded.copy["sha256"])
 
 
+def test_the_test_part_is_the_rest_where_its_list_is_not_passed_on(config: dict[str, Any], root: Path) -> None:
+    listed(root, "a01-001", "d04-111 e05-000", "c03-007a", "b02-010z")
+    (root / "iam_ondb/testset_v.txt").unlink()
+    loaded = data.load(config, root)
+    assert forms_of(loaded.splits["train"]) == {"a01-001", "c03-007a", "d04-111"}
+    assert forms_of(loaded.splits["test"]) == set(FORMS) - {"a01-001", "c03-007a", "d04-111"}
+    assert loaded.copy["deviations"] == ["IAM-OnDB: 5 lines train, 4 test, of the forms in the owners' lists"]
+
+
 def test_lists_that_cannot_be_used(config: dict[str, Any], root: Path) -> None:
     folder = root / "iam_ondb"
     (folder / "testset_v.txt").write_text("a01-001\n")
