@@ -10,10 +10,12 @@ from typing import Any
 
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
+from normbench.config import FIDELITIES, compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, gallery, history, measured, publish
+from normbench.papers import contrasts, gallery, history, measured, publish, stated
 from normbench.papers import published as places
+from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
 from normbench.runs import pack, seals
 from normbench.runs.columns import Columns
@@ -21,6 +23,9 @@ from normbench.runs.record import RunRecord
 
 # by any of which a place is known
 FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, contrasts.NAME, gallery.NAME)
+
+# the runs that amendments of shipped claims speak of: other machines' give other digits
+SHIPPED = compose.conf_dir().parent / "results"
 
 
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
@@ -125,6 +130,18 @@ def _follows(entry: Published) -> Iterator[Finding]:
         elif _bytes(place / name) != content:
             yield Finding("verdict", place / name, f"it does not follow from the pack. {again}")
     yield from _figure(entry, runs, again)
+    if entry.artifact.config_dir or place.parents[2].resolve() == SHIPPED:
+        yield from _stated(entry, entry.artifact, runs, known)
+
+
+def _stated(
+    entry: Published, artifact: Artifact, runs: Sequence[RunRecord], known: contrasts.Contrasts
+) -> Iterator[Finding]:
+    """What amendments state and packs do not give: of this fidelity, and of those that have no pack."""
+    lacking = [name for name in FIDELITIES if not (entry.place.parent / name / pack.NAME).exists()]
+    for fidelity, own in [(entry.fidelity, runs), *((name, []) for name in lacking)]:
+        for line in stated.differing(artifact, fidelity, own, known):
+            yield Finding("stated", entry.place / "verdicts.json", f"{line}. Correct it in {artifact.path}")
 
 
 def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator[Finding]:

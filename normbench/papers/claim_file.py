@@ -18,6 +18,10 @@ what is monitored, `own` for that of the variant itself), `value`. With `chosen`
 `variant`, several by patterns (`TT**|FF**`: their mean), or `best by valid`. `gain` is the last value less the one
 after a `share` of the updates. At `best` and `last`, the interval covers the choice of the test examples beside the
 seeds where the runs kept what each example gave.
+
+An amendment has its claim, the change and the reason; `stated` are the numbers in it, which have to follow from the
+published runs: `{part: ..., seeds: {from: 1, to: 5}, effect: -0.81, interval: [-1.53, -0.09]}`, with `control`,
+`fidelity`, `level` or `test` where it is not the paper's setting, `paper`, 95 % or the part's own test.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ import yaml
 from normbench.config import FIDELITIES
 from normbench.config.plan import place_text
 from normbench.errors import NormbenchError, unknown
+from normbench.papers import rules
 from normbench.papers.claims import BEST, CLOCKS, MODES, Artifact, Cell, Claim, Endpoint, Part, cell_text
 from normbench.runs import yaml_text
 
@@ -63,7 +68,7 @@ def load(path: Path) -> Artifact:
         seeds=_count(data, "seeds", where),
         deviations=_deviations(data["deviations"], where),
         reference=data.get("reference", {}),
-        amendments=_amendments(data, where),
+        amendments=_amendments(data, claims, where),
         claims=claims,
         claims_sha256=hash_claims(data["claims"]),
         seen=_count(data, "seen", where) if "seen" in data else 0,
@@ -181,6 +186,7 @@ def _looks(data: Any, where: str) -> tuple[int, int]:
 # What a part of each kind must and may hold.
 _COMPARED = ("id", "endpoint", "contrast", "scale", "unit")
 _TESTED = ("test", "delta")
+_TESTS = ("t", "sign")
 _PART_KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "direction": ((*_COMPARED, "expect"), _TESTED),
     "size": ((*_COMPARED, "paper", "band"), ()),
@@ -225,7 +231,7 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
         cell = _cell(data.get("cell", {}), where)
         return [Part(kind=kind, contrast=((1.0, cell),), scale="linear", **common, **numbers)]
     common["scale"] = _choice(data, "scale", ("log", "percent", "linear"), where)
-    common["test"] = _choice(data, "test", ("t", "sign"), where) if "test" in data else "t"
+    common["test"] = _choice(data, "test", _TESTS, where) if "test" in data else "t"
     common["delta"] = _delta(data["delta"], where) if "delta" in data else None
     if kind == "order":
         cells = [_cell(cell, where) for cell in _list(data, "order", where)]
@@ -328,12 +334,46 @@ def _deviations(data: Any, where: str) -> dict[str, tuple[str, ...]]:
     return {fidelity: _texts(data, fidelity, f"{where}: deviations") for fidelity in data}
 
 
-def _amendments(data: Mapping[str, Any], file: str) -> tuple[Mapping[str, str], ...]:
+def _amendments(data: Mapping[str, Any], claims: Sequence[Claim], file: str) -> tuple[Mapping[str, Any], ...]:
     keys, entries = ("claim", "change", "reason"), []
     for entry in _list(data, "amendments", file):
-        _keys(entry, keys, (), f"{file}: amendments")
-        entries.append({key: _text(entry, key, f"{file}: amendments") for key in keys})
+        where = f"{file}: amendments"
+        _keys(entry, keys, ("stated",), where)
+        read: dict[str, Any] = {key: _text(entry, key, where) for key in keys}
+        if "stated" in entry:
+            amended = _choice(entry, "claim", [claim.id for claim in claims], where)
+            claim = next(claim for claim in claims if claim.id == amended)
+            read["stated"] = [_stated(number, claim, where) for number in _list(entry, "stated", where)]
+        entries.append(read)
     return tuple(entries)
+
+
+def _stated(data: Any, claim: Claim, where: str) -> dict[str, Any]:
+    """As pages tell it, with the unit of its part. An effect without an interval is one whose runs give none."""
+    where = f"{where}: {claim.id}: stated"
+    _keys(data, ("part", "seeds", "effect"), ("interval", "control", "fidelity", "level", "test"), where)
+    parts = {part.id: part for part in (*claim.parts, *claim.reported) if part.kind != "exact"}
+    part = parts[_choice(data, "part", tuple(parts), where)]
+    seeds = _range(data["seeds"], f"{where}: seeds")
+    level = _number(data, "level", where) if "level" in data else 1 - rules.ALPHA
+    if not 0 < level < 1:
+        raise NormbenchError(f"{where}: level must be above 0 and below 1, not {level!r}.")
+    span = data.get("interval")
+    if "interval" in data and not (
+        isinstance(span, list) and len(span) == 2 and all(map(_is_number, span)) and span[0] <= span[1]
+    ):
+        raise NormbenchError(f"{where}: interval takes its two ends, the lower first, not {span!r}.")
+    return {
+        "part": part.id,
+        "unit": part.unit,
+        "test": _choice(data, "test", _TESTS, where) if "test" in data else part.test,
+        "fidelity": _choice(data, "fidelity", FIDELITIES, where) if "fidelity" in data else "paper",
+        "control": _choice(data, "control", claim.controls, where) if "control" in data else "",
+        "seeds": {"from": seeds[0], "to": seeds[-1]},
+        "effect": _number(data, "effect", where),
+        "interval": span,
+        "level": level,
+    }
 
 
 def _keys(data: Any, required: Sequence[str], optional: Sequence[str], where: str, hint: str = "") -> None:

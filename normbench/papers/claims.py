@@ -128,7 +128,8 @@ class Artifact:
     """A figure or table of a paper; `seeds` is the n fixed in advance, `claims_sha256` identifies its claims.
 
     `seen`: the seeds up to this one had been seen when the smallest effects were declared; with them nothing is
-    negligible. `path`: its file. `config_dir`: where an artifact of one's own has its experiment; None of one shipped.
+    negligible. An amendment may have `stated` numbers, see `claim_file`. `path`: its file. `config_dir`: where an
+    artifact of one's own has its experiment; None of one shipped.
     """
 
     id: str
@@ -138,7 +139,7 @@ class Artifact:
     seeds: int
     deviations: Mapping[str, Sequence[str]]
     reference: Mapping[str, Any]
-    amendments: tuple[Mapping[str, str], ...]
+    amendments: tuple[Mapping[str, Any], ...]
     claims: tuple[Claim, ...]
     claims_sha256: str
     seen: int = 0

@@ -11,7 +11,7 @@ from typing import Any
 from normbench.config import plan
 from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, draw, gallery, history, table, verdicts
+from normbench.papers import contrasts, draw, gallery, history, stated, table, verdicts
 from normbench.papers.claims import Artifact
 from normbench.papers.contrasts import Contrasts
 from normbench.papers.findings import findings, settings
@@ -183,7 +183,7 @@ def _page(
     deviations = "\n".join(f"- {e(text)}" for text in judged["deviations"])
     amended: dict[tuple[str, str], list[str]] = {}
     for entry in judged["amendments"]:
-        amended.setdefault((entry["change"], entry["reason"]), []).append(entry["claim"])
+        amended.setdefault((entry["change"], stated.reason(entry)), []).append(entry["claim"])
     amendments = "".join(
         f"- {e(', '.join(ids))}: {e(change)}. Why: {e(why)}\n" for (change, why), ids in amended.items()
     )

@@ -41,6 +41,10 @@ PART: dict[str, Any] = {
 CELL: dict[str, Any] = {"cell": dict, "weight": (int, float), "values": list}
 CONTROL: dict[str, Any] = {"name": str, "word": str, "parts": list}
 AMENDMENT: dict[str, Any] = {"claim": str, "change": str, "reason": str}
+STATED: dict[str, Any] = {
+    "part": str, "unit": str, "test": str, "fidelity": str, "control": str, "seeds": dict, "effect": NUMBER[:2],
+    "interval": SPAN, "level": NUMBER[:2],
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,11 @@ def read_verdicts(path: Path) -> dict[str, Any]:
             _claim(claim)
         for entry in content["amendments"]:
             _shape(entry, AMENDMENT, "an amendment")
+            _shape({"stated": [], **entry}, {"stated": list}, "an amendment")
+            for number in entry.get("stated", []):
+                _shape(number, STATED, "what an amendment states")
+                _shape(number["seeds"], {"from": int, "to": int}, "what an amendment states")
+                _span(number["interval"], "what an amendment states")
     except (OSError, ValueError, RecursionError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise NormbenchError(f"{path} is damaged ({reason}). Restore it (git checkout) or delete it.") from None
@@ -180,8 +189,7 @@ def _claim(claim: Any) -> None:
     for part in parts(claim):
         _shape(part, PART, f"a part of {claim['id']}")
         for interval in (part["interval"], part["tost"], part["prediction"]):
-            if interval is not None and not (len(interval) == 2 and all(_is_number(end) for end in interval)):
-                raise ValueError(f"a part of {claim['id']} has the interval {interval!r:.40}")
+            _span(interval, f"a part of {claim['id']}")
         if part["sign_test"] is not None:
             _shape(part["sign_test"], {"above": NUMBER[:2], "below": NUMBER[:2], "p": NUMBER[:2]}, "a sign test")
         for cell in part["cells"]:
@@ -194,6 +202,11 @@ def parts(claim: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from claim["reported"]
     for control in claim["controls"]:
         yield from control["parts"]
+
+
+def _span(interval: Any, what: str) -> None:
+    if interval is not None and not (len(interval) == 2 and all(_is_number(end) for end in interval)):
+        raise ValueError(f"{what} has the interval {interval!r:.40}")
 
 
 def _is_number(value: Any) -> bool:

@@ -18,7 +18,7 @@ import normbench
 from normbench.config import FIDELITIES, FIDELITY_MEANING, compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import gallery, measured, published, table
+from normbench.papers import gallery, measured, published, stated, table
 from normbench.papers.claims import Artifact
 from normbench.papers.findings import deciding, findings, said, tally
 from normbench.papers.published import Published
@@ -366,7 +366,9 @@ def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[st
                 (control["name"], [(part, forest.mark(part, scale)) for part in control["parts"]])
                 for control in claim["controls"]
             ],
-            "amendments": [a for a in verdicts["amendments"] if a["claim"] == claim["id"]],
+            "amendments": [
+                (a["change"], stated.reason(a)) for a in verdicts["amendments"] if a["claim"] == claim["id"]
+            ],
             "history": [e for e in entry.history if e["claim"] == claim["id"]],
         }
         for claim in verdicts["claims"]

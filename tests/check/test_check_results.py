@@ -19,7 +19,7 @@ import yaml
 
 from normbench import runs
 from normbench.battery.adopt import adopt
-from normbench.check import Check
+from normbench.check import Check, published
 from normbench.cli import main
 from normbench.config import compose, grammar, plan
 from normbench.config.compose import stored_form
@@ -253,6 +253,32 @@ def test_a_run_of_a_pack_whose_configuration_is_another_ones_is_named(tmp_path: 
     assert ("id", f"made2000/up/paper/{pack.NAME}") not in found(tmp_path)
     pack.write(place / pack.NAME, [other])
     assert ("id", f"made2000/up/paper/{pack.NAME}") in found(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, ""),
+        ({"effect": -1.2}, "log train NLL, seeds 6 to 10: log ratio −1.2 without interval, but the pack gives 6.4"),
+        ({"seeds": {"from": 1, "to": 5}}, "no pack has its runs of seed 1, 2, 3, 4, 5. Correct it in "),
+        ({"fidelity": "proxy"}, "no pack has its runs of seed 6, 7, 8, 9, 10. Correct it in "),
+    ],
+)
+def test_what_an_amendment_states_follows_from_the_pack(
+    results: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], told: str
+) -> None:
+    place, real = results / PLACE, artifacts.load("ln2016/fig6")
+    part = json.loads((place / "verdicts.json").read_text())["claims"][0]["parts"][0]
+    number = {key: part[key] for key in ("unit", "test", "effect", "interval", "level")}
+    number |= {"part": part["id"], "fidelity": "paper", "control": "", "seeds": {"from": 6, "to": 10}, **changes}
+    amendment = {"claim": "LN-F1", "change": "x", "reason": "y", "stated": [number]}
+    monkeypatch.setattr(artifacts, "load", lambda name, extra=None: replace(real, amendments=(amendment,)))
+    monkeypatch.setattr(publish, "_figure", lambda panels, of: (place / "figure.svg").read_bytes())
+    publish.publish(artifacts.load("ln2016/fig6"), [], "paper", results)
+    assert found(results) == [], "shipped claims speak of what is shipped"
+    monkeypatch.setattr(published, "SHIPPED", results.resolve())
+    assert [kind for kind, _ in found(results)] == ["stated"][: bool(told)]
+    assert told in "".join(finding.text for finding in Check(results).findings() if finding.kind == "stated")
 
 
 def test_contrasts_are_part_of_what_verdicts_follow_from(results: Path) -> None:

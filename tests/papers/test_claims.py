@@ -111,6 +111,7 @@ def edit(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
 
 
 PART = ("claims", 0, "parts", 0)
+STATED: dict[str, Any] = {"part": "p", "seeds": {"from": 1, "to": 5}, "effect": -1.5}
 
 
 @pytest.mark.parametrize(
@@ -124,6 +125,26 @@ PART = ("claims", 0, "parts", 0)
         (edit("reference", to=[0.5]), ["reference"]),
         (edit("amendments", to=["changed"]), ["amendments"]),
         (edit("amendments", to=[{"claim": "C1", "change": "x"}]), ["amendments", "'reason'"]),
+        *(
+            (edit("amendments", to=[{"claim": "C1", "change": "x", "reason": "y", "stated": [changed]}]), named)
+            for changed, named in (
+                (1, ["amendments: C1: stated", "mapping"]),
+                ({key: STATED[key] for key in ("part", "seeds")}, ["C1: stated", "'effect' is missing"]),
+                (STATED | {"part": "q"}, ["C1: stated", "part 'q' does not exist"]),
+                (STATED | {"seeds": {"from": 5, "to": 1}}, ["C1: stated: seeds go from"]),
+                (STATED | {"effect": "-1"}, ["C1: stated", "effect must be a number"]),
+                (STATED | {"interval": [2, 1]}, ["C1: stated", "its two ends, the lower first, not [2, 1]"]),
+                (STATED | {"control": "lr-lo"}, ["C1: stated", "control 'lr-lo'", "'lr-low'"]),
+                (STATED | {"fidelity": "papier"}, ["C1: stated", "fidelity 'papier'", "'paper'"]),
+                (STATED | {"level": 95}, ["C1: stated", "level must be above 0 and below 1, not 95"]),
+                (STATED | {"test": "signs"}, ["C1: stated", "test 'signs'", "'sign'"]),
+                (STATED | {"split": "test"}, ["C1: stated", "'split' is not a key"]),
+            )
+        ),
+        (
+            edit("amendments", to=[{"claim": "C", "change": "x", "reason": "y", "stated": []}]),
+            ["amendments", "claim 'C' does not exist"],
+        ),
         (edit("claims", to={"a": 1}), ["claims"]),
         (edit("claims", to=[1]), ["claim ?"]),
         (edit("claims", 0, "kind", to="directions"), ["claim C1", "kind 'directions'", "Did you mean 'direction'"]),

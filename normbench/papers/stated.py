@@ -1,0 +1,65 @@
+"""The numbers that amendments state: as pages tell them, and whether the published runs give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from normbench.papers.claims import Artifact
+from normbench.papers.contrasts import Contrasts
+from normbench.papers.parts import gather, measured, result
+from normbench.runs.record import RunRecord
+
+
+def reason(amendment: Mapping[str, Any]) -> str:
+    """Why a claim was amended, and the numbers behind it in a sentence."""
+    told = "; ".join(_text(number) for number in amendment.get("stated", ()))
+    return f"{amendment['reason'].rstrip('.')}. From published runs: {told}." if told else str(amendment["reason"])
+
+
+def _text(number: Mapping[str, Any]) -> str:
+    """`LN against BN, seeds 1 to 5, lr-low: points −0.02 [−0.05, 0.01]`."""
+    where = [number["control"], number["fidelity"] if number["fidelity"] != "paper" else ""]
+    told = ", ".join([number["part"], "seeds {from} to {to}".format(**number["seeds"]), *filter(None, where)])
+    return f"{told}: {measured(number)}"
+
+
+def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], known: Contrasts) -> Iterator[str]:
+    """A line for each number of this fidelity that the runs do not give, to the digits that are written."""
+    claims = {claim.id: claim for claim in artifact.claims}
+    for amendment in artifact.amendments:
+        for number in amendment.get("stated", ()):
+            if number["fidelity"] != fidelity:
+                continue
+            claim = claims[amendment["claim"]]
+            part = next(part for part in (*claim.parts, *claim.reported) if part.id == number["part"])
+            part, control = replace(part, test=number["test"]), number["control"]
+            seeds = range(number["seeds"]["from"], number["seeds"]["to"] + 1)
+            group = [run for run in runs if run.control == control]
+            seen = gather(part, group, seeds, spread=known.spread(part, control, seeds))
+            found = result(seen, "", 1 - number["level"])
+            told = f"the amendment of {claim.id} states {_text(number)}"
+            if lacking := [str(seed) for seed in seeds if seed not in seen.seeds]:
+                yield f"{told}, but no pack has its runs of seed {', '.join(lacking)}"
+            elif _differ(number, found):
+                ends = [f"{end:.6g}" for end in _numbers(found) if end is not None]
+                yield f"{told}, but the pack gives {', '.join(ends) or found['reason']}"
+
+
+def _numbers(of: Mapping[str, Any]) -> tuple[float | None, ...]:
+    """Effect and both ends of the interval."""
+    return of["effect"], *(of["interval"] or (None, None))
+
+
+def _differ(number: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """By more than half of the last decimal: that of the number that is written with most, as YAML drops a last 0."""
+    written = _numbers(number)
+    last = min(int(Decimal(str(end)).as_tuple().exponent) for end in written if end is not None)
+    pairs = zip(written, _numbers(found), strict=True)
+    return any(
+        (one is None) != (other is None)
+        or (one is not None and other is not None and abs(one - other) > 0.5 * 10.0**last * (1 + 1e-9))
+        for one, other in pairs
+    )
