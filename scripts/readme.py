@@ -37,7 +37,7 @@ FINDINGS = (  # what the first page tells; every word and number is of the verdi
     ("ln2016/table2", "LN-A3"),
     ("ln2016/recall", "LN-H4"),
     ("bln2022/fig4", "BLN-2"),
-    ("bln2022/ablation", "BLN-18"),
+    ("bln2022/ablation", "BLN-5"),
     ("bln2022/ablation", "BLN-19"),
 )
 
