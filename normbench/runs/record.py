@@ -25,16 +25,16 @@ UNLIKE_NUMBERS = ("NaN", "Infinity", "-Infinity")  # as a log has them
 
 
 def evaluation_complete(records: Sequence[Mapping[str, Any]], step: int) -> bool:
-    """Whether a curve has got past the evaluation at `step`: all its records are there, the training loss finite.
+    """Whether a curve has got past the evaluation at `step`: all its records are there, and the usual ones finite.
 
     An evaluation has the records of the first one and the running mean, and may have more; those of test splits it may
-    lack.
+    lack. Variants, and what a model does after training, may have numbers that are not finite.
     """
     if any(record["step"] > step for record in records):
         return True
     counts = Counter(record["step"] for record in records if not str(record.get("split")).startswith("test"))
-    finite = all(isinstance(v, float | int) for r in records if r["step"] == step and r["split"] == "train"
-                 for key, v in r.items() if key not in PLACE)  # fmt: skip
+    usual = (r for r in records if r["step"] == step and "variant" not in r and r.get("mode") != "stage")
+    finite = all(isinstance(value, float | int) for r in usual for key, value in r.items() if key not in PLACE)
     return finite and step > 0 and counts[step] >= counts[0] + 1
 
 

@@ -16,7 +16,7 @@ from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
-from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating
+from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating, finite
 from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking, variants
 from normbench.norms.sites import Choice, asked_variants
 from normbench.streams import stream
@@ -69,8 +69,8 @@ class Evaluation:
 
     `config` is the run's: `eval`, `monitor`, `train.batch_size`. `outcomes` has each example's results of the last
     evaluation's test passes, by split and variant, and after training those of the downstream tasks. `broken` is why
-    the last evaluation could not do these with such weights. Errors: a split that is not there, a monitor that no pass
-    gives, a variant that no normalizer serves.
+    the last evaluation was given up: what it met is not finite. Errors: a split that is not there, a monitor that no
+    pass gives, a variant that no normalizer serves.
     """
 
     def __init__(self, model: Model, data: Dataset, config: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
@@ -92,12 +92,20 @@ class Evaluation:
         self._refuse(config)
 
     def __call__(self, state: State) -> list[Record]:
-        """Every pass that the state calls for. Normalizers that evaluate with statistics of a pass get one first."""
+        """Every pass that the state calls for. Normalizers that evaluate with statistics of a pass get one first.
+
+        It is `broken`, and has the usual passes at most, where outputs of these, or the weights, are not finite.
+        """
         self.outcomes.clear()
         self.broken = ""
         self._prepared.cache_clear()
         self.gather(state, [USUAL])
         records = self.run(self.usual(state), state)
+        if self.broken:
+            return records
+        if not finite(self.model.parameters()):
+            self.broken = "the weights hold NaN or Inf"
+            return []
         state = self.seen(records, state)
         others = self._others() if state.best else []
         if others:
@@ -105,11 +113,11 @@ class Evaluation:
         records += self.run(self.further(state, others), state)
         state = self.seen(records, state)  # further variants may be at their lowest
         records += self.run(self.waiting(state, others), state)
-        records += self._tasks(self.seen(records, state), nested=False)
+        records += self._tasks(nested=False)
         if state.last:
             records += self.run([Pass(name, mode="whole") for name in self.asked["whole"]], state)
             records += [{"mode": "stage", **record} for record in self.model.after(self.data.splits, self.seed)]
-            records += self._tasks(self.seen(records, state), nested=True)
+            records += self._tasks(nested=True)
         return records
 
     @property
@@ -118,7 +126,9 @@ class Evaluation:
         return bool(self.asked["whole"] or self.asked["tasks"] or type(self.model).after is not Model.after)
 
     def seen(self, records: Sequence[Record], state: State) -> State:
-        """The state with these records' monitored values, the lower the better; infinite where one is no number."""
+        """The state with these records' monitored values, the lower the better; infinite where one is not finite, or
+        the evaluation is broken.
+        """
         found = {
             text(record.get("variant", USUAL)): self.sign * float(record[self.monitor["metric"]])
             for record in records
@@ -127,10 +137,11 @@ class Evaluation:
             and "order" not in record
             and self.monitor["metric"] in record
         }
-        values = {variant: math.inf if math.isnan(value) else value for variant, value in found.items()}
+        sound = not self.broken
+        values = {name: value if sound and math.isfinite(value) else math.inf for name, value in found.items()}
         return replace(state, values=values)
 
-    def _tasks(self, state: State, nested: bool) -> list[Record]:
+    def _tasks(self, nested: bool) -> list[Record]:
         """Of the downstream tasks that are asked for, with the model's vectors of sentences; those of them that can be
         done before it is `broken`.
         """
@@ -139,9 +150,6 @@ class Evaluation:
         from normbench.sentences import evaluate, sets
         from normbench.sentences.rows import NotFinite
 
-        if not math.isfinite(state.values.get("", 0.0)):
-            self.broken = f"{self.monitor['split']} {self.monitor['metric']} is no finite number"
-            return []
         assert self.data.tasks is not None
         encode, mode = functools.partial(self.model.encode, data=self.data), "stage" if nested else "along"
         records: list[Record] = []
@@ -227,7 +235,20 @@ class Evaluation:
                 }
             place: Record = {"split": one.split, "mode": mode} | ({"variant": dict(variant)} if variant else {})
             place |= {"order": one.order} if one.order else {}
-            yield place | dict(whole) | {name: _mean(parts) for name, parts in chunks.items()}
+            numbers: Record = {**whole, **{name: _mean(parts) for name, parts in chunks.items()}}
+            yield place | (numbers if variant else self._sound(one.split, numbers))
+
+    def _sound(self, split: str, numbers: Record) -> Record:
+        """The numbers of a usual pass; where one is not finite none is left finite, and the evaluation is broken.
+
+        An arg-max, a threshold or a rank of NaN is a number like any other, and may be a good one. Variants keep
+        theirs: at m = 1 half of BLN's configurations have no finite loss, and the authors log the errors beside it.
+        """
+        bad = [name for name, value in numbers.items() if not math.isfinite(value)]
+        if not bad:
+            return numbers
+        self.broken = self.broken or f"{split} {bad[0]} is no finite number"
+        return {name: value if name in bad else math.nan for name, value in numbers.items()}
 
     def _values(self, one: Pass, state: State) -> list[Chunks]:
         """Per-example values, by variant."""
@@ -300,7 +321,7 @@ class Evaluation:
         return collected
 
     def _whole(self, one: Pass, variant: Variant) -> Mapping[str, float | Tensor]:
-        """Metrics of the whole split, for models that have such."""
+        """Metrics of the whole split, for models that have such; NaN of what is not finite, which has no ranks."""
         if type(self.model).whole is Model.whole or one.mode == "train" or one.order:
             return {}
         split = self._prepared(one.split, one.mode == "whole")
@@ -310,7 +331,9 @@ class Evaluation:
                 with evaluating(self.model, Noise(self.seed, one.split, split.numbers(index))):
                     for name, tensor in self.model.collect(**split.batch(index).tensors).items():
                         collected.setdefault(name, []).append(tensor)
-        return self.model.whole(one.split, {name: torch.cat(parts) for name, parts in collected.items()})
+        joined = {name: torch.cat(parts) for name, parts in collected.items()}
+        whole = self.model.whole(one.split, joined)
+        return whole if finite(joined.values()) else {name: math.nan * value for name, value in whole.items()}
 
     @functools.cache  # noqa: B019  an evaluation empties it when it begins
     def _prepared(self, name: str, whole: bool = False) -> Split:

@@ -42,7 +42,7 @@ class Recorder:
 
     def evaluate(self, progress: Progress) -> None:
         """Evaluates the run where it is. Raises Stop, after all is written, where the training loss is no number, or
-        the weights are such that downstream tasks cannot be done.
+        the evaluation is broken.
         """
         loss, began = self.evaluation.model.loss, time.monotonic()
         place, state = self._place(progress)
@@ -57,7 +57,7 @@ class Recorder:
         self.run.append("curve.jsonl", [place | record for record in records])
         at = "epoch" if isinstance(place["epoch"], int) else "step"
         for record in records:
-            if record["split"] == "train" and not math.isfinite(record.get(loss, 0.0)):
+            if record["split"] == "train" and "variant" not in record and not math.isfinite(record.get(loss, 0.0)):
                 raise diverged(self.evaluation.model, record[loss], f"after {at} {place[at]}")
         if self.evaluation.broken:
             raise Stop("diverged", f"after {at} {place[at]}: {self.evaluation.broken}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +14,9 @@ from torch import Tensor
 from normbench.data.words import END
 from normbench.models import base as models
 from normbench.models import retrieval
+from normbench.runs import find, writing
 from normbench.streams import stream
+from normbench.train.ensure import ensure_run
 
 
 def violation(s: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -119,3 +124,16 @@ def test_the_network_is_the_one_of_section_6_1() -> None:
         torch.testing.assert_close(found.detach(), retrieval.contrastive(errors, 0.05), rtol=1e-10, atol=0)
     shares = network.whole("valid", collected)
     assert shares["image_rsum"] == pytest.approx(sum(float(shares[f"image_r{k}"].mean()) for k in (1, 5, 10)))
+
+
+def test_vectors_that_are_no_numbers_have_no_ranks_and_the_run_has_diverged(tmp_path: Path) -> None:
+    """No distance is smaller than NaN: each image would be found first."""
+    spec = small("order_embeddings", "optim.lr=1e38", "train.steps=1", "train.keep=[best,last]")
+    run = writing.directory(tmp_path / "runs", spec)
+    assert ensure_run(spec, run) == "diverged"
+    records = [json.loads(line) for line in run.curve.read_text().splitlines()]
+    assert {record["image_rsum"] for record in records if record["step"] and record["mode"] == "eval"} == {"NaN"}
+    assert {path.stem for path in (run.path / "weights").iterdir()} == {"last"}, "it was the best of nothing"
+    found = find.find([spec], tmp_path)
+    assert found.state(spec) == "diverged"
+    assert [one.reason for one in found.runs] == ["after step 1: valid image_r1 is no finite number"]

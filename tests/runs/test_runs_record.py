@@ -26,6 +26,10 @@ def test_an_evaluation_is_complete_with_all_its_records_and_finite_ones():
     assert whole(_records(2)[:-1], 2), "test splits may wait for a better epoch"
     assert not whole(_records(2, last="NaN"), 2)
     assert not whole([], 1)
+    unsound = _records(2)
+    unsound[-1]["nll"] = "Infinity"
+    assert not whole(unsound, 2), "of any split: the run ended there"
+    assert whole([*_records(2), {**_records(2)[-1], "nll": "NaN", "variant": {"configuration": "FTTT"}}], 2)
 
 
 def _run(status: str, records: list[dict], epochs: int = 6) -> RunRecord:

@@ -115,6 +115,38 @@ def test_an_evaluation_that_is_no_number_is_kept_as_text_and_ends_the_run(
     assert {r["nll"] for r in curve(tmp_path / "run") if r["epoch"] == 1 and r.get("mode") != "running"} == {"NaN"}
 
 
+def test_an_error_by_the_arg_max_of_no_number_is_none_and_never_the_best(tmp_path: Path) -> None:
+    """Class 0 is the arg-max of NaN alone, and of some examples the right one."""
+    words = ("optim.lr=1e38", "model.activation=relu", "model.hidden_sizes=[8,8]", "train.batch_size=1200")
+    asked = ("train.epochs=1", "eval.strides={train: 0}", "monitor.metric=error", "train.keep=[best]")
+    assert tiny.train(tmp_path / "run", *words, *asked) == "diverged"
+    assert status(tmp_path / "run")["reason"] == "after epoch 1: valid nll is no finite number"
+    last = [record for record in curve(tmp_path / "run") if record["step"] == 1 and record["mode"] == "eval"]
+    assert [(record["split"], record["error"]) for record in last] == [("valid", "NaN"), ("test", "NaN")]
+    assert not (tmp_path / "run" / "weights").exists()
+
+
+def test_weights_that_are_no_numbers_are_found_where_no_output_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluation = evaluated()
+    monkeypatch.setattr(MnistMLP, "evaluate", lambda *_, **tensors: {"nll": torch.ones(len(tensors["targets"]))})
+    assert evaluation(State(1)) and not evaluation.broken
+    with torch.no_grad():
+        next(evaluation.model.parameters())[0, 0] = math.inf
+    assert evaluation(State(1)) == [] and evaluation.broken == "the weights hold NaN or Inf"
+
+
+@pytest.mark.parametrize(("goal", "value"), [("max", math.inf), ("min", -math.inf), ("min", math.nan)])
+def test_what_is_not_finite_is_never_the_best(goal: str, value: float) -> None:
+    state = evaluated(f"monitor.goal={goal}").seen([{"split": "valid", "mode": "eval", "nll": value}], State(1))
+    assert state.values == {"": math.inf} and not state.best and not state.better
+
+
+def evaluated(*words: str) -> Evaluation:
+    spec = tiny.spec(*words)
+    model = models.build(spec.config, spec.sites())
+    return Evaluation(model, datasets.load(spec.config["data"]), spec.config, spec.sites())
+
+
 # --- records ---------------------------------------------------------------------------------------------------------
 
 
