@@ -25,7 +25,7 @@ class Frame(NamedTuple):
 
 def png(pictures: Sequence[np.ndarray], frames: Sequence[Frame] = ()) -> bytes:
     """Pictures (height, width) of values from 0 (black) to 1, in rows as nearly square as `MOST` a row allows, each
-    perhaps with a frame; what of a frame lies outside is not seen.
+    perhaps with a frame; what of a frame lies outside is not seen. NaN is black.
     """
     from PIL import Image, ImageDraw
 
@@ -37,11 +37,11 @@ def png(pictures: Sequence[np.ndarray], frames: Sequence[Frame] = ()) -> bytes:
     )
     for place, picture in enumerate(pictures):
         row, column = divmod(place, columns)
-        grey = Image.fromarray(np.clip(np.round(picture * 255), 0, 255).astype(np.uint8)).convert("RGB")
+        grey = Image.fromarray(np.clip(np.round(np.nan_to_num(picture) * 255), 0, 255).astype(np.uint8)).convert("RGB")
         tile = grey.resize((width * ENLARGED, height * ENLARGED), Image.Resampling.NEAREST)
         if frames:
             limit = 2 * max(height, width)  # far outside is outside
-            edges = [min(max(edge, -limit), limit) for edge in frames[place]]
+            edges = [min(limit, max(-limit, edge)) for edge in frames[place]]  # so that NaN is outside as well
             top, left, bottom, right = (round((edge + 0.5) * ENLARGED) for edge in edges)
             ImageDraw.Draw(tile).rectangle((left, top, right, bottom), outline=FRAME)
         sheet.paste(tile, (column * (width + GAP) * ENLARGED, row * (height + GAP) * ENLARGED))

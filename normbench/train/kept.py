@@ -37,7 +37,7 @@ def refuse_edited(run: RunRecord, config_dir: Path | None) -> None:
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
     """The run's model with weights that it kept, the last if it kept those, and which these are.
 
-    Errors: weights that it did not keep, or that do not fit.
+    Errors: weights that it did not keep, that do not fit, or that are not finite.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -55,4 +55,6 @@ def trained(folder: Path, config: compose.Config, weights: str | None, config_di
     except (OSError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(getattr(error, "strerror", "") or error).split())[:300]
         raise NormbenchError(f"{path} does not fit the run's model and data ({reason}). Train the run again.") from None
+    if not models.finite(model.parameters()):
+        raise NormbenchError(f"{path} holds NaN or Inf: nothing can be drawn or looked for with such weights.")
     return model, chosen

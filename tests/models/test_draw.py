@@ -176,6 +176,17 @@ def test_samples_are_pictures_of_the_seed() -> None:
         assert colours and pictures.FRAME in [colour for _, colour in colours]
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_no_numbers_leave_black_pictures(value: float) -> None:
+    network = built(small("draw")).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.fill_(value)
+    found = network.sample(1, 2, datasets.load(small("draw").config["data"]))
+    with Image.open(io.BytesIO(found["drawn.png"])) as drawn:
+        assert drawn.convert("L").getpixel((0, 0)) == 0
+
+
 def test_a_frame_is_where_the_filters_are() -> None:
     network = made("none")
     given = torch.tensor([[0.2, -0.4, math.log(0.5), 0.0, 0.0]], dtype=torch.float64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.machinery
 import io
 import json
+import math
 import sys
 import types
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ import tiny
 import torch
 import torch.nn.functional as F
 from rich.console import Console
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from normbench.commands import sample
@@ -188,6 +190,10 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
     assert sample.run(given.id, tmp_path / "results", asked, given.config_dir, console) == 0
     written = sampled / "samples" / "last-seed-7-A-line-of-mine-bias-0.5-1.txt"
     assert written.read_text() == "A line, of mine! 0.5 7" and str(written) in console.file.getvalue()
+    lost = sampled / "weights" / "step-7.safetensors"
+    save_file({name: math.nan * tensor for name, tensor in load_file(lost).items()}, lost)
+    with pytest.raises(NormbenchError, match=r"step-7\.safetensors holds NaN or Inf"):
+        sample.run(given.id, tmp_path / "results", Asked(3, weights="step-7"), given.config_dir, console)
     for calls in (1, 5, 11):
         stopped = tmp_path / f"stopped {calls}"
         assert ensure_run(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
