@@ -85,8 +85,7 @@ def rows(vectors: Any) -> Rows:
     if x.shape[1] > x.shape[0]:  # the same inner products in as many columns as there are rows
         x = torch.linalg.qr(x.T, mode="r").R.T.contiguous()
     inner = x.T @ x
-    if not torch.isfinite(inner).all():
-        raise NotFinite("logistic regression: the vectors are too long for float64. Give them a length such as 1.")
+    _refuse_too_long(inner)
     squares, axes = torch.linalg.eigh(inner)
     z = x @ axes
     return Rows(Products(z), Products(z.float()), squares.clamp_min(0))
@@ -96,8 +95,16 @@ def _sparse(matrix: Any) -> Rows:
     from scipy import sparse
 
     z = sparse.csr_array(sparse.hstack([matrix, np.ones((matrix.shape[0], 1))]).astype(np.float64))
-    squares = torch.from_numpy(z.power(2).sum(0))
+    with np.errstate(over="ignore"):
+        squares = torch.from_numpy(z.power(2).sum(0))
+    _refuse_too_long(squares)
     return Rows(SparseProducts(z), SparseProducts(z.astype(np.float32)), squares)
+
+
+def _refuse_too_long(products: Tensor) -> None:
+    """NotFinite where a sum of squares is infinite, and the gradient that is small beside it with it."""
+    if not torch.isfinite(products).all():
+        raise NotFinite("logistic regression: the vectors are too long for float64. Give them a length such as 1.")
 
 
 def decisions(given: Rows, targets: Tensor, train: Tensor, costs: Sequence[float]) -> Iterator[Tensor]:
