@@ -19,6 +19,7 @@ from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
 from normbench.train import probes
 from normbench.train.ensure import ensure_run
+from normbench.train.probes import bln_weights
 
 TABLE1 = artifacts.load("ln2016/table1")
 ARMS = plan.experiment("ln2016/table1")["arms"]
@@ -257,3 +258,11 @@ def test_gradients_of_the_dynamics_are_those_of_differences():
     assert found["gradient"][0] == pytest.approx(np.hypot(*steps), rel=1e-6)
     assert found["magnitude"][0] == pytest.approx(np.abs(U @ x[0]).mean())
     assert found["magnitude"][1] == pytest.approx(np.abs(W @ first + U @ x[1]).mean())
+
+
+def test_a_weight_that_is_no_number_is_in_every_extreme(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = bln_weights._normalized
+    monkeypatch.setattr(bln_weights, "_normalized", lambda x, *by: real(x, *by) * (math.nan if len(x) == 3 else 1.0))
+    (spec,) = plan.train_specs(["model=bln_weights", "norm=batch_layer", "train.epochs=4"], False)
+    found = numbers(spec)
+    assert all(math.isnan(found[key]) for key in ("residual", "formula", "smallest", "largest", "least_growth"))

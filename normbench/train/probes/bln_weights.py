@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -51,19 +52,19 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
             own = _along(y, rest := feature - share * batch)
             found = float(_along(y - own * rest, batch) - own * share), float(own)
         residuals.append(float((y - found[0] * batch - found[1] * feature).norm() / y.norm()))
-        differences.append(max(abs(a - b) for a, b in zip(found, wanted, strict=True)))
+        differences += [abs(a - b) for a, b in zip(found, wanted, strict=True)]
         records.append({"epoch": m, "step": m, "batch": found[0], "feature": found[1]})
     x = torch.from_numpy(stream(spec.seed, "probe", 1).standard_normal((1, d)))
     y = norm(x)
     single = (1 - options["eps_w"]) * F.layer_norm(x, [d], eps=eps_f) / math.sqrt(d)
     weights = [record[key] for record in records for key in ("batch", "feature")]
     growth = [b["batch"] - a["batch"] for a, b in itertools.pairwise(records)]
-    numbers = {
-        "residual": max(residuals),
-        "formula": max(differences),
-        "smallest": min(weights),
-        "largest": max(weights),
-        "least_growth": min(growth),
+    numbers = {  # by numpy, whose extremes are NaN where one number is
+        "residual": float(np.max(residuals)),
+        "formula": float(np.max(differences)),
+        "smallest": float(np.min(weights)),
+        "largest": float(np.max(weights)),
+        "least_growth": float(np.min(growth)),
         "single": float((y - single).norm() / y.norm()),
         **_configurations(spec, site, choice),
     }
@@ -94,8 +95,10 @@ def _configurations(spec: RunSpec, site: base.Site, choice: base.Choice) -> dict
             x = torch.from_numpy(stream(spec.seed, "configurations", 3).standard_normal((8, site.features)))
             evaluated.append(norm(x).flatten())
     return {
-        "training_spread": max(float((other - trained[0]).abs().max()) for other in trained),
-        "evaluation_spread": min(float((a - b).abs().max()) for a, b in itertools.combinations(evaluated, 2)),
+        "training_spread": float(np.max([float((other - trained[0]).abs().max()) for other in trained])),
+        "evaluation_spread": float(
+            np.min([float((a - b).abs().max()) for a, b in itertools.combinations(evaluated, 2)])
+        ),
     }
 
 
