@@ -17,7 +17,7 @@ from normbench.commands.training import faults, left, repeats, unmirrored, watch
 from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
 from normbench.config.identity import RunSpec
-from normbench.curves.series import final
+from normbench.curves.series import exploded, final
 from normbench.errors import NormbenchError
 from normbench.launch import base
 from normbench.launch.ensure import ensure_runs
@@ -119,7 +119,7 @@ def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, cons
 
 
 def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
-    """Where the run lies, and a line for each that did not end well."""
+    """Where the run lies, and a line for each that did not end well, or ended far worse than it began."""
     if len(specs) == 1 and specs[0].id in found.stored:
         yield f"  {found.stored[specs[0].id].path}"
     for fault in faults(outcomes, found, "busy"):
@@ -131,6 +131,9 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
             yield f"normbench: {stored.path} is damaged: {stored.reason}. Delete it to train this run again."
         elif (run := found.of(spec)) and run.status == "diverged":
             yield f"normbench: run {spec.id} diverged: {run.reason}. It counts as diverged in figures and verdicts."
+        elif run and (ends := exploded(run)):
+            told = metrics.spoken(run.monitor["split"], run.monitor["metric"])
+            yield f"normbench: run {spec.id}: {told} was {ends[0]:.3g} before training and is {ends[1]:.3g} now."
 
 
 def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], console: Console) -> None:

@@ -12,6 +12,7 @@ from normbench.variants import USUAL, Variant, select, text
 
 Series = list[tuple[float, float]]  # (x, value), ascending; 0 is the evaluation before training
 PARTS = {"order", "block"}  # of a record of other orders, or parts, of the examples
+ABSURD = 10.0
 FLOOR = 1e-12  # logs of losses end here: below it a float32 loss is zero
 
 
@@ -102,6 +103,21 @@ def best_step(run: RunRecord, variant: Variant = USUAL) -> int | None:
         run.known[asked] = int(min(finite)[1]) if finite else None
     best: int | None = run.known[asked]
     return best
+
+
+def exploded(run: RunRecord) -> tuple[float, float] | None:
+    """What the run monitors before training and at its last evaluation, where that is over ABSURD times its first size;
+    None where it is not, or where higher is better.
+
+    Ten times: of the published runs overfitting raised it to 2.5 times at most; those beyond are of BN at batches of
+    one, evaluated with running statistics, which a reader has to know of as well (15 to 19 times).
+    """
+    monitor = run.monitor
+    points = series(run, monitor["split"], "eval", monitor["metric"], x="step")
+    if monitor["goal"] == "max" or not points:
+        return None
+    first, last = points[0][1], points[-1][1]
+    return (first, last) if last > ABSURD * abs(first) else None
 
 
 def variants(run: RunRecord) -> list[Variant]:

@@ -133,6 +133,13 @@ def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_pat
     assert "damaged" in out and "status.json is not JSON" in out and "1 diverged" in out and "1 done" in out
 
 
+def test_a_loss_that_ends_far_above_its_beginning_is_said(normbench, capfd):
+    assert normbench("train", *tiny.WORDS, "train.epochs=1", "optim.lr=1e6") == 0
+    assert ": valid NLL was 2.18 before training and is " in capfd.readouterr().out
+    assert normbench("train", *tiny.WORDS, "train.epochs=1") == 0
+    assert "before training" not in capfd.readouterr().out
+
+
 def test_a_sweep_comes_back_to_what_another_one_writes(normbench, capfd, tmp_path: Path, monkeypatch):
     held = writing.directory(tmp_path / "results" / "runs", tiny.spec("norm=none")).writing()
     held.__enter__()

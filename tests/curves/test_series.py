@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from normbench.curves.series import (
     area,
     at_epoch,
     best_step,
+    exploded,
     final,
     in_orders,
     series,
@@ -226,3 +228,14 @@ def test_variants_at_the_chosen_epoch() -> None:
     assert test_nll("best", "best by test") == 2.5, "what is tried at the best alone is no candidate"
     assert test_nll("best", "FFFF") is None and test_nll(7) is None
     assert in_orders(run, "nll", "TTFF") == [0.1, 0.2] and in_orders(run, "nll") == [0.7]
+
+
+def test_a_loss_that_ends_far_above_its_beginning_has_exploded() -> None:
+    def found(*values: float, **monitor: str) -> tuple[float, float] | None:
+        run = make_run([record(epoch, value, split="valid") for epoch, value in enumerate(values)])
+        return exploded(replace(run, config={"monitor": monitor}))
+
+    assert found(2.3, 0.1, 1e29) == (2.3, 1e29)
+    assert found(2.3, 1e29, 0.1) is found(2.3, 5.7) is found() is None, "on the way, or overfitted"
+    assert found(-2.0, 21.0) == (-2.0, 21.0) and found(-2.0, -1.0) is None
+    assert found(2.3, 1e29, goal="max") is None
