@@ -76,25 +76,44 @@ def _configurations(spec: RunSpec, site: base.Site, choice: base.Choice) -> dict
     """What the 16 configurations of inference make of the same batches, in training and in evaluation.
 
     `training_spread`: largest difference of outputs and of gradients over three training steps; `evaluation_spread`:
-    the smallest between any two configurations afterwards.
+    the smallest between any two configurations afterwards. `others_CONFIGURATION`: by how much, relative to the largest
+    output, an example's output changes when the others of its batch are replaced, after an epoch of batches of 8;
+    `finite_CONFIGURATION`: the share of outputs that are finite after an epoch of batches of 1.
     """
-    trained, evaluated = [], []
-    for letters in itertools.product("TF", repeat=4):
-        norm = base.build(site, replace(choice, options={**choice.options, "configuration": "".join(letters)}))
-        norm = norm.double().train()
+
+    def built(letters: str) -> base.Normalizer:
+        return base.build(site, replace(choice, options={**choice.options, "configuration": letters})).double().train()
+
+    def batch(step: int, m: int = 8) -> Tensor:
+        return torch.from_numpy(stream(spec.seed, "configurations", step).standard_normal((m, site.features)))
+
+    def after_an_epoch(letters: str, m: int) -> base.Normalizer:
+        norm = built(letters)
+        norm.begin_epoch()
+        for step in range(3):
+            norm(batch(step, m))
+        norm.end_epoch()
+        return norm.eval()
+
+    trained, evaluated, more = [], [], {}
+    for letters in map("".join, itertools.product("TF", repeat=4)):
+        norm = built(letters)
         seen = []
         for step in range(3):
-            draw = stream(spec.seed, "configurations", step).standard_normal((8, site.features))
-            x = torch.from_numpy(draw * (1 + step) + step).requires_grad_()
+            x = (batch(step) * (1 + step) + step).requires_grad_()
             y = norm(x)
             (gradient,) = torch.autograd.grad(y.square().mul(torch.arange(1.0, site.features + 1)).sum(), x)
             seen += [y.detach().flatten(), gradient.flatten()]
         trained.append(torch.cat(seen))
         norm.eval()
         with torch.no_grad():
-            x = torch.from_numpy(stream(spec.seed, "configurations", 3).standard_normal((8, site.features)))
-            evaluated.append(norm(x).flatten())
+            evaluated.append(norm(batch(3)).flatten())
+            norm, others = after_an_epoch(letters, 8), torch.cat([batch(3)[:1], batch(4)[1:]])
+            before, after = norm(batch(3)), norm(others)
+            more[f"others_{letters}"] = float((after[0] - before[0]).abs().max() / before.abs().max())
+            more[f"finite_{letters}"] = float(after_an_epoch(letters, 1)(batch(3, 1)).isfinite().double().mean())
     return {
+        **more,
         "training_spread": float(np.max([float((other - trained[0]).abs().max()) for other in trained])),
         "evaluation_spread": float(
             np.min([float((a - b).abs().max()) for a, b in itertools.combinations(evaluated, 2)])
