@@ -213,6 +213,34 @@ def test_layer_normalization_of_the_sum_does_not_see_the_radius():
     assert [4 * value for value in small[1:]] == pytest.approx(large[1:], rel=1e-6)
 
 
+def test_correlations_are_those_of_differences():
+    """By finite differences in place of a gradient, and pair by pair."""
+    words = ("model.inputs=3", "model.hidden_size=4", "train.batch_size=6", "seed=1001")
+    for activation, f in (("relu", lambda a: np.maximum(a, 0)), ("tanh", np.tanh)):
+        for change in ("update", "case"):
+            spec = arm("ln2016/correlation", activation, *words, f"model.change={change}")
+
+            def draw(name: str, *shape: int, seed: int = spec.seed) -> np.ndarray:
+                return stream(seed, "probe", name).standard_normal(shape)
+
+            W, U, x = draw("first", 4, 3) / 3**0.5, draw("second", 4, 4) / 2, draw("x", 6, 3)
+            v, y = draw("v", 4) / 2, draw("y", 6)
+
+            def loss(W: np.ndarray, f=f, U=U, x=x, v=v, y=y) -> float:
+                return float(((f(f(x @ W.T) @ U.T) @ v - y) ** 2).mean())
+
+            g = np.zeros_like(W)
+            for place in np.ndindex(*W.shape):
+                step = np.zeros_like(W)
+                step[place] = 1e-6
+                g[place] = (loss(W + step) - loss(W - step)) / 2e-6
+            after = W - 0.01 * np.linalg.norm(W) / np.linalg.norm(g) * g
+            changes = f(x @ after.T) - f(x @ W.T) if change == "update" else np.diff(f(x @ W.T), axis=0)
+            a = changes @ U.T
+            wanted = np.mean([abs(np.corrcoef(a[:, i], a[:, j])[0, 1]) for i in range(4) for j in range(i)])
+            assert numbers(spec)["correlation"] == pytest.approx(wanted, rel=1e-5), (activation, change)
+
+
 def test_open_choices_of_the_dynamics_change_what_they_say():
     words = ("model.steps=10", "model.hidden_size=8", "seed=1001")
 
