@@ -280,6 +280,7 @@ EXPECTED = {  # part by part: whether the first cell named is to lie above (+) t
         "BLN-17": "-+", "BLN-X3": "--",
     },
     "bln2022/table2": {"BLN-11": "++", "BLN-13b": "++", "BLN-14b": "++", "BLN-16": "--", "BLN-17b": "+-"},
+    "bln2022/tasks": {"BLN-26": "-+"},
     "ln2016/correlation": {"LN-H14": "++"},
     "ln2016/dynamics": {"LN-H1": "++", "LN-H1b": "++"},
     "ln2016/fig6": {"LN-F1": "-", "LN-F1b": "-", "LN-F2": "--", "LN-F3": "++"},
