@@ -57,7 +57,7 @@ def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
     quantities = {effect["quantity"] for effect in trial["effects"]}
     assert quantities == {"test error", "test NLL", "train error", "train NLL"}
     held = {name for name, word in content["table1"]["centre"].items() if word.startswith("yes")}
-    assert held == {"weight matrix re-centring", "fixed weights in evaluation"}
+    assert held == {"weight matrix re-centring", "summed inputs of a case shifted", "fixed weights in evaluation"}
     (effect,) = [e for e in trial["effects"] if e["quantity"] == "test error" and e["against"] == "layer"]
     centre, layer = (last_errors(tmp_path, trial["runs"][norm]) for norm in ("centre", "layer"))
     wanted = [a - b for a, b in zip(centre, layer, strict=True)]

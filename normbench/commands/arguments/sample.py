@@ -9,8 +9,8 @@ from normbench.commands.arguments import from_options
 
 EPILOG = """examples:
   normbench sample 9b1c1575a08c                         the files that the run left when it ended
-  normbench sample 9b1c --count 20 --seed 7             20 more, from the weights that it kept
-  normbench sample 4f13 --near "a dog runs"             images whose captions are nearest to this one; sentences
+  normbench sample 9b1c1 --count 20 --seed 7            20 more, from the weights that it kept
+  normbench sample 4f13e --near "a dog runs"            images whose captions are nearest to this one; sentences
                                                         of held-out books, where the model reads such
   normbench sample 5379 --text "a line" --bias 0.7      a text of yours in a hand that the model draws
 
