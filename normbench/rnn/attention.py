@@ -27,7 +27,8 @@ def window(given: Tensor, n: int, side: int) -> Window:
         centre = (g + 1) / 2 · side;  stride = (side - 1) / (N - 1) · δ;  mean_i = centre + (i - N/2 + 1/2) · stride
         F_i[a] = exp(-(a - mean_i)² / 2σ²) / (sum over the pixels a of these + 1e-4),  i, a counted from 0
 
-    as code of jbornschein/draw, whose centre is g · side. The logarithms are kept within ± `BOUND`.
+    as code of jbornschein/draw; Gregor et al.'s eq. 22 has side + 1 in the centre. The logarithms are kept within
+    ± `BOUND`.
     """
     variance, intensity = given[:, 3:].clamp(-BOUND, BOUND).exp().unbind(1)
     distance = torch.arange(side).to(given) - means(given, n, side)[..., None]
