@@ -23,7 +23,8 @@ class Sampler:
     examples of similar `lengths` together, batches in an order of their own. equal_lengths: every batch has one length,
     and those that are left over of a length make a smaller one. lengths_in_turn: the same; lengths take turns, in an
     order of the epoch's, until they have no batch left (code of skip-thoughts). infinite: permutations one after
-    another, batches of one size across their ends. `reshuffle` false: every epoch in the order of the first.
+    another, batches of one size across their ends. in_order: as the data have them. `reshuffle` false: every epoch in
+    the order of the first.
     """
 
     def __init__(
@@ -67,10 +68,13 @@ class Sampler:
         return self._cached[1][place]
 
     def once(self, draw: np.random.Generator) -> list[Tensor]:
-        """The batches of a pass through the examples that is no epoch of training, in an order of its own."""
-        return [batch for group in self._cut(draw.permutation(self.count)) for batch in group]
+        """The batches of a pass that is no epoch of training, in an order of its own or the data's."""
+        order = self._permutation(1) if self.kind == "in_order" else draw.permutation(self.count)
+        return [batch for group in self._cut(order) for batch in group]
 
     def _permutation(self, epoch: int) -> np.ndarray:
+        if self.kind == "in_order":
+            return np.arange(self.count)
         return stream(self.seed, "order", epoch if self.reshuffle else 1).permutation(self.count)
 
     def _across(self, first: int) -> Tensor:
@@ -91,7 +95,7 @@ class Sampler:
             turns = itertools.zip_longest(*(cut[place] for place in draw.permutation(len(cut))))
             return [batch for turn in turns for batch in turn if batch is not None]
         batches = [batch for group in cut for batch in group]
-        if self.kind != "shuffled":
+        if self.kind not in ("shuffled", "in_order"):
             batches = [batches[place] for place in draw.permutation(len(batches))]
         return batches
 

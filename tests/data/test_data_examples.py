@@ -79,6 +79,13 @@ def test_lengths_take_turns_until_they_have_no_batch_left() -> None:
     assert set(again) == set(left) and again != order
 
 
+def test_batches_can_be_in_the_order_of_the_data() -> None:
+    made = sampler("in_order", size=8)
+    wanted = [part.tolist() for part in torch.arange(50).split(8)]
+    assert [made.batch(update).tolist() for update in range(14)] == wanted * 2
+    assert [batch.tolist() for batch in made.once(stream(1, "a pass"))] == wanted
+
+
 def test_smaller_batches_can_be_dropped() -> None:
     for kind in ("shuffled", "equal_lengths", "lengths_in_turn"):
         made = sampler(kind, drop_last=True)
