@@ -43,7 +43,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     copy = {"sha256": str(arrays["sha256"]), "deviations": list(DEVIATIONS)}
     return Dataset(
         str(config["name"]),
-        triples.splits(arrays, config["declares"]["sizes"]),
+        triples.splits(arrays, config["declares"]["sizes"], str(config["filter"])),
         notes,
         copy,
         arrays["words"].tolist(),

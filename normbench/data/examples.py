@@ -88,12 +88,20 @@ class Split:
 
     `mean_over` names the mask whose valid places the model's loss is a mean over, such as `words_mask`; without one it
     is over the examples. `index` (N,) is each example's own number in the set, whatever order they come in here.
+    `dropped`: the lengths of further examples that only fill up the batches of training, of which they are dropped.
     Errors: tensors of different numbers of examples; a mask of another shape than what it masks.
     """
 
-    def __init__(self, *, mean_over: str = "", index: Tensor | None = None, **tensors: Tensor | Ragged) -> None:
+    def __init__(
+        self,
+        *,
+        mean_over: str = "",
+        index: Tensor | None = None,
+        dropped: Tensor | None = None,
+        **tensors: Tensor | Ragged,
+    ) -> None:
         self.tensors: Mapping[str, Tensor | Ragged] = tensors
-        self.mean_over, self.index = mean_over, index
+        self.mean_over, self.index, self.dropped = mean_over, index, dropped
         self.shown: frozenset[str] | None = None  # what a batch has; all where nobody asked for some
         counts = {name: len(tensor) for name, tensor in tensors.items()}
         if len(set(counts.values())) != 1:
@@ -134,16 +142,20 @@ class Split:
             if name not in self.names:
                 raise NormbenchError(f"{who} asks for the tensor '{name}', {whose} gives {', '.join(self.names)}.")
         kept = {name: t for name, t in self.tensors.items() if name in wanted or f"{name}{MASK}" in wanted}
-        return self._with(kept, self.index, frozenset(names))
+        return self._with(kept, self.index, self.dropped, frozenset(names))
 
     def with_tensors(self, tensors: Mapping[str, Tensor]) -> Split:
         """The same examples with these in the place of their own of these names."""
-        return self._with({**self.tensors, **tensors}, self.index, self.shown)
+        return self._with({**self.tensors, **tensors}, self.index, self.dropped, self.shown)
 
     def _with(
-        self, tensors: Mapping[str, Tensor | Ragged], index: Tensor | None, shown: frozenset[str] | None
+        self,
+        tensors: Mapping[str, Tensor | Ragged],
+        index: Tensor | None,
+        dropped: Tensor | None,
+        shown: frozenset[str] | None,
     ) -> Split:
-        made = Split(mean_over=self.mean_over, index=index, **tensors)
+        made = Split(mean_over=self.mean_over, index=index, dropped=dropped, **tensors)
         made.shown = shown
         return made
 
@@ -151,12 +163,13 @@ class Split:
         """Every so many-th example, from the first on; each keeps its own number."""
         index = torch.arange(len(self)) if self.index is None else self.index
         kept = {name: tensor[::stride] for name, tensor in self.tensors.items()}
-        return self._with(kept, index[::stride], self.shown)
+        dropped = None if self.dropped is None else self.dropped[::stride]
+        return self._with(kept, index[::stride], dropped, self.shown)
 
     def to(self, device: torch.device) -> Split:
         index = None if self.index is None else self.index.to(device)
         moved = {name: tensor.to(device) for name, tensor in self.tensors.items()}
-        return self._with(moved, index, self.shown)
+        return self._with(moved, index, self.dropped, self.shown)
 
     def numbers(self, index: slice | Tensor) -> Tensor | range:
         """The own numbers of the examples at `index`, by which what is drawn for one of them is keyed."""

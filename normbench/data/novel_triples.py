@@ -33,7 +33,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     copy = {"sha256": found, "deviations": []}
     return Dataset(
         str(config["name"]),
-        triples.splits(arrays, counts),
+        triples.splits(arrays, counts, str(config["filter"])),
         notes,
         copy,
         arrays["words"].tolist(),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
@@ -25,6 +26,9 @@ class Sampler:
     order of the epoch's, until they have no batch left (code of skip-thoughts). infinite: permutations one after
     another, batches of one size across their ends. in_order: as the data have them. `reshuffle` false: every epoch in
     the order of the first.
+
+    dropped: lengths of further examples, which are dropped from the batches that they come into. An epoch of which a
+    batch would be empty has its first one again in the place of it; code of skip-thoughts goes on to the next epoch.
     """
 
     def __init__(
@@ -36,10 +40,20 @@ class Sampler:
         reshuffle: bool = True,
         drop_last: bool = False,
         lengths: Tensor | None = None,
+        dropped: Tensor | None = None,
     ) -> None:
         self.by_length = kind in ("equal_lengths", "lengths_in_turn")  # batches of several sizes
         if (self.by_length or kind == "bucketed") and lengths is None:
             raise NormbenchError(f"train.sampler={kind} needs sequences of several lengths: the data have one size.")
+        if kind in ("infinite", "in_order") and dropped is not None:
+            raise NormbenchError(
+                f"train.sampler={kind} does not go with data.filter=after: the examples that are dropped from batches "
+                "have no place in it. Take another, or data.filter=before."
+            )
+        if lengths is not None and dropped is not None:
+            lengths = torch.cat([lengths.cpu(), dropped.to(lengths)])
+        self.kept, self.drops = count, dropped is not None
+        count += 0 if dropped is None else len(dropped)
         self.kind, self.count, self.batch_size, self.seed = kind, count, batch_size, seed
         self.reshuffle, self.drop_last = reshuffle, drop_last
         self.lengths = None if lengths is None else lengths.cpu().numpy()
@@ -54,9 +68,10 @@ class Sampler:
             raise NormbenchError(f"train.drop_last leaves no batch of {batch_size} of {count} training examples.")
 
     @classmethod
-    def of(cls, train: Mapping[str, Any], seed: int, count: int, lengths: Tensor | None = None) -> Sampler:
+    def of(cls, train: Mapping[str, Any], seed: int, split: Split) -> Sampler:
         """The one that the configuration's `train` asks for."""
-        return cls(train["sampler"], count, train["batch_size"], seed, train["reshuffle"], train["drop_last"], lengths)
+        kind, size, reshuffle, drop_last = (train[key] for key in ("sampler", "batch_size", "reshuffle", "drop_last"))
+        return cls(kind, len(split), size, seed, reshuffle, drop_last, split.lengths, split.dropped)
 
     def batch(self, update: int) -> Tensor:
         """Indices of the examples of an update, counted from 0 over the whole run."""
@@ -65,12 +80,12 @@ class Sampler:
         epoch, place = divmod(update, self.per_epoch)
         if self._cached[0] != epoch + 1:
             self._cached = (epoch + 1, self._epoch(epoch + 1))
-        return self._cached[1][place]
+        return self._cached[1][place % len(self._cached[1])]
 
     def once(self, draw: np.random.Generator) -> list[Tensor]:
         """The batches of a pass that is no epoch of training, in an order of its own or the data's."""
         order = self._permutation(1) if self.kind == "in_order" else draw.permutation(self.count)
-        return [batch for group in self._cut(order) for batch in group]
+        return self._left(batch for group in self._cut(order) for batch in group)
 
     def _permutation(self, epoch: int) -> np.ndarray:
         if self.kind == "in_order":
@@ -93,11 +108,11 @@ class Sampler:
         draw = stream(self.seed, "order of batches", epoch if self.reshuffle else 1)
         if self.kind == "lengths_in_turn":
             turns = itertools.zip_longest(*(cut[place] for place in draw.permutation(len(cut))))
-            return [batch for turn in turns for batch in turn if batch is not None]
+            return self._left(batch for turn in turns for batch in turn if batch is not None)
         batches = [batch for group in cut for batch in group]
         if self.kind not in ("shuffled", "in_order"):
             batches = [batches[place] for place in draw.permutation(len(batches))]
-        return batches
+        return self._left(batches)
 
     def _cut(self, order: np.ndarray) -> list[tuple[Tensor, ...]]:
         """An order of the examples in batches; those of one length by themselves where that is asked for."""
@@ -115,3 +130,9 @@ class Sampler:
         if self.drop_last and self.kind != "infinite":
             cut = [tuple(batch for batch in group if len(batch) == self.batch_size) for group in cut]
         return cut
+
+    def _left(self, batches: Iterable[Tensor]) -> list[Tensor]:
+        """These without the examples that are dropped, and without those of which nothing is left."""
+        if not self.drops:
+            return list(batches)
+        return [left for batch in batches if len(left := batch[batch < self.kept])]

@@ -1,7 +1,10 @@
 """Triples of neighbouring sentences as all sets of them have them: a sentence, the one behind it, the one before it.
 
 Sentences are split and put in small letters by `words.split`; those without a word are left out before there are
-neighbours. A triple is of one book, and none of its sentences has more than `length` words. Word numbers: END (behind
+neighbours. A triple is of one book, and none of its sentences has more than `length` words. With `filter=after` those
+whose own sentence is that short, but not its neighbours, are taken into batches of training and then dropped from them
+(code of skip-thoughts, homogeneous_data.py: batches of sources of up to 30 words, of which those with any sentence of
+30 or more are dropped; of 30 words nothing is left). Word numbers: END (behind
 every sentence, and padding), UNKNOWN (a rarer word), then the words of the training books from FIRST on, most frequent
 first.
 """
@@ -25,13 +28,15 @@ from normbench.errors import NormbenchError
 
 FIRST = 2
 PARTS = ("train", "valid", "test")
-FORM = 1  # of what is kept in the cache
+FORM = 2  # of what is kept in the cache
 
 
 def made(
     books: Sequence[str], read: Callable[[str], Iterable[str]], belongs: Mapping[str, str], words: int, length: int
 ) -> Arrays:
     """Arrays for the cache: of each part all sentences of its books, and which of them are in the middle of a triple.
+
+    `PART_dropped`: the lengths of short sentences, each with its END, between two of which one is too long.
 
     `read` gives the sentences of a book, by its name; `belongs` its part. NormbenchError for a book of fewer than three
     sentences, or a part without a triple.
@@ -66,9 +71,12 @@ def _coded(sentences: Iterable[str], codes: Numbers) -> tuple[np.ndarray, np.nda
 def _part(part: str, books: list[tuple[np.ndarray, np.ndarray]], numbers: np.ndarray, length: int) -> Arrays:
     lengths = np.concatenate([own for _, own in books])
     short = lengths <= length
-    middle = np.flatnonzero(short[:-2] & short[1:-1] & short[2:]) + 1
+    around = short[:-2] & short[2:]
     ends = np.array([len(own) for _, own in books]).cumsum()
-    middle = np.setdiff1d(middle, np.concatenate([ends - 1, ends]))  # the last of a book, and the first of the next
+    edges = np.concatenate([ends - 1, ends])  # the last of a book, and the first of the next
+    middle, dropped = (
+        np.setdiff1d(np.flatnonzero(short[1:-1] & with_both) + 1, edges) for with_both in (around, ~around)
+    )
     if not len(middle):
         raise NormbenchError(
             f"data.length={length}: the books for {part} have no three neighbouring sentences that short. Give more."
@@ -77,12 +85,14 @@ def _part(part: str, books: list[tuple[np.ndarray, np.ndarray]], numbers: np.nda
         f"{part}_numbers": numbers[np.concatenate([tokens for tokens, _ in books])],
         f"{part}_lengths": lengths,
         f"{part}_middle": middle.astype(np.int32),
+        f"{part}_dropped": lengths[dropped] + 1,
     }
 
 
-def splits(arrays: Mapping[str, np.ndarray], counts: Mapping[str, int]) -> dict[str, Split]:
+def splits(arrays: Mapping[str, np.ndarray], counts: Mapping[str, int], filtered: str = "before") -> dict[str, Split]:
     """The parts, with so many triples each, spread evenly; all of a part of which no number is given.
 
+    filtered: `data.filter`; `after`: with the same share of those that are dropped from batches of training.
     NormbenchError where there are fewer.
     """
     found = {}
@@ -94,11 +104,21 @@ def splits(arrays: Mapping[str, np.ndarray], counts: Mapping[str, int]) -> dict[
             raise NormbenchError(f"{key}={wanted} are more than there are: {there}.")
         rows = np.arange(wanted) * there // wanted
         numbers, lengths, middle = (arrays[f"{part}_{kind}"] for kind in ("numbers", "lengths", "middle"))
-        found[part] = triples(numbers, lengths, middle, rows)
+        dropped = None
+        if part == "train" and filtered == "after":
+            others = arrays["train_dropped"]
+            dropped = others[np.arange(share := len(others) * wanted // there) * len(others) // max(share, 1)]
+        found[part] = triples(numbers, lengths, middle, rows, dropped)
     return found
 
 
-def triples(numbers: np.ndarray, lengths: np.ndarray, middle: np.ndarray, rows: np.ndarray) -> Split:
+def triples(
+    numbers: np.ndarray,
+    lengths: np.ndarray,
+    middle: np.ndarray,
+    rows: np.ndarray,
+    dropped: np.ndarray | None = None,
+) -> Split:
     """Of sentences one after another those triples, by the places `middle` of the sentences that are in the middle."""
     ends = lengths.cumsum(dtype=np.int64)
     values = torch.from_numpy(np.insert(numbers, ends, END).astype(np.int32))
@@ -109,6 +129,7 @@ def triples(numbers: np.ndarray, lengths: np.ndarray, middle: np.ndarray, rows: 
         next=Shared(values, offsets, at + 1),
         previous=Shared(values, offsets, at - 1),
         index=torch.from_numpy(rows),
+        dropped=None if dropped is None else torch.from_numpy(dropped),
     )
 
 

@@ -256,7 +256,7 @@ class Evaluation:
             return []
         if one.mode == "train":
             split = self._prepared(one.split)
-            sampler = Sampler.of({**self.training, "drop_last": False}, self.seed, len(split), split.lengths)
+            sampler = Sampler.of({**self.training, "drop_last": False}, self.seed, split)
             batches = sampler.once(stream(self.seed, "training-mode pass", state.moment))
             with torch.no_grad(), training_without_tracking(self.model):
                 return [self._collected(split, one.split, batches)]
@@ -352,7 +352,7 @@ class Evaluation:
 
     def gather(self, state: State, names: Sequence[Variant]) -> None:
         """A pass for the statistics of these variants, where normalizers evaluate with those of one."""
-        sampler = Sampler.of(self.training, self.seed, len(self.train), self.train.lengths)
+        sampler = Sampler.of(self.training, self.seed, self.train)
         populations.gather(self.model, self.train, state.moment, sampler, names)
 
     def _chunk(self, variant: Variant) -> int:

@@ -43,7 +43,7 @@ def train(
     model = models.build(config, spec.sites()).to(device)
     splits = _splits(data, model, config["model"]["name"], device)
     examples = splits["train"]
-    sampler = Sampler.of(config["train"], seed, len(examples), examples.lengths)
+    sampler = Sampler.of(config["train"], seed, examples)
     every = config["eval"]["every"] * (sampler.per_epoch if config["eval"]["unit"] == "epochs" else 1)
     also = {0, steps, *config["eval"]["also_after"]}
     evaluation = Evaluation(model, replace(data, splits=splits), config, spec.sites())

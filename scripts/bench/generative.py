@@ -158,7 +158,7 @@ def long() -> int:
     spec = experiment_spec("ln2016/fig5", "ln", "paper", words)
     examples = datasets.load(spec.config["data"], seed=SEED).splits["train"]
     model = base.build(spec.config, spec.sites()).train()
-    optimizer, sampler = optim.build(spec.config["optim"], model), Sampler.of(spec.config["train"], SEED, len(examples))
+    optimizer, sampler = optim.build(spec.config["optim"], model), Sampler.of(spec.config["train"], SEED, examples)
     total, began = 0.0, time.perf_counter()
     for step in range(LONG):
         with base.update(model, SEED, step):

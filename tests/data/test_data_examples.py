@@ -86,6 +86,24 @@ def test_batches_can_be_in_the_order_of_the_data() -> None:
     assert [batch.tolist() for batch in made.once(stream(1, "a pass"))] == wanted
 
 
+@pytest.mark.parametrize("kind", ["shuffled", "bucketed", "equal_lengths", "lengths_in_turn"])
+def test_some_examples_can_be_dropped_from_batches_that_were_made_with_them(kind: str) -> None:
+    """As a loop drops them from the batches of all; where nothing is left, the epoch's first batch comes again."""
+    whole, made = sampler(kind), Sampler(kind, 20, 4, 1, lengths=LENGTHS[:20], dropped=LENGTHS[20:])
+    assert made.per_epoch == whole.per_epoch
+    for epoch in range(3):
+        updates = range(epoch * whole.per_epoch, (epoch + 1) * whole.per_epoch)
+        wanted = [left for u in updates if (left := [row for row in whole.batch(u).tolist() if row < 20])]
+        assert sorted(row for batch in wanted for row in batch) == list(range(20))
+        again = wanted[: whole.per_epoch - len(wanted)]
+        assert [made.batch(update).tolist() for update in updates] == wanted + again
+    left = [[row for row in batch.tolist() if row < 20] for batch in whole.once(stream(1, "a pass"))]
+    assert [batch.tolist() for batch in made.once(stream(1, "a pass"))] == [batch for batch in left if batch]
+    for other in ("infinite", "in_order"):
+        with pytest.raises(NormbenchError, match=rf"train\.sampler={other} does not go with data\.filter=after"):
+            Sampler(other, 20, 4, 1, lengths=LENGTHS[:20], dropped=LENGTHS[20:])
+
+
 def test_smaller_batches_can_be_dropped() -> None:
     for kind in ("shuffled", "equal_lengths", "lengths_in_turn"):
         made = sampler(kind, drop_last=True)

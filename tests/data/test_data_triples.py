@@ -18,6 +18,7 @@ from normbench import data
 from normbench.config import compose
 from normbench.data import book_corpus, books, made_triples, triples, words
 from normbench.data.examples import Split
+from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.sentences import sets
 
@@ -93,6 +94,35 @@ def test_some_are_spread_evenly() -> None:
     assert [told(splits["train"], row, names)[0] for row in range(4)] == [f"word{c} x" for c in "afkp"]
     with pytest.raises(NormbenchError, match=r"data\.triples=21 are more than there are: 20\."):
         triples.splits(arrays, {"train": 21})
+
+
+def test_triples_with_a_long_sentence_can_be_dropped_from_the_batches() -> None:
+    """As the code does it: sources of up to one word more are batched, then those with a longer sentence dropped."""
+    draw = np.random.default_rng(1)
+    texts = {name: [" ".join(["w"] * k) for k in draw.integers(1, 8, 60)] for name in ("a", "b", "c", "d")}
+    arrays = made(texts, {"a": "train", "b": "train", "c": "valid", "d": "test"}, length=5)
+    before, after = (triples.splits(arrays, {}, way) for way in ("before", "after"))
+    sizes = [[len(text.split()) for text in texts[name]] for name in ("a", "b")]
+    around = [own[k - 1 : k + 2] for own in sizes for k in range(1, 59)]
+    batched = [three for three in around if three[1] <= 6]
+    kept = [three for three in batched if max(three) <= 5]
+    split = after["train"]
+    assert split.lengths is not None and split.dropped is not None
+    assert split.lengths.tolist() == [middle + 1 for _, middle, _ in kept] == before["train"].lengths.tolist()  # type: ignore[union-attr]
+    left = [middle for _, middle, _ in batched if middle <= 5]  # a batch of six words is dropped whole
+    assert sorted([*split.lengths - 1, *split.dropped - 1]) == sorted(left) and len(kept) < len(left) < len(batched)
+    assert all(part.dropped is None for part in (*before.values(), after["valid"], after["test"]))
+    some = triples.splits(arrays, {"train": len(kept) // 2}, "after")["train"]
+    assert some.dropped is not None
+    assert len(some.dropped) == len(split.dropped) * len(some) // len(split)
+    sampler = Sampler.of(
+        {"sampler": "lengths_in_turn", "batch_size": 8, "reshuffle": True, "drop_last": False}, 1, split
+    )
+    whole = {n: left.count(n) for n in set(left)}
+    assert sampler.per_epoch == sum(-(-count // 8) for count in whole.values())
+    batches = [split.batch(sampler.batch(update)).tensors for update in range(sampler.per_epoch)]
+    assert sum(len(batch["sentence"]) for batch in batches) >= len(split)
+    assert all(len(set(batch["sentence_mask"].sum(1).tolist())) == 1 for batch in batches)
 
 
 def test_books_that_give_no_triple_are_refused() -> None:
