@@ -178,7 +178,7 @@ def satisfies(stored: Mapping[str, Any], spec: RunSpec) -> bool:
     if asked["reshuffles"] > had["reshuffles"]:
         return False
     if (
-        any(asked[key] != had[key] for key in ("unit", "strides", "samples", "monitor"))
+        any(asked[key] != had[key] for key in ("unit", "strides", "drop_last", "samples", "monitor"))
         or asked["every"] % had["every"]
     ):
         return False
@@ -247,7 +247,7 @@ def _length(config: Mapping[str, Any]) -> tuple[int, int]:
 EVALUATIONS = ("variants", "also_at_best", "splits", "reshuffled", "whole", "also_after", "tasks")
 EARLIER = {  # what a configuration meant before it could be said
     **dict.fromkeys(EVALUATIONS, ()), "test": "each", "reshuffles": 0, "every": 1, "unit": "epochs",
-    "strides": {}, "samples": 1,
+    "strides": {}, "drop_last": False, "samples": 1,
 }  # fmt: skip
 MONITOR = {"split": "valid", "metric": "nll", "goal": "min"}  # of runs from before it could be said
 

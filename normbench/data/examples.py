@@ -161,10 +161,16 @@ class Split:
 
     def every(self, stride: int) -> Split:
         """Every so many-th example, from the first on; each keeps its own number."""
+        return self._part(slice(None, None, stride), None if self.dropped is None else self.dropped[::stride])
+
+    def first(self, count: int) -> Split:
+        """The first so many examples; each keeps its own number."""
+        return self._part(slice(count), self.dropped)
+
+    def _part(self, rows: slice, dropped: Tensor | None) -> Split:
         index = torch.arange(len(self)) if self.index is None else self.index
-        kept = {name: tensor[::stride] for name, tensor in self.tensors.items()}
-        dropped = None if self.dropped is None else self.dropped[::stride]
-        return self._with(kept, index[::stride], dropped, self.shown)
+        kept = {name: tensor[rows] for name, tensor in self.tensors.items()}
+        return self._with(kept, index[rows], dropped, self.shown)
 
     def to(self, device: torch.device) -> Split:
         index = None if self.index is None else self.index.to(device)

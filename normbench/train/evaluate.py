@@ -86,6 +86,8 @@ class Evaluation:
         )
         strides = {name: self.asked["strides"].get(name, 1) for name in splits}
         self.splits = {name: splits[name] if n == 1 else splits[name].every(n) for name, n in strides.items() if n}
+        if self.asked["drop_last"]:
+            self.splits = {name: self._in_whole_batches(name, split) for name, split in self.splits.items()}
         self.tests = [name for name in self.splits if name.startswith("test")]
         self.outcomes: dict[tuple[str, str], dict[str, Tensor]] = {}
         self.broken = ""
@@ -163,6 +165,11 @@ class Evaluation:
         except NotFinite as error:
             self.broken = str(error).removesuffix(".")
         return records
+
+    def _in_whole_batches(self, name: str, split: Split) -> Split:
+        if count := len(split) // self.batch_size * self.batch_size:
+            return split.first(count)
+        raise NormbenchError(f"eval.drop_last leaves no batch of {self.batch_size} of {len(split)} {name} examples.")
 
     # --- the lists ---------------------------------------------------------------------------------------------------
 

@@ -136,6 +136,31 @@ def test_the_last_evaluation_passes_over_whole_splits_as_well(tmp_path: Path) ->
     assert identity.satisfies(having.config, without) and not identity.satisfies(without.config, having)
 
 
+def test_the_last_examples_that_make_no_whole_batch_can_be_left_out(tmp_path: Path) -> None:
+    """Of every split, after its stride; a pass over a whole split has them."""
+    asked = ("train.batch_size=70", "eval.strides={train: 0, test: 2}", "eval.drop_last=true", "eval.whole=[valid]")
+    tiny.train(tmp_path / "run", *asked)
+    spec = tiny.spec(*asked)
+    model, splits = models.build(spec.config, spec.sites()), datasets.load(spec.config["data"]).splits
+    model.load_state_dict(load_file(tmp_path / "run" / "weights" / "last.safetensors"))
+    of = {(r["split"], r["mode"]): r for r in curve(tmp_path / "run") if r["epoch"] == 2}
+    for name, stride, whole in (("valid", 1, False), ("test", 2, False), ("valid", 1, True)):
+        rows = list(range(0, len(splits[name]), stride))
+        kept = rows if whole else rows[: len(rows) // 70 * 70]
+        assert whole or len(kept) < len(rows)
+        with torch.no_grad(), inference(model):
+            batch = splits[name].batch(torch.tensor(kept)).tensors
+            nll = model.evaluate(**batch)["nll"].mean().item()
+        assert of[name, "whole" if whole else "eval"]["nll"] == pytest.approx(nll, rel=1e-6)
+    usual = tiny.spec("train.batch_size=70", asked[1])
+    assert usual.id == spec.id and not identity.satisfies(usual.config, spec)
+    assert not identity.satisfies(spec.config, usual)
+    before = {key: value for key, value in usual.config["eval"].items() if key != "drop_last"}
+    assert identity.satisfies({**usual.config, "eval": before}, usual), "one from when all were evaluated"
+    with pytest.raises(NormbenchError, match=r"eval\.drop_last leaves no batch of 600 of \d+ valid examples\."):
+        tiny.train(tmp_path / "none", "train.batch_size=600", "eval.drop_last=true")
+
+
 def test_batch_statistics_go_by_batches_of_the_training_size() -> None:
     spec = tiny.spec("norm=batch", "eval.variants=['eval_stats=batch']", "train.batch_size=7")
     model, data = models.build(spec.config, spec.sites()), datasets.load(spec.config["data"])
