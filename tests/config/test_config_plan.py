@@ -389,6 +389,23 @@ def test_the_experiments_of_blns_rnn_are_the_authors_settings() -> None:
         assert (whole.steps, whole.config["optim"]["eps"]) == (10 * 800, 1e-7)
 
 
+@pytest.mark.parametrize("fidelity", ["paper", "reduced", "proxy", "smoke"])
+def test_the_reader_and_skip_thoughts_have_the_authors_settings_at_paper_fidelity(fidelity: str) -> None:
+    """At the others, of which runs are published, what these were published with."""
+    paper = fidelity == "paper"
+    for control in ("", "lr-high"):
+        for spec in plan.artifact_specs("ln2016/fig2", fidelity, 1, controls=True):
+            if spec.arm == "rules" or spec.control != control:
+                continue
+            config, adam = spec.config, "keras_adam" if paper else "adam"
+            assert (config["optim"]["name"], config["optim"]["eps"]) == (adam, 1e-8)
+            assert config["train"]["sampler"] == ("in_order" if paper else "shuffled")
+            assert config["eval"]["drop_last"] is paper
+            assert not paper or config["optim"]["lr"] == pytest.approx(2.4e-4 if control else 8e-5)
+    for spec in plan.artifact_specs("ln2016/fig3", fidelity, 1):
+        assert spec.config["data"].get("filter", "before") == ("after" if paper else "before")
+
+
 def test_limits_leave_cells_out_and_hold_their_seeds() -> None:
     def counts(**words: bool) -> Counter[tuple[str, int, str]]:
         specs = plan.artifact_specs("bln2022/ablation", "paper", 6, **words)
