@@ -22,6 +22,7 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
         "reason": run.reason,
         **({"log": str(found.log)} if found.log else {}),
         "steps": run.steps,
+        **({"began": run.began} if run.began else {}),
         **{label: getattr(run, label) for label in LABELS},
         "source": str(found.source),
         "config": run.config,

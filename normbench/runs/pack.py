@@ -1,8 +1,9 @@
 """Published packs: compressed JSON lines, a header and one line per run with its labels, configuration and records.
 
-The header has the number of runs, the hash of the pack, and a seal over itself. The hash of the pack is that of all
-lines below: `zcat runs.jsonl.gz | tail -n +2 | sha256sum`. A line has the hash of its curve, that of a raw curve.jsonl.
-All are SHA-256.
+The header has the number of runs, the hash of the pack, when the runs began (UTC, by id; of those that know it), and a
+seal over itself. The hash of the pack is that of all lines below: `zcat runs.jsonl.gz | tail -n +2 | sha256sum`. A line
+has the hash of its curve, that of a raw curve.jsonl. All are SHA-256. When a run began is in the header and not in its
+line, so that neither hash depends on it: the same runs made again have the same.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SCHEMA = 2
 FIRST = 2  # the number of the first run's line
 NAME = "runs.jsonl.gz"
 LARGEST = 1 << 30  # bytes of a pack, and unpacked
-FIELDS = {field.name for field in fields(RunRecord)} - set(BESIDE)
+FIELDS = {field.name for field in fields(RunRecord)} - {*BESIDE, "began"}
 KINDS: dict[str, Any] = {  # what everything else relies on
     **dict.fromkeys(("id", "experiment", "arm", "control", "fidelity", "reason", "status"), str),
     **dict.fromkeys(("seed", "epochs", "steps"), int),
@@ -86,6 +87,8 @@ def dump(runs: Sequence[RunRecord]) -> bytes:
     """The content of a pack."""
     body = _lines(runs)
     head: dict[str, Any] = {"schema": SCHEMA, "runs": len(runs), "sha256": hashlib.sha256(body).hexdigest()}
+    if began := {run.id: run.began for run in sorted(runs, key=lambda run: run.id) if run.began}:
+        head["began"] = began
     head["header_sha256"] = files.seal(head)
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as file:
@@ -171,13 +174,18 @@ class _Opened:
 
     sha256: str
     lines: Sequence[bytes]
+    began: Mapping[str, str]  # by the run's id
     known: dict[int, RunRecord] = field(default_factory=dict)  # by the number of the line
 
     def run(self, number: int) -> RunRecord:
         """The run of a line, checked once. Raises ValueError, which names the line."""
         if number not in self.known:
-            self.known[number] = _read(self.lines[number - FIRST], number, _run)
+            self.known[number] = self.dated(_read(self.lines[number - FIRST], number, _run))
         return self.known[number]
+
+    def dated(self, run: RunRecord) -> RunRecord:
+        """The run with what the header says of it."""
+        return replace(run, began=self.began.get(run.id, ""))
 
     @property
     def numbers(self) -> range:
@@ -205,7 +213,10 @@ def _opened(content: bytes) -> _Opened:
         raise ValueError(f"its header says {head['runs']} runs, it has {count}")
     if head["sha256"] != hashlib.sha256(body).hexdigest():
         raise ValueError("its runs do not have the hash in its header")
-    return _Opened(head["sha256"], body.splitlines())
+    began = head.get("began", {})
+    if not isinstance(began, dict) or not all(isinstance(when, str) for when in began.values()):
+        raise ValueError(f"its header says began={began!r:.40}")
+    return _Opened(head["sha256"], body.splitlines(), began)
 
 
 def _parse(content: bytes, keep: bool) -> Pack:
@@ -225,7 +236,7 @@ def _heads(content: bytes) -> list[tuple[RunRecord, int, int]]:
             run = opened.run(number)
             found.append((replace(run, records=()), len(run.records), number))
         else:
-            found.append((_read(head, number, _head), records.count(b'"step": '), number))
+            found.append((opened.dated(_read(head, number, _head)), records.count(b'"step": '), number))
     return found
 
 

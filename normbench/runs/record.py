@@ -118,7 +118,8 @@ class RunRecord:
 
     `axes` places the run inside its experiment, e.g. `{"train.batch_size": 128}`; `control` names the control
     setting it was trained under ("" is the paper's own). `status` is `done` or `diverged`. `was`, of some published
-    runs, has the hash that the curve had in an older form; it is no part of what the run says. `elsewhere`: experiment
+    runs, has the hash that the curve had in an older form; it is no part of what the run says. `began`: when it
+    did, in UTC; "" of older runs. `elsewhere`: experiment
     and arm of other published results that have it too. `cut_from`: the updates of the longer run that it was cut from.
     """
 
@@ -138,6 +139,7 @@ class RunRecord:
     config: Mapping[str, Any] = field(default_factory=dict)
     was: Mapping[str, Any] = field(default_factory=dict, compare=False)
     steps: int = 0
+    began: str = field(default="", compare=False)
     elsewhere: Sequence[tuple[str, str]] = field(default=(), compare=False)
     cut_from: int = field(default=0, compare=False)
 

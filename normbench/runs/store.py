@@ -38,6 +38,7 @@ STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what othe
     "steps": (int, 0),
     "seconds": ((int, float), 0.0),
     "reason": (str, ""),
+    "began": (str, ""),
     "curve_sha256": (str, ""),  # of a finished curve
 }
 LARGEST = 8 << 20  # bytes of a file that is read, a curve apart
@@ -350,6 +351,7 @@ def bare(stored: Stored, status: Mapping[str, Any], labels: Mapping[str, Any], c
         steps=int(status.get("steps", 0)),
         reason=str(status.get("reason", "")),
         seconds=status.get("seconds"),
+        began=str(status.get("began", "")),
         config=config,
         **labels,
     )

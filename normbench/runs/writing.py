@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,10 +28,15 @@ class RunDirectory:
         self.path, self.claimed = path, claimed
         self.filed: Mapping[str, Any] = {}  # what config.yaml says of the run
         self.heading: Mapping[str, Any] = {}  # what every status.json does
+        self.began = ""  # when the run did, in UTC; no part of any hash of it but its status' own seal
 
     def file_as(self, spec: RunSpec) -> None:
         """What is written from now on is of this run."""
         self.filed, self.heading = spec.filed(), spec.heading()
+
+    def begin(self) -> None:
+        """From here on its results are made: nothing of an earlier start is used."""
+        self.began = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @property
     def curve(self) -> Path:
@@ -68,7 +74,8 @@ class RunDirectory:
             fields.setdefault("files", seals.of_run(self.path))
         if "reason" in fields:
             fields["reason"] = fields["reason"][:LONGEST]
-        content = {"schema": store.SCHEMA, "status": status, **self.heading, **fields}
+        began = {"began": self.began} if self.began else {}
+        content = {"schema": store.SCHEMA, "status": status, **self.heading, **began, **fields}
         files.write_json(self.path / "status.json", seals.sealed(content))
 
     def old_status(self) -> dict[str, Any] | None:

@@ -35,7 +35,8 @@ def ensure_run(
         if already is not None:
             _tidy(run)
             return str(already[0]["status"])
-        run.old_status()  # refused where it is damaged, before anything is changed
+        old = run.old_status()  # refused where it is damaged, before anything is changed
+        run.began = str((old or {}).get("began", ""))
         spec, anew = _with_evaluations(spec, run)
         run.file_as(spec)
         try:

@@ -146,6 +146,8 @@ def resume(
     _check_curve(run, progress)
     if finished:
         run.set_aside_finished()
+    if not progress.step:
+        run.begin()
     # the status first: a curve without one counts as damaged, and so would what an older one has the hashes of
     run.write_status("running", step=progress.step, reason="")
     if not progress.step:

@@ -99,6 +99,30 @@ def test_a_published_pack_has_the_hash_that_it_was_published_with() -> None:
     with gzip.open(path) as file:
         head = json.loads(file.readline())
     assert pack.sha256(pack.read(path)) == head["sha256"]
+    assert gzip.decompress(pack.dump(pack.read(path))) == gzip.decompress(path.read_bytes())
+
+
+def test_a_pack_says_when_its_runs_began_and_no_hash_depends_on_it(runs: list, tmp_path: Path) -> None:
+    """Of those that know it; without any the pack has the bytes that it had before this could be said."""
+    path = tmp_path / pack.NAME
+    dated = [replace(runs[0], began="2026-11-26T05:00:00Z"), replace(runs[1], began="2026-11-26T06:30:59Z"), runs[2]]
+    pack.write(path, dated)
+    before, after = (gzip.decompress(content).split(b"\n", 1) for content in (pack.dump(runs), path.read_bytes()))
+    assert before[1] == after[1] and pack.load(path).sha256 == pack.sha256(runs)
+    header = json.loads(after[0])
+    assert header["began"] == {run.id: run.began for run in dated[:2]} and "began" not in json.loads(before[0])
+    by_id = {run.id: run.began for run in dated}
+    assert {run.id: run.began for run in pack.read(path)} == by_id
+    assert {one.id: one.head.began for one in pack.heads(path)} == by_id
+    assert {one.id: one.whole().began for one in pack.heads(path)} == by_id
+    assert pack.dump(pack.read(path)) == path.read_bytes()
+    lines = after[1].decode().splitlines()
+    changed = json.dumps(header | {"began": {}}).encode()
+    assert "its header was changed" in refused(path, changed + b"\n" + after[1])
+    for began in ([], {runs[0].id: 5}):
+        path.write_bytes(fake.sealed_pack(lines, began=began))
+        with pytest.raises(NormbenchError, match="its header says began="):
+            pack.read(path)
 
 
 def test_a_run_cut_from_a_longer_one_is_packed_as_one_of_that_length() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tiny
@@ -88,6 +90,32 @@ def test_interrupted_at_one_step(step: int, tmp_path: Path, calm: Calm) -> None:
     assert status(tmp_path / "run")["step"] == step
     assert tiny.train(tmp_path / "run", *ARMS["batch"]) == "done"
     assert tiny.result(tmp_path / "run") == calm(*ARMS["batch"])
+
+
+def test_a_run_says_since_when_its_results_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In UTC: kept when it goes on, also to a greater length; another when it starts anew; none if it had none."""
+    hours = iter(range(10, 24))
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+
+    def now(where: datetime.tzinfo) -> datetime.datetime:
+        return datetime.datetime(2026, 11, 26, next(hours), 5, 7, 999, zone).astimezone(where)
+
+    clock = SimpleNamespace(datetime=SimpleNamespace(now=now), UTC=datetime.UTC)
+    monkeypatch.setattr(writing, "datetime", clock)
+    words = (EVERY_STEP, "train.keep_checkpoint=true")
+    run = writing.directory(tmp_path / "runs", tiny.spec(*words)).path
+    assert tiny.train(run, *words, stopping=tiny.after(3)) == "interrupted"
+    assert status(run)["began"] == "2026-11-26T08:05:07Z"
+    assert tiny.train(run, *words) == "done" and status(run)["began"] == "2026-11-26T08:05:07Z"
+    assert [found.began for found in find.find([tiny.spec(*words)], tmp_path).runs] == ["2026-11-26T08:05:07Z"]
+    assert tiny.train(run, *words, "train.epochs=3") == "done" and status(run)["began"] == "2026-11-26T08:05:07Z"
+    assert tiny.train(run, *words, "train.epochs=3", "eval.samples=2") == "done"
+    assert status(run)["began"] == "2026-11-26T09:05:07Z", "it was repeated"
+    other = tmp_path / "other"
+    assert tiny.train(other, *words, stopping=tiny.after(3)) == "interrupted"
+    older = {key: value for key, value in status(other).items() if key not in ("began", seals.KEY)}
+    (other / "status.json").write_text(json.dumps(seals.sealed(older)))
+    assert tiny.train(other, *words) == "done" and "began" not in status(other)
 
 
 def test_dropout_is_that_of_the_update_whenever_it_is_computed(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ def compute(spec: RunSpec) -> list[Record]:
 def write(spec: RunSpec, run: writing.RunDirectory) -> str:
     """A probe's records, written at once; there is nothing to resume."""
     started = time.monotonic()
+    run.begin()
     content = b"".join(files.line(record) for record in compute(spec))  # until now all stays as it was
     run.write_status("running", step=0, reason="")  # first: without the hashes of files that are changed
     environment.record(run, 0, [], environment.environment())
