@@ -50,7 +50,9 @@ class Draw(Model):
     Metrics: `bound` and `kl`, its second sum. Of K samples of an example: -log mean exp(-bound), the bound of Burda et
     al. 2016, which for K = 1 is the bound.
     Shapes: inputs (B, side²), values in [0, 1].
-    Not the same as: ericjang/draw, which subtracts ½ once for all of z_t.
+    `bias`: of the LSTMs, see `Cell`.
+    Not the same as: ericjang/draw, which subtracts ½ once for all of z_t; with `model.init=torch model.bias=double` the
+    LN authors' Torch module, whose LN begins with shifts of U(-1/√H, 1/√H).
     """
 
     loss = "bound"
@@ -64,6 +66,7 @@ class Draw(Model):
         read_size: int,
         write_size: int,
         cell_scale: str,
+        bias: str,
         sites: Sites,
     ) -> None:
         super().__init__()
@@ -74,8 +77,8 @@ class Draw(Model):
         self.read_size, self.write_size = read_size, write_size
         self.scaled = cell_scale == "first_glimpse"
         features = 2 * read_size**2 + hidden_size
-        self.encoder = LSTM(features, hidden_size, sites, "encoder", scaled=self.scaled)
-        self.decoder = LSTM(latent_size, hidden_size, sites, "decoder", scaled=self.scaled)
+        self.encoder = LSTM(features, hidden_size, sites, "encoder", bias=bias, scaled=self.scaled)
+        self.decoder = LSTM(latent_size, hidden_size, sites, "decoder", bias=bias, scaled=self.scaled)
 
         def linear(site: str) -> NormedLinear:
             return NormedLinear(hidden_size, *sites(site), nn.Identity())
@@ -200,5 +203,6 @@ def build(config: Mapping[str, Any], sites: Sites) -> Draw:
         model["read_size"],
         model["write_size"],
         model["cell_scale"],
+        model["bias"],
         sites,
     )

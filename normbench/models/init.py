@@ -78,6 +78,11 @@ def inverse_root(draw: Draw, weight: Weight) -> np.ndarray:
     return uniform(draw, weight, units**-0.5)
 
 
+def inverse_root_in(draw: Draw, weight: Weight) -> np.ndarray:
+    """U(-b, b), b = 1 / sqrt(in), as `nn.Linear` draws its own, in Torch 7 too."""
+    return uniform(draw, weight, weight.fan_in**-0.5)
+
+
 def orthogonal(draw: Draw, weight: Weight) -> np.ndarray:
     """Orthonormal rows or columns, whichever are fewer (Saxe et al. 2014); of gates, each block by itself."""
     rows = weight.shape[0] // weight.gates
@@ -125,8 +130,8 @@ def _orthogonal(draw: Draw, rows: int, columns: int) -> np.ndarray:
 SCHEMES: dict[str, Callable[..., np.ndarray]] = {
     scheme.__name__: scheme
     for scheme in (
-        *(uniform, normal, glorot_uniform, he_uniform, inverse_root, orthogonal, glorot_orthogonal),
-        *(attr_uniform, attr_orthogonal),
+        *(uniform, normal, glorot_uniform, he_uniform, inverse_root, inverse_root_in),
+        *(orthogonal, glorot_orthogonal, attr_uniform, attr_orthogonal),
     )
 }
 
@@ -143,7 +148,8 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
     `initial: {NAME: {"*": {scheme: normal, std: 0.01}, embedding: {scheme: orthogonal, times: 0.05}}}`.
     Each parameter has a stream of its own, keyed by (seed, name): arms share their draws. With `alike: true` it is
     keyed by the seed alone, and begun anew for every parameter and each of its gates: those of one scheme and shape
-    begin the same. Weight normalizers then begin from the weights just drawn.
+    begin the same. With `biases: true` a bias has the law of the matrix that it goes with, which for the one bias of a
+    cell is weight_hh. Weight normalizers then begin from the weights just drawn.
     """
     skip, modules = own_parameters(model), dict(model.named_modules())
     weights = {name: p for name, p in model.named_parameters() if name not in skip}
@@ -152,18 +158,22 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
     place, name_of_model = f"model.init={chosen}", config["model"]["name"]
     by = sites.claims(place, name_of_model, "parameter", rules, weights)
     for name, parameter in weights.items():
+        path, _, own = name.rpartition(".")
+        rule, module, matrix = rules[by[name]] if name in by else {}, modules[path], parameter
         if parameter.dim() < 2:
-            parameter.zero_()
-            continue
+            if not (own.startswith("bias") and isinstance(rule, Mapping) and rule.get("biases")):
+                parameter.zero_()
+                continue
+            matrix = getattr(module, "weight_hh" if own == "bias" and isinstance(module, Cell) else f"weight{own[4:]}")
         if name not in by:
             raise NormbenchError(f"{place}: {name_of_model} declares no initial draw of '{name}'.")
-        draw, alike = _scheme(f"{place}: {by[name]}", rules[by[name]], config)
-        weight = Weight(tuple(parameter.shape), modules[name.rpartition(".")[0]])
+        draw, alike = _scheme(f"{place}: {by[name]}", rule, config)
+        weight = Weight(tuple(matrix.shape), module)
         if alike:
             drawn = np.concatenate([draw(stream(config["seed"], "init"), weight.gate)] * weight.gates)
         else:
             drawn = draw(stream(config["seed"], "init", name), weight)
-        parameter.copy_(torch.from_numpy(drawn))
+        parameter.copy_(torch.from_numpy(drawn if parameter is matrix else drawn.reshape(len(drawn), -1)[:, 0]))
     start(model)
 
 
@@ -171,6 +181,7 @@ def _scheme(place: str, rule: Any, config: Mapping[str, Any]) -> tuple[Callable[
     """`orthogonal`, or `{scheme: normal, std: 0.01, times: 2}` with numbers or the options that hold them; `alike`."""
     given = {"scheme": rule} if isinstance(rule, str) else dict(rule)
     name, alike = str(given.pop("scheme", None)), bool(given.pop("alike", False))
+    given.pop("biases", None)
     if name not in SCHEMES:
         raise unknown(f"{place}: {name} is not a scheme.", name, SCHEMES)
     numbers = {key: sites.lookup(config, value) if isinstance(value, str) else value for key, value in given.items()}

@@ -27,6 +27,7 @@ ARMS = {
     "none": ("norm=none",),
     "none-scaled": ("norm=none", "model.cell_scale=first_glimpse"),
     "ln": ("norm=layer", "norm.eps_mode=out", "norm.eps=0.01"),
+    "ln-torch": ("norm=layer", "norm.eps_mode=out", "norm.eps=0.01", "model.bias=double", "model.init=torch"),
 }
 
 
@@ -160,6 +161,32 @@ def test_the_scale_is_that_of_layer_normalization_at_the_first_glimpse() -> None
         assert (cell.scale * c.std()).item() == pytest.approx(1, abs=0.1)
     with pytest.raises(NormbenchError, match="a fixed scale is a control without a normalizer at encoder"):
         built(small("draw", "norm=layer", "model.cell_scale=first_glimpse"))
+
+
+def test_torchs_initial_draws_are_those_of_a_linear_layer_for_each_term_of_a_gate() -> None:
+    """Weights and biases of U(-1/sqrt(in), 1/sqrt(in)), as torch draws its `nn.Linear`; one bias for each term."""
+    network = built(
+        small("draw", "model.hidden_size=60", "model.latent_size=200", "model.init=torch", "model.bias=double")
+    )
+    inputs = {"encoder": 2 * 2**2 + 60, "decoder": 200}
+    parameters = {name: p.detach() for name, p in network.named_parameters()}
+    for name, parameter in parameters.items():
+        layer, own = name.split(".")[0], name.rpartition(".")[2]
+        law = torch.nn.Linear(inputs[layer] if own.endswith("_ih") else 60, 500)
+        assert 0 < parameter.abs().max() <= law.in_features**-0.5, name
+        if parameter.numel() >= 200:
+            assert parameter.std() == pytest.approx(law.weight.std().item(), rel=0.15), name
+            assert parameter.abs().max() > 0.95 * law.bias.abs().max(), name
+    assert {name.rpartition(".")[2] for name in parameters} == {
+        *("weight", "bias", "weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    }
+    for plain in ("normal", "glorot_uniform"):
+        network = built(small("draw", f"model.init={plain}", "model.bias=double"))
+        assert not any(p.any() for p in network.parameters() if p.dim() == 1)
+    one = built(small("draw", "model.init=torch"))
+    assert isinstance(one, Draw)
+    assert 0 < one.encoder.cells[0].bias.abs().max() <= 8**-0.5
+    assert small("draw", "model.bias=one").id == small("draw").id != small("draw", "model.bias=double").id
 
 
 def test_samples_are_pictures_of_the_seed() -> None:

@@ -40,6 +40,7 @@ def draw(scheme: str, weight: init.Weight, **numbers: float) -> np.ndarray:
         ("glorot_orthogonal", GATES, {}, math.sqrt(6 / 250)),
         ("inverse_root", DENSE, {}, 1 / math.sqrt(200)),
         ("inverse_root", INPUTS, {}, 1 / math.sqrt(50)),
+        ("inverse_root_in", INPUTS, {}, 1 / math.sqrt(30)),
     ],
 )
 def test_uniform_within_the_bound(scheme: str, weight: init.Weight, numbers: dict, bound: float) -> None:

@@ -66,7 +66,8 @@ def lstm(
 ) -> tuple[Array, Array]:
     """Rows f, i, o, g."""
     cell = f"{name}.cells.0."
-    z = p[cell + "weight_ih"] @ x + p[cell + "weight_hh"] @ h + p[cell + "bias"]
+    z = p[cell + "weight_ih"] @ x + p[cell + "weight_hh"] @ h
+    z = z + sum(p[cell + name] for name in ("bias", "bias_ih", "bias_hh") if cell + name in p)
     f, i, o, g = z.reshape(4, -1)
     c = np.array([sigmoid(v) for v in f]) * c + np.array([sigmoid(v) for v in i]) * np.tanh(g)
     return np.array([sigmoid(v) for v in o]) * np.tanh(seen(c)), c
