@@ -189,3 +189,116 @@ def test_the_scripts_import_nothing_of_normbench():
         lines = script.read_text().splitlines()
         found = [line for line in lines if line.strip().startswith(("import ", "from ")) and "normbench" in line]
         assert not found, script
+
+
+@pytest.fixture
+def equal(monkeypatch: pytest.MonkeyPatch):
+    yield from load(monkeypatch, "equal")
+
+
+def update_of(equal: Any, monkeypatch: pytest.MonkeyPatch, loss: Any, **gradients: list[float]) -> list[Any]:
+    """The comparison of one arm, a loss of weights a = 3 and b = (1, 2) beside these gradients of normbench's."""
+    weights = {"a": [3.0], "b": [1.0, 2.0]}
+    arrays = {f"weight.{name}": np.array(weight) for name, weight in weights.items()}
+    arrays |= {f"gradient.{name}": np.array(gradient) for name, gradient in gradients.items()}
+    monkeypatch.setattr(equal, "of_normbench", lambda *_: {name: a.copy() for name, a in arrays.items()} | {
+        "batch.x": np.array(2.0), "drawn.0": np.array(5.0), "loss": np.array(39.0)})  # fmt: skip
+    initial = {name: torch.tensor(weight) for name, weight in weights.items()}
+    return list(equal.compare("paper/fig", "paper", ["ln"], lambda arm: initial, loss))
+
+
+def test_an_update_is_compared_array_by_array(equal, monkeypatch):
+    def loss(arm, weights, batch, drawn):
+        return batch["x"] * weights["a"][0] ** 2 + drawn[0] * weights["b"].sum() + 6
+
+    found = update_of(equal, monkeypatch, loss, a=[12.0], b=[5.0, 5.0 - 1e-9])
+    assert [each.what for each in found] == 2 * ["loss", "gradient of a", "gradient of b"]
+    assert [each.judgement for each in found] == 2 * ["equal", "equal", "DIFFERENT"]
+    assert found[2].difference == pytest.approx(2e-10) and found[2].size == 2
+    assert "6 arrays of 1 arms" in equal.summary(found) and "2 NOT equal" in equal.summary(found)
+    assert equal.table(found).count("DIFFERENT") == 4  # of both weights the worst, and the array itself
+    assert "equal (bound 1e-10)" in equal.summary(found[:2])
+
+
+def test_a_gradient_of_rounding_alone_is_held_against_the_largest(equal, monkeypatch):
+    def loss(arm, weights, batch, drawn):
+        return 13 * weights["a"][0] + 3e-17 * weights["b"].sum()
+
+    assert {each.judgement for each in update_of(equal, monkeypatch, loss, a=[13.0], b=[1e-17, 0.0])} == {"equal"}
+    unequal = update_of(equal, monkeypatch, loss, a=[13.0], b=[1e-10, 0.0])
+    assert [each.judgement for each in unequal][:3] == ["equal", "equal", "DIFFERENT"]
+
+
+def test_other_parameters_are_refused(equal, monkeypatch):
+    with pytest.raises(SystemExit, match="ln: other parameters"):
+        monkeypatch.setattr(equal, "of_normbench", lambda *_: {"weight.a": np.zeros(2)})
+        list(equal.compare("paper/fig", "paper", ["ln"], lambda arm: {"a": torch.zeros(3)}, lambda *_: None))
+
+
+@pytest.mark.parametrize(("apart", "code"), [(1e-11, 0), (1e-9, 1)])
+def test_updates_and_equal_weights_are_told(published, tmp_path: Path, monkeypatch, apart: float, code: int):
+    write_pack(tmp_path, [1.0, 1.2, 0.9, 1.4, 1.1])
+    pack = tmp_path / "paper" / "fig" / "paper" / "runs.jsonl.gz"
+    lines = gzip.decompress(pack.read_bytes()).replace(b'"epoch": 1', b'"epoch": 0.3, "step": 250')
+    pack.unlink()
+    (tmp_path / "paper" / "fig" / "proxy").mkdir()
+    (tmp_path / "paper" / "fig" / "proxy" / "runs.jsonl.gz").write_bytes(gzip.compress(lines))
+    argv = ["x.py", "--updates", "250", "--results", str(tmp_path), "--output", str(tmp_path / "check")]
+    monkeypatch.setattr(sys, "argv", argv)
+    same = published.equal.Equal("ln", 0.05, "gradient of a", 1.0, 1.0 + apart, 7, apart)
+
+    def train(arm: str, axes: Any, updates: int, root: Any) -> list[dict[str, Any]]:
+        return [{"epoch": updates, "split": "test", "mode": "eval", "nll": 1.1}]
+
+    options = {"fidelity": "proxy", "unit": "update", "equals": lambda: [same]}
+    doc = "X: python x.py\n\nA model\nof ours."
+    assert published.main(doc, "x", "X", "paper/fig", [CELL], 500, train, **options) == code
+    content = json.loads((tmp_path / "check" / "x.json").read_text())
+    assert content["unit"] == "update" and content["command"].endswith("x.py --updates 250")
+    assert [row["epoch"] for row in content["rows"]] == [250]
+    assert [each["judgement"] for each in content["equal"]] == ["DIFFERENT" if code else "equal"]
+    page = (tmp_path / "check" / "x.md").read_text()
+    assert "| arm | update | number |" in page and published.equal.RULE in page and "\nA model of ours.\n" in page
+
+
+def test_a_loss_of_densities_is_not_compared_by_its_logarithm(published):
+    theirs = {(1, f"test {name}"): [1.0, 1.2, 0.9, 1.4, 1.1] for name in ("bound", "line_nll")}
+    record = {"epoch": 1, "split": "test", "mode": "eval", "bound": 1.1, "line_nll": -1.0}
+    bound, line_nll = published.rows(theirs, ("ln", {}), [record])
+    assert bound.mean == pytest.approx(math.exp(np.log(theirs[1, "test bound"]).mean()))
+    assert line_nll.mean == pytest.approx(1.12) and math.isfinite(line_nll.p)
+
+
+# what the scripts have as constants, of the embedded data
+SMOKE: dict[str, tuple[str, dict[str, Any]]] = {
+    "draw": ("ln2016/fig4", {
+        "SIDE": 8, "UNITS": 32, "LATENT": 8, "GLIMPSES": 4, "READ": 2, "WRITE": 3,
+        "MATRICES": {"window.read": 5, "window.write": 5, "latent": 16, "patch": 9},
+        "LSTMS": {"encoder": 40, "decoder": 8},
+    }),
+    "attentive_reader": ("ln2016/fig2", {"WORDS": 24, "UNITS": 16, "ENTITIES": 6}),
+    "handwriting": ("ln2016/fig5", {
+        "UNITS": 48, "WINDOWS": 4, "MIXTURES": 5, "SYMBOLS": 13, "LSTMS": {"first": 16, "second": 64, "third": 64},
+        "LINEAR": {"window": (12, 48), "output": (30, 144), "lift": (1, 144)},
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMOKE)
+def test_a_small_update_is_that_of_normbench(equal, monkeypatch, name: str):
+    monkeypatch.syspath_prepend(str(SCRIPTS / "theirs"))
+    monkeypatch.setattr(equal, "of_normbench", lambda _, *words: arrays.update(*words[:3], float(words[3])))
+    script, arrays = __import__(name), __import__("arrays")
+    try:
+        artifact, constants = SMOKE[name]
+        for constant, value in constants.items():
+            monkeypatch.setattr(script, constant, value)
+        monkeypatch.setattr(
+            equal, "MOVED", (0.05,)
+        )  # initial attention is all but linear, and its gradients cancel out
+        found = list(equal.compare(artifact, "smoke", script.ARMS, script.initial, script.update))
+    finally:
+        for module in (name, "arrays", "published"):
+            sys.modules.pop(module, None)
+    assert {each.cell for each in found} == set(script.ARMS)
+    assert [each for each in found if each.difference > 1e-10] == []

@@ -45,6 +45,7 @@ def _check(content: Mapping[str, Any], packs: Mapping[str, str]) -> Entry:
     ]
     return {
         **{key: str(content[key]) for key in ("title", "command", "versions", "summary")},
+        "unit": str(content.get("unit", "epoch")),
         "pack": str(content["pack_sha256"]),
         "page": packs.get(str(content["pack_sha256"]), ""),
         "rows": rows,

@@ -1,12 +1,13 @@
 """Published runs, and the interval in which one more draw of the same experiment should lie.
 
 The scripts beside this one train a model of their own, written from the papers, and import nothing of normbench. Their
-numbers are held against `results/ARTIFACT/paper/runs.jsonl.gz`, which is read with gzip and json alone.
+numbers are held against `results/ARTIFACT/FIDELITY/runs.jsonl.gz`, which is read with gzip and json alone.
 
 The rule; all but its last point was fixed before any of them was run:
 - One run per arm, with random numbers of its own. Each of its numbers is compared where at least five runs are
   published, as a draw from the normal distribution that these are draws from; losses on the log scale, errors as they
-  are. The 99 % prediction interval is mean ± t sqrt(1 + 1/n) s, t with n - 1 degrees of freedom.
+  are, and so a loss of densities, which may be negative. The 99 % prediction interval is mean ± t sqrt(1 + 1/n) s, t
+  with n - 1 degrees of freedom.
 - Of k numbers about k/100 lie outside by chance, and not independently: one run has many numbers, and the published
   arms have their seeds in common. What counts is the interval of level 1 - 0.01/k, outside of which any number lies by
   chance in at most one check of 100. `--seed` gives another draw.
@@ -34,14 +35,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import equal
 import torch
 from scipy import stats
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 LEVEL, FEWEST, MORE = 0.99, 5, 10
+LOGARITHMIC = ("nll", "bound", "kl")
 Record = Mapping[str, Any]  # as in the pack: epoch, split, mode, variant, and metrics
 Cell = tuple[str, Mapping[str, int]]  # an arm and the values of the experiment's axes
-Key = tuple[int, str]  # epoch and what the number is
+Key = tuple[int, str]  # epoch (or update) and what the number is
 Train = Callable[..., Iterable[Record]]  # (arm, axes, epochs, data folder) -> records, as they come
 
 
@@ -98,6 +101,11 @@ def read(pack: Path) -> tuple[str, list[dict[str, Any]]]:
     return header["sha256"], [run for run in runs if run["status"] == "done" and not run["control"]]
 
 
+def by_update(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The run with its records' updates in the place of their epochs."""
+    return {**run, "records": [{**record, "epoch": record["step"]} for record in run["records"] if "step" in record]}
+
+
 def numbers(records: Iterable[Record]) -> dict[Key, float]:
     """Every metric of these records, by epoch and by what it is: `test nll`, `train running nll`, `test TTFF error`."""
     found = {}
@@ -125,7 +133,7 @@ def rows(theirs: Mapping[Key, Sequence[float]], cell: Cell, records: Iterable[Re
     for record in records:
         for (epoch, what), ours in sorted(numbers([record]).items()):
             if (epoch, what) in theirs:
-                judged = compare(theirs[epoch, what], ours, log=what.endswith("nll"))
+                judged = compare(theirs[epoch, what], ours, log=what.split()[-1] in LOGARITHMIC)
                 yield Row(label(cell), epoch, what, ours, **judged)
 
 
@@ -163,25 +171,42 @@ def summary(found: Sequence[Row]) -> str:
     )
 
 
-def publish(name: str, title: str, command: str, pack: str, found: Sequence[Row], folder: Path) -> None:
-    """`NAME.json` and `NAME.md`: every comparison, the rule, and what was run."""
+def publish(
+    name: str,
+    title: str,
+    command: str,
+    pack: str,
+    found: Sequence[Row],
+    folder: Path,
+    unit: str = "epoch",
+    equals: Sequence[equal.Equal] = (),
+    about: str = "",
+) -> None:
+    """`NAME.json` and `NAME.md`: every comparison, the rule, and what was run; `about`: what was written from what."""
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    told = f"{summary(found)} {equal.summary(equals)}" if equals else summary(found)
     content = {
         "schema": 1, "title": title, "command": command, "versions": versions, "pack_sha256": pack,
-        "summary": summary(found), "rows": [_plain(asdict(row)) | {"judgement": row.judgement} for row in found],
+        "summary": told, "rows": [_plain(asdict(row)) | {"judgement": row.judgement} for row in found],
     }  # fmt: skip
+    if unit != "epoch":
+        content["unit"] = unit
+    if equals:
+        content["equal"] = [asdict(each) | {"judgement": each.judgement} for each in equals]
     lines = [
         f"| {row.cell} | {row.epoch} | {row.what} | {row.ours:.4g} | {row.mean:.4g} | {row.interval} | {row.n} | "
         f"{row.judgement} |"
         for row in found
     ]
     page = (
-        f"# {title}\n\n{summary(found)}\n\n"
-        "One run of an implementation of its own per arm, beside the published runs: their mean and 99 % prediction "
+        f"# {title}\n\n{told}\n\n"
+        + (f"{about}\n\n" if about else "")
+        + "One run of an implementation of its own per arm, beside the published runs: their mean and 99 % prediction "
         "interval (losses on the log scale). The rule is in `scripts/check/published.py`.\n\n"
-        "| arm | epoch | number | ours | published | 99 % interval | runs | |\n"
+        f"| arm | {unit} | number | ours | published | 99 % interval | runs | |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
         + "\n".join(lines)
+        + (f"\n\n{equal.RULE}\n\n{equal.table(equals)}" if equals else "")
         + f"\n\n`{command}` with {versions}; published runs {pack[:12]}\n"
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -196,24 +221,40 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main(
-    doc: str | None, name: str, title: str, artifact: str, cells: Sequence[Cell], epochs: int, train: Train
+    doc: str | None,
+    name: str,
+    title: str,
+    artifact: str,
+    cells: Sequence[Cell],
+    length: int,
+    train: Train,
+    *,
+    fidelity: str = "paper",
+    unit: str = "epoch",
+    equals: Callable[[], Iterable[equal.Equal]] | None = None,
 ) -> int:
-    """The command line of a check; returns its exit code."""
+    """The command line of a check; returns its exit code. `length`: epochs, or what `unit` says."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=epochs, help="epochs that are trained and compared")
+    parser.add_argument(f"--{unit}s", type=int, default=length, help=f"{unit}s that are trained and compared")
     parser.add_argument("--seed", type=int, default=1, help="of this draw")
     parser.add_argument("--data", type=Path, default=os.environ.get("NORMBENCH_DATA"), help="default: $NORMBENCH_DATA")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where PAPER/ARTIFACT/paper/runs.jsonl.gz lies")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where ARTIFACT/FIDELITY/runs.jsonl.gz lies")
     parser.add_argument("--output", type=Path, default=RESULTS / "check")
     given = parser.parse_args()
+    asked = getattr(given, f"{unit}s")
     torch.set_num_threads(1)
-    pack, runs = read(given.results / artifact / "paper" / "runs.jsonl.gz")
+    pack, runs = read(given.results / artifact / fidelity / "runs.jsonl.gz")
+    runs = runs if unit == "epoch" else list(map(by_update, runs))
     theirs = {label(cell): by_number(r for r in runs if (r["arm"], r["axes"]) == cell) for cell in cells}
+    alike = []
+    for each in equals() if equals else ():
+        print(f"{each.cell}, moved by {each.moved:g}: {each.what} {each.difference:.2g}: {each.judgement}", flush=True)
+        alike.append(each)
     found: list[Row] = []
 
     def draw(cell: Cell, number: int) -> Iterable[Record]:
         torch.manual_seed(zlib.crc32(f"{given.seed} {label(cell)}{f' {number}' if number else ''}".encode()))
-        return train(*cell, given.epochs, given.data)
+        return train(*cell, asked, given.data)
 
     for cell in cells:
         if not theirs[label(cell)]:
@@ -221,7 +262,7 @@ def main(
             continue
         for row in rows(theirs[label(cell)], cell, draw(cell, 0)):
             print(
-                f"{row.cell:<30} epoch {row.epoch}  {row.what:<26} {row.ours:.4g}  published {row.mean:.4g}, "
+                f"{row.cell:<30} {unit} {row.epoch}  {row.what:<26} {row.ours:.4g}  published {row.mean:.4g}, "
                 f"{row.interval}, n = {row.n}: {row.judgement}",
                 flush=True,
             )
@@ -234,8 +275,11 @@ def main(
             for i, row in enumerate(found):
                 if row in far and row.cell == label(cell):
                     found[i] = again(row, fresh, theirs[row.cell][row.epoch, row.what])
-    defaults = (("epochs", epochs), ("seed", 1))
-    words = "".join(f" --{key} {getattr(given, key)}" for key, usual in defaults if getattr(given, key) != usual)
-    publish(name, title, f"python scripts/check/{name}.py{words}", pack, found, given.output)
+    words = f" --{unit}s {asked}" if asked != length else ""
+    words += f" --seed {given.seed}" if given.seed != 1 else ""
+    command = f"python scripts/check/{name}.py{words}"
+    about = " ".join((doc or "").partition("\n\n")[2].split())  # the text below the command line
+    publish(name, title, command, pack, found, given.output, unit, alike, about)
     print(f"\n{summary(found)}\nwritten: {given.output / name}.{{json,md}}")
-    return 1 if confirmed(found) or not found else 0
+    unequal = any(each.difference > equal.BOUND for each in alike)
+    return 1 if confirmed(found) or unequal or not found else 0
