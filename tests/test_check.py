@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,15 +174,43 @@ def test_formulas_of_batch_layer_normalization(formulas):
         assert bool(one(torch.from_numpy(other)).isfinite().all()) is finite
 
 
-def test_adam_of_keras(formulas):
+@pytest.mark.parametrize(("name", "b1", "b2"), [("KerasAdam", 0.9, 0.999), ("KirosAdam", 0.1, 0.001)])
+def test_adams(formulas, name: str, b1: float, b2: float):
     p = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
-    adam, m, v, expected = formulas.KerasAdam([p], 0.01), 0.0, 0.0, np.array([1.0, -2.0])
+    adam, m, v, expected = getattr(formulas, name)([p], 0.01), 0.0, 0.0, np.array([1.0, -2.0])
     for t, gradient in enumerate(np.array([[1.0, 1e-7], [-0.5, 2e-7]]), 1):
         p.grad = torch.from_numpy(gradient)
         adam.step()
         m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
-        expected = expected - 0.01 * math.sqrt(1 - 0.999**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-8)
+        expected = expected - 0.01 * math.sqrt(1 - b2**t) / (1 - b1**t) * m / (np.sqrt(v) + 1e-8)
     np.testing.assert_allclose(p.detach(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("ln", [False, True])
+def test_formulas_of_a_gru(formulas, ln: bool):
+    """`torch.nn.GRU`'s cell has r, z, n and bias b_hh, 0 here; with LN all of its four terms are normalized."""
+    gru, x, h = formulas.GRU(3, 4, ln).double(), torch.randn(2, 5, 3).double(), torch.zeros(2, 4).double()
+    mask, norm = torch.tensor([[True] * 5, [True] * 3 + [False] * 2]), torch.nn.functional.layer_norm
+    found = gru(x, mask, h)
+
+    def term(z: torch.Tensor) -> torch.Tensor:
+        return norm(z, z.shape[-1:]) if ln else z
+
+    for t in range(5):
+        r, u = (term(x[:, t] @ gru.W + gru.b) + term(h @ gru.U)).sigmoid().split(4, 1)
+        n = (term(x[:, t] @ gru.Wx + gru.bx) + r * term(h @ gru.Ux)).tanh()
+        h = torch.stack(
+            [new if there else old for new, old, there in zip(u * h + (1 - u) * n, h, mask[:, t], strict=True)]
+        )
+        torch.testing.assert_close(found[:, t], h)
+    torch.testing.assert_close(gru.Ux @ gru.Ux.T, torch.eye(4).double(), atol=1e-6, rtol=0)
+
+
+def test_formulas_of_clipping(formulas):
+    gradients = [torch.tensor([3.0]), torch.tensor([4.0, 0.0])]
+    assert not formulas.clip(gradients, 5.0) and gradients[0].item() == 3
+    assert formulas.clip(gradients, 2.5)
+    assert [g.tolist() for g in gradients] == [[1.5], [2.0, 0.0]]
 
 
 def test_the_scripts_import_nothing_of_normbench():
@@ -233,6 +262,46 @@ def test_other_parameters_are_refused(equal, monkeypatch):
     with pytest.raises(SystemExit, match="ln: other parameters"):
         monkeypatch.setattr(equal, "of_normbench", lambda *_: {"weight.a": np.zeros(2)})
         list(equal.compare("paper/fig", "paper", ["ln"], lambda arm: {"a": torch.zeros(3)}, lambda *_: None))
+
+
+def test_nan_is_not_equal_and_zero_is_only_zero(equal):
+    assert [equal.one("ln", 0.0, "", ours, theirs).judgement for ours, theirs in ((0, 0), (0.1, 0), (math.nan, 1))] == [
+        "equal", "DIFFERENT", "DIFFERENT"
+    ]  # fmt: skip
+    assert "1 NOT equal" in equal.summary([equal.one("ln", 0.0, "a", [1.0, math.nan], [1.0, 2.0])])
+    with pytest.raises(SystemExit, match="ln: a has the shape"):
+        equal.one("ln", 0.0, "a", [1.0], [[1.0, 1.0]])
+
+
+def test_two_updates_are_compared_with_what_an_optimizer_does(equal):
+    """Parameter p = 3, p^2 x on batches 1 and 2, steps of 0.1 that are clipped at 4: 3, then 2.6, then 2.2."""
+    network = torch.nn.ParameterDict({"p": torch.nn.Parameter(torch.zeros((), dtype=torch.float64))})
+
+    def update(loss: torch.Tensor) -> None:
+        (gradient,) = torch.autograd.grad(loss, [network["p"]])
+        network["p"].data -= 0.1 * gradient.clamp(max=4)
+
+    def found(**other: float) -> list[Any]:
+        numbers = {"initial.q": 3, "loss.1": 9, "gradient.q": 6, "loss.2": 13.52, "updated.q": 2.2, "metric.m": 4.4}
+        theirs = {name: np.array(float(number)) for name, number in (numbers | other).items()}
+        updates = equal.updates(
+            "ln", network, lambda k: network["p"] ** 2 * (k + 1), update, lambda: {"m": 2 * network["p"].item()},
+            lambda name, array: {"p": array}, theirs,
+        )  # fmt: skip
+        return [equal.one("data", None, "words", 7, 7), *updates]
+
+    same = found()
+    assert [each.what for each in same][1:] == [
+        "loss of update 1", "gradient of p", "loss of update 2", "p after 2 updates", "m after 2 updates"
+    ]  # fmt: skip
+    assert {each.judgement for each in same} == {"equal"} and equal.rule(same) == equal.TWO
+    assert "6 arrays of 1 arms" in equal.summary(same) and "two updates" in equal.summary(same)
+    assert equal.table(same).splitlines()[2:] == [
+        "| data |  | 1 |  |  | 0 | equal |",
+        f"| ln | initial | 5 | 9 | 9 | {max(each.difference for each in same):.2g} | equal |",
+    ]
+    unclipped = found(**{"updated.q": 1.5})
+    assert [each.what for each in unclipped if each.judgement == "DIFFERENT"] == ["p after 2 updates"]
 
 
 @pytest.mark.parametrize(("apart", "code"), [(1e-11, 0), (1e-9, 1)])
@@ -302,3 +371,37 @@ def test_a_small_update_is_that_of_normbench(equal, monkeypatch, name: str):
             sys.modules.pop(module, None)
     assert {each.cell for each in found} == set(script.ARMS)
     assert [each for each in found if each.difference > 1e-10] == []
+
+
+@pytest.mark.parametrize("most", [2.0, 1.0])
+def test_two_small_updates_are_those_of_normbench(equal, monkeypatch, most: float):
+    """Of order embeddings; clipped at 1 in place of 2, gradients are still equal, and weights are not."""
+    monkeypatch.syspath_prepend(str(SCRIPTS / "theirs"))
+    script, arrays = __import__("order_embeddings"), __import__("arrays")
+    try:
+        for constant, value in {"WORD": 32, "UNITS": 64, "MOST": most}.items():
+            monkeypatch.setattr(script, constant, value)
+        numbers = {str(number): number for number in range(2, 38)}
+        images = torch.randn(8, 64, generator=torch.Generator().manual_seed(1)).abs().double()
+        told = [[[str(2 + (7 * image + 3 * place) % 36) for place in range(k)] for k in (3, 4)] for image in range(8)]
+        tensors = {"evaluated.image": images}
+        batches = [(images, *script.padded([image[place] for image in told], numbers)) for place in (0, 1)]
+        for number, batch in enumerate(batches):
+            names = (f"{number}.image", f"{number}.captions", f"{number}.captions_mask")
+            tensors |= dict(zip(names, batch, strict=True))
+        words, mask = script.padded([[*first, "", *second] for first, second in told], numbers | {"": 0})
+        given = {name: tensor.numpy() for name, tensor in tensors.items()}
+        given |= {"evaluated.captions": words.numpy(), "evaluated.captions_mask": mask.numpy()}
+        for arm in script.ARMS:
+            theirs = arrays.updates("ln2016/fig1", "smoke", arm, ["data.fold=8"], given)
+            network = script.Network(arm, 38, 64).double()
+            update = partial(script.update, network, script.KirosAdam(network.parameters(), 1e-3))
+            test = partial(script.test, network, images, told, numbers, 8)
+            loss = [partial(network, *batch) for batch in batches]
+            found = list(equal.updates(arm, network, lambda k, of=loss: of[k](), update, test, script.ours, theirs))
+            unequal = [each.what for each in found if each.judgement != "equal"]
+            assert not unequal if most == 2 else "gru.U after 2 updates" in unequal, unequal
+            assert not [what for what in unequal if "gradient" in what]
+    finally:
+        for module in ("order_embeddings", "arrays", "published", "formulas"):
+            sys.modules.pop(module, None)

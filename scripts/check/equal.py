@@ -1,29 +1,34 @@
-"""Loss and gradient of an implementation of its own beside normbench's, of one update in float64.
+"""An implementation of its own beside normbench in float64: loss and gradient of one update, or two whole updates.
 
 `theirs/arrays.py`, a process of its own, writes to a file what both start from, the weights, the batch and all that is
-drawn (dropout, noise), and what normbench makes of it. Nothing of normbench is imported here.
+drawn (dropout, noise), and what normbench makes of it. Of two updates the batches are those of the check, nothing is
+drawn, and what clipping and the optimizer make of the weights is compared, too. Nothing of normbench is imported here.
 
-The rule; its last point was added when the reader's first comparison had shown the need, the others before any:
+The rule; its third point was added when the reader's first comparison had shown the need, the others before any:
 - The parameters have the same names and shapes. Of the loss and of each parameter's gradient, the largest difference is
   at most 1e-10 of the largest value.
 - At the initial weights, where many parameters are 0, and with each parameter moved by N(0, 0.05^2), so that none is.
 - A gradient whose largest value is below 1e-12 of the largest of the arm's gradients is nothing but rounding, and is
   held against that: of a first state that all rows share, which BN takes away; of what is added to every word's
   attention, while that is still linear.
+- Two updates begin at the initial weights: their losses, the gradients of the first before they are clipped, all
+  weights after both, and metrics then, held against 1e-10 of the largest value. So are the data.
 """
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 BOUND, ROUNDING, MOVED = 1e-10, 1e-12, (0.0, 0.05)
 RULE = (
@@ -31,17 +36,28 @@ RULE = (
     "and dropout: the loss, and the gradient of every parameter, of which the largest difference is told relative to "
     "the largest value. The rule is in `scripts/check/equal.py`."
 )
+TWO = (
+    "Two updates of each arm in float64, beside normbench's, from its initial weights and on batches of ours: both "
+    "losses, the gradient of every parameter before it is clipped, every parameter after both updates, which clipping "
+    "and the optimizer decide too, and the metrics then; and what both read from the data. The largest difference is "
+    "told relative to the largest value. The rule is in `scripts/check/equal.py`."
+)
+SECOND = "loss of update 2"
 Tensors = Mapping[str, Tensor]
+Arrays = Mapping[str, np.ndarray]
 Initial = Callable[[str], Tensors]  # (arm) -> weights by normbench's names
 Loss = Callable[[str, Tensors, Tensors, Sequence[Tensor]], Tensor]  # (arm, weights, batch, drawn) -> loss of an update
 
 
 @dataclass(frozen=True)
 class Equal:
-    """One array beside normbench's: `difference` relative to the largest value, `size` how many numbers it has."""
+    """One array beside normbench's: `difference` relative to the largest value, `size` how many numbers it has.
+
+    `moved`: the deviation by which weights are moved from their initial values; None of data, which have none.
+    """
 
     cell: str
-    moved: float
+    moved: float | None
     what: str
     ours: float
     theirs: float
@@ -52,12 +68,20 @@ class Equal:
     def judgement(self) -> str:
         return "equal" if self.difference <= BOUND else "DIFFERENT"
 
+    @property
+    def weights(self) -> str:
+        if self.moved is None:
+            return ""
+        return f"moved by N(0, {self.moved:g}²)" if self.moved else "initial"
 
-def of_normbench(*words: str) -> dict[str, np.ndarray]:
-    """The arrays that `theirs/arrays.py` writes for these words."""
+
+def of_normbench(*words: str, given: Arrays | None = None) -> dict[str, np.ndarray]:
+    """The arrays that `theirs/arrays.py` writes for these words, and for arrays given to it."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "arrays.npz"
         script = Path(__file__).parent / "theirs" / "arrays.py"
+        if given:
+            np.savez(file, **given)  # type: ignore[arg-type]
         subprocess.run([sys.executable, str(script), *words, str(file)], check=True)
         with np.load(file) as arrays:
             return dict(arrays)
@@ -76,13 +100,57 @@ def compare(artifact: str, fidelity: str, arms: Sequence[str], initial: Initial,
             drawn = _below("drawn", arrays)
             value = loss(arm, weights, _below("batch", arrays), [drawn[str(n)] for n in range(len(drawn))])
             value.backward()
-            yield _one(arm, moved, "loss", value.detach(), torch.as_tensor(arrays["loss"]), 0.0)
+            yield one(arm, moved, "loss", value.detach(), arrays["loss"])
             gradients = _below("gradient", arrays)
             least = ROUNDING * max(theirs.abs().max().item() for theirs in gradients.values())
             for name, theirs in gradients.items():
                 gradient = weights[name].grad
                 assert gradient is not None, name
-                yield _one(arm, moved, f"gradient of {name}", gradient, theirs, least)
+                yield one(arm, moved, f"gradient of {name}", gradient, theirs, least)
+
+
+def updates(
+    arm: str,
+    network: nn.Module,
+    loss: Callable[[int], Tensor],
+    update: Callable[[Tensor], object],
+    test: Callable[[], Mapping[str, float]],
+    ours: Callable[[str, np.ndarray], Mapping[str, np.ndarray]],
+    theirs: Arrays,
+) -> Iterator[Equal]:
+    """Two updates, and metrics after them; `ours` gives our parameters of one of theirs."""
+
+    def named(kind: str) -> dict[str, Tensor]:
+        arrays = {name: tensor.numpy() for name, tensor in _below(kind, theirs).items()}
+        return {own: torch.tensor(a) for name, whole in arrays.items() for own, a in ours(name, whole).items()}
+
+    network.load_state_dict(named("initial"))
+    for number in (1, 2):
+        value = loss(number - 1)
+        yield one(arm, 0.0, f"loss of update {number}", value.detach(), theirs[f"loss.{number}"])
+        if number == 1:
+            gradients = named("gradient")
+            least = ROUNDING * max(gradient.abs().max().item() for gradient in gradients.values())
+            own = torch.autograd.grad(value, [network.get_parameter(name) for name in gradients], retain_graph=True)
+            for (name, gradient), mine in zip(gradients.items(), own, strict=True):
+                yield one(arm, 0.0, f"gradient of {name}", mine, gradient, least)
+        update(value)
+    for name, weight in named("updated").items():
+        yield one(arm, 0.0, f"{name} after 2 updates", network.get_parameter(name).detach(), weight)
+    for name, metric in test().items():
+        yield one(arm, 0.0, f"{name} after 2 updates", metric, theirs[f"metric.{name}"])
+
+
+def of_gru(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+    """A GRU's parameter of normbench as ours are: blocks z, r, n of rows as [r; z] and n, matrices transposed."""
+    layer, _, last = name.rpartition(".")
+    if ".norms." in name:
+        norm = layer.rpartition(".")[2]
+        turned = np.concatenate(np.split(array, 2)[::-1]) if norm.endswith("gates") else array
+        return {f"norms.{norm}.{'gain' if last == 'gain' else 'shift'}": turned}
+    z, r, n = np.split(array, 3)
+    gates, candidate = {"weight_ih": ("W", "Wx"), "weight_hh": ("U", "Ux"), "bias": ("b", "bx")}[last]
+    return {gates: np.concatenate([r, z]).T, candidate: n.T}
 
 
 def _below(kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
@@ -90,23 +158,37 @@ def _below(kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     return {name.removeprefix(start): torch.from_numpy(a) for name, a in arrays.items() if name.startswith(start)}
 
 
-def _one(arm: str, moved: float, what: str, ours: Tensor, theirs: Tensor, least: float) -> Equal:
-    """`least`: what a gradient must be to be more than rounding."""
+def one(cell: str, moved: float | None, what: str, ours: Any, theirs: Any, least: float = 0.0) -> Equal:
+    """A number, or an array, whose largest value is shown; `least`: what a gradient must be to be more than rounding.
+
+    NaN, and what is not 0 where normbench has 0, differ infinitely.
+    """
+    ours, theirs = (torch.as_tensor(side, dtype=torch.float64) for side in (ours, theirs))
+    if ours.shape != theirs.shape:
+        raise SystemExit(f"{cell}: {what} has the shape {tuple(ours.shape)}, and normbench's {tuple(theirs.shape)}")
     apart, largest = (ours - theirs).abs().max().item(), theirs.abs().max().item()
     scale = largest if largest >= least else least / ROUNDING
-    shown = (ours.abs().max().item(), largest) if least else (ours.item(), theirs.item())
-    return Equal(arm, moved, what, *shown, theirs.numel(), apart / scale)
+    difference = (apart / scale if scale else math.inf) if apart else 0.0
+    shown = (ours.abs().max().item(), largest) if theirs.ndim else (ours.item(), theirs.item())
+    return Equal(cell, moved, what, *shown, theirs.numel(), math.inf if math.isnan(difference) else difference)
+
+
+def rule(found: Sequence[Equal]) -> str:
+    return TWO if any(each.what == SECOND for each in found) else RULE
 
 
 def summary(found: Sequence[Equal]) -> str:
     unequal = [each for each in found if each.difference > BOUND]
     worst = max(found, key=lambda each: each.difference)
     said = f"{len(unequal)} NOT equal" if unequal else "equal"
-    arms = len({each.cell for each in found})
+    arms = len({each.cell for each in found if each.moved is not None})
+    given, compared = "weights, batch and draws", "the loss and the gradient of every parameter"
+    if rule(found) == TWO:
+        given = "weights and batches"
+        compared = "data, two losses, the gradient of every parameter, its value after two updates and metrics then"
     return (
-        f"At equal weights, batch and draws, in float64, the loss and the gradient of every parameter, {len(found)} "
-        f"arrays of {arms} arms, differ by at most {worst.difference:.1g} of their largest value ({worst.cell}, "
-        f"{worst.what}): {said} (bound {BOUND:g})."
+        f"At equal {given}, in float64, {compared}, {len(found)} arrays of {arms} arms, differ by at most "
+        f"{worst.difference:.1g} of their largest value ({worst.cell}, {worst.what}): {said} (bound {BOUND:g})."
     )
 
 
@@ -115,15 +197,14 @@ def table(found: Sequence[Equal]) -> str:
     lines = ["| arm | weights | arrays | loss, ours | loss, normbench | largest difference | |", "|" + " --- |" * 7]
     for cell, moved in dict.fromkeys((each.cell, each.moved) for each in found):
         own = [each for each in found if (each.cell, each.moved) == (cell, moved)]
-        loss, worst = own[0], max(own, key=lambda each: each.difference)
-        weights = f"moved by N(0, {moved:g}²)" if moved else "initial"
+        first, worst = own[0], max(own, key=lambda each: each.difference)
+        losses = f"{first.ours:.12g} | {first.theirs:.12g}" if moved is not None else " | "
         lines.append(
-            f"| {cell} | {weights} | {len(own)} | {loss.ours:.12g} | {loss.theirs:.12g} | {worst.difference:.2g} | "
-            f"{worst.judgement} |"
+            f"| {cell} | {first.weights} | {len(own)} | {losses} | {worst.difference:.2g} | {worst.judgement} |"
         )
         lines += [
-            f"| {cell} | {weights} | {each.what} | {each.ours:.12g} | {each.theirs:.12g} | {each.difference:.2g} | "
-            f"{each.judgement} |"
+            f"| {cell} | {each.weights} | {each.what} | {each.ours:.12g} | {each.theirs:.12g} | "
+            f"{each.difference:.2g} | {each.judgement} |"
             for each in own
             if each.difference > BOUND
         ]

@@ -1,4 +1,4 @@
-"""Normalizers, and the Adam of tf.keras, in plain tensor operations; the features are the last axis of x."""
+"""Normalizers, the LN authors' GRU, two codes' Adam, in plain tensor operations; features: the last axis of x."""
 
 from __future__ import annotations
 
@@ -116,20 +116,83 @@ class BatchLayerNorm(Affine):
         return self.affine(z / math.sqrt(self.d)).flatten(0, 1)
 
 
-class KerasAdam:
-    """p <- p - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps), b1 0.9, b2 0.999, eps 1e-8; then no gradients."""
+class GRU(nn.Module):
+    """The states (B, T, H) of a GRU over x (B, T, I), from h; where the mask (B, T) is false, h stays as it is.
+
+    [r; u] = sigmoid(LN(h U) + LN(x W + b)), n = tanh(r * LN(h Ux) + LN(x Wx + bx)), h <- u h + (1 - u) n: the LN
+    authors' `lngru_layer`, and `gru_layer` without LN. W, Wx: U(-0.1, 0.1); U (two blocks), Ux: orthogonal; b, bx: 0.
+    """
+
+    def __init__(self, inputs: int, units: int, ln: bool) -> None:
+        super().__init__()
+        self.W, self.Wx = uniform(inputs, 2 * units), uniform(inputs, units)
+        self.U = nn.Parameter(torch.cat([orthogonal(units), orthogonal(units)], 1))
+        self.Ux = nn.Parameter(orthogonal(units))
+        self.b, self.bx = nn.Parameter(torch.zeros(2 * units)), nn.Parameter(torch.zeros(units))
+        sizes = {"input_gates": 2, "input_candidate": 1, "hidden_gates": 2, "hidden_candidate": 1}
+        self.norms = nn.ModuleDict(
+            {name: LayerNorm(n * units, 1e-5) if ln else nn.Identity() for name, n in sizes.items()}
+        )
+
+    def forward(self, x: Tensor, mask: Tensor, h: Tensor) -> Tensor:
+        norms, found = self.norms, []
+        gates, candidate = norms["input_gates"](x @ self.W + self.b), norms["input_candidate"](x @ self.Wx + self.bx)
+        for t in range(x.shape[1]):
+            r, u = (norms["hidden_gates"](h @ self.U) + gates[:, t]).sigmoid().chunk(2, -1)
+            n = (r * norms["hidden_candidate"](h @ self.Ux) + candidate[:, t]).tanh()
+            h = torch.where(mask[:, t, None], u * h + (1 - u) * n, h)
+            found.append(h)
+        return torch.stack(found, 1)
+
+
+def uniform(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(shape).uniform_(-0.1, 0.1))
+
+
+def orthogonal(n: int) -> Tensor:
+    """Left singular vectors of a normal matrix."""
+    return torch.linalg.svd(torch.randn(n, n))[0]
+
+
+def clip(gradients: Iterable[Tensor], most: float) -> bool:
+    """All of them as one vector, scaled to the length `most` where it is longer; whether it was."""
+    gradients = list(gradients)
+    norm = math.sqrt(sum(g.square().sum().item() for g in gradients))
+    for g in gradients:
+        g *= min(1.0, most / norm)
+    return norm > most
+
+
+class Adam:
+    """p <- p - rate(t) m / (sqrt(v) + eps), b1 0.9, b2 0.999, eps 1e-8; then no gradients."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float) -> None:
         self.lr, self.t = lr, 0
         self.state = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
 
+    def rate(self) -> float:
+        raise NotImplementedError
+
     @torch.no_grad()
     def step(self) -> None:
         self.t += 1
-        rate = self.lr * math.sqrt(1 - 0.999**self.t) / (1 - 0.9**self.t)
         for p, m, v in self.state:
             assert p.grad is not None
             m.mul_(0.9).add_(p.grad, alpha=0.1)
             v.mul_(0.999).addcmul_(p.grad, p.grad, value=0.001)
-            p.addcdiv_(m, v.sqrt().add_(1e-8), value=-rate)
+            p.addcdiv_(m, v.sqrt().add_(1e-8), value=-self.rate())
             p.grad = None
+
+
+class KerasAdam(Adam):
+    """Of tf.keras: the rate is lr sqrt(1 - b2^t) / (1 - b1^t)."""
+
+    def rate(self) -> float:
+        return self.lr * math.sqrt(1 - 0.999**self.t) / (1 - 0.9**self.t)
+
+
+class KirosAdam(Adam):
+    """Of order-embedding and skip-thoughts, whose code has 1 - b where b belongs."""
+
+    def rate(self) -> float:
+        return self.lr * math.sqrt(1 - 0.001**self.t) / (1 - 0.1**self.t)

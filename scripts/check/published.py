@@ -41,7 +41,7 @@ from scipy import stats
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 LEVEL, FEWEST, MORE = 0.99, 5, 10
-LOGARITHMIC = ("nll", "bound", "kl")
+LOGARITHMIC = ("nll", "next_nll", "previous_nll", "loss", "bound", "kl")
 Record = Mapping[str, Any]  # as in the pack: epoch, split, mode, variant, and metrics
 Cell = tuple[str, Mapping[str, int]]  # an arm and the values of the experiment's axes
 Key = tuple[int, str]  # epoch (or update) and what the number is
@@ -192,7 +192,7 @@ def publish(
     if unit != "epoch":
         content["unit"] = unit
     if equals:
-        content["equal"] = [asdict(each) | {"judgement": each.judgement} for each in equals]
+        content["equal"] = [_written(asdict(each)) | {"judgement": each.judgement} for each in equals]
     lines = [
         f"| {row.cell} | {row.epoch} | {row.what} | {row.ours:.4g} | {row.mean:.4g} | {row.interval} | {row.n} | "
         f"{row.judgement} |"
@@ -206,7 +206,7 @@ def publish(
         f"| arm | {unit} | number | ours | published | 99 % interval | runs | |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
         + "\n".join(lines)
-        + (f"\n\n{equal.RULE}\n\n{equal.table(equals)}" if equals else "")
+        + (f"\n\n{equal.rule(equals)}\n\n{equal.table(equals)}" if equals else "")
         + f"\n\n`{command}` with {versions}; published runs {pack[:12]}\n"
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -215,9 +215,12 @@ def publish(
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Five digits, and NaN as the packs write it."""
-    digits = {key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()}
-    return {key: str(v) if isinstance(v, float) and math.isnan(v) else v for key, v in digits.items()}
+    """Five digits, and NaN and infinity as the packs write them."""
+    return _written({key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()})
+
+
+def _written(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: str(v) if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()}
 
 
 def main(
@@ -243,12 +246,15 @@ def main(
     given = parser.parse_args()
     asked = getattr(given, f"{unit}s")
     torch.set_num_threads(1)
+    if given.data:
+        os.environ["NORMBENCH_DATA"] = str(given.data)  # for normbench's side, too
     pack, runs = read(given.results / artifact / fidelity / "runs.jsonl.gz")
     runs = runs if unit == "epoch" else list(map(by_update, runs))
     theirs = {label(cell): by_number(r for r in runs if (r["arm"], r["axes"]) == cell) for cell in cells}
     alike = []
     for each in equals() if equals else ():
-        print(f"{each.cell}, moved by {each.moved:g}: {each.what} {each.difference:.2g}: {each.judgement}", flush=True)
+        place = ", ".join(filter(None, (each.cell, each.weights)))
+        print(f"{place}: {each.what} {each.difference:.2g}: {each.judgement}", flush=True)
         alike.append(each)
     found: list[Row] = []
 

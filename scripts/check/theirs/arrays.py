@@ -5,16 +5,24 @@ python scripts/check/theirs/arrays.py data ARTIFACT FIDELITY FILE
 python scripts/check/theirs/arrays.py update ARTIFACT FIDELITY ARM MOVED FILE
     the first update of seed 1 in float64, every parameter moved by N(0, MOVED^2) from its initial value: `weight.NAME`,
     `batch.NAME`, `drawn.N` (noise and masks in the order in which they are drawn), `loss`, `gradient.NAME`
+python scripts/check/theirs/arrays.py updates ARTIFACT FIDELITY ARM [OVERRIDE...] FILE
+    updates of seed 1 in float64 on the batches that FILE has, `0.NAME`, `1.NAME`, and metrics after them, of
+    `evaluated.NAME`: `initial.NAME` and `updated.NAME`, the weights before and after all; `loss.1`, `loss.2`;
+    `gradient.NAME` of the first, before it is clipped; `metric.NAME`; `words` of the data, and of their validation part
+    `data.NAME`
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from normbench import data as datasets
 from normbench.config import plan
@@ -22,6 +30,8 @@ from normbench.data.examples import Ragged
 from normbench.data.sampler import Sampler
 from normbench.models import base as models
 from normbench.streams import stream
+from normbench.train import optim
+from normbench.train.adjust import Adjust
 
 SEED = 1
 Arrays = dict[str, np.ndarray]
@@ -61,7 +71,7 @@ def update(artifact: str, fidelity: str, arm: str, moved: float) -> Arrays:
         for parameter in model.parameters():
             parameter += moved * torch.from_numpy(noise.standard_normal(tuple(parameter.shape)))
     split = datasets.load(config["data"], seed=SEED).splits["train"].only(models.takes(model))
-    batch = split.batch(Sampler.of(config["train"], SEED, len(split), split.lengths).batch(0)).tensors
+    batch = split.batch(Sampler.of(config["train"], SEED, split).batch(0)).tensors
     batch = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in batch.items()}
     drawn: list[np.ndarray] = []
     model.draws = lambda purpose: Recorded(stream(SEED, purpose, 0), drawn)
@@ -76,8 +86,52 @@ def update(artifact: str, fidelity: str, arm: str, moved: float) -> Arrays:
     return found
 
 
+def updates(artifact: str, fidelity: str, arm: str, overrides: Sequence[str], given: Arrays) -> Arrays:
+    spec = plan.experiment_spec(artifact, arm, fidelity, [f"seed={SEED}", *overrides])
+    model = models.build(spec.config, spec.sites()).double()
+    optimizer = optim.build(spec.config["optim"], model)
+    adjust = Adjust(spec.config, model, optimizer)
+
+    def tensors(of: object) -> dict[str, Tensor]:
+        start = f"{of}."
+        found = {name.removeprefix(start): torch.from_numpy(a) for name, a in given.items() if name.startswith(start)}
+        return {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in found.items()}
+
+    def weights(when: str) -> Arrays:
+        return {f"{when}.{name}": p.detach().numpy().copy() for name, p in model.named_parameters()}
+
+    found = weights("initial")
+    for number in itertools.takewhile(tensors, itertools.count()):
+        with models.update(model, SEED, number):
+            loss = model(**tensors(number))
+        loss.backward()
+        found[f"loss.{number + 1}"] = loss.detach().numpy()
+        if number == 0:
+            for name, p in model.named_parameters():
+                assert p.grad is not None, name
+                found[f"gradient.{name}"] = p.grad.numpy().copy()
+        adjust(number)
+        optimizer.step()
+        optimizer.zero_grad()
+    found |= weights("updated")
+    model.eval()
+    with torch.no_grad():
+        metrics = {name: m.sums.sum() / m.counts.sum() for name, m in model.evaluate(**tensors("evaluated")).items()}
+        metrics |= model.whole("", model.collect(**tensors("evaluated")))
+    found |= {f"metric.{name}": torch.as_tensor(m, dtype=torch.float64).mean().numpy() for name, m in metrics.items()}
+    data = datasets.load(spec.config["data"], seed=SEED)
+    valid = data.splits["valid"].batch(slice(None)).tensors
+    return found | {"words": np.array(data.words)} | {f"data.{name}": tensor.numpy() for name, tensor in valid.items()}
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     what, *given, file = sys.argv[1:]
-    arrays = examples(*given) if what == "data" else update(*given[:3], float(given[3]))
+    if what == "data":
+        arrays = examples(*given)
+    elif what == "update":
+        arrays = update(*given[:3], float(given[3]))
+    else:
+        with np.load(file) as batches:
+            arrays = updates(*given[:3], given[3:], dict(batches))
     np.savez(Path(file), **arrays)
