@@ -109,8 +109,8 @@ def exploded(run: RunRecord) -> tuple[float, float] | None:
     """What the run monitors before training and at its last evaluation, where that is over ABSURD times its first size;
     None where it is not, or where higher is better.
 
-    Ten times: of the published runs overfitting raised it to 2.5 times at most; those beyond are of BN at batches of
-    one, evaluated with running statistics, which a reader has to know of as well (15 to 19 times).
+    Ten times: of the published runs those beyond are of BN at batches of one, evaluated with running statistics (11 to
+    19 times); overfitting raised it to 2.7 times at most.
     """
     monitor = run.monitor
     points = series(run, monitor["split"], "eval", monitor["metric"], x="step")
