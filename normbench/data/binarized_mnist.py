@@ -22,21 +22,21 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     Errors: a missing or damaged file, arrays that are not the declared ones.
     """
     check(config, root)
-    (name,) = files.declared(config)
+    (path,) = files.paths(config, root)
     facts = config["declares"]
     pixels, splits = int(facts["features"]), {}
     try:
-        with np.load(root / name, allow_pickle=False) as arrays:
+        with np.load(path, allow_pickle=False) as arrays:
             for part, rows in facts["sizes"].items():
                 packed = arrays[part]
                 wanted = (rows, -(-pixels // 8))
                 if packed.shape != wanted or packed.dtype != np.uint8:
                     raise NormbenchError(
-                        f"{files.shown(root / name)}: {part} is {packed.dtype} {packed.shape} instead of uint8 "
-                        f"{wanted}. Delete it and run: normbench data get {config['name']}"
+                        f"{files.shown(path)}: {part} is {packed.dtype} {packed.shape} instead of uint8 "
+                        f"{wanted}. Run: normbench data get {config['name']}"
                     )
                 bits = np.unpackbits(packed, axis=1, count=pixels)
                 splits[part] = Split(inputs=torch.from_numpy(bits.astype(np.float32)))
     except reading.NO_ARCHIVE as error:
-        raise NormbenchError(f"{files.shown(root / name)} cannot be read: {error}.") from error
+        raise NormbenchError(f"{files.shown(path)} cannot be read: {error}.") from error
     return Dataset(str(config["name"]), splits)

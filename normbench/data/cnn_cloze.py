@@ -57,7 +57,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         raise NormbenchError(
             f"data.words={options['words']} is too small for data.entities={options['entities']}: more than {least}."
         )
-    folders = dict(zip(PARTS, (root / name for name in files.folders(config)), strict=True))
+    folders = dict(zip(PARTS, (files.find(root, name, Path.is_dir) for name in files.folders(config)), strict=True))
     found = {part: files.listed(folder, ".question") for part, folder in folders.items()}
     for part, wanted in config["declares"]["sizes"].items():
         if len(found[part]) != wanted:
@@ -105,8 +105,8 @@ def _made(paths: Mapping[str, list[Path]], words: int, entities: int, sentences:
 
 
 def read(path: Path, sums: Any, entities: int, sentences: int) -> tuple[list[str], list[str], str]:
-    """Words of the document and of the question, and the answer, of one file, whose bytes are added to `sums`."""
-    body = path.read_bytes()
+    """Words of the document and of the question, and the answer, of one file, whose text is added to `sums`."""
+    body = content.text(path)
     sums.update(body)
     try:
         blocks = dict(zip(BLOCKS, (block.strip() for block in body.decode("utf-8").split("\n\n", 4)), strict=False))
@@ -145,4 +145,4 @@ def relevant(document: str, question: list[str], sentences: int) -> list[str]:
 
 
 def _wrong(path: Path, what: str) -> NormbenchError:
-    return NormbenchError(f"{files.shown(path)} {what}: it is damaged. Delete it and unpack cnn.tgz again.")
+    return NormbenchError(f"{files.shown(path)} {what}: it is damaged. Unpack it again from cnn.tgz.")

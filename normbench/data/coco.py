@@ -58,7 +58,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         )
         for part, chosen in rows.items()
     }
-    sums = [files.digest(root / file, "sha256") for file in (JSON, FEATURES)]
+    sums = [files.digest(files.find(root, file), "sha256") for file in (JSON, FEATURES)]
     return Dataset(
         name, splits, copy={"sha256": content.checksum(sums), "deviations": []}, words=captions.known(numbers)
     )
@@ -87,9 +87,9 @@ def extract(
 
 def images(root: Path, count: int) -> list[dict[str, Any]]:
     """Every image of the split in its order: `file`, `split` and the words of its first `count` captions."""
-    path = root / JSON
+    path = files.find(root, JSON)
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))["images"]
+        given = json.loads(content.text(path))["images"]
         found = [
             {
                 "file": str(Path(image.get("filepath", ""), image["filename"])),
@@ -116,7 +116,7 @@ def images(root: Path, count: int) -> list[dict[str, Any]]:
 
 def _features(root: Path, length: int) -> np.ndarray:
     """Read as they are asked for: (images, length)."""
-    path = root / FEATURES
+    path = files.find(root, FEATURES)
     try:
         found = np.lib.format.open_memmap(path, "r")
     except reading.NO_ARCHIVE as error:

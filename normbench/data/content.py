@@ -1,12 +1,17 @@
-"""Checksums of what a file says, for formats whose bytes change with the library that writes them.
+"""Checksums of what a file says, for formats whose bytes change with the program that writes or unpacks them.
 
 numpy and pyarrow are imported late: a set whose bytes are right needs neither.
 """
 
 from __future__ import annotations
 
+import functools
+import gzip
 import hashlib
 import json
+import math
+import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +19,14 @@ from typing import Any
 from normbench import reading
 from normbench.errors import NormbenchError
 
-FORMATS = (".npz", ".parquet")
+TEXT = (".all", ".question", ".tsv", ".txt")
+GZIP, BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
 def declared(declares: Mapping[str, Any], name: str) -> str | None:
-    """The declared sum of a file's content, which is that of its bytes for other formats; None where there is none."""
+    """The declared sum of a file's content, which is that of its bytes for a text; None where there is none."""
     given = (declares.get("content") or {}).get(name)
-    return given if given or Path(name).suffix in FORMATS else str(declares["files"][name])
+    return given if given or Path(name).suffix not in TEXT else str(declares["files"][name])
 
 
 def checksum(sums: Any) -> str:
@@ -40,18 +46,52 @@ def check_made(
 
 
 def of(path: Path) -> str:
-    """The sha256 of a file's arrays (.npz), rows (.parquet) or else bytes, in hex; ValueError if it cannot be read.
+    """The sha256 of a file's arrays (.npz), rows (.parquet), text or else idx file, in hex; ValueError if it is none.
 
     .npz: for each key in alphabetical order, a line `key type shape` and the array's bytes, little-endian, row by row.
     .parquet: a line of the column names, then a line a row, each a JSON list; UTF-8, no blanks after commas.
+    Text: its bytes as `text` gives them. idx: the unpacked bytes.
     """
-    match path.suffix:
+    match path.suffix.lower():
         case ".npz":
             return _npz(path)
         case ".parquet":
             return _parquet(path)
-        case _:
-            return hashlib.sha256(path.read_bytes()).hexdigest()
+        case suffix:
+            return hashlib.sha256(text(path) if suffix in TEXT else idx(path)[1]).hexdigest()
+
+
+def of_unchanged(path: Path) -> str:
+    """The same, taken once for a file of this size and time."""
+    facts = path.stat()
+    return _of_unchanged(path, facts.st_size, facts.st_mtime_ns)
+
+
+@functools.lru_cache
+def _of_unchanged(path: Path, size: int, time: int) -> str:
+    return of(path)
+
+
+def text(path: Path) -> bytes:
+    """The bytes of a text with the line ends of Unix and without a byte order mark, which Windows' programs add."""
+    return path.read_bytes().removeprefix(BOM).replace(b"\r\n", b"\n")
+
+
+def idx(path: Path) -> tuple[tuple[int, ...], bytes]:
+    """Shape and unpacked bytes of a file in MNIST's format: 0, 8 (for bytes), axes, shape, values; big-endian.
+
+    ValueError for another file, or one that is not whole.
+    """
+    body = path.read_bytes()
+    try:
+        body = gzip.decompress(body) if body.startswith(GZIP) else body
+        zero, kind, axes = struct.unpack_from(">HBB", body)
+        shape = struct.unpack_from(f">{axes}I", body, 4)
+    except (EOFError, gzip.BadGzipFile, struct.error, zlib.error) as error:
+        raise ValueError(f"not a whole idx file: {error}") from error
+    if (zero, kind) != (0, 8) or len(body) != 4 + 4 * axes + math.prod(shape):
+        raise ValueError("not a whole idx file of bytes")
+    return shape, body
 
 
 def of_rows(names: Sequence[str], batches: Iterable[Sequence[Sequence[Any]]]) -> str:

@@ -107,7 +107,7 @@ def _direct(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Pa
             # Asked again: another process may have brought it while this one waited.
             if not (line := files.problem(config, root, name)):
                 continue
-            if target.exists() and not target.is_file():
+            if target.exists() and (not target.is_file() or files.is_another(config, target, name)):
                 raise NormbenchError(line)
             _bring(target, wanted, mirrors)
             brought.append(target)
@@ -118,7 +118,7 @@ def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[
     """Bring the files from which the set is prepared, and prepare it; they are deleted then, but for a user's own."""
     given, sources = config["declares"]["sources"]["files"], files.sources(config, root)
     register = files.registration(config, root)
-    if register and (absent := [name for name in given if not (sources / name).is_file()]):
+    if register and (absent := [name for name in given if not files.find(sources, name).is_file()]):
         raise NormbenchError(f"{register} ({' and '.join(absent)} missing)")
     with files.filling(sources, _LONGEST, mirrors.waiting):
         problems = {name: line for name in files.declared(config) if (line := files.problem(config, root, name))}
@@ -131,7 +131,7 @@ def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[
             return prepare.run(config, root)
         for name, wanted in given.items():
             target = sources / name
-            if not (target.is_file() and files.digest(target, files.algorithm(wanted)) == wanted):
+            if not (target.is_file() and files.same(config["declares"]["sources"], target, name)):
                 _bring(target, wanted, mirrors)
         made = prepare.run(config, root)
         for name in given:

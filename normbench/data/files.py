@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +22,13 @@ CHUNK = 1 << 20
 
 
 def declared(config: Mapping[str, Any]) -> dict[str, str]:
-    """Path below the data folder -> md5 or sha256, as the set declares; empty for embedded sets."""
+    """Path below the data folder -> md5 or sha256, as the set declares, or ""; empty for embedded sets."""
     return dict(config["declares"].get("files") or {})
+
+
+def paths(config: Mapping[str, Any], root: Path) -> list[Path]:
+    """Where these files are; see `find`."""
+    return [find(root, name) for name in declared(config)]
 
 
 def supplied(config: Mapping[str, Any]) -> dict[str, str]:
@@ -35,9 +41,32 @@ def folders(config: Mapping[str, Any]) -> dict[str, str]:
     return dict(config["declares"].get("folders") or {})
 
 
+def find(root: Path, name: str, is_kind: Callable[[Path], bool] = Path.is_file) -> Path:
+    """Where a file (or folder) of the set is: at this path below the data folder, or anywhere in its top folder.
+
+    Upper and lower case, and `.gz`, are not distinguished there, nor `train-images.idx3-ubyte`, as 7-zip names it, from
+    `train-images-idx3-ubyte`. Where there is none, the path itself.
+    """
+    path, top = root / name, _bare(Path(name).parts[0])
+    if os.path.lexists(path):
+        return path
+    tops = [root] if _bare(root.name) == top else [other for other in root.glob("*") if _bare(other.name) == top]
+    below = (other for one in tops for other in (one, *one.rglob("*")) if _bare(other.name) == _bare(path.name))
+    return min(filter(is_kind, below), default=path)
+
+
+def _bare(name: str) -> str:
+    return name.lower().removesuffix(".gz").replace(".", "-")
+
+
+def by_number(name: Path | str) -> list[Any]:
+    """A key that sorts names by the numbers in them: p2 before p10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(name))]
+
+
 def belongs(name: str, ending: str) -> bool:
     """Whether a file in such a folder is one of the set's."""
-    return name.endswith(ending) and not name.startswith(".")
+    return name.lower().endswith(ending) and not name.startswith(".")
 
 
 def listed(folder: Path, ending: str) -> list[tuple[Path, os.stat_result]]:
@@ -110,30 +139,40 @@ def megabytes(config: Mapping[str, Any]) -> int | None:
 
 
 def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
-    """What is wrong with one declared file, as the line for the user; None when its checksum is right.
+    """What is wrong with one declared file, as the line for the user; None when it is the declared one.
 
-    Right is the declared sum of the bytes, that of the file which `prepare` made here, or of a prepared file's content.
+    That is by the sum of its bytes, or of its content, or by that of the file which `prepare` made here.
     """
-    path = root / name
-    get = f"normbench data get {config['name']}"
+    path, wanted, here = find(root, name), declared(config)[name], shown(root / name)
+    own = "like" in config["declares"]
+    get = f"place it at {here}" if own else f"run: normbench data get {config['name']}"
     try:
         # Asked first, because opening a pipe would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
-            return f"{shown(path)} is not a file but a {_kind(path)}. Move it away and run: {get}"
-        wanted = declared(config)[name]
-        kind = algorithm(wanted)
-        found = digest(path, kind)
-        if found == wanted or found == record(config, root).get("files", {}).get(name) or _same(config, path, name):
+            return f"{shown(path)} is not a file but a {_kind(path)}. Move it away and {get}"
+        made = record(config, root).get("files", {}).get(name)
+        if (made and digest(path, "sha256") == made) or same(config["declares"], path, name):
             return None
-        reason = f"{kind} {found[:4]}… instead of {wanted[:4]}…{looks_like(path)}"
-        return f"{shown(path)} is damaged ({reason}). Delete it and run: {get}"
+        if is_another(config, path, name):
+            return (
+                f"{shown(path)} is whole, but of another data set than {config['name']}. Move it away and {get}; or "
+                "train on it as a set of your own (normbench data --help)"
+            )
+        kind = algorithm(wanted)
+        sums = f"{kind} {digest(path, kind)[:4]}… instead of {wanted[:4]}…" if wanted else "not a whole file"
+        source = f"; if another program packed it, set data.source={shown(path.parent)}" if "source" in config else ""
+        return (
+            f"{shown(path)} is damaged ({sums}{looks_like(path)}). Point NORMBENCH_DATA at another copy{source}; or "
+            f"{get}{'' if own else ' (which replaces it)'}"
+        )
     except (FileNotFoundError, NotADirectoryError):
         # "Bring it" alone would not tell why a file that `ls` shows is missing.
         link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
         size = f" ({megabytes(config)} MB)" if megabytes(config) else ""
+        bring = f"Place it at {here}" if own else f"Bring it with: normbench data get {config['name']}{size}"
         return (
-            f"{title(config)} is not in {shown(root)}: {path.name} is missing{link}. "
-            f"Bring it with: {get}{size}, or point NORMBENCH_DATA at it."
+            f"{title(config)} is not in {shown(root)}: {path.name} is missing{link}. {bring}, or point NORMBENCH_DATA "
+            "at it."
         )
     except OSError as error:
         return _unreadable(path, error)
@@ -142,7 +181,7 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
 def empty(config: Mapping[str, Any], root: Path, name: str) -> str | None:
     """What is wrong with one declared folder, as the line for the user; None where it has a file of the set."""
     try:
-        with os.scandir(root / name) as entries:
+        with os.scandir(find(root, name, Path.is_dir)) as entries:
             if any(belongs(entry.name, folders(config)[name]) for entry in entries):
                 return None
     except (FileNotFoundError, NotADirectoryError):
@@ -156,7 +195,7 @@ def empty(config: Mapping[str, Any], root: Path, name: str) -> str | None:
 def not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str | None:
     """What is wrong with one file that the user brings, as the line for the user."""
     try:
-        if stat.S_ISREG((root / name).stat().st_mode):
+        if stat.S_ISREG(find(root, name).stat().st_mode):
             return None
     except (FileNotFoundError, NotADirectoryError):
         pass
@@ -172,7 +211,7 @@ def remark(config: Mapping[str, Any], root: Path) -> str:
     """What a user should know of the copy that is here, or ''; to be asked when it has no problems."""
     made = record(config, root)
     first, wanted = next(iter(declared(config).items()))
-    if made and digest(root / first, algorithm(wanted)) != wanted:
+    if made and digest(find(root, first), algorithm(wanted)) != wanted:
         return str(made["remark"])
     return str(config["declares"].get("remark", ""))
 
@@ -213,12 +252,36 @@ def digest(path: Path, kind: str) -> str:
         return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
 
 
+def same(declares: Mapping[str, Any], path: Path, name: str) -> bool:
+    """Whether a file has the declared bytes or content; where no sum is declared, whether it is whole."""
+    wanted, known = declares["files"][name], content.declared(declares, name)
+    if wanted and digest(path, algorithm(wanted)) == wanted:
+        return True
+    if wanted and not known:
+        return False
+    found = _content(path)
+    return found == known if known else bool(found)
+
+
+def is_another(config: Mapping[str, Any], path: Path, name: str) -> bool:
+    """Whether a file is whole, in the declared format, and has other content than the declared one."""
+    known = content.declared(config["declares"], name)
+    return bool(known) and path.suffix not in content.TEXT and _content(path) not in ("", known)
+
+
+def _content(path: Path) -> str:
+    try:
+        return content.of(path)
+    except ValueError:
+        return ""
+
+
 def sums(config: Mapping[str, Any], root: Path) -> dict[str, str]:
     """Of each declared file the declared sum where it has those bytes or that content, else its own."""
     found = {}
     for name, wanted in declared(config).items():
-        own = digest(root / name, algorithm(wanted))
-        found[name] = wanted if own == wanted or _same(config, root / name, name) else own
+        path = find(root, name)
+        found[name] = wanted if same(config["declares"], path, name) else digest(path, algorithm(wanted))
     return found
 
 
@@ -228,6 +291,8 @@ def looks_like(path: Path) -> str:
         start = file.read(512)
     if not start:
         return "; it is empty"
+    if start.startswith(b"PK\3\4") and path.suffix.lower() != ".npz":
+        return "; it is a zip archive"
     if start.lstrip().lower().startswith((b"<!doctype html", b"<html")):
         return "; it is an HTML page"
     if ".gz" not in path.suffixes:
@@ -262,16 +327,6 @@ def filling(folder: Path, wait: float, waiting: Callable[[str], None] | None = N
                 raise NormbenchError(f"{filled} {holder}. Wait for it, and repeat the command.", code=5)
         locks.sign(file.fileno())
         yield
-
-
-def _same(config: Mapping[str, Any], path: Path, name: str) -> bool:
-    """Whether a file of other bytes has the declared content: one that was prepared elsewhere."""
-    if name not in (config["declares"].get("content") or {}):
-        return False
-    try:
-        return content.of(path) == content.declared(config["declares"], name)
-    except ValueError:
-        return False
 
 
 def _unreadable(path: Path, error: OSError) -> str:

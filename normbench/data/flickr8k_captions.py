@@ -40,7 +40,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
 
     check(config, root)
     name, declares, kept = str(config["name"]), config["declares"], int(config["declares"]["captions"])
-    found, most = files.digest(root / next(iter(files.declared(config))), "sha256"), int(config["words"])
+    found, most = files.digest(files.paths(config, root)[0], "sha256"), int(config["words"])
     target = files.cache(name) / f"{content.checksum([found, int(declares['maths']), most])[:32]}.npz"
     arrays, notes = array_cache.arrays(target, lambda: _numbered(config, root, most), "The captions are read anew.")
     words, texts = arrays["words"].tolist(), {part: _captions(arrays, part) for part in SPLITS}
@@ -84,14 +84,14 @@ def _captions(arrays: Arrays, part: str) -> list[list[np.ndarray]]:
 
 def _numbered(config: Mapping[str, Any], root: Path, most: int) -> Arrays:
     """All captions as word numbers, by part, and the words."""
-    (name,) = files.declared(config)
-    table = hub.columns(root / name, ("split", "captions"))
+    (path,) = files.paths(config, root)
+    table = hub.columns(path, ("split", "captions"))
     texts: dict[str, list[list[str]]] = {}
     for part, split in SPLITS.items():
         images = [given for of, given in zip(table["split"], table["captions"], strict=True) if of == split]
         if len(images) != config["declares"]["sizes"][split]:
             raise NormbenchError(
-                f"{files.shown(root / name)} has {len(images)} images of the split {split} instead of "
+                f"{files.shown(path)} has {len(images)} images of the split {split} instead of "
                 f"{config['declares']['sizes'][split]}."
             )
         texts[part] = [captions.split(caption) for image in images for caption in image]

@@ -30,8 +30,10 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
     """
     source, wanted = str(config.get("source", "")), config["declares"].get("parts", PARTS)
     if not source:
-        declared = [root / name for name in files.declared(config)]
-        return {part: [path for path in declared if path.name.startswith(part)] for part in wanted}
+        declared = {
+            part: [name for name in files.declared(config) if Path(name).name.startswith(part)] for part in wanted
+        }
+        return {part: [files.find(root, name) for name in names] for part, names in declared.items()}
     folder = Path(source).expanduser()
     if folder.is_dir():
         if found := _laid_out(folder, wanted):
@@ -194,8 +196,8 @@ def _cache(name: str) -> Iterator[tuple[Path, bool]]:
 
 
 def _laid_out(folder: Path, parts: Sequence[str]) -> dict[str, list[Path]]:
-    """The parquet files of these parts in or below a folder, in the order of their names; {} where one has none."""
-    found = {part: sorted(folder.rglob(f"{part}*.parquet")) for part in parts}
+    """The parquet files of these parts in or below a folder, in the order of their numbers; {} where one has none."""
+    found = {part: sorted(folder.rglob(f"{part}*.parquet"), key=files.by_number) for part in parts}
     return found if all(found.values()) else {}
 
 

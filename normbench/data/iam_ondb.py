@@ -28,7 +28,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     every run the same. `copy` tells which it was. Nothing depends on the seed.
     """
     check(config, root)
-    npz, tsv = (root / name for name in files.declared(config))
+    npz, tsv = files.paths(config, root)
     ids, texts = _texts(config, tsv)
     lines = _strokes(config, npz, ids, texts)
     forms = np.array([line.rsplit("-", 1)[0] for line in ids])
@@ -69,7 +69,9 @@ def _listed(config: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[dic
     lists: Mapping[str, list[str]] = config["declares"]["lists"]
     rest = config["declares"]["rest"]
     names = _lists(config)
-    lacking = [name for name in names if not os.path.lexists(root / name)]  # a dead link is one that was meant
+    lacking = [
+        name for name in names if not os.path.lexists(files.find(root, name))
+    ]  # a dead link is one that was meant
     if len(lacking) == len(names):
         return {}, {}
     as_rest = lacking == lists[rest]
@@ -82,7 +84,7 @@ def _listed(config: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[dic
     for part, given in lists.items():
         for name in given if not (as_rest and part == rest) else ():
             try:
-                named = (root / name).read_text(encoding="utf-8").split()
+                named = content.text(files.find(root, name)).decode().split()
             except (OSError, UnicodeDecodeError) as error:
                 raise NormbenchError(f"{files.shown(root / name)} cannot be read: {error}.") from None
             if not named:
@@ -98,7 +100,7 @@ def _listed(config: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[dic
             parts[part].update(named)
     if as_rest:
         parts[rest] = forms - set().union(*parts.values())
-    return parts, {name: files.digest(root / name, "sha256") for name in names if name not in lacking}
+    return parts, {name: content.of(files.find(root, name)) for name in names if name not in lacking}
 
 
 def _lists(config: Mapping[str, Any]) -> list[str]:
@@ -120,7 +122,7 @@ def _said(parts: Mapping[str, np.ndarray], count: int, listed: bool) -> str:
 def _texts(config: Mapping[str, Any], path: Path) -> tuple[list[str], list[str]]:
     """The names of the lines and what was written."""
     try:
-        rows = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+        rows = content.text(path).decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError:
         raise _wrong(config, path, "is not UTF-8") from None
     ids, texts = [], []
@@ -162,5 +164,5 @@ def _strokes(config: Mapping[str, Any], path: Path, ids: list[str], texts: list[
 
 def _wrong(config: Mapping[str, Any], path: Path, what: str) -> NormbenchError:
     return NormbenchError(
-        f"{files.shown(path)} {what}: it is damaged. Delete it and run: normbench data get {config['name']}"
+        f"{files.shown(path)} {what}: it is damaged. Make it anew: normbench data get {config['name']}"
     )

@@ -50,17 +50,17 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     are used, spread evenly. Nothing depends on the seed. They are kept in the cache.
     """
     check(config, root)
-    ((name, _),) = files.declared(made_of(config)).items()
+    (path,) = files.paths(made_of(config), root)
     options = {key: config[key] for key in ("words", "entities", "length", "candidates")}
     if options["words"] <= (least := ENTITY + options["entities"]):
         raise NormbenchError(
             f"data.words={options['words']} is too small for data.entities={options['entities']}: more than {least}."
         )
-    found = files.digest(root / name, "sha256")
+    found = files.digest(path, "sha256")
     maths = int(config["declares"]["maths"])
     target = files.cache("novel_cloze") / f"{content.checksum([found, maths, options, FORM])[:32]}.npz"
     arrays, notes = array_cache.arrays(
-        target, lambda: _made(root / name, **options), "The questions are made anew for every process."
+        target, lambda: _made(path, **options), "The questions are made anew for every process."
     )
     sizes = {"train": int(config["questions"]), **config["declares"]["sizes"]}
     for part, wanted in sizes.items():

@@ -16,13 +16,13 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     Nothing depends on the seed. They are kept in the cache.
     """
     check(config, root)
-    ((name, _),) = files.declared(made_of(config)).items()
+    (path,) = files.paths(made_of(config), root)
     options = {key: int(config[key]) for key in ("words", "length")}
-    found = files.digest(root / name, "sha256")
+    found = files.digest(path, "sha256")
     key = content.checksum([found, int(config["declares"]["maths"]), options, triples.FORM])[:32]
 
     def make() -> array_cache.Arrays:
-        sentences = dict(books.sentences(root / name))
+        sentences = dict(books.sentences(path))
         belongs = {title: part for part, titles in books.parts(list(sentences)).items() for title in titles}
         return triples.made(list(sentences), sentences.pop, belongs, **options)
 

@@ -57,7 +57,7 @@ def read(name: str, folder: Path) -> Labelled:
 def unchecked(name: str, folder: Path) -> Labelled:
     """The same of files that need not be the declared ones: made up, or checked before."""
     config = _declared(name)
-    paths = {Path(path).stem: folder / path for path in files.declared(config)}
+    paths = {Path(path).stem: files.find(folder, path) for path in files.declared(config)}
     if name != PAIRED:
         labels, sentences = _columns(paths[name], "label", "text")
         return Labelled(name, {name: sentences}, {name: np.array(labels, np.int64)})
@@ -78,7 +78,7 @@ def _declared(name: str) -> compose.Config:
 
 def _columns(path: Path, *names: str) -> list[list[str]]:
     """Columns of a tab-separated file with a header; a line ends at a line feed alone, for texts hold U+0085."""
-    header, *rows = (line.split("\t") for line in path.read_text(encoding="utf-8").rstrip("\n").split("\n"))
+    header, *rows = (line.split("\t") for line in path.read_text(encoding="utf-8-sig").rstrip("\n").split("\n"))
     if missing := [name for name in names if name not in header]:
         raise NormbenchError(f"{files.shown(path)} has no column {missing[0]}.")
     places = [header.index(name) for name in names]

@@ -1,4 +1,4 @@
-"""A data folder of small idx files, its configuration, and an unpacking cache, each of the test's own."""
+"""A data folder of small idx files, its configuration, and a cache, each of the test's own."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def root(raw: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An unpacking cache of the test's own."""
+    """A cache of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "normbench" / "mnist"
+    return tmp_path / "cache" / "normbench"
 
 
 @pytest.fixture

@@ -39,6 +39,10 @@ def declare(made: dict[str, bytes]) -> dict[str, Any]:
             "sizes": {"train": TRAIN, "test": TEST},
             "megabytes": 11,
             "files": {f"MNIST/raw/{name}": hashlib.md5(body).hexdigest() for name, body in made.items()},
+            "content": {
+                f"MNIST/raw/{name}": hashlib.sha256(gzip.decompress(body)).hexdigest()
+                for name, body in contents().items()
+            },
         },
     }
 

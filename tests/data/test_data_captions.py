@@ -167,6 +167,16 @@ def test_damaged_files_are_one_line(
         data.load(compose.choice("data", "coco"), tmp_path)
 
 
+def test_a_split_with_a_byte_order_mark_in_a_folder_deeper(own: Callable[..., Any], tmp_path: Path) -> None:
+    own()
+    path, plain = tmp_path / coco.JSON, coco.images(tmp_path, 5)
+    (path.parent / "unpacked").mkdir()
+    (path.parent / "unpacked" / path.name).write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    path.unlink()
+    assert data.problems(compose.choice("data", "coco"), tmp_path) == []
+    assert coco.images(tmp_path, 5) == plain
+
+
 def test_files_that_the_user_has_to_bring_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         NormbenchError, match=r"COCO is not in .*dataset_coco.json is missing, which only you can bring"

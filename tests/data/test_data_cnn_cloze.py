@@ -133,7 +133,7 @@ def test_damaged_files(config: dict[str, Any], root: Path, body: str, line: str)
     with pytest.raises(NormbenchError) as caught:
         data.load(config, root)
     place = first(root, "validation")
-    assert str(caught.value) == f"{place} {line}: it is damaged. Delete it and unpack cnn.tgz again."
+    assert str(caught.value) == f"{place} {line}: it is damaged. Unpack it again from cnn.tgz."
     assert caught.value.code == 2 and not list((root / "cnn").rglob("*.npz"))
 
 
@@ -152,6 +152,20 @@ def test_what_is_no_file(config: dict[str, Any], root: Path, make: Callable[[Pat
     with pytest.raises(NormbenchError) as caught:
         data.load(config, root)
     assert str(caught.value) == f"{place} {line}"
+
+
+def test_windows_line_ends_and_names_of_an_unpacking_program(config: dict[str, Any], root: Path) -> None:
+    plain = data.load(config, root)
+    for path in (root / "cnn").rglob("*.question"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+        path.rename(path.with_suffix(".QUESTION"))
+    (root / "CNN").mkdir()
+    (root / "cnn").rename(root / "CNN" / "cnn")  # a folder deeper
+    assert data.problems(config, root) == []
+    again = data.load(config, root)
+    assert again.copy == plain.copy
+    for part, split in plain.splits.items():
+        assert torch.equal(again.splits[part]["document"].values, split["document"].values)
 
 
 def test_other_encoding_and_too_many_entities(config: dict[str, Any], root: Path) -> None:

@@ -195,9 +195,9 @@ def test_other_rows_are_refused(tmp_path: Path) -> None:
 def test_damage_of_what_datasets_keeps_is_noticed(tmp_path: Path, cache: Path) -> None:
     config = imdb_config(tmp_path / "data")
     data.load(config, tmp_path / "data")
-    for path in (cache.parent / "imdb").iterdir():
+    for path in (cache / "imdb").iterdir():
         path.unlink()
-    for path in (cache.parent / "datasets").rglob("parquet-train.arrow"):
+    for path in (cache / "datasets").rglob("parquet-train.arrow"):
         path.write_bytes(path.read_bytes().replace(b"worst film", b"worst fil!"))
     assert refused(config, tmp_path / "data").startswith("IMDB's train reviews are not the declared ones (sha256 ")
 
@@ -218,6 +218,13 @@ def test_a_source_that_is_not_here_is_one_line(tmp_path: Path, source: str, reas
     with pytest.raises(NormbenchError) as caught:
         data.check(config, tmp_path)
     assert str(caught.value) == line
+
+
+def test_files_of_a_source_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for name in (*(f"train-{number}.parquet" for number in range(12)), "test.parquet"):
+        (tmp_path / name).write_bytes(b"")
+    found = hub.parts(compose.choice("data", "imdb") | {"source": str(tmp_path)}, tmp_path)
+    assert [path.name for path in found["train"]] == [f"train-{number}.parquet" for number in range(12)]
 
 
 def test_a_folder_without_the_set_is_one_line(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_the_cache_is_kept_for_these_files_and_options(
 ) -> None:
     first = data.load(config, root).splits["train"]["inputs"]
     longer = data.load(config | {"length": 7}, root).splits["train"]["inputs"]
-    assert torch.equal(longer[:, 1:], first) and len(list((cache.parent / "imdb").iterdir())) == 2
+    assert torch.equal(longer[:, 1:], first) and len(list((cache / "imdb").iterdir())) == 2
     monkeypatch.setattr(imdb, "encode", None)  # whoever encodes again fails
     assert torch.equal(data.load(config, root).splits["train"]["inputs"], first)
     for changed in ({"words": 13}, {"declares": config["declares"] | {"maths": 99}}):

@@ -162,7 +162,7 @@ def test_the_cache_is_kept_for_this_copy_and_these_options(
     fewer = data.load(config | {"questions": 100}, root).splits["train"]
     monkeypatch.setattr(novel_cloze, "_questions", None)  # whoever makes them again fails
     again = data.load(config, root)
-    assert again.copy == first.copy and len(list((cache.parent / "novel_cloze").iterdir())) == 1
+    assert again.copy == first.copy and len(list((cache / "novel_cloze").iterdir())) == 1
     assert torch.equal(fewer["answer"], again.splits["train"]["answer"][::3])
     assert torch.equal(fewer.index, again.splits["train"].index[::3])
     for changed in ({"words": 39}, {"entities": 9}, {"length": 41}, {"candidates": 4}):

@@ -138,7 +138,8 @@ def test_one_damaged_file(tables: dict[str, Any], folder: Path, mirror: Any) -> 
     (folder / "sentence_eval/cr.tsv").write_bytes(b"label\n")
     assert data.problems(tables, folder) == [
         f"{folder}/sentence_eval/cr.tsv is damaged (sha256 {sha(b'label' + bytes([10]))[:4]}… instead of "
-        f"{sha(TABLES['sentence_eval/cr.tsv'])[:4]}…). Delete it and run: normbench data get sentence_eval"
+        f"{sha(TABLES['sentence_eval/cr.tsv'])[:4]}…). Point NORMBENCH_DATA at another copy; or run: normbench "
+        "data get sentence_eval (which replaces it)"
     ]
     fetch.get(tables, folder, mirrors=[server.url])
     assert wrote(folder) == TABLES
@@ -195,7 +196,7 @@ def test_note_of_other_declarations(arrays: dict[str, Any], folder: Path, prepar
     assert data.problems(arrays, folder) == []
     # Another content is declared: what was prepared before is no longer the set.
     arrays["declares"]["content"][NPZ] = "0" * 64
-    assert "is damaged" in data.problems(arrays, folder)[0]
+    assert "is whole, but of another data set" in data.problems(arrays, folder)[0]
 
 
 def test_damaged_file_beside_its_note(arrays: dict[str, Any], folder: Path, prepared: Path) -> None:
@@ -242,13 +243,30 @@ def test_sources_brought_by_hand(tables: dict[str, Any], folder: Path, mirror: A
     assert wrote(folder) == TABLES
 
 
+def test_text_sources_with_line_ends_of_windows(tables: dict[str, Any], folder: Path, dead: str) -> None:
+    place = folder / "source" / "sentence_eval"
+    place.mkdir(parents=True)
+    for name, body in SENTENCES.items():
+        (place / name).write_bytes(body.replace(b"\n", b"\r\n"))
+    fetch.get(tables, folder, mirrors=[dead])
+    assert wrote(folder) == TABLES
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_tables_with_line_ends_of_windows(tables: dict[str, Any], folder: Path, mark: bytes) -> None:
+    for name, body in TABLES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(mark + body.replace(b"\n", b"\r\n"))
+    assert data.problems(tables, folder) == []
+
+
 def test_source_that_cannot_be_prepared(tables: dict[str, Any], folder: Path, mirror: Any) -> None:
     body = b"no label here\n"
     tables["declares"]["sources"]["files"]["subj.all"] = sha(body)
     line = refused(tables, folder, mirrors=[mirror(files={**SENTENCES, "subj.all": body}).url])
     assert line == (
         f"SENTENCE_EVAL cannot be prepared from the files in {folder}/source/sentence_eval: subj.all, line 1 is not a "
-        f"label and a text. Delete them and run: normbench data get sentence_eval"
+        f"label and a text. Replace what is wrong there and run: normbench data get sentence_eval"
     )
     assert not any(name.startswith("sentence_eval") for name in wrote(folder))
 

@@ -276,6 +276,17 @@ def test_from_archives_to_tensors(root: Path) -> None:
 # -- files that are not as they should be
 
 
+def test_line_ends_of_windows(config: dict[str, Any], root: Path) -> None:
+    lists = [f"iam_ondb/{name}.txt" for name in LISTS]
+    for name, form in zip(lists, FORMS, strict=False):
+        (root / name).write_text(f"{form}\n")
+    plain = data.load(config, root)
+    for name in (TSV, *lists):
+        (root / name).write_bytes(b"\xef\xbb\xbf" + (root / name).read_bytes().replace(b"\n", b"\r\n"))
+    again = data.load(config, root)
+    assert again.copy == plain.copy and again.notes == plain.notes
+
+
 def test_files_that_are_missing_or_damaged(config: dict[str, Any], root: Path, tmp_path: Path) -> None:
     assert refused(config, tmp_path).startswith(f"IAM_ONDB is not in {tmp_path}: strokes.npz is missing. Bring it with")
     (root / NPZ).write_bytes((root / NPZ).read_bytes()[:-40])
@@ -299,9 +310,7 @@ LENGTHS = arrays(written())["length"]
 )
 def test_strokes_that_are_no_lines(root: Path, changed: dict[str, Any], reason: str) -> None:
     config = write(root, **changed)
-    assert refused(config, root) == (
-        f"{root / NPZ} {reason}: it is damaged. Delete it and run: normbench data get iam_ondb"
-    )
+    assert refused(config, root) == (f"{root / NPZ} {reason}: it is damaged. Make it anew: normbench data get iam_ondb")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"PK\3\4 nonsense", b"\x93NUMPY"])
@@ -334,7 +343,7 @@ def test_texts_that_are_none(root: Path, change: Callable[[list[str], list[str]]
     config = write(root, change(IDS, TEXTS))
     told = refused(config, root)
     assert told.startswith(f"{root / TSV} {reason}")
-    assert told.endswith(": it is damaged. Delete it and run: normbench data get iam_ondb")
+    assert told.endswith(": it is damaged. Make it anew: normbench data get iam_ondb")
 
 
 # -- the hand made here

@@ -42,7 +42,7 @@ def run(config: Mapping[str, Any], root: Path) -> list[Path]:
     except Wrong as error:
         raise NormbenchError(
             f"{files.title(config)} cannot be prepared from the files in {files.shown(sources)}: {error}. "
-            f"Delete them and run: normbench data get {name}"
+            f"Replace what is wrong there and run: normbench data get {name}"
         ) from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
