@@ -10,9 +10,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
-from normbench.data import files
+from normbench.data import content, files
 from normbench.errors import NormbenchError
 
 # What tarfile and gzip raise for damaged and for made-up archives.
@@ -33,7 +32,7 @@ class Limits:
 
 
 def members(path: Path, wanted: Callable[[str], bool], limits: Limits) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the files in a .tar.gz whose name is `wanted`, in the archive's order.
+    """Name and content of the files in a .tar.gz, or .tar, whose name is `wanted`, in the archive's order.
 
     NormbenchError for a damaged archive, a name that leads out of it, a link or device, or more than `limits`.
     """
@@ -62,7 +61,7 @@ def members(path: Path, wanted: Callable[[str], bool], limits: Limits) -> Iterat
         raise NormbenchError(f"{files.shown(path)} is refused: {error}. Bring it anew from its owners.") from None
     except _DAMAGED as error:
         raise NormbenchError(
-            f"{files.shown(path)} is not a whole .tar.gz archive ({error}). Delete it and bring it anew."
+            f"{files.shown(path)} is not a whole .tar.gz archive ({error}{files.looks_like(path)}). Bring it anew."
         ) from error
     except OSError as error:
         raise NormbenchError(f"{files.shown(path)} cannot be read: {error.strerror or error}.") from error
@@ -73,15 +72,15 @@ class _Refused(Exception):
 
 
 class _Counted(io.RawIOBase):
-    """What a gzip file unpacks to; _Refused once that is too much, in all or for the packed bytes read until then."""
+    """What a file gives, unpacked; _Refused once that is too much, in all or for the packed bytes read until then."""
 
     # A small file may unpack well: below this, no ratio is refused.
     _FREE = 1 << 22
 
-    def __init__(self, packed: BinaryIO, limits: Limits) -> None:
+    def __init__(self, packed: io.BufferedReader, limits: Limits) -> None:
         self._packed, self._limits, self._done = packed, limits, 0
         self._size = os.fstat(packed.fileno()).st_size
-        self._file = gzip.GzipFile(fileobj=packed)
+        self._file = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(content.GZIP) else packed
 
     def readable(self) -> bool:
         return True

@@ -53,7 +53,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
 
 def _listed(config: Mapping[str, Any], root: Path) -> list[Path]:
     ((name, ending),) = files.folders(config).items()
-    return [path for path, _ in files.listed(root / name, ending)]
+    return sorted((path for path, _ in files.listed(files.find(root, name, Path.is_dir), ending)), key=files.by_number)
 
 
 def _made(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:

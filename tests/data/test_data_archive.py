@@ -112,7 +112,7 @@ def test_a_size_that_is_a_lie(path: Path) -> None:
     assert refusal(path, archive.Limits(total=20_000_000, count=9, member=2 * 10**9))
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "checksum", "html", "empty", "text", "plain tar"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "checksum", "html", "empty", "text", "zip"])
 def test_damaged(path: Path, damage: str) -> None:
     whole = packed({f"{number}.txt": bytes(range(256)) * 40 for number in range(20)})
     flipped = bytearray(whole)
@@ -126,10 +126,18 @@ def test_damaged(path: Path, damage: str) -> None:
             "html": b"<!DOCTYPE html><html></html>",
             "empty": b"",
             "text": gzip.compress(b"just text " * 100),
-            "plain tar": tar([entry("a.txt", b"1")]),
+            "zip": b"PK\3\4" + whole,
         }[damage]
     )
     assert "is not a whole .tar.gz archive" in refusal(path)
+    assert ("it is a zip archive" in refusal(path)) == (damage == "zip")
+
+
+def test_a_tar_that_a_browser_unpacked(path: Path) -> None:
+    path.write_bytes(tar([entry("a.txt", b"1")]))
+    assert read(path) == {"a.txt": b"1"}
+    path.write_bytes(tar([entry("a.txt", b"1" * 2000)])[:1500])
+    assert "is not a whole .tar.gz archive" in refusal(path) or "it breaks off" in refusal(path)
 
 
 GOOD = {f"{number}.txt": bytes(range(256)) * (number + 1) for number in range(3)}

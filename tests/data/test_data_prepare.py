@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import importlib
 import io
@@ -18,7 +19,7 @@ from PIL import Image
 from tars import packed
 
 from normbench.data import array_cache, content
-from normbench.data.prepare import books, cifar10
+from normbench.data.prepare import books, cifar10, iam_ondb
 from normbench.data.prepare.parts import Wrong
 
 
@@ -382,8 +383,38 @@ def test_iam_ondb(tmp_path: Path) -> None:
         (stroke_file([(0, 0), (40000, 0)]), "a pen move of more than 32767 units"),
     ],
 )
-def test_iam_ondb_refuses(tmp_path: Path, body: bytes, reason: str) -> None:
-    assert reason in refusal("iam_ondb", tmp_path, iam(*handwriting(first=body)))
+def test_iam_ondb_leaves_out_the_form_of_an_odd_file_and_says_so(tmp_path: Path, body: bytes, reason: str) -> None:
+    for name, packed_files in iam(*handwriting(first=body)).items():
+        (tmp_path / name).write_bytes(packed_files)
+    remark = iam_ondb.prepare(tmp_path, tmp_path / "out", {})
+    assert remark.startswith("lines: 1, forms left out: 2 (") and reason in remark
+    assert (tmp_path / "out" / "iam_ondb" / "sentences.tsv").read_text() == "b02-000-01\tx & y\n"
+    strokes, texts = handwriting(first=body)
+    alone = {name: content for name, content in strokes.items() if "a01" in name}
+    assert reason in refusal("iam_ondb", tmp_path, iam(alone, texts))
+
+
+def test_iam_ondb_leaves_out_the_form_of_a_text_in_another_encoding(tmp_path: Path) -> None:
+    strokes, texts = handwriting()
+    texts["ascii/a01/a01-000/a01-000u.txt"] = b"CSR:\ncaf\xe9\nb\n"
+    for name, body in iam(strokes, texts).items():
+        (tmp_path / name).write_bytes(body)
+    remark = iam_ondb.prepare(tmp_path, tmp_path / "out", {})
+    assert remark == "lines: 1, forms left out: 2 (ascii/a01/a01-000/a01-000u.txt is not UTF-8)"
+
+
+def test_iam_ondb_lines_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    strokes = {f"a01-000u-{n}.xml": stroke_file([(n, 0), (n, 1)]) for n in range(1, 12)}
+    texts = {"a01-000u.txt": b"CSR:\n" + b"".join(b"text %d\r\n" % n for n in range(1, 12))}
+    out = prepare("iam_ondb", tmp_path, iam(strokes, texts)) / "iam_ondb"
+    assert (out / "sentences.tsv").read_text() == "".join(f"a01-000u-{n}\ttext {n}\n" for n in range(1, 12))
+    with np.load(out / "strokes.npz") as arrays:
+        assert arrays["dxy"][::2, 0].tolist() == list(range(1, 12))
+
+
+def test_iam_ondb_archives_that_a_browser_unpacked(tmp_path: Path) -> None:
+    unpacked = {name.removesuffix(".gz"): gzip.decompress(body) for name, body in iam(*handwriting()).items()}
+    assert (prepare("iam_ondb", tmp_path, unpacked) / "iam_ondb" / "strokes.npz").is_file()
 
 
 def test_iam_ondb_archives_of_something_else(tmp_path: Path) -> None:

@@ -283,6 +283,13 @@ def test_where_books_are_not_told_apart_blocks_stand_for_them(
         assert np.array_equal(split["next"].places, of_hub.splits[part]["next"].places)
 
 
+def test_files_are_read_in_the_order_of_their_numbers(corpus: dict[str, Any], tmp_path: Path) -> None:
+    for number in range(1, 12):
+        (tmp_path / "bookcorpus" / f"books_p{number}.TXT").write_text(lines(number))
+    found = [path.name for path in book_corpus._listed(corpus, tmp_path)]
+    assert found == [f"books_p{number}.TXT" for number in range(1, 12)]
+
+
 def test_what_is_no_corpus_is_refused(corpus: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(
         NormbenchError, match=r"bookcorpus has no \.txt files\. Place in \S+/bookcorpus what only you can bring: text"

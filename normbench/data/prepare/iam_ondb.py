@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from normbench.data import archive
+from normbench.data import archive, files
 from normbench.data.prepare.parts import Wrong
 
 STROKES, TEXT = "lineStrokes-all.tar.gz", "ascii-all.tar.gz"
@@ -18,51 +18,56 @@ LINE = re.compile(r"(?:[\w.-]+/)*(([a-z]\d\d-\d+[a-z]?)-(\d+))\.xml")
 FORM = re.compile(r"(?:[\w.-]+/)*([a-z]\d\d-\d+[a-z]?)\.txt")
 # 12 195 stroke files, 0.35 GB of XML.
 FARTHEST = 1 << 30  # units from the corner
+MOST_SHOWN = 3  # of the odd files
 LIMITS = archive.Limits(total=2_000_000_000, count=100_000, member=8_000_000)
 
 
 def prepare(sources: Path, out: Path, declares: Mapping[str, Any]) -> str:
-    """Write `iam_ondb/strokes.npz` and `iam_ondb/sentences.tsv` below `out`, lines in alphabetical order.
+    """Write `iam_ondb/strokes.npz` and `iam_ondb/sentences.tsv` below `out`, by form and line.
 
     Keys: `dxy` int16, for each line first the pen's absolute position, then differences (x rightwards, y downwards);
     `eos` packed bits, 1 for the last point before the pen is lifted; `length` points a line. Text: what was really
-    written (the CSR part). A form whose stroke files do not match its text lines is left out.
+    written (the CSR part). A form whose stroke files do not match its text lines, or that has an odd file, is left out.
     Returns a remark on what was found.
     """
     texts: dict[str, list[str]] = {}
-    for name, body in archive.members(sources / TEXT, lambda name: bool(FORM.fullmatch(name)), LIMITS):
+    odd: dict[str, Wrong] = {}  # by form
+    text, stroke = (files.find(sources, name) for name in (TEXT, STROKES))
+    for name, body in archive.members(text, lambda name: bool(FORM.fullmatch(name)), LIMITS):
         try:
             texts[_id(FORM, name, 1)] = _lines(body.decode("utf-8"))
         except UnicodeDecodeError:
-            raise Wrong(f"{name} is not UTF-8") from None
+            odd[_id(FORM, name, 1)] = Wrong(f"{name} is not UTF-8")
     strokes: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-    for name, body in archive.members(sources / STROKES, lambda name: bool(LINE.fullmatch(name)), LIMITS):
-        strokes.setdefault(_id(LINE, name, 2), {})[_id(LINE, name, 1)] = _points(name, body)
+    for name, body in archive.members(stroke, lambda name: bool(LINE.fullmatch(name)), LIMITS):
+        form = _id(LINE, name, 2)
+        try:
+            strokes.setdefault(form, {})[_id(LINE, name, 1)] = _moves(name, body)
+        except Wrong as error:
+            odd[form] = error
     rows, moves, ends, left_out = [], [], [], []
     for form in sorted(strokes):
-        lines = sorted(strokes[form])
-        if len(lines) != len(texts.get(form, [])):
+        lines = sorted(strokes[form], key=files.by_number)
+        if form in odd or len(lines) != len(texts.get(form, [])):
             left_out.append(form)
             continue
-        for line, text in zip(lines, texts[form], strict=True):
-            rows.append(f"{line}\t{text}\n")
-            points, end = strokes[form][line]
-            moves.append(np.diff(points, axis=0, prepend=np.zeros_like(points[:1])))
+        for line, written in zip(lines, texts[form], strict=True):
+            rows.append(f"{line}\t{written}\n")
+            move, end = strokes[form][line]
+            moves.append(move)
             ends.append(end)
+    reasons = f" ({'; '.join(map(str, list(odd.values())[:MOST_SHOWN]))})" if odd else ""
     if not rows:
-        raise Wrong(f"{STROKES} and {TEXT} have no line in common")
-    dxy = np.concatenate(moves)
-    if np.abs(dxy).max() > np.iinfo(np.int16).max:
-        raise Wrong(f"{STROKES} has a pen move of more than {np.iinfo(np.int16).max} units")
+        raise Wrong(f"{STROKES} and {TEXT} have no line in common{reasons}")
     (out / "iam_ondb").mkdir(parents=True)
     (out / "iam_ondb" / "sentences.tsv").write_text("".join(rows), encoding="utf-8", newline="\n")
     np.savez_compressed(
         out / "iam_ondb" / "strokes.npz",
-        dxy=dxy.astype(np.int16),
+        dxy=np.concatenate(moves),
         eos=np.packbits(np.concatenate(ends)),
         length=np.array([len(move) for move in moves], np.int32),
     )
-    return f"lines: {len(rows)}, forms left out: {len(left_out)}"
+    return f"lines: {len(rows)}, forms left out: {len(left_out)}{reasons}"
 
 
 def _id(pattern: re.Pattern[str], name: str, group: int) -> str:
@@ -78,8 +83,8 @@ def _lines(text: str) -> list[str]:
     return [line.replace("\t", " ") for line in lines if line]
 
 
-def _points(name: str, body: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (N, 2) and which of them end a stroke, from one stroke file; entities and DTDs are not read."""
+def _moves(name: str, body: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Moves (N, 2) and which of them end a stroke, from one stroke file; entities and DTDs are not read."""
     points: list[tuple[int, int]] = []
     ends: list[int] = []
 
@@ -106,4 +111,7 @@ def _points(name: str, body: bytes) -> tuple[np.ndarray, np.ndarray]:
         raise Wrong(f"{name} has too few points ({len(points)}): a line has at least 2")
     last = np.zeros(len(points), np.uint8)
     last[ends] = 1
-    return np.array(points, np.int64), last
+    moves = np.diff(np.array(points, np.int64), axis=0, prepend=np.zeros((1, 2), np.int64))
+    if np.abs(moves).max() > np.iinfo(np.int16).max:
+        raise Wrong(f"{name} has a pen move of more than {np.iinfo(np.int16).max} units")
+    return moves.astype(np.int16), last
