@@ -55,10 +55,10 @@ def _entries(kind: str, config_dir: Path | None) -> list[dict[str, Any]]:
     return entries
 
 
-def data_sets(console: Console) -> int:
+def data_sets(console: Console, config_dir: Path | None = None) -> int:
     """Each data set and whether it is there, whole."""
-    for name, state in states():
-        title = compose.choice("data", name)["declares"]["title"]
+    for name, state in states(config_dir):
+        title = compose.declaration("data", name, config_dir)["title"]
         say_under(console, f"{name:<17} ", f"{title}: {state}")
     root = data.root()
     other = "" if os.path.isdir(root) or _absent(root) else ", which is no folder that can be read"
@@ -66,23 +66,24 @@ def data_sets(console: Console) -> int:
     return 0
 
 
-def states() -> Iterator[tuple[str, str]]:
+def states(config_dir: Path | None = None) -> Iterator[tuple[str, str]]:
     """Every data set's name and what there is of it, with the way out."""
-    for name in compose.choices("data"):
-        yield name, _state(compose.choice("data", name))
+    for name in compose.choices("data", config_dir):
+        yield name, _state(compose.choice("data", name, config_dir))
 
 
 def _state(config: Mapping[str, Any]) -> str:
     """ready, missing, damaged or in need of registration, with the way out."""
     root, config = data.root(), data.made_of(config)
-    paths = [root / name for name in files.declared(config)]
-    supplied = [root / name for name in files.supplied(config)]
-    places = [*paths, *supplied, *(root / name for name in files.folders(config))]
+    paths = files.paths(config, root)
+    supplied = [files.find(root, name) for name in files.supplied(config)]
+    places = [*paths, *supplied, *(files.find(root, name, Path.is_dir) for name in files.folders(config))]
     if not places:
         return "ready (embedded)"
     register = files.registration(config, root)
     if all(map(_absent, places)):
-        way = data.problems(config)[0] if supplied else register or f"Bring it with: {_command(config)}"
+        own = supplied or "like" in config["declares"]
+        way = data.problems(config)[0] if own else register or f"Bring it with: {_command(config)}"
         return f"missing. {way}"
     if problems := data.problems(config):
         return problems[0]
@@ -112,13 +113,13 @@ def _command(config: Mapping[str, Any]) -> str:
     return f"normbench data get {config['name']}" + (f" ({size} MB)" if size else "")
 
 
-def data_get(name: str, console: Console) -> int:
+def data_get(name: str, console: Console, config_dir: Path | None = None) -> int:
     """Bring a data set; asks the network only here, when told to."""
     from normbench.data import fetch
 
-    compose.choice_path("data", name)
-    config = data.made_of(compose.choice("data", name))
-    if files.supplied(config) or files.folders(config):
+    compose.choice_path("data", name, config_dir)
+    config = data.made_of(compose.choice("data", name, config_dir))
+    if files.supplied(config) or files.folders(config) or "like" in config["declares"]:
         here = data.problems(config)
         raise NormbenchError(f"{name}: its files are yours to bring. {here[0] if here else 'They are there.'}")
     if not files.declared(config):

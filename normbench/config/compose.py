@@ -167,13 +167,42 @@ def _place_file(node: Config, path: Path) -> None:
 
 def _find_owner(node: Config, extra: Path | None) -> None:
     """A data set made of another one's files, `declares.files_of: NAME`, gets that one's content for its name; one with
-    downstream tasks, `declares.tasks: [NAMES]`, those of the sets that these are.
+    downstream tasks, `declares.tasks: [NAMES]`, those of the sets that these are; a user's own in a shipped one's
+    format, `declares.like: NAME`, what it does not declare itself.
     """
     declares = node.get("declares") or {}
+    if "like" in declares:
+        node["declares"] = _like(f"data={node.get('name')}: declares", declares)
+        return
     if "files_of" in declares:
         declares["files_of"] = choice("data", declares["files_of"], extra)
     if "tasks" in declares:
         declares["tasks"] = [choice("data", name, extra) for name in declares["tasks"]]
+
+
+def _like(place: str, own: Config) -> Config:
+    """What a user's own data set declares, completed by the shipped one of its format."""
+    shipped = choice("data", str(own["like"]))["declares"]
+    if "format" not in shipped:
+        formats = [name for name in choices("data") if "format" in choice("data", name)["declares"]]
+        raise unknown(f"{place}.like={own['like']} is no format for data of your own.", str(own["like"]), formats)
+    taken = {key: shipped[key] for key in ("maths", "classes", "features", "sizes", "train_size", "options")}
+    declares, files = {**taken, **own}, own.get("files")
+    if not isinstance(files, dict) or len(files) != len(shipped["files"]):
+        raise NormbenchError(f"{place}.files must be {shipped['format']}, each with its md5 or sha256 or nothing.")
+    declares["files"] = {name: checksum or "" for name, checksum in files.items()}
+    positive, checksum = {"type": "int", "min": 1}, {"type": "str", "pattern": "([0-9a-f]{32}|[0-9a-f]{64})?"}
+    specs = {
+        "classes": positive,
+        "features": positive,
+        "sizes": {**positive, "map": True},
+        "files": {**checksum, "map": True},
+    }
+    for key, spec in specs.items():
+        schema.check(f"{place}.{key}", declares[key], spec)
+    if declares["sizes"].keys() != shipped["sizes"].keys():
+        raise NormbenchError(f"{place}.sizes must be of {' and '.join(shipped['sizes'])}.")
+    return {**declares, "train_size": {**shipped["train_size"], "of": declares["sizes"]["train"]}}
 
 
 @functools.cache

@@ -1,12 +1,12 @@
 """A run is its configuration: the id is a hash of everything that changes the training maths, and of nothing else.
 
 In: options of model, data, optimizer, batch size, seed; the normalizer and its options at every site (whichever way
-they were written); the data's checksum; a maths version per component; a user's own normalizer file. Out: paths,
-launcher, device, how often to save, fidelity and experiment names, how long (a longer run supersedes a shorter one: a
-schedule counts updates from the first) and how it is evaluated (`eval`, `monitor`, and normalizers' options with
-`hashed: false`; a probe trains nothing, so it has all options in); and an option that came later (`legacy_default` in
-its declaration), while it has the value of the time before, and schedule and clipping, which came later, where there
-are none.
+they were written); the data's checksum (of a user's own set what its files hold); a maths version per component; a
+user's own normalizer file. Out: paths, launcher, device, how often to save, fidelity and experiment names, how long (a
+longer run supersedes a shorter one: a schedule counts updates from the first) and how it is evaluated (`eval`,
+`monitor`, and normalizers' options with `hashed: false`; a probe trains nothing, so it has all options in); and an
+option that came later (`legacy_default` in its declaration), while it has the value of the time before, and schedule
+and clipping, which came later, where there are none.
 
 A finished run serves a plan with its id only if it has the evaluations that are asked for: see `satisfies`.
 """
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from normbench import data as datasets
 from normbench import own_file, schema
 from normbench.config import compose, grammar
 from normbench.errors import NormbenchError
@@ -130,7 +131,9 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
         ),
         **{group: _component(config[group]) for group in ("model", "data", "optim")},
         **{group: _component(config[group]) for group in grammar.LATER_GROUPS if config[group]["name"] != "none"},
-        "data_checksum": data_checksum(config["data"]["declares"]),
+        "data_checksum": datasets.own_checksum(config["data"])
+        if "like" in config["data"]["declares"]
+        else data_checksum(config["data"]["declares"]),
         "sites": {
             path: {
                 "name": c.name,

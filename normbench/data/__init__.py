@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normbench.data import files, hub
+from normbench.data import content, files, hub
 from normbench.errors import NormbenchError
 
 if TYPE_CHECKING:
@@ -93,6 +93,20 @@ def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
         yield from filter(None, (find(config, root, name) for name in names))
 
 
+def own_checksum(config: Mapping[str, Any]) -> str:
+    """Of a set of the user's own (`declares.like`): what its files hold, and what its YAML says of that.
+
+    NormbenchError where a file is missing or damaged.
+    """
+    facts = config["declares"]
+    try:
+        sums = [content.of_unchanged(path) for path in files.paths(config, root())]
+    except (OSError, ValueError):
+        check(config)
+        raise
+    return content.checksum([sums, {key: facts[key] for key in ("classes", "features", "sizes")}])
+
+
 def read_by(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The sets that a run reads, by its configuration: its own, and those of the downstream tasks that it is asked."""
     own = config["data"]
@@ -106,7 +120,7 @@ def made_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def module(config: Mapping[str, Any]) -> ModuleType:
     """The module of this package that reads the set; NormbenchError for a name that is not a data set's."""
-    name = str(config["name"])
+    name = str(config["declares"].get("like", config["name"]))
     path = f"{__name__}.{name}"
     if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(path):
         found = importlib.import_module(path)

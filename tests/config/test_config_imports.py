@@ -24,7 +24,7 @@ FORBIDDEN = {
     "data": ("norms", "rnn", "models", "train", "runs", "curves", "papers", "web", "launch", "export"),
     "sentences": ("norms", "rnn", "models", "train", "runs", "curves", "papers", "web", "launch", "export"),
     "train": ("curves", "papers", "web", "launch", "export"),
-    "config": (*NORMS, "rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
+    "config": (*NORMS, "rnn", "models", "train", "runs", "curves", "papers", "web", "launch", "export"),
     "runs": (*NORMS, "rnn", "models", "train", "curves", "papers", "web", "launch", "export"),
     "curves": (*NORMS, "rnn", "models", "train", "papers", "web", "launch", "export"),
     "papers": (*NORMS, "rnn", "models", "train", "compare", "check", "web", "export"),

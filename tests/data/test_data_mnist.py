@@ -1,4 +1,4 @@
-"""MNIST: the splits, copies of all kinds, damaged files, and (marked `data`) the real set."""
+"""MNIST: the splits, copies of all kinds, damaged files, sets of one's own, and (marked `data`) the real set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import random
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,16 @@ import yaml
 from idxfiles import SIDE, TEST, TRAIN, declare, idx, write
 
 from normbench import data
+from normbench.commands import catalogue
+from normbench.commands.arguments import data as arguments
+from normbench.config import compose, identity, plan
 from normbench.data import fetch, mnist
 from normbench.errors import NormbenchError
+from normbench.norms import sites
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "data" / "mnist.yaml"
 IMAGES = "train-images-idx3-ubyte.gz"
+PARTS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
 def pixels(made: dict[str, bytes], part: str, rows: int) -> np.ndarray:
@@ -167,6 +173,119 @@ def test_another_set_under_the_same_names(config: dict[str, Any], raw: Path, mir
     with pytest.raises(NormbenchError, match="another data set"):
         fetch.get(config, raw.parents[1], mirrors=[mirror().url])
     assert (raw / IMAGES).read_bytes() == other  # it is the user's
+
+
+# -- a set of one's own in this format
+
+OWN = {
+    "name": "fashion",
+    "valid": 10,
+    "declares": {
+        "title": "Fashion-MNIST",
+        "source": "Xiao et al. 2017",
+        "like": "mnist",
+        "features": SIDE * SIDE,
+        "sizes": {"train": TRAIN, "test": TEST},
+        "files": dict.fromkeys(f"MNIST/raw/{part}.gz" for part in PARTS),
+    },
+}
+
+
+def own(folder: Path, **facts: Any) -> Path:
+    """A --config-dir with this set; facts: what it declares otherwise."""
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    (folder / "data" / "fashion.yaml").write_text(
+        yaml.safe_dump({**OWN, "declares": {**OWN["declares"], **facts}}, sort_keys=False)
+    )
+    return folder
+
+
+def planned(folder: Path) -> identity.RunSpec:
+    compose.forget()
+    (spec,) = plan.train_specs(["model=mnist_mlp", "data=fashion", "train.batch_size=10"], False, folder)
+    return spec
+
+
+@pytest.fixture
+def here(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NORMBENCH_DATA", str(root))
+    return root
+
+
+def test_a_set_of_ones_own_needs_no_python(here: Path, raw: Path, config: dict[str, Any], tmp_path: Path) -> None:
+    spec = planned(own(tmp_path / "conf"))
+    assert (sites.updates_per_epoch(spec.config), spec.config["data"]["valid"]) == (5, 10)
+    loaded, official = data.load(spec.config["data"]), data.load(config)
+    assert loaded.name == "fashion"
+    for part, split in official.splits.items():
+        assert torch.equal(loaded.splits[part]["inputs"], split["inputs"])
+    assert identity.RunSpec.from_message(spec.message()).id == spec.id
+    listed = catalogue._entries("data", tmp_path / "conf")
+    assert "Fashion-MNIST" in [entry["title"] for entry in listed]
+    assert dict(catalogue.states(tmp_path / "conf"))["fashion"].startswith("ready")
+
+
+def test_the_set_that_the_help_shows(tmp_path: Path) -> None:
+    shown = textwrap.dedent(arguments.EPILOG.split("DIR/data/fashion.yaml with\n\n")[1].split("\n\n  normbench")[0])
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "fashion.yaml").write_text(shown)
+    declares = compose.declaration("data", "fashion", tmp_path)
+    assert declares["sizes"] == {"train": 60000, "test": 10000}
+    assert list(declares["files"]) == [f"fashion/{part}.gz" for part in PARTS]
+
+
+def test_the_id_has_what_the_files_hold_and_what_the_yaml_says(here: Path, raw: Path, tmp_path: Path) -> None:
+    first = planned(own(tmp_path / "conf")).id
+    COPIES["packed again"](raw)
+    COPIES["upper case"](raw)
+    assert planned(own(tmp_path / "conf", title="other words")).id == first
+    assert planned(own(tmp_path / "conf", classes=12)).id != first
+    spec = planned(own(tmp_path / "conf"))
+    (raw / IMAGES.upper()).write_bytes(gzip.compress(idx(np.ones((TRAIN, SIDE, SIDE)))))
+    assert planned(own(tmp_path / "conf")).id != first
+    with pytest.raises(NormbenchError, match="was changed after planning"):
+        identity.RunSpec.from_message({**spec.message(), "id": first})
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda path: path.unlink(), f"{IMAGES} is missing. Place it at "),
+        (lambda path: path.write_bytes(path.read_bytes()[:-20]), r"is damaged \(not a whole file; it breaks off after"),
+        (lambda path: path.write_bytes(b"PK\3\4"), r"is damaged \(not a whole file; it is a zip archive"),
+        (lambda path: (path.unlink(), path.mkdir()), "is not a file but a folder. Move it away and place it at"),
+    ],
+)
+def test_files_of_ones_own_that_cannot_be_used(here: Path, raw: Path, tmp_path: Path, damage: Any, line: str) -> None:
+    damage(raw / IMAGES)
+    with pytest.raises(NormbenchError, match=line) as caught:
+        _ = planned(own(tmp_path / "conf")).id
+    assert "data get" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("facts", "key"),
+    [
+        ({"like": "cifar10"}, "like"),
+        ({"like": "fashion"}, "fashion"),
+        ({"like": 3}, "data=3"),
+        ({"files": None}, "files"),
+        ({"files": ["a", "b", "c", "d"]}, "files"),
+        ({"files": {"a": "x"}}, "files"),
+        ({"files": {**OWN["declares"]["files"], "MNIST/raw/" + IMAGES: "f68b"}}, IMAGES),
+        ({"classes": "ten"}, "classes"),
+        ({"classes": 0}, "classes"),
+        ({"features": -1}, "features"),
+        ({"sizes": 60}, "sizes"),
+        ({"sizes": {"train": 60}}, "sizes"),
+        ({"sizes": {"train": 60, "test": "all"}}, "sizes.test"),
+        ({"title": None}, "title"),
+    ],
+)
+def test_a_slip_in_the_yaml_is_one_line(here: Path, tmp_path: Path, facts: dict[str, Any], key: str) -> None:
+    with pytest.raises(NormbenchError, match=re.escape(key)) as caught:
+        planned(own(tmp_path / "conf", **facts))
+    assert "\n" not in str(caught.value)
 
 
 # -- what can be wrong with a file

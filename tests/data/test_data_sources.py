@@ -148,7 +148,7 @@ def test_one_damaged_file(tables: dict[str, Any], folder: Path, mirror: Any) -> 
 def test_command(tables: dict[str, Any], folder: Path, mirror: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tables["declares"] |= {"terms": "to be read", "title": "t"}
     tables["declares"]["sources"]["mirrors"] = [mirror(files=SENTENCES).url]
-    monkeypatch.setattr(compose, "choice", lambda group, name: tables)
+    monkeypatch.setattr(compose, "choice", lambda group, name, extra: tables)
     monkeypatch.setenv("NORMBENCH_DATA", str(folder))
 
     def get() -> list[str]:

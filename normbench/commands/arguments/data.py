@@ -13,6 +13,24 @@ EPILOG = """examples:
   normbench data get mnist                              bring it (checked, resumable)
   normbench data prepare coco --images ~/coco --weights vgg19.pth
                                                         features of your own copy of the images (resumable)
+
+a set of your own in MNIST's format (Fashion-MNIST, KMNIST, EMNIST, ...): DIR/data/fashion.yaml with
+
+  name: fashion
+  valid: 5000                              # of the training images, the first ones
+  declares:
+    title: Fashion-MNIST
+    source: Xiao et al. 2017
+    like: mnist
+    files:                                 # below NORMBENCH_DATA; behind each its md5 or sha256, if it is known
+      fashion/train-images-idx3-ubyte.gz:
+      fashion/train-labels-idx1-ubyte.gz:
+      fashion/t10k-images-idx3-ubyte.gz:
+      fashion/t10k-labels-idx1-ubyte.gz:
+    # where they are not MNIST's: classes: 47, features: 784, sizes: {train: 112800, test: 18800}
+
+  normbench data --config-dir DIR                                         is it there?
+  normbench train --config-dir DIR model=mnist_mlp data=fashion norm=layer
 """
 
 
@@ -32,10 +50,10 @@ def run(given: Namespace, console: Any) -> int:
             if getattr(given, option) is not None:
                 raise NormbenchError(f"--{option} {getattr(given, option)} is an option of data prepare.")
     if given.action is None:
-        return catalogue.data_sets(console)
+        return catalogue.data_sets(console, given.config_dir)
     if given.set is None:
         example = {"get": "get mnist", "prepare": "prepare coco --images DIR --weights FILE"}[given.action]
         raise NormbenchError(f"data {given.action} needs a set, such as: normbench data {example}")
     if given.action == "prepare":
         return catalogue.data_prepare(given.set, given.images, given.weights, given.device, console)
-    return catalogue.data_get(given.set, console)
+    return catalogue.data_get(given.set, console, given.config_dir)

@@ -7,6 +7,7 @@ from typing import Any
 
 EPILOG = """examples:
   normbench list norms
+  normbench list data --config-dir DIR    with your own, DIR/data/NAME.yaml (normbench data --help)
   normbench list --json
 """
 
