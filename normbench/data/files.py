@@ -45,7 +45,7 @@ def find(root: Path, name: str, is_kind: Callable[[Path], bool] = Path.is_file) 
     """Where a file (or folder) of the set is: at this path below the data folder, or anywhere in its top folder.
 
     Upper and lower case, and `.gz`, are not distinguished there, nor `train-images.idx3-ubyte`, as 7-zip names it, from
-    `train-images-idx3-ubyte`. Where there is none, the path itself.
+    `train-images-idx3-ubyte`, nor the (1) of a browser's second download. Where there is none, the path itself.
     """
     path, top = root / name, _bare(Path(name).parts[0])
     if os.path.lexists(path):
@@ -56,7 +56,7 @@ def find(root: Path, name: str, is_kind: Callable[[Path], bool] = Path.is_file) 
 
 
 def _bare(name: str) -> str:
-    return name.lower().removesuffix(".gz").replace(".", "-")
+    return re.sub(r" ?\(\d+\)", "", name.lower().removesuffix(".gz")).replace(".", "-")
 
 
 def by_number(name: Path | str) -> list[Any]:

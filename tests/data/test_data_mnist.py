@@ -138,6 +138,7 @@ COPIES = {
     "unpacked by 7-zip": _each(_seven_zip),
     "a folder each": _each(_own_folder),
     "upper case": _each(lambda path: path.rename(path.with_name(path.name.upper()))),
+    "downloaded twice": _each(lambda path: path.rename(path.with_name(f"{path.stem} (1).gz"))),
     "lower-case folder": lambda raw: raw.parent.rename(raw.parents[1] / "mnist"),
     "a folder deeper": lambda raw: raw.rename(raw.parent / "MNIST").rename(raw.parents[1] / "raw").rename(raw),
     "no folder raw": lambda raw: [path.rename(raw.parent / path.name) for path in raw.iterdir()],
