@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import importlib.util
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
 from normbench.errors import NormbenchError
 
 OF_A_NORMALIZER = (".py", ".yaml")  # a class, or the choice that names the file of one
+NEVER_BESIDE = {*sys.stdlib_module_names, "normbench", "torch"}
+_folders: dict[str, str] = {}  # of modules beside such files, where they are
+_loaded: dict[str, str] = {}  # ... and what they were when they were imported
 
 
 def is_a_normalizers(word: str) -> bool:
@@ -19,21 +26,91 @@ def is_a_normalizers(word: str) -> bool:
 
 
 def digest(path: Path) -> str:
-    """The sha256 of a file; NormbenchError where it cannot be read."""
+    """The sha256 of a file, or of it and all that it imports from its folder; NormbenchError where one cannot be read.
+
+    Import statements count wherever they stand, so that this carries nothing out; a package counts as a whole.
+    """
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return _sha256([path, *(file for files in beside(path).values() for file in files)])
     except OSError as error:
-        raise NormbenchError(f"{path} cannot be read: {error.strerror}.") from None
+        raise NormbenchError(f"{error.filename} cannot be read: {error.strerror}.") from None
+
+
+def _sha256(files: list[Path]) -> str:
+    each = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return each[0] if len(each) == 1 else hashlib.sha256(" ".join(each).encode()).hexdigest()
+
+
+def beside(path: Path) -> dict[str, list[Path]]:
+    """The modules and packages in a file's folder that it imports, or that these do, by name, with their files."""
+    found: dict[str, list[Path]] = {}
+    waiting = [path]
+    while waiting:
+        for name in _imported(waiting.pop()):
+            module, package = path.parent / f"{name}.py", path.parent / name
+            files = [file for file in (module, *package.rglob("*.py")) if file.is_file()]
+            if files and name not in found:
+                found[name] = sorted(files)
+                waiting += files
+    return dict(sorted(found.items()))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+    except (SyntaxError, ValueError):  # carried out, it says so itself
+        return
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:  # a relative import stays in its package
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        yield from {name.partition(".")[0] for name in names} - {"", *NEVER_BESIDE}
 
 
 @functools.cache
 def carried_out(path: Path, sha256: str) -> ModuleType:
-    """The file's module, carried out once as long as it stays as it is; NormbenchError for whatever is wrong in it."""
-    spec = importlib.util.spec_from_file_location(f"normbench_user_{sha256[:12]}", path)
+    """The file's module, carried out once as long as it stays as it is; NormbenchError for whatever is wrong in it.
+
+    It is in `sys.modules`, for dataclasses and pickle look there. Modules `beside` it are found after all others.
+    """
+    name = f"normbench_user_{hashlib.sha256(f'{path} {sha256}'.encode()).hexdigest()[:12]}"
+    for helper, files in beside(path).items():
+        _make_way(helper, files, path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # it is their line that they need
-        raise NormbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+        del sys.modules[name]
+        said = str(error) if isinstance(error, NormbenchError) else f"{type(error).__name__}: {error}"
+        raise NormbenchError(f"{path} cannot be imported: {said}") from error
     return module
+
+
+def _make_way(name: str, files: list[Path], of: Path) -> None:
+    """An earlier state of a module is forgotten; NormbenchError where another module has its name."""
+    folder, now = str(of.parent.resolve()), _sha256(files)
+    if _loaded.get(name, now) != now:
+        for known in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
+            del sys.modules[known]
+    importlib.invalidate_caches()
+    found = [_folders.setdefault(name, folder)]
+    if found == [folder] and (spec := importlib.util.find_spec(name)):
+        found = [place for place in (spec.origin, *(spec.submodule_search_locations or [])) if place]
+        if {Path(place).resolve() for place in found} & {p.resolve() for file in files for p in (file, *file.parents)}:
+            _loaded[name] = now
+            return
+    raise NormbenchError(f"{of}: `import {name}` means {found[0]}, and not {files[0]}. Give that another name.")
+
+
+class _Beside:
+    """Of what Python asks for modules the last: it knows those `beside` files of the user's own, and no others."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [_folders[name]]) if name in _folders else None
+
+
+sys.meta_path.append(_Beside)

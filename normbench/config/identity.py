@@ -2,11 +2,11 @@
 
 In: options of model, data, optimizer, batch size, seed; the normalizer and its options at every site (whichever way
 they were written); the data's checksum (of a user's own set what its files hold); a maths version per component; a
-user's own normalizer file. Out: paths, launcher, device, how often to save, fidelity and experiment names, how long (a
-longer run supersedes a shorter one: a schedule counts updates from the first) and how it is evaluated (`eval`,
-`monitor`, and normalizers' options with `hashed: false`; a probe trains nothing, so it has all options in); and an
-option that came later (`legacy_default` in its declaration), while it has the value of the time before, and schedule
-and clipping, which came later, where there are none.
+user's own normalizer file, with those of its folder that it imports. Out: paths, launcher, device, how often to save,
+fidelity and experiment names, how long (a longer run serves a shorter request: a schedule counts updates from the
+first) and how it is evaluated (`eval`, `monitor`, and normalizers' options with `hashed: false`; a probe trains
+nothing, so it has all options in); and an option that came later (`legacy_default` in its declaration), while it has
+the value of the time before, and schedule and clipping, which came later, where there are none.
 
 A finished run serves a plan with its id only if it has the evaluations that are asked for: see `satisfies`.
 """
