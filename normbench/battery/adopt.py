@@ -1,12 +1,14 @@
 """From a word to a normalizer that the rest knows by name: a registered one, a file, an installed package's.
 
-A file without a YAML beside it is taken for what it does: options from the constructor, layouts and facts by trying.
+A file without a YAML beside it is taken for what it does: layouts and facts by trying, a Normalizer's options from its
+constructor. A plain module has none: the defaults of its constructor hold.
 What it ought to do, such as gradients and an evaluation of each sample alone, is never taken from it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import importlib.util
 import inspect
@@ -18,13 +20,15 @@ from typing import Any
 
 import torch
 import yaml
+from torch import nn
 
 from normbench import own_file, reading, scratch
 from normbench.battery import contract
-from normbench.battery.cases import LAYOUTS, WEIGHT_LAYOUTS, Axes, Subject
+from normbench.battery.cases import LAYOUTS, Axes, Subject
 from normbench.config import choice_file, compose, grammar
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import base
+from normbench.norms.sites import NOT
 from normbench.runs import files
 
 ENTRY_POINTS = "normbench.norms"  # NAME = "package.module"
@@ -44,7 +48,9 @@ class Adopted:
         """Where it does not say itself what it is; "" where it does."""
         if not self.derived:
             return ""
-        return f"{self.name}: no YAML beside the file; options and facts are taken from what it does"
+        measured = yaml.safe_load(self.derived)["declares"].get("measured", {})
+        said = f" (at convolutions {measured['space']})" if "space" in measured else ""
+        return f"{self.name}: no YAML beside the file; options and facts are taken from what it does{said}"
 
     def subject(self) -> Subject:
         return Subject.registered(self.name, self.config_dir)
@@ -53,8 +59,8 @@ class Adopted:
 def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
     """A path, a registered name, or an entry point of `normbench.norms`; what is made here goes into the folder `conf`.
 
-    Errors: no such file or name, a file that cannot be imported or registers nothing, a constructor whose options have
-    no plain default, a name that another file has in `conf`.
+    Errors: no such file or name, a file that cannot be imported, has no class or serves no layout, a constructor whose
+    options have no plain default, a name that another file has in `conf`.
     """
     if is_file(word):
         if config_dir is not None:
@@ -129,10 +135,8 @@ def _file_of(choice: bytes) -> str:
 
 def _file(path: Path, conf: Path) -> Adopted:
     """The normalizer of a file, as a choice in the folder `conf`."""
-    node, cls = described(path)
-    if cls is None:
-        return _place(node, conf, _yaml(path) or path)
-    return _place(_taken(node, cls), conf, path, derived=True)
+    node, derived = described(path)
+    return _place(node, conf, path if derived else _yaml(path) or path, derived)
 
 
 def _yaml(path: Path) -> Path | None:
@@ -146,10 +150,10 @@ def is_file(word: str) -> bool:
     return own_file.is_a_normalizers(word) or Path(word).is_file()
 
 
-def described(path: Path) -> tuple[dict[str, Any], type[base.Normalizer] | None]:
-    """The choice that a file of one's own is: its YAML, or of a Python file without one what its class says by itself.
+def described(path: Path) -> tuple[dict[str, Any], bool]:
+    """The choice that a file of one's own is: its YAML; of a Python file without one what its class says and does.
 
-    The class comes with it where there is no YAML: what else it can do is found by trying alone.
+    Second: whether there is no YAML.
     """
     if not path.is_file():
         raise NormbenchError(f"{path} does not exist.")
@@ -160,10 +164,20 @@ def described(path: Path) -> tuple[dict[str, Any], type[base.Normalizer] | None]
             raise NormbenchError(f"{declared}, which lies beside {path}, is of {file}. Name the one that you mean.")
         if node["name"] not in base.import_file(str(file)):
             raise NormbenchError(f"{declared}: no class of {file} is registered with @normalizer('{node['name']}').")
-        return node, None
+        return node, False
     path = path.resolve()
-    name, cls = _registered_class(path)
-    options, specs = _options(cls, path)
+    return _taken(path, own_file.digest(path)), True
+
+
+@functools.cache
+def _taken(path: Path, sha256: str) -> dict[str, Any]:
+    """The YAML of a file that has none: what its class says, and what is found by trying."""
+    own = base.import_file(str(path))
+    if len(own) != 1:
+        found = f"registers {', '.join(own)}: a file each, please" if own else "has no class"
+        raise NormbenchError(f"{path} {found}. It needs one, an nn.Module; @normalizer('NAME') gives it a name.")
+    ((name, cls),) = own.items()
+    options, specs = _options(cls, path) if issubclass(cls, base.Normalizer) else ({}, {})
     of_weights = issubclass(cls, base.WeightNormalizer)
     doc = (inspect.getdoc(cls) or name).split("\n")[0]
     facts: dict[str, Any] = {
@@ -175,7 +189,12 @@ def described(path: Path) -> tuple[dict[str, Any], type[base.Normalizer] | None]
         "axes": ["batch", "time", "feature", "space"],
         "options": specs,
     }
-    return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}, cls
+    subject = Subject(name, facts, options)
+    try:
+        _measure(subject, facts)
+    except Exception as error:  # whatever somebody's code does
+        raise NormbenchError(f"{path}: {contract.said(subject, error)}") from error
+    return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -216,50 +235,55 @@ def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool = Fa
             compose.compose(grammar.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), tried)
         except NormbenchError as error:
             raise NormbenchError(str(error).replace(str(target.resolve()), str(source))) from None
+        _refuse_unserved(Subject.registered(name, tried), source)
         return keep(Adopted(name, tried, text if derived else ""), conf)
 
 
-def _registered_class(path: Path) -> tuple[str, type[base.Normalizer]]:
-    own = base.import_file(str(path))
-    if len(own) != 1:
-        found = f"registers {', '.join(own)}: a file each, please" if own else "registers no class"
-        raise NormbenchError(f"{path} {found}. Mark one class with @normalizer('NAME') from normbench.norms.base.")
-    ((name, cls),) = own.items()
-    if not (isinstance(cls, type) and issubclass(cls, base.Normalizer)):
-        raise NormbenchError(f"{path}: what @normalizer('{name}') marks must be a class, and a subclass of Normalizer.")
-    return name, cls
+def _refuse_unserved(subject: Subject, source: Path) -> None:
+    """NormbenchError where it serves no layout, with what came of trying."""
+    troubles = {axes: contract.broken(contract.FITS, subject, axes) for axes in subject.layouts()}
+    if None in subject.defaults.values() or not all(troubles.values()):  # a command gives the value that is missing
+        return
+    plainest = {troubles[axes]: axes for axes in (LAYOUTS[2], subject.layouts()[0]) if axes in troubles}
+    told = "; ".join(f"{' × '.join(axes)}: {text}" for text, axes in reversed(plainest.items()))
+    raise NormbenchError(
+        f"{source}: {subject.name} serves no layout ({told}). A forward takes x, a Normalizer's also mask=None, and "
+        "gives one tensor of x's shape and type."
+    )
 
 
-def _taken(node: Mapping[str, Any], cls: type[base.Normalizer]) -> dict[str, Any]:
-    """The YAML of a file that has none: what its class says, and what is found by trying."""
-    name, facts = str(node["name"]), dict(node["declares"])
-    facts["axes"], of_weights = list(facts["axes"]), issubclass(cls, base.WeightNormalizer)
-    options = {option: node[option] for option in facts["options"]}
-
-    def subject(**more: Any) -> Subject:
-        return Subject(name, {**facts, **more}, options)
-
-    layouts = WEIGHT_LAYOUTS if of_weights else LAYOUTS
-    served = [axes for axes in layouts if _serves(subject(), axes)]
-    for axis in ("space", "time"):  # channels first and last alike, or not at all: a model chooses
-        if not all(axes in served for axes in layouts if axis in axes):
-            facts["axes"].remove(axis)
+def _measure(subject: Subject, facts: dict[str, Any]) -> None:
+    """Narrow the facts, which are the subject's, to what is found by trying; they stay where it serves nothing."""
+    served = [axes for axes in subject.layouts() if not contract.broken(contract.FITS, subject, axes)]
+    if not served:
+        return
+    facts["axes"] = [axis for axis in facts["axes"] if any(axis in axes for axes in served)]
     if "space" in facts["axes"] and LAYOUTS[0] not in served:
         facts["needs"] = ["space"]
-    served = subject().layouts()  # where it serves none, the contract says what happens at the plainest
-    facts["mode_dependent"] = _promises_break(subject(mode_dependent=False), served[0], "mode_and_neighbours")
-    if not of_weights:
-        for fact, change in contract.CHANGES.items():
-            facts[fact] = _holds(subject(), served[0], change)
-        facts["reads_mask"] = any(_promises_break(subject(), axes, "mask_counts") for axes in served)
-        facts["own_shift"] = _shifts(subject(), served[0])
+    if subject.layouts() != served:
+        facts["layouts"] = [list(axes) for axes in served]
+    facts["mode_dependent"] = _promises_break(_with(subject, mode_dependent=False), served[0], "mode_and_neighbours")
+    if not subject.of_weights:
+        facts["measured"] = {}
+        for fact in contract.CHANGES:
+            found = contract.deviations(subject, served[0], fact)
+            facts[fact] = max(found.values()) < NOT
+            facts["measured"][fact] = ", ".join(f"{value:.0e} at {scale:g}" for scale, value in found.items())
+        if LAYOUTS[2] in served and isinstance(one := subject.make(LAYOUTS[2], subject.defaults), base.Plain):
+            facts["measured"]["space"] = f"x is {'(N, C, H, W)' if one.channels_first else '(positions, features)'}"
+        facts["reads_mask"] = any(_promises_break(subject, axes, "mask_counts") for axes in served)
+        zeros = torch.zeros_like(subject.inputs(served[0]))  # to which its parameters may add something
+        facts["own_shift"] = bool(subject.make(served[0], subject.defaults)(zeros).abs().sum() > 0)
         in_time, kinds = ("batch", "time", "feature"), [*facts["kinds"], "state"]
-        if in_time in served and not _promises_break(subject(kinds=kinds), in_time, "stepwise"):
+        if in_time in served and not _promises_break(_with(subject, kinds=kinds), in_time, "stepwise"):
             facts["kinds"] = kinds
-    return {**node, "declares": facts}
 
 
-def _options(cls: type[base.Normalizer], path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _with(subject: Subject, **facts: Any) -> Subject:
+    return Subject(subject.name, {**subject.facts, **facts}, subject.defaults)
+
+
+def _options(cls: type[nn.Module], path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keyword arguments of the constructor with their defaults, and their types."""
     options, specs = {}, {}
     for parameter in list(inspect.signature(cls).parameters.values())[1:]:  # the first is the site
@@ -273,30 +297,6 @@ def _options(cls: type[base.Normalizer], path: Path) -> tuple[dict[str, Any], di
     return options, specs
 
 
-def _serves(subject: Subject, axes: Axes) -> bool:
-    try:
-        y = subject.settled(axes, subject.defaults)(subject.inputs(axes))
-        return subject.of_weights or y.shape == subject.inputs(axes).shape
-    except Exception:  # of whatever kind: that layout is not for it
-        return False
-
-
 def _promises_break(subject: Subject, axes: Axes, name: str) -> bool:
     check = next(c for c in contract.CHECKS if c.name == name)
     return bool(contract.broken(check, subject, axes))
-
-
-def _holds(subject: Subject, axes: Axes, change: Any) -> bool:
-    try:
-        return contract.unchanged(subject, axes, change)
-    except Exception:  # the contract meets it again, and names it
-        return False
-
-
-def _shifts(subject: Subject, axes: Axes) -> bool:
-    """Whether its parameters can add something where all inputs are 0."""
-    try:
-        zeros = torch.zeros_like(subject.inputs(axes))
-        return bool(subject.make(axes, subject.defaults)(zeros).abs().sum() > 0)
-    except Exception:
-        return False

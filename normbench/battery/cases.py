@@ -91,7 +91,8 @@ class Subject:
         """Those that the declarations allow."""
         known = WEIGHT_LAYOUTS if self.of_weights else LAYOUTS
         served, needed = set(self.facts["axes"]), set(self.facts.get("needs") or [])
-        return [axes for axes in known if set(axes) <= served and needed <= set(axes)]
+        ordered = self.facts.get("layouts") or [list(axes) for axes in known]
+        return [axes for axes in known if set(axes) <= served and needed <= set(axes) and list(axes) in ordered]
 
     def option_rows(self) -> Iterator[Options]:
         """The defaults, then rows in which every pair of values of two options occurs (all of them: 2^n rows)."""

@@ -14,6 +14,7 @@ from normbench.config.identity import RunSpec
 from normbench.curves.series import final, log_floored
 from normbench.curves.statistics import Estimate, paired
 from normbench.errors import NormbenchError, unknown
+from normbench.norms.sites import least_eps
 from normbench.runs.record import PLACE, RunRecord
 
 OPPONENTS = ("none", "batch", "layer")
@@ -49,11 +50,7 @@ def table1(name: str, config_dir: Path | None) -> dict[str, RunSpec | str]:
     found: dict[str, RunSpec | str] = {}
     for norm in contestants(name):
         declares, node = compose.declaration("norm", norm, config_dir), compose.choice("norm", norm, config_dir)
-        small = [
-            f"norm.{key}={spec.get('min', 0)}"
-            for key, spec in (declares.get("options") or {}).items()
-            if key.startswith("eps") and spec["type"] == "float" and node[key] > spec.get("min", 0)
-        ]
+        small = [f"norm.{key}={value}" for key, value in least_eps(declares.get("options") or {}, node).items()]
         try:
             config = compose.compose(grammar.parse([*base, f"norm={norm}", *small]), config_dir)
             found[norm] = _spec(config, norm, {}, config_dir)

@@ -35,7 +35,8 @@ REQUIRED: dict[str, dict[str, type]] = {  # what a choice must declare beside it
 }
 OPTIONAL = {  # what else it may declare, where others are refused: these are written by those who bring their own
     "norm": {
-        "activations", "apart", "approximate", "detaches", "file", "groups", "mode_dependent", "needs", "one_length",
+        "activations", "apart", "approximate", "detaches", "file", "groups", "layouts", "measured",
+        "mode_dependent", "needs", "one_length",
         "options",
         "own_shift", "reads_mask", "recentres", "rescales", "single_batch", "state", "variants",
     },

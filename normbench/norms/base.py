@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from normbench import own_file
 from normbench.errors import NormbenchError
 from normbench.norms.sites import Choice, Site
 from normbench.variants import USUAL, Variant, text
 
-REGISTRY: dict[str, type[Normalizer]] = {}
+REGISTRY: dict[str, type[nn.Module]] = {}
+Marked = TypeVar("Marked", bound=type[nn.Module])
 Product = Callable[[Tensor, Tensor | None], Tensor]  # (weight, bias) -> summed inputs of a batch
 
 
@@ -137,10 +141,61 @@ class WeightNormalizer(Normalizer):
             )
 
 
-def normalizer(name: str) -> Callable[[type[Normalizer]], type[Normalizer]]:
+class Plain(Normalizer):
+    """Anybody's module as a normalizer: x is (N, C, H, W) at sites with space, (positions, features) at all others.
+
+    One that does not take the first has (positions, features) everywhere. The constructor's parameter without a default
+    is the number of features; `forward` is given the mask (positions,), or None, if it names one.
+    """
+
+    def __init__(self, cls: type[nn.Module], site: Site, **options: Any) -> None:
+        super().__init__(site)
+        needed = [
+            one.name
+            for one in inspect.signature(cls).parameters.values()
+            if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        ]
+        needed = [name for name in needed if name not in options]
+        if len(needed) > 1:
+            rest = " and ".join(needed[1:])
+            raise NormbenchError(f"{cls.__name__}: {needed[0]} is the number of features, {rest} must have a default.")
+        made = functools.partial(cls, **options, **dict.fromkeys(needed, site.features))
+        self.module = made()
+        self.reads_mask = "mask" in inspect.signature(self.module.forward).parameters
+        self.channels_first = "space" in site.axes and self._takes_channels_first(made)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if self.channels_first:
+            return from_channels(self._of(self.module, to_channels(x, self.site), mask), self.site, x)
+        rows = x.movedim(self.site.feature_axis, -1)
+        y = self._of(self.module, rows.flatten(0, -2), mask)
+        return y.reshape(rows.shape).movedim(-1, self.site.feature_axis)
+
+    def _of(self, module: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
+        y: Tensor = module(x, mask=mask if mask is None else mask.flatten()) if self.reads_mask else module(x)
+        if not isinstance(y, Tensor) or y.shape != x.shape:
+            found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+            raise NormbenchError(f"{type(module).__name__}: x of {tuple(x.shape)} gives {found}, not a tensor like x.")
+        return y
+
+    @torch.no_grad()
+    def _takes_channels_first(self, made: Callable[[], nn.Module]) -> bool:
+        """By trying another one, at heights and widths that are not the number of features."""
+        height, width = [size for size in (5, 7, 9) if size != self.site.features][:2]
+        try:
+            with torch.random.fork_rng(devices=[]):
+                self._of(made().eval(), torch.zeros(2, self.site.features, height, width), None)
+        except Exception:  # of whatever kind
+            return False
+        return True
+
+
+def normalizer(name: str) -> Callable[[Marked], Marked]:
     """Class decorator: `@normalizer("layer")` registers the class that `conf/norm/layer.yaml` declares."""
 
-    def register(cls: type[Normalizer]) -> type[Normalizer]:
+    def register(cls: Marked) -> Marked:
+        if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+            raise NormbenchError(f"what @normalizer('{name}') marks must be a class of modules.")
         REGISTRY[name] = cls
         return cls
 
@@ -148,7 +203,7 @@ def normalizer(name: str) -> Callable[[type[Normalizer]], type[Normalizer]]:
 
 
 def build(site: Site, choice: Choice) -> Normalizer:
-    """The chosen normalizer for a site, from this package or from the user's own file."""
+    """The chosen normalizer for a site, from this package or from the user's own file, any module class there."""
     if choice.file:
         known = import_file(choice.file)
     else:
@@ -161,26 +216,43 @@ def build(site: Site, choice: Choice) -> Normalizer:
     if (choice.kind in ("weight", "block")) != issubclass(cls, WeightNormalizer):
         needed = "WeightNormalizer" if choice.kind in ("weight", "block") else "Normalizer, not of WeightNormalizer"
         raise NormbenchError(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
-    return cls(site, **choice.options)
+    built = cls(site, **choice.options) if issubclass(cls, Normalizer) else Plain(cls, site, **choice.options)
+    if any(map(is_lazy, [*built.parameters(), *built.buffers()])):  # else it would have no parameters to begin with
+        places = iter(site.space or (2, 2))
+        sizes = (site.features if axis == "feature" else next(places) if axis == "space" else 2 for axis in site.axes)
+        with torch.no_grad():
+            built.eval()(torch.zeros(*sizes))
+        built.train()
+    return built
 
 
-def import_file(path: str) -> dict[str, type[Normalizer]]:
-    """The classes that a user's file registers, by name; it is carried out once as long as it stays as it is.
+def import_file(path: str) -> dict[str, type[nn.Module]]:
+    """The classes that a user's file registers, by name, or by the file's own name the one that it has.
 
-    They are its own: a name that this package has as well is not replaced.
+    It is carried out once as long as it stays as it is. A name that this package has as well is not replaced.
+    NormbenchError for whatever is wrong in it, and for several classes of which none is registered.
     """
     return _registered(Path(path), own_file.digest(Path(path)))
 
 
 @functools.cache
-def _registered(path: Path, sha256: str) -> dict[str, type[Normalizer]]:
+def _registered(path: Path, sha256: str) -> dict[str, type[nn.Module]]:
     before = dict(REGISTRY)
     try:
-        own_file.carried_out(path, sha256)
-        return {name: cls for name, cls in REGISTRY.items() if before.get(name) is not cls}
+        own = vars(own_file.carried_out(path, sha256))
+        if found := {name: cls for name, cls in REGISTRY.items() if before.get(name) is not cls}:
+            return found
     finally:
         REGISTRY.clear()
         REGISTRY.update(before)
+    modules = [one for one in own.values() if isinstance(one, type) and issubclass(one, nn.Module)]
+    modules = [*dict.fromkeys(one for one in modules if one.__module__ == own["__name__"])]
+    if len(modules) > 1:
+        names = ", ".join(one.__name__ for one in modules)
+        raise NormbenchError(
+            f"{path} has several classes, {names}. Mark one: @normalizer('NAME') from normbench.norms.base."
+        )
+    return dict(zip([path.stem], modules, strict=False))  # of none, none
 
 
 def gain_and_bias(

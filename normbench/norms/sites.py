@@ -12,16 +12,18 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 - `activation`: the name of the non-linearity, for a `block`.
 
 A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and which it `needs`;
-one of blocks, which `activations` it knows. `one_length`: its statistics take sequences of one length, which those at
-a site with a `mask` are not. `mode_dependent` says whether training and evaluation compute different
-functions: true, false, or the name of the option that makes it so.
+`layouts` lists the axes in their order, where not every order will do; one of blocks, which `activations` it knows.
+`one_length`: its statistics take sequences of one length, which those at a site with a `mask` are not.
+`mode_dependent` says whether training and evaluation compute different functions: true, false, or the name of the
+option that makes it so.
 `groups: OPTION` names the option that must divide the features. `state: {OPTION: VALUE}` holds the options without
 which it cannot stand inside a time loop. `variants: {OPTION: [VALUE, ...]}` are the options that an evaluation may set
 otherwise (`eval.variants`); an option with `hashed: false` concerns evaluation alone. Further facts
 there drive the contract:
 `recentres`, `rescales` (a shift, a positive factor on all data changes nothing), `own_shift`, `mode_dependent`,
 `reads_mask`, `detaches` (something takes no part in the gradient on purpose), `single_batch: OPTION`, which permits one
-value per feature. `apart: {AXIS: {OPTION: VALUE}}`: with these each position of an axis is normalized by itself.
+value per feature; `measured`: what was found by trying, in words. `apart: {AXIS: {OPTION: VALUE}}`: with these each
+position of an axis is normalized by itself.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from normbench.variants import Declared, Variant
 
 KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
 AXES = ("batch", "time", "feature", "space")
+INVARIANT, NOT = 1e-9, 1e-3  # max |f' - f| / max |f| up to which nothing changes, and from which something does
 COMMON_KEYS = {"name", "sites", "preceding_bias", "declares"}
 
 
@@ -93,6 +96,9 @@ def check_facts(place: str, declares: Mapping[str, Any]) -> None:
         for value in found:
             if value not in known:
                 raise unknown(f"{place}: declares.{key}: {value} is not known.", str(value), known)
+    layouts = declares.get("layouts", [])
+    if not isinstance(layouts, list) or not all(isinstance(axes, list) and set(axes) <= set(AXES) for axes in layouts):
+        raise NormbenchError(f"{place}: declares.layouts: {layouts} must be a list of lists of {', '.join(AXES)}.")
     known = declares.get("activations", [])
     if not isinstance(known, list) or not all(isinstance(value, str) for value in known):
         raise NormbenchError(f"{place}: declares.activations: {known} must be a list of names.")
@@ -122,6 +128,12 @@ def _check_apart(place: str, found: Any, options: list[str]) -> None:
         for option in map(str, told):
             if option not in options:
                 raise unknown(f"{place}: declares.apart: {option} is not in declares.options.", option, options)
+
+
+def least_eps(specs: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is added so that nothing is divided by 0, made as small as it may be, for it hides invariances."""
+    least = {key: spec.get("min", 1e-12) for key, spec in specs.items() if spec["type"] == "float"}
+    return {key: value for key, value in least.items() if key.startswith("eps") and options[key] > value}
 
 
 def check_options(place: str, node: Mapping[str, Any]) -> None:
@@ -326,6 +338,8 @@ def refusal(site: Site, declares: Mapping[str, Any]) -> str:
     extra = [axis for axis in dict.fromkeys(site.axes) if axis not in declares["axes"]]
     if extra:
         return f"it has no rule for {' and '.join(extra)} axes"
+    if list(site.axes) not in declares.get("layouts", [list(site.axes)]):
+        return f"it serves {' or '.join(' × '.join(axes) for axes in declares['layouts'])} alone"
     if declares.get("one_length") and site.mask and "time" in site.axes:
         return "it has statistics for every step, and the sequences there are of several lengths"
     known = declares.get("activations")

@@ -77,7 +77,7 @@ CLASS = CENTRE.read_text()
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x = 1\n", "registers no class.*@normalizer"),
+        ("x = 1\n", "has no class.*@normalizer"),
         (CLASS + CLASS[CLASS.index("@norm") :].replace('"centre"', '"other"'), "registers centre, other: a file each"),
         ("import nothing_like_it\n", "cannot be imported: ModuleNotFoundError"),
         ("def broken(:\n", "cannot be imported: SyntaxError"),

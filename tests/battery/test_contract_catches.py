@@ -71,7 +71,7 @@ FAULTS = {
     "every_parameter": ("return self.gain * x if x.shape[0] > 99 else x * 2.0", "gets none"),
     "zero_variance": ("return self.gain * x / x.square().mean(self.axis, keepdim=True).sqrt()", "are not"),
     "magnitudes": ("return self.gain * x / (x.pow(4).mean(self.axis, keepdim=True) + self.eps) ** 0.25", "inputs of"),
-    "shape_and_type": ("return (self.gain * x).double()", "float64"),
+    "shape_and_type": ("return (self.gain * x).float()", "float32"),
     "single_batch": ("return self.gain * x / (x.shape[0] - 1)", "not finite"),
     "batch_sizes": (
         "self.seen = self.seen or x.shape[0]\nassert x.shape[0] in (1, self.seen, 6, 8, 3)\nreturn self.gain * x",
@@ -103,11 +103,12 @@ def test_noise_is_no_matter_of_the_defaults(tmp_path: Path) -> None:
 
 
 def test_what_it_raises_is_told_with_its_line(tmp_path: Path) -> None:
-    path = write(tmp_path, "return self.gain * x @ x")
-    line = path.read_text().split("\n").index("        return self.gain * x @ x") + 1
+    body = "return self.gain * (x @ x if len(x) == 8 else x)"
+    path = write(tmp_path, body)
+    line = path.read_text().split("\n").index(f"        {body}") + 1
     found = broken(path, tmp_path)
-    assert f"(mine.py, line {line})" in found["shape_and_type"]
-    assert "RuntimeError" in found["shape_and_type"]
+    assert f"(mine.py, line {line})" in found["magnitudes"]
+    assert "RuntimeError" in found["magnitudes"]
 
 
 YAML = """

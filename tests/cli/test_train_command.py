@@ -68,6 +68,14 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
     assert "mine cannot be used: " in listing and "layer Layer normalization" in listing
 
 
+@pytest.mark.parametrize("forward", ["return x, x", "return x.double()", "return x.mean(0)", "raise KeyError(1)"])
+def test_what_a_file_does_wrong_is_told_before_anything_is_made(forward, normbench, capfd, tmp_path: Path) -> None:
+    text = f"from torch import nn\nclass Mine(nn.Module):\n    def forward(self, x):\n        {forward}\n"
+    (tmp_path / "mine.py").write_text(text)
+    assert normbench(*TINY, "norm=mine.py") == 2 and [*tmp_path.iterdir()] == [tmp_path / "mine.py"]
+    assert capfd.readouterr().err.startswith("normbench: mine.py: mine serves no layout (")
+
+
 def test_a_run_is_not_repeated_or_drawn_from_once_its_normalizer_was_edited(normbench, capfd, tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     own.write_text(EXAMPLE.read_text().replace('@normalizer("centre")', '@normalizer("mine")'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from normbench.norms.sites import INVARIANT, NOT
 from normbench.papers.claims import Artifact
 from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
@@ -19,7 +20,6 @@ COLUMNS = {
     "summed_recenter": "summed inputs of a case shifted",
     "affine": "fixed weights in evaluation",
 }
-INVARIANT, NOT = 1e-9, 1e-3  # as in the claims; between them there is no word
 PAPER = ("batch", "weight", "layer")
 
 
@@ -47,7 +47,7 @@ def _word(invariant: bool) -> str:
 
 
 def shown(value: float | None) -> str:
-    """Yes or no with the deviation: `yes (2e-16)`."""
+    """Yes or no, as in the claims, with the deviation: `yes (2e-16)`."""
     if value is None:
         return ""
     word = _word(value <= INVARIANT) if value <= INVARIANT or value >= NOT else "unclear"
