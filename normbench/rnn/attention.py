@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from normbench.rnn import backends, kernel
+from normbench.rnn.derivatives import differentiable
 
 BOUND = 10.0  # of its logarithms, beyond which nothing changes: early updates send some far off
 
@@ -50,9 +50,13 @@ def read(image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
 
     Shapes: image, canvas (B, side²), given (B, 5), see `window`. The image has no gradient.
     """
-    if backends.by_kernel(canvas):
+    if backends.by_kernel(image, canvas, given):
         found: Tensor = Read.apply(image, canvas, given, n)
         return found
+    return _read(image, canvas, given, n)
+
+
+def _read(image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
     side = _side(canvas)
     w = window(given, n, side)
     both = torch.stack([image, image - canvas.sigmoid()], 1).view(len(image), 2, side, side)
@@ -65,9 +69,13 @@ def write(canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
 
     Shapes: canvas (B, side²), patch w (B, N²), given (B, 5), see `window`.
     """
-    if backends.by_kernel(canvas):
+    if backends.by_kernel(canvas, patch, given):
         found: Tensor = Write.apply(canvas, patch, given, n)
         return found
+    return _write(canvas, patch, given, n)
+
+
+def _write(canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
     w = window(given, n, _side(canvas))
     return canvas + (w.rows.mT @ (patch.view(-1, n, n) / w.intensity) @ w.columns).flatten(1)
 
@@ -93,13 +101,14 @@ class Read(torch.autograd.Function):
         out = canvas.new_empty(len(canvas), 2 * n * n)
         _call("read_forward", n, *kept, out)
         ctx.n = n
-        ctx.save_for_backward(*kept, out)
+        ctx.save_for_backward(image, canvas, given, *kept, out)
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
-        image, canvas, given, out = ctx.saved_tensors
+        *inputs, image, canvas, given, out = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *differentiable(lambda *own: _read(own[0], own[1], own[2], ctx.n), inputs, (dout,)), None
         dcanvas, dgiven = torch.empty_like(canvas), torch.empty_like(given)
         _call("read_backward", ctx.n, image, canvas, given, out, dout.contiguous(), dcanvas, dgiven)
         return None, dcanvas, dgiven, None
@@ -110,17 +119,18 @@ class Write(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
-        canvas, patch, given = canvas.contiguous(), patch.contiguous(), given.contiguous()
-        out = torch.empty_like(canvas)
-        _call("write_forward", n, canvas, patch, given, out)
+        kept = [tensor.contiguous() for tensor in (canvas, patch, given)]
+        out = torch.empty_like(kept[0])
+        _call("write_forward", n, *kept, out)
         ctx.n = n
-        ctx.save_for_backward(patch, given)
+        ctx.save_for_backward(canvas, patch, given, *kept[1:])
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
-        patch, given = ctx.saved_tensors
+        *inputs, patch, given = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *differentiable(lambda *own: _write(own[0], own[1], own[2], ctx.n), inputs, (dout,)), None
         dpatch, dgiven = torch.empty_like(patch), torch.empty_like(given)
         dout = dout.contiguous()
         # the first array tells the size of the images

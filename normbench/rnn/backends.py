@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from normbench.errors import NormbenchError, unknown
 from normbench.rnn import aten, kernel
@@ -107,7 +108,7 @@ _said: set[str] = set()
 
 
 def current(device: torch.device | str = "cpu") -> type[Backend] | None:
-    """The backend here and now for tensors on this device; None: the plain loop is asked for.
+    """The backend here and now for tensors on this device; None: the plain loop is asked for, or `seen` asks for it.
 
     NORMBENCH_RNN=c, aten or loop asks for one. Otherwise it is c on the CPU, aten on other devices and where there is
     no compiler, which is said once on stderr. Errors: c is asked for and cannot be had.
@@ -115,7 +116,7 @@ def current(device: torch.device | str = "cpu") -> type[Backend] | None:
     name = _chosen or os.environ.get("NORMBENCH_RNN", "")
     if name and name not in NAMES:
         raise unknown(f"NORMBENCH_RNN={name} is not possible.", name, NAMES)
-    if name == "loop":
+    if name == "loop" or seen(torch.device(device).type):
         return None
     on_cpu = torch.device(device).type == "cpu"
     if name == "aten" or not (name or on_cpu):
@@ -137,9 +138,21 @@ def current(device: torch.device | str = "cpu") -> type[Backend] | None:
         return aten.Run
 
 
-def by_kernel(like: Tensor) -> bool:
-    """Whether the kernel takes tensors such as this one."""
-    return current(like.device) is kernel.Run and like.dtype in kernel.REALS
+def seen(device: str) -> bool:
+    """Whether somebody has to see torch's own operations: torch.func, forward derivatives, traces, modes, autocast."""
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+        or torch.jit.is_tracing()
+        or torch._C._len_torch_dispatch_stack() > 0  # export, fake tensors, counters of operations
+        or (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
+    )
+
+
+def by_kernel(like: Tensor, *others: Tensor) -> bool:
+    """Whether the kernel takes these tensors."""
+    alike = all((other.dtype, other.device) == (like.dtype, like.device) for other in others)
+    return alike and current(like.device) is kernel.Run and like.dtype in kernel.REALS
 
 
 @contextmanager

@@ -242,6 +242,15 @@ class Cell(Weighted):
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
+    def forward(self, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
+        """Outputs (T, B, H) and last state over x (T, B, I), mask (T, B): the definition, for all there is."""
+        outputs = []
+        # unbind: indexing z[t] would make the backward pass quadratic in T
+        for t, term in enumerate(self.input_term(self.summed(x, weights), mask).unbind(0)):
+            state = self.step(term, state, weights, t, None if mask is None else mask[t])
+            outputs.append(state[0])
+        return torch.stack(outputs), state
+
     def step(self, x: Tensor, state: State, weights: SequenceWeights, t: int, mask: Tensor | None = None) -> State:
         """The state after step t (from 0), its output first.
 

@@ -1,7 +1,8 @@
-"""Bounds on derivatives as they go back, inside a network and not on its gradient (Graves 2013, 3.1)."""
+"""Derivatives as they go back: bounds inside a network (Graves 2013, 3.1), and derivatives of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,11 +16,31 @@ def clipped(x: Tensor, bound: float) -> Tensor:
 
 
 class Clipped(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bound: float) -> Tensor:
-        ctx.bound = bound
+    def forward(x: Tensor, bound: float) -> Tensor:
         return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        _, ctx.bound = inputs
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
         return dy.clamp(-ctx.bound, ctx.bound), None
+
+
+def differentiable(
+    function: Callable[..., Tensor | Sequence[Tensor]], inputs: Sequence[Tensor], gradients: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """The gradients of the inputs from those of the outputs, under autograd: for a backward pass with `create_graph`.
+
+    `function` has the values of a forward pass that autograd did not see, in operations that it does.
+    """
+    with torch.enable_grad():
+        own = [tensor.view_as(tensor) for tensor in inputs]  # one input may have been made from another
+        outputs = function(*own)
+    needed = [tensor for tensor in own if tensor.requires_grad]
+    found = iter(torch.autograd.grad(outputs, needed, gradients, create_graph=True, allow_unused=True))
+    return [next(found) if tensor.requires_grad else None for tensor in own]

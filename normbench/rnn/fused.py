@@ -11,20 +11,28 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.func import functional_call
 
+from normbench.errors import NormbenchError
+from normbench.rnn import plan as plans
 from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
+from normbench.rnn.derivatives import differentiable
 from normbench.rnn.matmul import Projection, empty, steps_at_once
 from normbench.rnn.plan import Plan, Vectors, learn, prepare_moments, vectors
 
 
 class Sequence(torch.autograd.Function):
-    """(x, weights, h_0, c_0, gains and shifts) -> outputs (T, B, H), the last h and c."""
+    """(x, weights, h_0, c_0, gains and shifts) -> outputs (T, B, H), the last h and c.
+
+    Of a backward pass with `create_graph` the cell's own parameters have the gradients, in the place of the gains and
+    shifts that were made of them: it differentiates the cell's definition.
+    """
 
     @staticmethod
     def forward(
         ctx: Any,
+        cell: Cell,
         plan: Plan,
         backend: type[Backend],
         keep: bool,
@@ -37,9 +45,10 @@ class Sequence(torch.autograd.Function):
         weight_hh: Tensor,
         h0: Tensor,
         c0: Tensor,
-        *gains_and_shifts: Tensor,
+        *learned: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         projection = Projection(weight_hh, drops[1])
+        gains_and_shifts = learned[: len(Vectors._fields)]
         h, c = _states(h0, len(x)), _states(c0, len(x))
         v = Vectors(*(part.contiguous() for part in gains_and_shifts))
         at_once = len(x) if keep else steps_at_once(x, weight_ih)
@@ -55,14 +64,17 @@ class Sequence(torch.autograd.Function):
                 run.forward(t, projection.step(state, u))
         if keep:
             saved = (*gains_and_shifts, *moments, *run.saved())
-            ctx.plan, ctx.backend, ctx.drops, ctx.spent = plan, backend, drops, False
-            ctx.save_for_backward(x, weight_ih, inside, weight_hh, mask, z, h, c, *saved)
-        return h[1:], h[-1].clone(), c[-1].clone()
+            ctx.cell, ctx.plan, ctx.backend, ctx.drops, ctx.spent = cell, plan, backend, drops, False
+            ctx.parameters = learned[len(gains_and_shifts) :]
+            ctx.save_for_backward(x, weight_ih, inside, weight_hh, h0, c0, mask, z, h, c, *saved)
+        # neither shares memory with what is saved, nor is it a view: it may be changed in place
+        return h[1:].clone() if keep else h[1:].data, h[-1].clone(), c[-1].clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dy: Tensor, dh: Tensor, dc: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight_ih, inside, weight_hh, mask, z, h, c, *rest = ctx.saved_tensors
+        x, weight_ih, inside, weight_hh, h0, c0, mask, z, h, c, *rest = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return _differentiable(ctx, mask, (x, weight_ih, weight_hh, h0, c0), (dy, dh, dc))
         v, moments, saved = Vectors(*(part.contiguous() for part in rest[:6])), rest[6:10], rest[10:]
         inputs, projection = Projection(weight_ih, ctx.drops[0]), Projection(weight_hh, ctx.drops[1])
         run = ctx.backend(ctx.plan, v, z, h, c, mask, saved, moments=moments)
@@ -78,15 +90,39 @@ class Sequence(torch.autograd.Function):
         found = run.finish()
         needs = ctx.needs_input_grad
         return (
-            *[None] * 6,
-            inputs.to_input(found.z) if needs[6] else None,
-            inputs.to_weight(found.z, x) if needs[7] else None,
-            found.z.sum((0, 1)) if needs[8] else None,
-            projection.to_weight(found.u, h[:-1]) if needs[9] else None,
+            *[None] * 7,
+            inputs.to_input(found.z) if needs[7] else None,
+            inputs.to_weight(found.z, x) if needs[8] else None,
+            found.z.sum((0, 1)) if needs[9] else None,
+            projection.to_weight(found.u, h[:-1]) if needs[10] else None,
             dh + run.carry,
             run.dc,
             *found.vectors,
+            *[None] * len(ctx.parameters),
         )
+
+
+def _differentiable(
+    ctx: Any, mask: Tensor | None, given: tuple[Tensor, ...], gradients: tuple[Tensor, ...]
+) -> tuple[Tensor | None, ...]:
+    """The backward pass of `Sequence` by the definition of the cell, which learns nothing from this second pass."""
+    cell: Cell = ctx.cell
+    if plans.plan(cell) != ctx.plan:
+        raise NormbenchError(f"{cell.place}: its mode or an option changed between a forward pass and create_graph.")
+    names, buffers = [name for name, _ in cell.named_parameters()], dict(cell.named_buffers())
+
+    def outputs(
+        x: Tensor, weight_ih: Tensor, weight_hh: Tensor, h0: Tensor, c0: Tensor, *parameters: Tensor
+    ) -> tuple[Tensor, ...]:
+        own = dict(zip(names, parameters, strict=True)) | {name: buffer.clone() for name, buffer in buffers.items()}
+        weights, state = SequenceWeights(weight_ih, weight_hh, *ctx.drops), (h0, c0)[: cell.states]
+        y, end = functional_call(cell, own, (x, mask, state, weights))
+        return y, *end
+
+    found = differentiable(outputs, (*given, *ctx.parameters), gradients[: 1 + cell.states])
+    x, weight_ih, weight_hh, h0, c0, *parameters = found
+    vectors = [None] * len(Vectors._fields)
+    return *[None] * 7, x, weight_ih, None, weight_hh, h0, c0, *vectors, *parameters
 
 
 def input_projection(x: Tensor, weight: Tensor, inside: Tensor | None, drop: Tensor | None) -> Tensor:
@@ -116,6 +152,7 @@ def sequence(
     learned = (x, weights.weight_ih, cell.biases()[0], weights.weight_hh, h0, c0, *gains_and_shifts)
     keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in learned)
     y, h, c = Sequence.apply(
+        cell,
         plan,
         backend,
         keep,
@@ -123,6 +160,7 @@ def sequence(
         (weights.input_drop, weights.state_drop),
         found,
         *learned,
+        *(cell.parameters() if keep else ()),
     )
     if plan.over_rows:
         learn(cell, plan, found, x.new_ones(x.shape[:2]) if mask is None else mask)

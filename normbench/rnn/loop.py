@@ -12,12 +12,19 @@ from normbench.rnn.plan import plan
 
 def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
     """Outputs (T, B, H) and the last state of a cell over x (T, B, I); mask (T, B), true where x is valid."""
+    # torch.compile would unroll all steps, minutes for hundreds: it leaves this out of its graphs, as it does nn.LSTM
+    run = torch.compiler.disable(_unroll) if torch.compiler.is_dynamo_compiling() else _unroll
+    return run(cell, x, mask, state, weights)
+
+
+def _unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
     backend, planned = backends.current(x.device), plan(cell)
-    if planned is not None and planned.over_rows and x.shape[1] < 2:
-        planned = None  # one value for each statistic: the normalizers say what that is
+    if planned is not None and x.shape[1] < (2 if planned.over_rows else 1):
+        planned = None  # one value for each statistic, or none: the normalizers say what that is
     if backend is not None and planned is not None and _together(weights.weight_hh, mask, x, *state):
         return fused.sequence(cell, planned, backend, x, mask, state, weights.folded())
-    return plain(cell, cell.summed(x, weights), mask, state, weights)
+    found: tuple[Tensor, State] = cell(x, mask, state, weights)
+    return found
 
 
 def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
@@ -25,17 +32,6 @@ def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
     device = weight.device
     alike = all(tensor.dtype == weight.dtype and tensor.device == device for tensor in given)
     return alike and (mask is None or mask.device == device)
-
-
-def plain(cell: Cell, z: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
-    """The cell's definition, step by step: every normalizer, every option."""
-    outputs = []
-    # unbind: indexing z[t] would make the backward pass quadratic in T
-    terms = cell.input_term(z, mask).unbind(0)
-    for t, term in enumerate(terms):
-        state = cell.step(term, state, weights, t, None if mask is None else mask[t])
-        outputs.append(state[0])
-    return torch.stack(outputs), state
 
 
 class Steps:

@@ -1,7 +1,8 @@
 """One step at a time by a backend, for models with feedback: the weights' gradients wait until all steps are back.
 
 `Begin` hands a token to every step, so autograd comes back to it last; until then each step only leaves the gradients
-of its products beside its inputs. One product over all steps then makes each weight's gradient.
+of its products beside its inputs. One product over all steps then makes each weight's gradient. In a backward pass with
+`create_graph` the token brings the gradients of all that is learned, made by the cell's definition.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.func import functional_call
 
 from normbench.errors import NormbenchError
 from normbench.rnn.backends import Backend
 from normbench.rnn.cells import Cell, SequenceWeights, State
+from normbench.rnn.derivatives import differentiable
 from normbench.rnn.matmul import Projection, empty
 from normbench.rnn.plan import Plan, Vectors, vectors
 
@@ -56,7 +58,11 @@ class Steps:
         self.states = Projection(self.weights[1], weights.state_drop)
         self.chunks: list[Chunk] = []
         self.t = 0
-        self.token: Tensor = Begin.apply(self, weights.weight_ih, inside, weights.weight_hh, *self.vectors)
+        self.cell, self.drops = cell, (weights.input_drop, weights.state_drop)
+        self.learned = (weights.weight_ih, weights.weight_hh, *cell.parameters())
+        self.token: Tensor = Begin.apply(
+            self, weights.weight_ih, weights.weight_hh, inside, *self.vectors, *self.learned[2:]
+        )
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None) -> State:
         h = state[0]
@@ -72,17 +78,22 @@ class Steps:
 
 
 class Begin(torch.autograd.Function):
-    """Weights, gains and shifts -> the token of their steps."""
+    """Weights, gains and shifts, and the parameters that these were made of -> the token of their steps."""
 
     @staticmethod
     def forward(ctx: Any, steps: Steps, *learned: Tensor | None) -> Tensor:
         ctx.steps = steps
-        return steps.weights[0].new_zeros(())
+        ctx.set_materialize_grads(False)
+        return steps.weights[0].new_zeros(()).expand(sum(part.numel() for part in steps.learned))
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, token: Tensor | None) -> tuple[Tensor | None, ...]:
         steps, needs, found = ctx.steps, ctx.needs_input_grad, []
+        others = len(steps.learned) - 2
+        if token is not None:
+            parts = token.split([part.numel() for part in steps.learned])
+            of_ih, of_hh, *rest = (part.view_as(of) for part, of in zip(parts, steps.learned, strict=True))
+            return None, of_ih, of_hh, *[None] * (1 + len(Vectors._fields)), *rest
         for chunk in steps.chunks:
             if not chunk.back:
                 continue
@@ -95,15 +106,14 @@ class Begin(torch.autograd.Function):
             found.append(
                 (
                     steps.inputs.to_weight(z, chunk.x[:last]) if needs[1] else None,
-                    z.sum((0, 1)) if needs[2] else None,
-                    steps.states.to_weight(u, chunk.h[:last]) if needs[3] else None,
+                    steps.states.to_weight(u, chunk.h[:last]) if needs[2] else None,
+                    z.sum((0, 1)) if needs[3] else None,
                     *got.vectors,
                 )
             )
         steps.chunks.clear()
-        return None, *(
-            None if parts[0] is None else functools.reduce(torch.add, parts) for parts in zip(*found, strict=True)
-        )
+        sums = (None if parts[0] is None else functools.reduce(torch.add, parts) for parts in zip(*found, strict=True))
+        return None, *sums, *[None] * others
 
 
 class Step(torch.autograd.Function):
@@ -113,7 +123,8 @@ class Step(torch.autograd.Function):
     def forward(
         ctx: Any, steps: Steps, chunk: Chunk, t: int, mask: Tensor | None, _: Tensor, x: Tensor, h: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
-        ctx.steps, ctx.chunk, ctx.t = steps, chunk, t
+        ctx.steps, ctx.chunk, ctx.t, ctx.mask = steps, chunk, t, mask
+        ctx.save_for_backward(x, h, c)
         if mask is not None:
             chunk.mask[t] = mask
         chunk.x[t], chunk.h[t], chunk.c[t] = x, h, c
@@ -127,9 +138,10 @@ class Step(torch.autograd.Function):
         return chunk.h[t + 1].clone(), chunk.c[t + 1].clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dh: Tensor, dc: Tensor) -> tuple[Tensor | None, ...]:
         steps, chunk, t = ctx.steps, ctx.chunk, ctx.t
+        if torch.is_grad_enabled():
+            return _differentiable(steps, ctx.mask, ctx.saved_tensors, (dh, dc))
         if t in chunk.back:
             raise NormbenchError(
                 "a second backward pass over steps with feedback: the first one has used up what they kept. "
@@ -144,9 +156,28 @@ class Step(torch.autograd.Function):
         run.backward(t, dh.contiguous())
         dz = run.dz(t)  # in any case: the weight's gradient will want it
         return (
-            *[None] * 4,
-            dc.new_zeros(()) if needs[4] else None,
+            *[None] * 5,
             steps.inputs.to_input(dz) if needs[5] else None,
             steps.states.to_input(run.du[t]) + run.carry if needs[6] else None,
             run.dc.clone(),
         )
+
+
+def _differentiable(
+    steps: Steps, mask: Tensor | None, given: tuple[Tensor, ...], gradients: tuple[Tensor, ...]
+) -> tuple[Tensor | None, ...]:
+    """The backward pass of `Step` by the definition of the cell."""
+    names = [name for name, _ in steps.cell.named_parameters()]
+
+    def after(
+        x: Tensor, h: Tensor, c: Tensor, weight_ih: Tensor, weight_hh: Tensor, *parameters: Tensor
+    ) -> tuple[Tensor, ...]:
+        weights, state = SequenceWeights(weight_ih, weight_hh, *steps.drops), (h, c)[: steps.cell.states]
+        at = (x[None], None if mask is None else mask[None], state, weights)
+        _, end = functional_call(steps.cell, dict(zip(names, parameters, strict=True)), at)
+        return end
+
+    x, h, c, *learned = differentiable(after, (*given, *steps.learned), gradients[: steps.cell.states])
+    filled = (torch.zeros_like(of) if d is None else d for d, of in zip(learned, steps.learned, strict=True))
+    token = torch.cat([part.flatten() for part in filled])
+    return *[None] * 4, token, x, h, c

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from normbench.errors import NormbenchError
 from normbench.rnn import backends, kernel
+from normbench.rnn.derivatives import differentiable
 
 BOUND = 10.0  # of the logarithms, beyond which nothing changes: early updates send some far off
 
@@ -47,9 +47,13 @@ def step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tenso
     Graves 2013, eq. 46-51: given (B, 3 K) holds α̂, β̂, κ̂; α = exp(α̂), β = exp(β̂). The logarithms, κ̂ + shift among them,
     are kept within ± `BOUND`. Not the same as: shift 0 alone is Graves'.
     """
-    if backends.by_kernel(given):
+    if backends.by_kernel(given, places):
         found: tuple[Tensor, Tensor] = Step.apply(given, places, text, shift)
         return found
+    return _step(given, places, text, shift)
+
+
+def _step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tensor, Tensor]:
     count = text.letters.shape[1]
     places = places + (given[:, 2 * places.shape[1] :] + shift).clamp(-BOUND, BOUND).exp()
     phi = weights(given, places, count) * (torch.arange(count).to(text.lengths) < text.lengths[:, None])
@@ -61,20 +65,26 @@ class Step(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tensor, Tensor]:
-        given, places, text = given.contiguous(), places.contiguous(), _contiguous(text)
+        inputs, text = (given, places), _contiguous(text)
+        given, places = given.contiguous(), places.contiguous()
         seen, after = given.new_empty(len(given), text.symbols), torch.empty_like(places)
         _call("window_forward", text, shift, given, places, text.letters, text.lengths, seen, after)
         ctx.text, ctx.shift = text, shift
-        ctx.save_for_backward(given, after)
+        ctx.save_for_backward(*inputs, given, after)
         return seen, after
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dseen: Tensor, dafter: Tensor) -> tuple[Tensor | None, ...]:
-        given, after = ctx.saved_tensors
-        dgiven, dbefore, text = torch.empty_like(given), torch.empty_like(after), ctx.text
+        *inputs, given, after = ctx.saved_tensors
+        text, shift = ctx.text, ctx.shift
+        if torch.is_grad_enabled():
+            by_autograd = differentiable(
+                lambda given, places: _step(given, places, text, shift), inputs, (dseen, dafter)
+            )
+            return *by_autograd, None, None
+        dgiven, dbefore = torch.empty_like(given), torch.empty_like(after)
         arrays = (dseen.contiguous(), dafter.contiguous(), dgiven, dbefore)
-        _call("window_backward", text, ctx.shift, given, after, text.letters, text.lengths, *arrays)
+        _call("window_backward", text, shift, given, after, text.letters, text.lengths, *arrays)
         return dgiven, dbefore, None, None
 
 

@@ -33,6 +33,7 @@ def test_the_order_violation_is_its_definition(captions: int) -> None:
     errors = retrieval.order_violation(s, v)
     np.testing.assert_allclose(errors.detach(), violation(s.detach().numpy(), v.detach().numpy()), rtol=1e-12)
     assert torch.autograd.gradcheck(retrieval.order_violation, (s, v))
+    assert torch.autograd.gradgradcheck(retrieval.order_violation, (s, v))
 
 
 def test_the_loss_sums_over_wrong_pairs_both_ways() -> None:

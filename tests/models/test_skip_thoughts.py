@@ -121,6 +121,11 @@ def test_the_loss_in_blocks_is_the_plain_one(rows: int, monkeypatch: pytest.Monk
     total = softmax.total(h, weight, bias, targets)
     torch.testing.assert_close(total, plain.sum(), rtol=1e-12, atol=0)
     torch.testing.assert_close(softmax.nll(h, weight, bias, targets), plain.detach(), rtol=1e-12, atol=0)
+    second = []
+    for loss in (total, plain.sum()):
+        (first,) = torch.autograd.grad(loss, h, create_graph=True)
+        second += torch.autograd.grad(first.square().sum(), weight, retain_graph=True)
+    torch.testing.assert_close(*second, rtol=1e-9, atol=1e-14)
     wanted = torch.autograd.grad(plain.sum() * 0.7, (h, weight, bias))
     for ours, theirs in zip(torch.autograd.grad(total * 0.7, (h, weight, bias)), wanted, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-14)

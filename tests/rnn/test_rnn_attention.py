@@ -43,6 +43,8 @@ def test_gradients(backend: str, n: int, side: int) -> None:
     with backends.using(backend):
         assert torch.autograd.gradcheck(lambda c, g: attention.read(image, c, g, n), (canvas, given))
         assert torch.autograd.gradcheck(lambda c, p, g: attention.write(c, p, g, n), (canvas, patch, given))
+        assert torch.autograd.gradgradcheck(lambda c, g: attention.read(image, c, g, n), (canvas, given))
+        assert torch.autograd.gradgradcheck(lambda c, p, g: attention.write(c, p, g, n), (canvas, patch, given))
 
 
 @LIST

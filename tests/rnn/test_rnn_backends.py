@@ -227,6 +227,66 @@ def test_gradcheck(backend: str, kind: str, norm: Any) -> None:
         assert torch.autograd.gradcheck(run, (draw(2, 3, 3).requires_grad_(), *parameters))
 
 
+def twice(layer: Any, loss: torch.Tensor, *inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Gradients of a loss, those of the sum of their squares, and the statistics that were learned on the way."""
+    given = dict(layer.named_parameters()) | {f"input{i}": x for i, x in enumerate(inputs)}
+    first = torch.autograd.grad(loss, list(given.values()), create_graph=True, allow_unused=True)
+    penalty = sum(d.square().sum() for d in first if d is not None)
+    second = torch.autograd.grad(penalty, list(given.values()), allow_unused=True)  # type: ignore[arg-type]
+    found = {f"d{name}": d for name, d in zip(given, first, strict=True) if d is not None}
+    found |= {f"dd{name}": d for name, d in zip(given, second, strict=True) if d is not None and d.any()}
+    return found | {name: buffer.clone() for name, buffer in layer.named_buffers() if "running" in name}
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+def test_second_derivatives_are_the_plain_loops(backend: str, kind: str) -> None:
+    dropped = {"input_dropout": 0.3, "state_dropout": 0.3}
+    cases = [*rows(kind), dropped, *({"norms": dict.fromkeys(NORMS[kind], norm)} for norm in (PER_STEP, VALID))]
+    for options, batch in [*((options, 3) for options in cases), (dropped, 1)]:
+        results = []
+        for name in ("loop", backend):
+            layer, x = make(kind, 5, 4, **options), draw(batch, 6, 5).requires_grad_()
+            state = draw(2, 1, batch, 4, seed=4).unbind(0)[: layer.cell.states] if "learn_h0" not in options else None
+            with backends.using(name):
+                y, _ = layer(x, lengths(batch, 6), state, np.random.default_rng(3))
+                results.append(twice(layer, (y * draw(*y.shape, seed=2)).sum(), x))
+        near(results[1], results[0], tolerance=1e-9)
+        assert "ddinput0" in results[0], options
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("kind", NORMS)
+def test_second_derivatives_of_steps_are_the_plain_loops(
+    backend: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stepwise, "CHUNK", 3)
+    for options in rows(kind):
+        if "clip" in options:  # a bound on what goes back is no derivative: of sums of parts it is another one
+            continue
+        layer, x = make(kind, 5, 4, **options), draw(3, 5, 5).requires_grad_()
+        results = []
+        for name in ("loop", backend):
+            with backends.using(name):
+                steps, state, seen = layer.steps(3), layer.cells[0].initial(3), []
+                for t, mask in enumerate(lengths(3, 5).unbind(1)):
+                    state = steps(x[:, t] + state[0].sum(1, keepdim=True), state, mask if t % 2 else None)
+                    seen.append(state[0])
+                y = torch.stack(seen)
+                results.append(twice(layer, (y * draw(*y.shape, seed=2)).sum(), x))
+        near(results[1], results[0], tolerance=1e-9)
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_second_derivatives_after_a_change_of_mode_are_refused(backend: str) -> None:
+    layer = make("lstm", 5, 4, {"hidden": PER_STEP})
+    with backends.using(backend):
+        loss = layer(draw(3, 6, 5))[0].sum()
+        layer.eval()
+        with pytest.raises(NormbenchError, match="between a forward pass and create_graph"):
+            torch.autograd.grad(loss, layer.cells[0].weight_hh, create_graph=True)
+
+
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("hidden", [1, 4])
 def test_eps_outside_the_root_where_nothing_varies(backend: str, hidden: int) -> None:

@@ -29,3 +29,16 @@ def test_a_frozen_weight_gets_no_gradient() -> None:
     assert not layer(torch.tensor([1, 2])).requires_grad
     with pytest.raises(IndexError):
         layer(torch.tensor([7]))
+
+
+def test_second_derivatives_and_transforms_are_torchs() -> None:
+    ours, indices = Embedding(7, 3).double(), torch.tensor([[1, 2], [2, 6]])
+    weight = ours.weight.detach()
+
+    def loss(weight: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(ours, {"weight": weight}, (indices,)).pow(3).sum()
+
+    wanted = torch.autograd.functional.hessian(lambda w: nn.functional.embedding(indices, w).pow(3).sum(), weight)
+    assert wanted.any()
+    torch.testing.assert_close(torch.autograd.functional.hessian(loss, weight), wanted)
+    torch.testing.assert_close(torch.func.hessian(loss)(weight), wanted)

@@ -46,6 +46,7 @@ def test_gradients_of_the_window(backend: str) -> None:
     given, places, text = made(3, [7, 4])
     with backends.using(backend):
         assert torch.autograd.gradcheck(lambda g, p: window.step(g, p, text, -1.0), (given, places))
+        assert torch.autograd.gradgradcheck(lambda g, p: window.step(g, p, text, -1.0), (given, places))
 
 
 @LIST
