@@ -1,7 +1,7 @@
 """normbench: the experiments of two normalization papers, reproduced, judged and open to any normalizer.
 
-From Python there is `create_norm`, `LSTM`, `GRU`, `load_runs` and `encode`. Each is imported when it is first asked
-for: torch and pandas take a while, and the command line needs neither to answer.
+From Python there is `create_norm`, `LSTM`, `GRU`, `load_torch`, `load_runs` and `encode`. Each is imported when it is
+first asked for: torch and pandas take a while, and the command line needs neither to answer.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from normbench.library.recurrent import GRU, LSTM
     from normbench.library.runs import load_runs
     from normbench.library.sentences import encode
+    from normbench.library.torch_weights import load_torch
 
 __version__ = "0.1.0"
-__all__ = ["GRU", "LSTM", "NormbenchError", "__version__", "create_norm", "encode", "load_runs"]
+__all__ = ["GRU", "LSTM", "NormbenchError", "__version__", "create_norm", "encode", "load_runs", "load_torch"]
 
-_HOME = {"create_norm": "norms", "GRU": "recurrent", "LSTM": "recurrent", "load_runs": "runs", "encode": "sentences"}
+_HOME = {
+    **{"create_norm": "norms", "GRU": "recurrent", "LSTM": "recurrent", "load_torch": "torch_weights"},
+    **{"load_runs": "runs", "encode": "sentences"},
+}
 
 
 if not TYPE_CHECKING:  # a type checker is to find a name that does not exist

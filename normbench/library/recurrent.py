@@ -1,4 +1,26 @@
-"""LSTM and GRU of the papers with any normalizer, without a model's configuration."""
+"""LSTM and GRU of the papers with any normalizer, without a model's configuration.
+
+Beside `nn.LSTM` and `nn.GRU` (tests/library/test_beside_torch.py):
+
+| | torch.nn | here |
+| --- | --- | --- |
+| layout | batch_first=False | batch_first=True |
+| second argument | hx | mask (B, T), or hx: a tuple, or of three axes |
+| PackedSequence | served | served; outputs and state as torch's |
+| padded x and a mask | no mask | outputs repeat the last valid one; what x holds there, NaN too, counts nowhere |
+| outputs | may be changed in place | may be changed in place |
+| empty batch | empty outputs | empty outputs, nothing is learned |
+| second derivatives, torch.func.grad | yes | yes, by the plain loop, which is slower |
+| vmap, torch.func.jvp, torch.func.hessian | no | yes, by the plain loop |
+| jit.trace, export | yes | yes, the number of steps is fixed, by the plain loop |
+| compile | outside the graph | outside the graph, as fast as without |
+| autocast | outputs are bfloat16 | products are, states and outputs keep the weights' type; by the plain loop |
+| bfloat16, half | served | served, by the plain loop |
+| pickle, deepcopy, state_dict | yes | yes; rows and names of the weights are ours: `load_torch` |
+| dropout | between layers | between layers, by torch's generator; input_dropout, state_dropout take rng= |
+| bias | True, False | these, or the papers' kinds, see `normbench.rnn.cells.Cell` |
+| proj_size | served | refused |
+"""
 
 from __future__ import annotations
 
@@ -6,13 +28,16 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from normbench.errors import NormbenchError, unknown
 from normbench.library.norms import find
 from normbench.norms.sites import Choice, Site, choose, claims, refusal
 from normbench.rnn import layers
-from normbench.rnn.cells import AXES, Cell, Sites
+from normbench.rnn.cells import AXES, Cell, Sites, State
 
 KINDS = {"input": ("pre_activation", "weight"), "hidden": ("state", "weight")}  # the other sites are states alone
 
@@ -21,10 +46,15 @@ class Normed(layers.Recurrent):
     """A recurrent layer that is told its normalizer by name: `layer(x, mask=None)` gives outputs and the last state.
 
     Args:
-        input_size, hidden_size, num_layers, bidirectional: as torch's; x is (batch, time, input_size).
+        input_size, hidden_size, num_layers, bidirectional, dropout: as torch's.
+        batch_first: true, unlike torch's: x is (batch, time, input_size). False puts time first, in the mask too.
         norm: the name of a normalizer or the path of one's own; with options `{"name": "layer", "eps": 1e-3}`.
         sites: where it stands, such as `["hidden", "cell"]`; without it wherever it can.
-        options: those of the cell, such as bias, learn_h0, input_dropout; see `normbench.rnn.cells`.
+        options: those of the cell, such as bias, learn_h0, input_dropout; see `normbench.rnn.cells`. A bias of True is
+            torch's two vectors, False none.
+
+    A PackedSequence comes back as one. The second argument may also be the state, as torch has it: (h, c), or h.
+    Beside torch: the table in `normbench.library.recurrent`.
 
     Errors: NormbenchError for a normalizer, an option of it, a site that does not exist, or one that it cannot serve.
     """
@@ -38,19 +68,45 @@ class Normed(layers.Recurrent):
         *,
         num_layers: int = 1,
         bidirectional: bool = False,
+        batch_first: bool = True,
+        dropout: float = 0.0,
         **options: Any,
     ) -> None:
         given = {"name": norm} if isinstance(norm, str) else dict(norm) if isinstance(norm, Mapping) else {}
         if not isinstance(given.get("name"), str):
             raise NormbenchError(f"norm={norm} must be a name, or a map with a name and options.")
-        known = sorted(_options(self.cell))
+        place, known = self.cell.__name__.removesuffix("Cell"), sorted(_options(self.cell))
+        if "proj_size" in options:
+            raise NormbenchError(f"{place} has no proj_size: a linear map behind it gives outputs of another size.")
         for key in options:
             if key not in known:
-                raise unknown(f"{self.cell.__name__.removesuffix('Cell')} has no option {key}.", key, known)
+                raise unknown(f"{place} has no option {key}.", key, known)
+        if isinstance(options.get("bias"), bool):
+            options["bias"] = "double" if options["bias"] else "none"
         node = find(given.pop("name"))
         self.one_length = node["name"] if node["declares"].get("one_length") else ""
         found = _sites(self.cell, hidden_size, node, given, sites)
-        super().__init__(input_size, hidden_size, found, num_layers=num_layers, bidirectional=bidirectional, **options)
+        options |= {"num_layers": num_layers, "bidirectional": bidirectional}
+        super().__init__(input_size, hidden_size, found, batch_first=batch_first, dropout=dropout, **options)
+
+    def forward(  # type: ignore[override]  # a PackedSequence comes back as one
+        self,
+        x: Tensor | PackedSequence,
+        mask: Tensor | State | None = None,
+        state: Tensor | State | None = None,
+        rng: np.random.Generator | None = None,
+        drop: bool = True,
+    ) -> tuple[Tensor | PackedSequence, Tensor | State]:
+        if state is None and (isinstance(mask, tuple) or (mask is not None and mask.dim() == 3)):
+            mask, state = None, mask  # as torch has it
+        if not isinstance(x, PackedSequence):
+            return super().forward(x, mask, state, rng, drop)  # type: ignore[arg-type]
+        if mask is not None:
+            raise NormbenchError(f"{self.place}: a PackedSequence has its own lengths: it takes no mask.")
+        padded, lengths = pad_packed_sequence(x, self.batch_first)
+        mask = (torch.arange(len(x.batch_sizes)) < lengths[:, None]).to(padded.device)
+        y, end = super().forward(padded, mask if self.batch_first else mask.T, state, rng, drop)
+        return pack_padded_sequence(y, lengths, self.batch_first, x.sorted_indices is None), end
 
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
         super()._check(x, mask)

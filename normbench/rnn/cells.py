@@ -273,6 +273,21 @@ def _plus(z: Tensor, bias: Tensor | None) -> Tensor:
     return z if bias is None else z + bias
 
 
+def filled(x: Tensor, mask: Tensor) -> Tensor:
+    """x with 0 for what is no number, or is too large to be squared, where the mask is false: 0 times NaN is NaN."""
+    return torch.where(mask[..., None] | (x.abs() < _largest(x)), x, 0)
+
+
+def bounded(x: Tensor) -> bool:
+    """Whether nothing in x is to be `filled`, at a tenth of the price."""
+    low, high = x.detach().aminmax()
+    return bool(-low < _largest(x)) and bool(high < _largest(x))
+
+
+def _largest(x: Tensor) -> float:
+    return float(torch.finfo(x.dtype).max ** 0.5)
+
+
 def keep(mask: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
     """`new` where the mask is true, else `old`."""
     return new if mask is None else torch.where(mask[:, None], new, old)

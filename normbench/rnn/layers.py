@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError, positive
@@ -14,19 +15,21 @@ from normbench.rnn.loop import Steps, unroll
 
 
 class Recurrent(nn.Module):
-    """Cells over batch-first sequences: `outputs, state = layer(x, mask)`.
+    """Cells over whole sequences: `outputs, state = layer(x, mask)`.
 
     Args:
         input_size, hidden_size, num_layers, bidirectional: as torch.
         sites, path: of one cell `PATH.input` and so on; of several layers `PATH.0.input`; in both directions
             `PATH.forward.input` and `PATH.backward.input` (`PATH.0.forward.input`).
+        batch_first: false for x, mask and outputs with time first.
+        dropout: share of each layer's outputs but the last's that is dropped in training, by torch's generator.
         options: the cell's, the same for all.
 
     Shapes: x (B, T, I); mask (B, T), true at valid positions; outputs (B, T, H), both directions one after the other
     (B, T, 2H); state one tensor, of an LSTM (h, c), each (num_layers * directions, B, H) as torch.
     A masked step copies the state: outputs there repeat the last valid one; the backward direction begins at the last
-    valid step. It reads, and counts its steps, from the end of the padded sequence.
-    Not the same as: `nn.LSTM` on a packed sequence, whose outputs are zero at padding; `batch_first=False`.
+    valid step. It reads, and counts its steps, from the end of the padded sequence. What x holds at padding, NaN among
+    it, reaches no output and no gradient, but by statistics over all rows, which take what is no number for 0.
     """
 
     cell: ClassVar[type[Cell]]
@@ -40,6 +43,8 @@ class Recurrent(nn.Module):
         *,
         num_layers: int = 1,
         bidirectional: bool = False,
+        batch_first: bool = True,
+        dropout: float = 0.0,
         **options: object,
     ) -> None:
         super().__init__()
@@ -47,6 +52,9 @@ class Recurrent(nn.Module):
         positive(self.place, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         self.input_size, self.hidden_size, self.path = input_size, hidden_size, path
         self.num_layers, self.directions = num_layers, 2 if bidirectional else 1
+        if not 0 <= dropout <= 1:
+            raise NormbenchError(f"{self.place}: dropout={dropout} must be between 0 and 1.")
+        self.batch_first, self.dropout = batch_first, dropout
         self.cells = nn.ModuleList()
         for layer in range(num_layers):
             inputs = input_size if layer == 0 else self.directions * hidden_size
@@ -68,12 +76,14 @@ class Recurrent(nn.Module):
         `drop`: false for a pass in training mode that drops nothing.
         """
         self._check(x, mask)
-        batch = len(x)
+        y = x.transpose(0, 1) if self.batch_first else x
+        rows = None if mask is None else mask.bool().T if self.batch_first else mask.bool()
+        batch = y.shape[1]
         begin = self._split(state, batch)
-        y = x.transpose(0, 1)
-        rows = None if mask is None else mask.bool().T
         last: list[State] = []
         for layer in range(self.num_layers):
+            if layer and self.dropout:
+                y = F.dropout(y, self.dropout, self.training and drop)
             outputs = []
             for direction in range(self.directions):
                 cell = self._cell(layer, direction)
@@ -85,7 +95,7 @@ class Recurrent(nn.Module):
                 last.append(end)
             y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
         ends = tuple(torch.stack(parts) for parts in zip(*last, strict=True))
-        return y.transpose(0, 1), ends[0] if len(ends) == 1 else ends
+        return y.transpose(0, 1) if self.batch_first else y, ends[0] if len(ends) == 1 else ends
 
     def steps(self, batch: int, rng: np.random.Generator | None = None, count: int | None = None) -> Steps:
         """The cell one step at a time, for one sequence of a model that feeds outputs back; of a single layer.
@@ -103,9 +113,10 @@ class Recurrent(nn.Module):
         return cell
 
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
-        if x.dim() != 3 or x.shape[2] != self.input_size or x.shape[1] == 0:
+        if x.dim() != 3 or x.shape[2] != self.input_size or x.shape[int(self.batch_first)] == 0:
+            axes = "batch, time" if self.batch_first else "time, batch"
             raise NormbenchError(
-                f"{self.place}: the input must be (batch, time, {self.input_size}) with at least one step, not "
+                f"{self.place}: the input must be ({axes}, {self.input_size}) with at least one step, not "
                 f"{tuple(x.shape)}."
             )
         if mask is not None and mask.shape != x.shape[:2]:
@@ -127,23 +138,31 @@ class Recurrent(nn.Module):
     def load_torch(self, module: nn.RNNBase) -> None:
         """Take the weights of torch's layer of the same sizes; gate rows change places, biases as `bias` allows.
 
-        With bias `one` the two vectors are added up, which `nn.GRU` does not allow: it needs `double`.
+        With bias `one` the two vectors are added up, which `nn.GRU` does not allow: it needs `double`. Of a GRU whose
+        `update` is `new`, z's rows change their sign.
         """
         size = self.hidden_size
         rows = torch.cat([torch.arange(size) + gate * size for gate in self.cell.torch_order])
         for index, cell in enumerate(self.cells):
             assert isinstance(cell, Cell)
             end = f"_l{index // self.directions}" + ("_reverse" if index % self.directions else "")
-            biases = [getattr(module, name + end)[rows] for name in ("bias_ih", "bias_hh") if module.bias]
-            cell.weight_ih.copy_(getattr(module, "weight_ih" + end)[rows])
-            cell.weight_hh.copy_(getattr(module, "weight_hh" + end)[rows])
+            sign = cell.weight_hh.new_ones(len(rows), 1)
+            if isinstance(cell, GRUCell) and cell.update == "new":
+                sign[:size] = -1
+            biases = [getattr(module, name + end)[rows] * sign[:, 0] for name in ("bias_ih", "bias_hh") if module.bias]
+            cell.weight_ih.copy_(getattr(module, "weight_ih" + end)[rows] * sign)
+            cell.weight_hh.copy_(getattr(module, "weight_hh" + end)[rows] * sign)
+            for name, parameter in cell.named_parameters():
+                if name.startswith("bias"):
+                    parameter.zero_()
             if cell.bias_kind == "double" and biases:
                 cell.bias_ih.copy_(biases[0])
                 cell.bias_hh.copy_(biases[1])
             elif cell.bias_kind == "one" and biases and not isinstance(cell, GRUCell):
                 cell.bias.copy_(biases[0] + biases[1])
             elif biases:
-                raise NormbenchError(f"{cell.place}: bias={cell.bias_kind} cannot hold the biases of {module}.")
+                held = f"bias={cell.bias_kind} cannot hold the biases of {module}"
+                raise NormbenchError(f"{cell.place}: {held}: it needs bias=double.")
             cell.start()
 
 

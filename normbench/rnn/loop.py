@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from normbench.rnn import backends, fused, stepwise
-from normbench.rnn.cells import Cell, SequenceWeights, State
+from normbench.rnn.cells import Cell, SequenceWeights, State, bounded, filled
 from normbench.rnn.plan import plan
 
 
@@ -21,10 +21,12 @@ def _unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: S
     backend, planned = backends.current(x.device), plan(cell)
     if planned is not None and x.shape[1] < (2 if planned.over_rows else 1):
         planned = None  # one value for each statistic, or none: the normalizers say what that is
-    if backend is not None and planned is not None and _together(weights.weight_hh, mask, x, *state):
-        return fused.sequence(cell, planned, backend, x, mask, state, weights.folded())
-    found: tuple[Tensor, State] = cell(x, mask, state, weights)
-    return found
+    if backend is None or planned is None or not _together(weights.weight_hh, mask, x, *state):
+        found: tuple[Tensor, State] = cell(x if mask is None else filled(x, mask), mask, state, weights)
+        return found
+    if mask is not None and not (x.is_cpu and bounded(x)):
+        x = filled(x, mask)
+    return fused.sequence(cell, planned, backend, x, mask, state, weights.folded())
 
 
 def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
@@ -50,6 +52,8 @@ class Steps:
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None = None) -> State:
         """The state after x_t (B, I), its output first; rows where the mask (B,) is false keep theirs."""
+        if mask is not None:
+            x = filled(x, mask)
         if self.fast is not None:
             return self.fast(x, state, mask)
         z = self.cell.input_step(self.cell.summed(x, self.weights), self.t, mask)

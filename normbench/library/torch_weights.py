@@ -1,0 +1,42 @@
+"""Weights of modules of torch.nn, taken into ours."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from normbench.errors import NormbenchError
+from normbench.rnn import layers
+from normbench.rnn.cells import Cell
+
+
+def load_torch(ours: nn.Module, theirs: nn.Module) -> None:
+    """Copy the weights of a module of torch.nn into ours, which computes the same from then on, in its own layout.
+
+    LSTM and GRU, without a normalizer, take those of `nn.LSTM` and `nn.GRU`.
+    Errors: NormbenchError for a module that cannot compute the same, with the option that it needs.
+    """
+    if not isinstance(ours, layers.Recurrent):
+        raise NormbenchError(f"load_torch: {type(ours).__name__} has no counterpart in torch.nn.")
+    _recurrent(ours, theirs)
+
+
+def _recurrent(ours: layers.Recurrent, theirs: nn.Module) -> None:
+    kind = next((kind for kind in (nn.LSTM, nn.GRU, nn.RNN) if isinstance(ours, getattr(layers, kind.__name__))), None)
+    if kind is None or not isinstance(theirs, kind):
+        raise NormbenchError(f"load_torch: {ours.place} cannot take the weights of {type(theirs).__name__}.")
+    sizes = {name: getattr(ours, name) for name in ("input_size", "hidden_size", "num_layers")}
+    sizes |= {"bidirectional": ours.directions == 2, "proj_size": 0}
+    for name, own in sizes.items():
+        if own != (other := getattr(theirs, name)):
+            raise NormbenchError(f"load_torch: {ours.place} has {name}={own}, the weights are of {name}={other}.")
+    for cell in ours.cells:
+        assert isinstance(cell, Cell)
+        for needed, more in (
+            ("norm=none", bool(cell.norms)),
+            ("learn_h0=False", cell.h0 is not None),
+            ("forget_bias=0", bool(getattr(cell, "forget_bias", 0))),
+            ("scaled=False", getattr(cell, "scaled", False)),
+        ):
+            if more:
+                raise NormbenchError(f"load_torch: {cell.place} does not compute what torch's does: it needs {needed}.")
+    ours.load_torch(theirs)
