@@ -113,6 +113,8 @@ class Recurrent(nn.Module):
         return cell
 
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
+        if not isinstance(x, Tensor):
+            raise NormbenchError(f"{self.place}: the input must be a tensor, not {type(x).__name__}.")
         if x.dim() != 3 or x.shape[2] != self.input_size or x.shape[int(self.batch_first)] == 0:
             axes = "batch, time" if self.batch_first else "time, batch"
             raise NormbenchError(

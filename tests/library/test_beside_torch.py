@@ -318,6 +318,7 @@ def test_what_torch_has_and_ours_has_not_is_one_line() -> None:
     for call in (
         lambda: normbench.LSTM(3, 4, proj_size=2),
         lambda: normbench.LSTM(3, 4, dropout=1.5),
+        lambda: normbench.LSTM(3, 4)(draw(3, 5, 3).numpy()),
         lambda: normbench.LSTM(3, 4).double()(packed, torch.ones(3, 5, dtype=torch.bool)),
         lambda: load_torch(normbench.LSTM(3, 4), gru),
         lambda: load_torch(normbench.LSTM(3, 4), nn.LSTM(3, 4, proj_size=2)),
