@@ -5,7 +5,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +24,7 @@ from normbench.config import plan
 from normbench.launch.ensure import missing
 from normbench.models import base
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, gallery, publish
+from normbench.papers import contrasts, gallery, publish, published
 from normbench.runs import find, pack
 from normbench.runs.known import known
 
@@ -151,7 +155,15 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     runs = packed.runs
     examples = contrasts.load(place / contrasts.NAME)
     drawn = gallery.load(place / gallery.NAME)
-    judged = publish.judge(artifact, runs, fidelity, ROOT / "results", packed.sha256, examples, drawn.sha256)
+    judged = publish.judge(
+        artifact,
+        runs,
+        fidelity,
+        published.read_verdicts(place / "verdicts.json"),
+        packed.sha256,
+        examples,
+        drawn.sha256,
+    )
     assert judged == json.loads((place / "verdicts.json").read_text())
     for file, content in publish.tables(artifact, fidelity, judged, runs).items():
         assert content == (place / file).read_bytes(), f"{place / file}: normbench reproduce {name} --max-time 0"
@@ -193,3 +205,31 @@ def test_an_artifact_is_complete(name: str):
     for fidelity in node["fidelities"]:
         specs = plan.artifact_specs(artifact.experiment, fidelity, 1)
         assert len({spec.id for spec in specs}) == len(specs)
+
+
+def test_what_a_user_does_leaves_a_clone_clean(tmp_path: Path):
+    """README's first command, a sweep, claims of one's own and a report, in a copy of what git tracks."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no git checkout")
+    heavy = re.compile(r"results/(?!ln2016/fig6/)\w+/")  # a report of few artifacts is as good
+    for name in (name for name in listed.stdout.split("\0") if name and not heavy.match(name)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, tmp_path / name)
+
+    def ran(*words: str) -> str:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("NORMBENCH_", "GIT_"))}
+        environment |= {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True, env=environment).stdout
+
+    identity = ("-c", "user.name=x", "-c", "user.email=x")
+    for words in (("init", "-q"), ("add", "-A"), (*identity, "commit", "-qm", "x")):
+        ran("git", *words)
+    command = (sys.executable, "-m", "normbench")
+    few = ("--only", "ln", "--only", "train.batch_size=128", "--seeds", "1")
+    ran(*command, "reproduce", "ln2016/fig6", "--fidelity", "smoke", *few)
+    small = ("model.hidden_sizes=[4]", "train.epochs=1")
+    ran(*command, "train", "-m", "model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,3)", *small)
+    ran(*command, "reproduce", "--config-dir", "examples/own_claims", "mine/rms", "--seeds", "1", "--only", "none")
+    ran(*command, "report")
+    assert ran("git", "status", "--porcelain") == ""

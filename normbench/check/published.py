@@ -17,7 +17,7 @@ from normbench.papers import contrasts, gallery, history, measured, publish, sta
 from normbench.papers import published as places
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
-from normbench.runs import pack, seals
+from normbench.runs import own, pack, seals
 from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
 
@@ -30,13 +30,14 @@ SHIPPED = compose.conf_dir().parent / "results"
 
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
     """Every place, the histories of its verdicts, and what was measured beside them."""
-    judged: dict[tuple[str, str, str], str] = {}
+    judged: dict[Path, dict[tuple[str, str, str], str]] = {results: {}, own(results): {}}
     for place in sorted({path.parent for name in FILES for path in pack.paths(results, name)}):
-        verdicts, found = _place(place, results, ids, seen)
+        verdicts, found = _place(place, ids, seen)
         yield from found
         for claim in verdicts["claims"]:
-            judged[verdicts["artifact"], verdicts["fidelity"], claim["id"]] = claim["verdict"]
-    yield from _histories(results, judged)
+            judged[place.parents[2]][verdicts["artifact"], verdicts["fidelity"], claim["id"]] = claim["verdict"]
+    for root, words in judged.items():
+        yield from _histories(root, words)
     for kind, entries in (("check", measured.checks(results, {})), ("bench", measured.benches(results))):
         for entry in entries:
             if entry["damaged"]:
@@ -44,9 +45,9 @@ def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
                 yield Finding("damage", path, f"it cannot be read: run its script in scripts/{kind} again")
 
 
-def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, Any], list[Finding]]:
+def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, Any], list[Finding]]:
     """The verdicts there, without claims where they are damaged, and all that is wrong."""
-    again = artifacts.again(place.parent.relative_to(results).as_posix(), place.name, ids.config_dir)
+    again = artifacts.again(place.parent.relative_to(place.parents[2]).as_posix(), place.name, ids.config_dir)
     verdicts, first = _read(place / "verdicts.json", places.read_verdicts, again)
     packed, second = _read(place / pack.NAME, pack.load, again)
     _, third = _read(place / contrasts.NAME, contrasts.load)
@@ -61,7 +62,7 @@ def _place(place: Path, results: Path, ids: Ids, seen: dict[str, int]) -> tuple[
         seen["verdicts"] += len(verdicts["claims"])
     if verdicts and packed and not third:
         try:
-            found += _follows(places.read(place, results, packed, ids.config_dir))
+            found += _follows(places.read(place, packed, ids.config_dir))
         except NormbenchError as error:
             found.append(Finding("verdict", place, str(error)))
     return verdicts or {"claims": []}, found
@@ -82,14 +83,14 @@ def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
     unknown: dict[str, int] = {}
     for run in runs:
         try:
-            own = ids.of(run.config, run.id)
+            computed = ids.of(run.config, run.id)
         except NormbenchError as error:
             unknown[str(error)] = unknown.get(str(error), 0) + 1
             continue
-        if own != run.id:
-            yield Finding("id", place / pack.NAME, f"the configuration of run {run.id} gives the id {own}: one of them "
-                          "was changed, or this version computes otherwise. Restore the pack (git checkout), or train "
-                          "the run again")  # fmt: skip
+        if computed != run.id:
+            yield Finding("id", place / pack.NAME, f"the configuration of run {run.id} gives the id {computed}: one of "
+                          "them was changed, or this version computes otherwise. Restore the pack (git checkout), or "
+                          "train the run again")  # fmt: skip
     for why, count in unknown.items():
         yield Finding("unknown", place / pack.NAME, f"the ids of {count} runs cannot be computed here: {why}")
 
@@ -118,7 +119,7 @@ def _follows(entry: Published) -> Iterator[Finding]:
     known = contrasts.load(place / contrasts.NAME)
     sha256 = entry.verdicts["pack_sha256"]
     drawn = entry.verdicts.get("samples_sha256", "")
-    judged = publish.judge(entry.artifact, runs, entry.fidelity, place.parents[2], sha256, known, drawn)
+    judged = publish.judge(entry.artifact, runs, entry.fidelity, entry.verdicts, sha256, known, drawn)
     if (content := json.loads(json.dumps(judged))) != entry.verdicts:
         pairs = zip(content["claims"], entry.verdicts["claims"], strict=False)
         others = [now["id"] for now, then in pairs if now != then]
@@ -139,8 +140,8 @@ def _stated(
 ) -> Iterator[Finding]:
     """What amendments state and packs do not give: of this fidelity, and of those that have no pack."""
     lacking = [name for name in FIDELITIES if not (entry.place.parent / name / pack.NAME).exists()]
-    for fidelity, own in [(entry.fidelity, runs), *((name, []) for name in lacking)]:
-        for line in stated.differing(artifact, fidelity, own, known):
+    for fidelity, there in [(entry.fidelity, runs), *((name, []) for name in lacking)]:
+        for line in stated.differing(artifact, fidelity, there, known):
             yield Finding("stated", entry.place / "verdicts.json", f"{line}. Correct it in {artifact.path}")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from normbench import runs
 from normbench.commands.terminal import Table, say, say_json
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import artifact as artifacts
@@ -16,7 +17,7 @@ from normbench.papers import history
 def show(claim: str | None, results: Path, as_json: bool, extra: Path | None, console: Console) -> int:
     """The changes of one claim's verdict, or of all; a claim that never had one is told so."""
     try:
-        found = history.read(results)
+        found = [*history.read(results), *history.read(runs.own(results))]
     except NormbenchError as error:  # of a line that is damaged
         raise NormbenchError(str(error), code=4) from None
     if claim is not None:

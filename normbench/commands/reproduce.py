@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
+from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
 from normbench.launch.ensure import check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
@@ -94,7 +94,7 @@ def run(request: Request, console: Console) -> int:
             code = max(code, error.code)
         if code == 130:
             break
-    if counts:
+    if counts["claims"]:
         share = f"{counts['decided']} of {places.plural(counts['claims'], 'claim')}"
         say(console, f"  decided   {share}, {counts['decided before']} before this command")
     if not request.dry_run and request.results.is_dir():  # where nothing was run or published nothing is made
@@ -166,7 +166,8 @@ def _artifact(
         for spec in ensured.missing:
             axes = " ".join(f"{key}={value}" for key, value in spec.axes.items())
             say(console, f"  {spec.id}  {spec.arm} {axes} seed={spec.seed} {spec.control} ({found.state(spec)})")
-        _outlook(artifact, found.runs, request, console)
+        if request.fidelity != publish.SMOKE:
+            _outlook(artifact, found.runs, request, console)
         return 0
     failures = list(training.faults(ensured.outcomes, found))
     for failure in failures if not ensured.interrupted else ():
@@ -174,7 +175,7 @@ def _artifact(
     for line in training.left(ensured.outcomes):
         say(console, f"  {line}")
     # runs that the plan did not ask for stay in the pack; they are judged with the rest
-    before = publish.last(request.results, artifact.id, request.fidelity) or {"claims": []}
+    before = publish.last(request.results, artifact, request.fidelity) or {"claims": []}
     judged = _results(artifact, found.runs, request, console)
     counts["claims"] += len(judged["claims"])
     counts["decided"] += decided(judged["claims"])
@@ -213,7 +214,7 @@ def _header(
     all_of_them = math.prod(n for n, _ in counted) == len(specs)  # limits leave some out
     say(console, f"\n{artifact.title} · {request.fidelity}")
     say(console, f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
-    estimate = _estimate(missing, found, processes)
+    estimate = _estimate(missing, found, processes, request.config_dir)
     failed = sum(found.state(s) == "failed" for s in specs)
     counts = f"{len(found.records)} done, {len(missing)} to run" if missing else f"{len(found.records)} done"
     failures = f", {failed} failed (--retry-failed tries again)" if failed and not request.retry_failed else ""
@@ -249,7 +250,7 @@ def _hints(
         if further := sorted({spec.seed for spec in specs} - planned):
             told = ", ".join(map(str, further)) if len(further) < 4 else f"{further[0]} to {further[-1]}"
             yield f"note: no claim counts seeds beyond those planned: {told} will decide nothing"
-    folders = {name: publish.folder(request.results, artifact.id, name) for name in FIDELITIES}
+    folders = {name: publish.folder(request.results, artifact, name) for name in FIDELITIES}
     others = [name for name, place in folders.items() if (place / "verdicts.json").exists()]
     if others and not found.records:
         yield f"published at {others[0]}: {artifacts.again(artifact.id, others[0], artifact.config_dir)}"
@@ -261,27 +262,18 @@ def _unsimulated(entry: power.Outlook) -> str:
     return "not simulated: a run without a number"
 
 
-def _estimate(missing: Sequence[RunSpec], found: Found, processes: int) -> str:
-    """Time left from finished runs of the same axes (any axes: by seconds per update), or nothing to go by."""
+def _estimate(missing: Sequence[RunSpec], found: Found, processes: int, config_dir: Path | None) -> str:
     if not missing:
         return ""
     jobs = min(processes, len(missing))
-    together = places.plural(jobs, "process")
-    rates: dict[Any, list[float]] = {}
-    for run in found.runs:
-        if run.seconds and run.records:
-            rates.setdefault(tuple(run.axes.items()), []).append(run.seconds / max(1, run.records[-1]["step"]))
-    needed = []
-    for spec in missing:
-        if (rate := rates.get(tuple(spec.axes.items()))) is None:
-            return f" · on {together}"
-        needed.append(statistics.median(rate) * spec.steps)
-    return f" · about {places.duration(sum(needed) / jobs)} on {together}"
+    places_ = ((pace.Place(s.experiment, s.fidelity, s.axes, config_dir), s.steps) for s in missing)
+    together, needed = places.plural(jobs, "process"), pace.seconds(places_, found.runs)
+    return f" · on {together}" if needed is None else f" · about {places.duration(needed / jobs)} on {together}"
 
 
 def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:
     """What the plan can show, simulated from the seeds that are there, and what it costs."""
-    published = pack.load(publish.folder(request.results, artifact.id, request.fidelity) / pack.NAME).runs
+    published = pack.load(publish.folder(request.results, artifact, request.fidelity) / pack.NAME).runs
     known = pack.merge(published, runs)
     asked = [claim for claim in artifact.claims if claim.id in request.only] or artifact.claims
     planned = artifacts.Plan(artifact, request.fidelity)
@@ -306,9 +298,9 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
 
 def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> dict[str, Any]:
     """Publish and show; returns the verdicts."""
-    place = publish.folder(request.results, artifact.id, request.fidelity)
+    place = publish.folder(request.results, artifact, request.fidelity)
     if not runs and not place.exists():
-        judged = publish.judge(artifact, [], request.fidelity, request.results)
+        judged = publish.judge(artifact, [], request.fidelity, None)
         show_verdicts(judged, console)
         return judged
     judged, published, notes = publish.publish(artifact, runs, request.fidelity, request.results, request.drop_stale)
@@ -333,6 +325,9 @@ def show_table(entries: Sequence[table.Entry], console: Console) -> None:
 
 
 def show_verdicts(judged: dict[str, Any], console: Console) -> None:
+    if judged["fidelity"] == publish.SMOKE:
+        say(console, "  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
+        return
     shown = Table("claim", "statement", "verdict", "evidence", whole=("claim",), below=("evidence",))
     for claim in judged["claims"]:
         colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")

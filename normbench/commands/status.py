@@ -20,6 +20,7 @@ from normbench.errors import NormbenchError
 from normbench.launch import queue
 from normbench.papers import artifact as artifacts
 from normbench.runs import lookup, pack, store
+from normbench.runs import own as own_folder
 from normbench.runs.damaged import Damaged
 from normbench.runs.yaml_text import Configurations
 
@@ -54,7 +55,8 @@ def run(results: Path, as_json: bool, extra: Path | None, console: Console) -> i
     if hint := places.where_published(results):
         say(console, hint)
     for path in pack.paths(results):
-        say(console, _published(path, path.parent.relative_to(results), extra))
+        whose = "own" if own_folder(results) in path.parents else "published"
+        say(console, f"{whose}: {_published(path, path.parent.relative_to(path.parents[3]), extra)}")
     return 0
 
 
@@ -66,7 +68,7 @@ def _published(path: Path, place: Path, extra: Path | None) -> str:
         artifact = artifacts.read(artifacts.select([name], extra)[0], extra)
         cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds, artifact.config_dir)
     except NormbenchError as error:
-        return f"published: {place}: {error}"
+        return f"{place}: {error}"
     planned = {(*sorted(cell.items()), seed) for cell, seeds in cells if not cell["control"] for seed in seeds}
     here = {(*sorted({**run.axes, "arm": run.arm, "control": run.control}.items()), run.seed): run for run in runs}
     count, total = len(planned & here.keys()), len(planned)
@@ -75,7 +77,7 @@ def _published(path: Path, place: Path, extra: Path | None) -> str:
     beside = [f"{number} {of}" for number, of in ((controls, "of controls"), (others, "not planned")) if number]
     also = f", beside them {' and '.join(beside)}" if beside else ""
     missing = f", {total - count} missing: {artifact.command} --fidelity {fidelity}" if count < total else ""
-    return f"published: {name} · {fidelity} · {count} of {total} runs{also}{missing}"
+    return f"{name} · {fidelity} · {count} of {total} runs{also}{missing}"
 
 
 def entry(stored: store.Stored) -> dict[str, Any]:

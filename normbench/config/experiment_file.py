@@ -127,11 +127,13 @@ def _check_fidelities(path: Path, node: compose.Config) -> None:
         if fidelity not in FIDELITIES:
             raise unknown(f"{path}: fidelities: '{fidelity}' is not a fidelity.", fidelity, FIDELITIES)
         key = f"fidelities.{fidelity}"
-        _check_keys(path, key, content, ("set",), ("at_most",))
+        _check_keys(path, key, content, ("set",), ("at_most", "seconds"))
         _check_words(path, f"{key}.set", content["set"])
         most = content.get("at_most", 1)
         if type(most) is not int or most < 1:
             raise wrong(path, f"{key}.at_most", most, "a number of seeds, at least 1")
+        if type(seconds := content.get("seconds", 1)) not in (int, float) or not seconds > 0:
+            raise wrong(path, f"{key}.seconds", seconds, "how long one run takes on one core")
 
 
 def _check_conditions(path: Path, node: compose.Config, extra: Path | None) -> None:

@@ -150,13 +150,14 @@ def read(name: str, extra: Path | None = None) -> claims.Artifact:
     """The artifact, checked key by key alone."""
     own, shipped = (extra and extra / "papers" / f"{name}.yaml"), HERE / f"{name}.yaml"
     if own is None or not own.is_file():
-        own, extra = None, None
+        own = None
     elif shipped.is_file():
         raise NormbenchError(f"{own}: there is a shipped artifact {name}. Give it another name.")
     artifact = claim_file.load(path := own or shipped)
     if artifact.id != name:  # results lie where the id says
         raise NormbenchError(f"{path}: id: {artifact.id} must be {name}, as the file lies.")
-    return replace(artifact, config_dir=extra)
+    of_experiment = extra and extra / "experiment" / f"{artifact.experiment}.yaml"
+    return replace(artifact, config_dir=extra if own or (of_experiment and of_experiment.is_file()) else None)
 
 
 class Plan:
@@ -246,7 +247,7 @@ def drawing(artifact: claims.Artifact) -> Drawing:
     path = artifact.path.parent / f"{artifact.path.stem}.py"
     if not path.exists():
         return by_claims
-    if artifact.config_dir:
+    if not path.is_relative_to(HERE):
         found = own_file.carried_out(path, own_file.digest(path))
     else:
         try:

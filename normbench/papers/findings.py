@@ -25,8 +25,10 @@ NUMBERED = 4  # claims whose numbers are told: those of more than that would be 
 
 
 def findings(judged: Mapping[str, Any]) -> list[str]:
-    """One or two sentences; claims with numbers of their own first, those without a word last."""
+    """One or two sentences; claims with numbers of their own first, those without a word last. None without claims."""
     claims: Sequence[Mapping[str, Any]] = judged["claims"]
+    if not claims:
+        return []
     groups = {word: [claim for claim in claims if claim["setting"] == word] for word in _SAID}
     numbered = {claim["id"] for claim in [c for word in rules.DECIDED for c in groups[word] if _number(c)][:NUMBERED]}
     told = [

@@ -1,10 +1,11 @@
 """What an artifact leaves in `<paper>/<artifact>/<fidelity>/`: figure, tables, verdicts, the pack of its runs,
-what each test example gave, and what its models drew."""
+what each test example gave, and what its models drew. Smoke runs and what is the user's own leave it below `own`."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +20,45 @@ from normbench.papers.panels import Panel
 from normbench.papers.published import verdicts_of
 from normbench.papers.table import Entry
 from normbench.papers.way_on import way_on
-from normbench.runs import files, pack, samples, seals
+from normbench.runs import files, own, pack, samples, seals
 from normbench.runs.record import RunRecord
 
+SMOKE = "smoke"
 
-def folder(results: Path, name: str, fidelity: str) -> Path:
-    return results / name / fidelity
+
+def folder(results: Path, artifact: Artifact, fidelity: str) -> Path:
+    """Among the published results, or below `own` what no paper's claim rests on."""
+    return (own(results) if fidelity == SMOKE or artifact.config_dir else results) / artifact.id / fidelity
 
 
 def judge(
     artifact: Artifact,
     runs: Sequence[RunRecord],
     fidelity: str,
-    results: Path,
+    previous: Mapping[str, Any] | None,
     pack_sha256: str = "",
     known: Contrasts | None = None,
     samples_sha256: str = "",
 ) -> dict[str, Any]:
     """Sealed verdicts on `runs`, those of the pack with that hash, and on what is known of their test examples.
 
-    The last ones may be of another pack: this is how what was cut short between pack and verdicts is made good.
+    `previous` are the last ones; they may be of another pack: this is how what was cut short between pack and verdicts
+    is made good. On embedded data no claim is judged.
     """
-    previous = last(results, artifact.id, fidelity)
     examples = known or contrasts.Contrasts({})
     planned = artifacts.Plan(artifact, fidelity)
+    if fidelity == SMOKE:
+        artifact = replace(artifact, claims=(), amendments=())
     judged = verdicts.judge(artifact, runs, fidelity, previous, planned, examples.spread)
     for claim, found in zip(artifact.claims, judged["claims"], strict=True):
         found["way_on"] = way_on(artifact, claim, found, runs, fidelity, planned)
     return verdicts.sealed(judged, pack_sha256, examples.sha256, samples_sha256)
 
 
-def last(results: Path, name: str, fidelity: str) -> dict[str, Any] | None:
+def last(results: Path, artifact: Artifact, fidelity: str) -> dict[str, Any] | None:
     """The verdicts that are there, None without any; NormbenchError where they cannot be read, or were moved there."""
-    path = folder(results, name, fidelity) / "verdicts.json"
-    return verdicts_of(name, fidelity, path) if path.exists() else None
+    path = folder(results, artifact, fidelity) / "verdicts.json"
+    return verdicts_of(artifact.id, fidelity, path) if path.exists() else None
 
 
 def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> list[RunRecord]:
@@ -80,7 +86,7 @@ def publish(
     leaves verdicts that are refused beside that pack, and the same command brings them up to date.
     Nothing is written where nothing changed, so published results can be shown from a read-only place.
     """
-    place = folder(results, artifact.id, fidelity)
+    place = folder(results, artifact, fidelity)
     with files.alone(place):
         packed = pack.load(place / pack.NAME)
         kept = current(artifact, packed.runs, fidelity)
@@ -97,14 +103,14 @@ def publish(
         same = runs == list(packed.runs)
         published = contrasts.load(place / contrasts.NAME)
         examples = contrasts.collect(artifact, runs, results, published)
-        before = last(results, artifact.id, fidelity)
+        before = last(results, artifact, fidelity)
         shown_before = gallery.load(place / gallery.NAME)
         drawn, left = gallery.collect(runs, samples.of_raw(results), shown_before)
         if left:
             notes.append(f"samples of {', '.join(f'{run.arm} s{run.seed}' for run in left)} are too large to publish")
         if before and before.get("samples_sha256", "") not in ("", shown_before.sha256):
             notes.append(f"{place / gallery.NAME} is gone, or not the one that verdicts.json had the hash of")
-        judged = judge(artifact, runs, fidelity, results, packed.sha256 if same else pack.sha256(runs), examples,
+        judged = judge(artifact, runs, fidelity, before, packed.sha256 if same else pack.sha256(runs), examples,
                        drawn.sha256)  # fmt: skip
         contents = {
             pack.NAME: None if same else pack.dump(runs),
@@ -127,7 +133,8 @@ def publish(
                 path = place / name
                 if content is not None and not (path.exists() and path.read_bytes() == content):
                     if path.name == "verdicts.json":
-                        history.append(results, before, judged)  # first: who is killed between finds the lines there
+                        # first: who is killed between finds the lines there
+                        history.append(place.parents[2], before, judged)
                     files.atomic_write(path, content)
         except OSError as error:
             if error.errno in FULL:
@@ -173,6 +180,7 @@ def _page(
     rows = "".join(
         f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(rests_on(c))} |\n" for c in judged["claims"]
     )
+    decided = f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n" if rows else ""
     tried = settings(judged["claims"])
     across = f"At the paper's setting and under the controls:\n\n{table.lines(tried)}\n" if tried else ""
     of_seeds = _of_seeds(entries)
@@ -190,7 +198,7 @@ def _page(
     return (
         f"# {artifact.title} · {fidelity}\n\n{artifact.locator}.{of_seeds}\n\n"
         f"{words}{table.markdown(entries)}\n"
-        f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n"
+        f"{decided}"
         f"{across}"
         f"{by_chance}"
         f"{meanings}"

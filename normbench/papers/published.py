@@ -16,7 +16,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import contrasts, history
 from normbench.papers import verdicts as judging
 from normbench.papers.claims import Artifact
-from normbench.runs import pack
+from normbench.runs import own, pack
 from normbench.runs.record import RunRecord
 
 LARGEST = 1 << 27  # bytes of what is published beside a pack
@@ -58,6 +58,7 @@ class Published:
     runs: Sequence[RunRecord]
     artifact: Artifact | None
     history: Sequence[Mapping[str, Any]] = ()
+    own: bool = False  # a smoke run, or the user's own: no finding about a paper
 
     @property
     def title(self) -> str:
@@ -84,27 +85,29 @@ def collect(results: Path, extra: Path | None = None) -> tuple[list[Published], 
     """
     found: list[Published] = []
     damaged: list[Damaged] = []
-    lives: Sequence[Mapping[str, Any]] = ()
-    try:
-        lives = history.read(results)
-    except NormbenchError as error:
-        damaged.append(Damaged(results / history.NAME, str(error)))
-    for place in sorted({path.parent for name in ("verdicts.json", pack.NAME) for path in pack.paths(results, name)}):
+    lives: dict[Path, Sequence[Mapping[str, Any]]] = {}
+    for root in (results, own(results)):
         try:
-            entry = read(place, results, extra=extra)
-            own = [e for e in lives if (e["artifact"], e["fidelity"]) == (entry.name, entry.fidelity)]
-            found.append(replace(entry, history=own))
+            lives[root] = history.read(root)
+        except NormbenchError as error:
+            damaged.append(Damaged(root / history.NAME, str(error)))
+    for place in sorted({path.parent for name in ("verdicts.json", pack.NAME) for path in pack.paths(results, name)}):
+        root = place.parents[2]
+        try:
+            entry = read(place, extra=extra)
+            life = [e for e in lives.get(root, ()) if (e["artifact"], e["fidelity"]) == (entry.name, entry.fidelity)]
+            found.append(replace(entry, history=life, own=root == own(results)))
         except NormbenchError as error:
             damaged.append(Damaged(place, str(error)))
     return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
 
 
-def read(place: Path, results: Path, packed: pack.Pack | None = None, extra: Path | None = None) -> Published:
+def read(place: Path, packed: pack.Pack | None = None, extra: Path | None = None) -> Published:
     """Verdicts and pack at one place; NormbenchError with one line where they are missing or damaged.
 
     `packed` is the pack there, where it has been read.
     """
-    name, fidelity = place.parent.relative_to(results).as_posix(), place.name
+    name, fidelity = place.parent.relative_to(place.parents[2]).as_posix(), place.name
     verdicts = verdicts_of(name, fidelity, place / "verdicts.json")
     if fidelity not in FIDELITIES:
         raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")

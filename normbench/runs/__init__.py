@@ -22,5 +22,7 @@ def root(given: str | Path | None = None) -> Path:
 
 
 def own(results: Path) -> Path:
-    """The folder of choices that a normalizer given as a file is put into, so that it has a name from then on."""
+    """The folder of the user's own: normalizers that were given as a file, and what no paper's claim rests on (smoke
+    runs, artifacts and experiments of a `--config-dir`), laid out as the published results and never among them.
+    """
     return results / "own"

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.runs import files
+from normbench.runs import files, own
 from normbench.runs.record import BESIDE, RunRecord, check_config, check_record, curve_sha256
 
 SCHEMA = 2
@@ -331,10 +331,14 @@ def longest(runs: Iterable[R], length: Callable[[R], tuple[int, int]]) -> list[R
 
 
 def paths(results: Path, name: str = NAME) -> list[Path]:
-    """The packs, or other files of that name, that lie published: RESULTS/PAPER/ARTIFACT/FIDELITY/NAME.
+    """The packs, or other files of that name: those below RESULTS/own, then RESULTS/PAPER/ARTIFACT/FIDELITY/NAME.
 
     A folder whose name begins with a dot is on its way to being something else.
     """
-    papers = (folder for folder in results.glob("*") if folder.name != "runs")  # of these there may be thousands
+    mine = own(results)
+    folders = (folder for root in (results, mine) for folder in root.glob("*"))
+    # of runs there may be thousands
+    papers = (folder for folder in folders if folder.name != "runs" and folder != mine)
     found = (path for paper in papers for path in paper.glob(f"*/*/{name}"))
-    return sorted(p for p in found if not any(part.startswith(".") for part in p.relative_to(results).parts))
+    whole = (p for p in found if not any(part.startswith(".") for part in p.relative_to(results).parts))
+    return sorted(whole, key=lambda path: (mine not in path.parents, path))

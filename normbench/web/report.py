@@ -31,6 +31,7 @@ from normbench.web import figures, forest, samples, site
 
 DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME, gallery.NAME)
 OPEN = 2  # claims of each word that the index tells unfolded
+OWN = "Your own and smoke runs"
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,10 @@ class _Known:
     def of(cls, extra: Path | None) -> _Known:
         return cls({name: artifacts.read(name, extra) for name in artifacts.ids(extra)}, artifacts.papers(extra))
 
-    def order(self, entry: Published) -> int:
-        """In the papers' own order, then what no paper of ours has."""
+    def order(self, entry: Published) -> tuple[bool, int]:
+        """In the papers' own order, then what no paper of ours has, then what is the user's own."""
         listed = [one.get("artifact") for paper in self.papers.values() for one in paper.contents]
-        return listed.index(entry.name) if entry.name in listed else len(listed)
+        return entry.own, listed.index(entry.name) if entry.name in listed else len(listed)
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _noted(entry: Published, damaged: list[published.Damaged]) -> Iterator[None]
 
 def _names(found: Sequence[_Shown]) -> dict[int, str]:
     """A file name per page, of plain letters; names that would fall together get a piece of their hash."""
-    full = {id(p.entry): f"{p.entry.name}/{p.entry.fidelity}" for p in found}
+    full = {id(p.entry): f"{'own/' if p.entry.own else ''}{p.entry.name}/{p.entry.fidelity}" for p in found}
     plain = {
         key: name.rpartition("/")[0].replace("/", "-") + "-" + name.rpartition("/")[2] for key, name in full.items()
     }
@@ -213,7 +214,7 @@ def _menu(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[tuple[str, 
     papers: dict[str, list[dict[str, str]]] = {}
     for p in found:
         entry = {"title": p.entry.title, "fidelity": p.entry.fidelity, "page": pages[id(p.entry)]}
-        papers.setdefault(p.content["paper"], []).append(entry)
+        papers.setdefault(OWN if p.entry.own else p.content["paper"], []).append(entry)
     return list(papers.items())
 
 
@@ -221,24 +222,29 @@ def _menu(found: Sequence[_Shown], pages: Mapping[int, str]) -> list[tuple[str, 
 
 
 def _index(found: Sequence[_Shown], pages: Mapping[int, str]) -> dict[str, Any]:
-    rows = [row for p in found for row in _claims(p, pages[id(p.entry)])]
+    counted, own = ([p for p in found if p.entry.own == mine] for mine in (False, True))
+    rows = [row for p in counted for row in _claims(p, pages[id(p.entry)])]
     counts = Counter(row["word"] for row in rows)
     order = [*NEWS, *counts]  # the words that are known, then all others
     return {
-        "papers": [
-            (paper, _blocks([row for row in rows if row["paper"] == paper]))
-            for paper in dict.fromkeys(row["paper"] for row in rows)
-        ],
+        "papers": _by_paper(rows),
+        "own": [(p.entry.title, p.entry.fidelity, pages[id(p.entry)]) for p in own],
+        "own_papers": _by_paper([row for p in own for row in _claims(p, pages[id(p.entry)])]),
         "words": sorted(counts.items(), key=lambda item: (order.index((item[0].split() or [""])[0]), item[0])),
         "total": len(rows),
         "forests": _forests(rows),
-        "expected_wrong": sum(p.entry.verdicts["expected_wrong"] or 0 for p in found if p.entry.fidelity == "paper"),
+        "expected_wrong": sum(p.entry.verdicts["expected_wrong"] or 0 for p in counted if p.entry.fidelity == "paper"),
     }
+
+
+def _by_paper(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    papers = dict.fromkeys(row["paper"] for row in rows)
+    return [(paper, _blocks([row for row in rows if row["paper"] == paper])) for paper in papers]
 
 
 def _without_runs(known: _Known, found: Sequence[_Shown]) -> list[tuple[str, int]]:
     """Title and number of claims of the artifacts of these papers that have no page."""
-    there = {p.entry.name for p in found}
+    there = {p.entry.name for p in found if not p.entry.own}
     return [(one.title.split(" · ")[0], len(one.claims)) for one in known.by_id.values() if one.id not in there]
 
 
@@ -321,7 +327,7 @@ def _contents(known: _Known, found: Sequence[_Shown], pages: Mapping[int, str]) 
 
     def entry(listed: Mapping[str, str]) -> dict[str, Any]:
         name = listed.get("artifact", "")
-        own = [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == name]
+        own = [(p.entry.fidelity, pages[id(p.entry)]) for p in found if p.entry.name == name and not p.entry.own]
         command = _command(known.by_id[name]) if name and not own else ""
         return {"reason": "", "artifact": "", "model": "", **listed, "pages": own, "command": command}
 

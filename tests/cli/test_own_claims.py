@@ -34,7 +34,7 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
     out = capfd.readouterr().out
     command = f"normbench reproduce mine/rms --config-dir '{small}'"
     assert "MINE-1" in out and " of 2 claims" in out and command in " ".join(out.split())
-    place = tmp_path / "results" / "mine" / "rms" / "paper"
+    place = tmp_path / "results" / "own" / "mine" / "rms" / "paper"
     judged = json.loads((place / "verdicts.json").read_text())
     assert judged["command"] == f"{command} --fidelity paper" and [c["n"] for c in judged["claims"]] == [5, 5]
     before = {path.name: path.read_bytes() for path in place.iterdir()}
@@ -43,7 +43,7 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
 
     for words, told, without in (
         (("list", "artifacts"), "mine/rms ", ""),
-        (("status",), "published: mine/rms · paper · 15 of 15 runs", "mine/rms is not an artifact"),
+        (("status",), "own: mine/rms · paper · 15 of 15 runs", "mine/rms is not an artifact"),
         (("check",), "whole: 15 published runs", "(one's own: --config-dir DIR)"),
         (("history", "MINE-2"), "MINE-2", "MINE-2"),
         (("report",), "report", "report"),

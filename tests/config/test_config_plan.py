@@ -430,7 +430,7 @@ def test_seeds_of_their_own_take_the_place_of_1_to_n_at_paper_fidelity() -> None
     paper = seeds()
     assert paper["ln", 128, ""] == list(range(1, 11)) and paper["ln-all", 128, ""] == [1, 2, 3, 4, 5]
     assert paper["ln", 4, ""] == paper["ln", 128, "lr-low"] == paper["ln-all", 128, "tanh"] == [6, 7, 8, 9, 10]
-    assert all(found == [1, 2, 3, 4, 5] for found in seeds("smoke").values())
+    assert all(found == [1, 2, 3] for found in seeds("smoke").values())
     proxy = {(s.arm, s.seed) for s in plan.artifact_specs("ln2016/fig2", "proxy", 5)}  # a rule that names its fidelity
     assert {arm for arm, seed in proxy if seed > 5} >= {"ln", "none"} and ("ln-gain01", 6) not in proxy
     assert max(s.seed for s in plan.artifact_specs("ln2016/fig2", "smoke", 5)) == 2

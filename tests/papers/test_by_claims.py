@@ -110,16 +110,16 @@ def test_it_is_published_and_stands_in_the_report_under_its_own_name(own: Artifa
     assert artifacts.drawing(own) is by_claims
     assert artifacts.select(["me2030"], tmp_path) == ["me2030/net"] and "me2030/net" not in artifacts.ids()
     results = tmp_path / "results"
-    place = results / "me2030" / "net" / "paper"
+    place = results / "own" / "me2030" / "net" / "paper"
     judged, *_ = publish.publish(own, madeup.runs(), "paper", results)
     assert {"figure.svg", "table.md"} <= {path.name for path in place.iterdir()}
     assert judged["command"].startswith(f"normbench reproduce me2030/net --config-dir {tmp_path} --fidelity")
     index = report.build(results, extra=tmp_path).index
     assert "me2030" in index.read_text() and "Mine · MNIST" in index.read_text()
-    page = (index.parent / "me2030-net-paper.html").read_text()
-    assert published.read(place, results, extra=tmp_path).artifact == own and 'class="panel' in page
+    page = (index.parent / "own-me2030-net-paper.html").read_text()
+    assert published.read(place, extra=tmp_path).artifact == own and 'class="panel' in page
     unknown = report.build(results).index.read_text()  # as that of another version
-    assert published.read(place, results).artifact is None and "me2030/net" in unknown
+    assert published.read(place).artifact is None and "me2030/net" in unknown
 
 
 def test_what_the_contents_do_not_list_stands_behind_them(own: Artifact, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from normbench.runs.record import RunRecord
 from normbench.web import report
 
 SVG, PAGE, PNG = b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"<p>drawn", b"\x89PNG\r\n"
-SPECS = plan.artifact_specs("ln2016/fig6", "smoke", 2, ["ln", "none", "train.batch_size=128"])
-PLACE = Path("ln2016/fig6/smoke")
+SPECS = plan.artifact_specs("ln2016/fig6", "reduced", 2, ["ln", "none", "train.batch_size=128"])
+PLACE = Path("ln2016/fig6/reduced")
 RECORDS = [
     {"epoch": epoch, "step": epoch, "split": split, "mode": mode, "nll": 2.0 / (1 + epoch), "error": 0.1}
     for epoch in (0, 20)
@@ -35,7 +35,7 @@ FILES = {"one.svg": SVG, "two.html": PAGE, "three.png": PNG}
 
 def published(results: Path) -> dict[str, dict[str, bytes]]:
     runs = [fake.record(spec, records=RECORDS) for spec in SPECS]
-    publish.publish(artifacts.load("ln2016/fig6"), runs, "smoke", results)
+    publish.publish(artifacts.load("ln2016/fig6"), runs, "reduced", results)
     return dict(gallery.load(results / PLACE / gallery.NAME).runs)
 
 
@@ -55,7 +55,7 @@ def test_of_each_arm_the_lowest_seed_is_kept_and_shown_without_the_raw_runs(tmp_
     (tmp_path / "runs").rename(tmp_path / "elsewhere")
     before = (tmp_path / PLACE / gallery.NAME).read_bytes()
     assert published(tmp_path) == {first: FILES, second: FILES}
-    page = report.build(tmp_path).index.with_name("ln2016-fig6-smoke.html")
+    page = report.build(tmp_path).index.with_name("ln2016-fig6-reduced.html")
     assert page.read_text().count("<figure><figcaption>") >= 6
     assert {path.read_bytes() for path in page.with_suffix("").iterdir()} >= {SVG, PNG}
     assert (tmp_path / PLACE / gallery.NAME).read_bytes() == before
@@ -67,7 +67,7 @@ def test_what_is_drawn_later_is_shown_here_and_not_published(tmp_path: Path) -> 
     later = b"<svg>later</svg>"
     drew(tmp_path, "ln", 1, **{"later.svg": later})
     assert published(tmp_path) == {first: FILES}
-    page = report.build(tmp_path).index.with_name("ln2016-fig6-smoke.html")
+    page = report.build(tmp_path).index.with_name("ln2016-fig6-reduced.html")
     assert later in {path.read_bytes() for path in page.with_suffix("").iterdir()}
 
 
@@ -83,7 +83,7 @@ def test_samples_go_with_the_last_of_their_runs(tmp_path: Path) -> None:
     drew(tmp_path, "ln", 1)
     published(tmp_path)
     (tmp_path / PLACE / "runs.jsonl.gz").unlink()
-    publish.publish(artifacts.load("ln2016/fig6"), [], "smoke", tmp_path)
+    publish.publish(artifacts.load("ln2016/fig6"), [], "reduced", tmp_path)
     assert not (tmp_path / PLACE / gallery.NAME).exists()
 
 
@@ -195,12 +195,12 @@ def test_damage_costs_no_page_and_check_names_it(tmp_path: Path) -> None:
         assert [f.kind for f in Check(tmp_path).findings() if f.place == path] == [kind]
         made = report.build(tmp_path)
         assert any("is gone, or not the one" in note for note in made.notes)
-        assert "Drawn by" not in made.index.with_name("ln2016-fig6-smoke.html").read_text()
+        assert "Drawn by" not in made.index.with_name("ln2016-fig6-reduced.html").read_text()
         path.write_bytes(whole)
     path.write_bytes(b"PK")
     (finding,) = [f for f in Check(tmp_path).findings() if f.place == path]
     assert finding.kind == "damage"
     made = report.build(tmp_path)
-    assert made.index.with_name("ln2016-fig6-smoke.html").exists() and any(str(path) in note for note in made.notes)
+    assert made.index.with_name("ln2016-fig6-reduced.html").exists() and any(str(path) in note for note in made.notes)
     with pytest.raises(NormbenchError, match=r"samples\.zip is damaged"):
         published(tmp_path)

@@ -22,9 +22,9 @@ ARTIFACT = artifacts.load("ln2016/fig6")
 
 
 def _runs(*arms: str, seeds: int = 1) -> list[RunRecord]:
-    """Runs with the ids that the smoke plan has, and curves made up here."""
+    """Runs with the ids that the reduced plan has, and curves made up here."""
     runs = []
-    for spec in plan.artifact_specs("ln2016/fig6", "smoke", seeds, [*arms, "train.batch_size=128"]):
+    for spec in plan.artifact_specs("ln2016/fig6", "reduced", seeds, [*arms, "train.batch_size=128"]):
         records = [
             {"epoch": epoch, "step": epoch, "split": split, "mode": mode, "nll": 2.0 / (1 + epoch), "error": 0.1}
             for epoch in (0, 20)
@@ -39,7 +39,7 @@ def _runs(*arms: str, seeds: int = 1) -> list[RunRecord]:
 
 
 def _publish(runs: list[RunRecord], results: Path) -> tuple[dict, list[RunRecord], list[str]]:
-    return publish.publish(ARTIFACT, runs, "smoke", results)
+    return publish.publish(ARTIFACT, runs, "reduced", results)
 
 
 def test_n_never_falls(tmp_path: Path):
@@ -52,7 +52,7 @@ def test_n_never_falls(tmp_path: Path):
 
 
 def test_runs_of_another_configuration_are_left_out_where_as_many_take_their_place(tmp_path: Path):
-    place = publish.folder(tmp_path, "ln2016/fig6", "smoke")
+    place = publish.folder(tmp_path, ARTIFACT, "reduced")
     ln, none = _runs("ln", "none")
     pack.write(place / pack.NAME, [replace(ln, id="0" * 12), replace(none, arm="gone")])
     before = (place / pack.NAME).read_bytes()
@@ -70,24 +70,24 @@ def test_runs_of_another_configuration_are_left_out_where_as_many_take_their_pla
 
 def test_fewer_runs_than_before_are_published_when_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(publish, "_figure", lambda panels, of: repr(panels).encode() if panels else None)
-    place = publish.folder(tmp_path, "ln2016/fig6", "smoke")
+    place = publish.folder(tmp_path, ARTIFACT, "reduced")
     _publish(_runs("ln"), tmp_path)
     pack.write(place / pack.NAME, [replace(run, id="0" * 12) for run in pack.read(place / pack.NAME)])
     monkeypatch.setattr(artifacts.drawing(artifacts.load("ln2016/fig6")), "panels", lambda artifact, runs: list(runs))
-    publish.publish(ARTIFACT, [], "smoke", tmp_path, drop_stale=True)
+    publish.publish(ARTIFACT, [], "reduced", tmp_path, drop_stale=True)
     assert pack.read(place / pack.NAME) == [] and not (place / "figure.svg").exists(), "nothing to draw"
 
 
 def test_the_page_lists_amendments_once(tmp_path: Path):
     judged, _, _ = _publish(_runs("ln"), tmp_path)
-    page = (publish.folder(tmp_path, "ln2016/fig6", "smoke") / "table.md").read_text()
+    page = (publish.folder(tmp_path, ARTIFACT, "reduced") / "table.md").read_text()
     entry = judged["amendments"][0]
     assert f"first written down:\n\n- LN-F4: {entry['change']}. Why: the same experiment" in page
     assert "\n- LN-F1, LN-F1b, LN-F2, LN-F3, LN-F4: tanh and" in page, "one change of several claims"
 
 
 def test_a_lost_figure_comes_back_and_nothing_else_is_touched(tmp_path: Path):
-    place = publish.folder(tmp_path, "ln2016/fig6", "smoke")
+    place = publish.folder(tmp_path, ARTIFACT, "reduced")
     _publish(_runs("ln"), tmp_path)
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.iterdir()}
     (place / "figure.svg").unlink()
@@ -102,7 +102,7 @@ def test_a_lost_figure_comes_back_and_nothing_else_is_touched(tmp_path: Path):
 def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A full disk, or a kill, after so many of the files: no run is lost, no look is counted twice."""
     monkeypatch.setattr(publish, "_figure", lambda panels, of: repr(panels).encode())  # drawing takes a second
-    place = publish.folder(tmp_path, "ln2016/fig6", "smoke")
+    place = publish.folder(tmp_path, ARTIFACT, "reduced")
     few, many = _runs("ln"), _runs("ln", "none", seeds=2)
     wanted, _, _ = _publish(many, tmp_path / "calm")
     _publish(few, tmp_path)
@@ -122,11 +122,11 @@ def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path:
     assert caught.value.code == 4
     assert written == [pack.NAME, "figure.svg", "table.md", "table.csv", "verdicts.json"][:last]
     if last:
-        with pytest.raises(NormbenchError, match=r"judged on another pack.* reproduce ln2016/fig6 --fidelity smoke"):
-            published.read(place, tmp_path)
+        with pytest.raises(NormbenchError, match=r"judged on another pack.* reproduce ln2016/fig6 --fidelity reduced"):
+            published.read(place)
     again = [] if last else many  # from the first file on, the pack has them
-    assert _publish(again, tmp_path)[0] == wanted == published.read(place, tmp_path).verdicts
-    calm = publish.folder(tmp_path / "calm", "ln2016/fig6", "smoke")
+    assert _publish(again, tmp_path)[0] == wanted == published.read(place).verdicts
+    calm = publish.folder(tmp_path / "calm", ARTIFACT, "reduced")
     assert {path.name: path.read_bytes() for path in place.iterdir()} == {
         path.name: path.read_bytes() for path in calm.iterdir()
     }
@@ -135,7 +135,7 @@ def test_whatever_was_written_last_the_same_command_goes_on(last: int, tmp_path:
 def test_the_same_runs_keep_what_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """What hash a run's curve had in an older form says nothing about it: where that alone differs nothing changes."""
     monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
-    place, (run,) = publish.folder(tmp_path, "ln2016/fig6", "smoke"), _runs("ln")
+    place, (run,) = publish.folder(tmp_path, ARTIFACT, "reduced"), _runs("ln")
     pack.write(place / pack.NAME, [replace(run, was={"schema": 1, "curve_sha256": "1" * 64})])
     before = (place / pack.NAME).read_bytes()
     judged, _, _ = _publish([run], tmp_path)
@@ -144,7 +144,7 @@ def test_the_same_runs_keep_what_they_were(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_pack_of_another_schema_is_left_as_it_is(tmp_path: Path):
-    path = publish.folder(tmp_path, "ln2016/fig6", "smoke") / pack.NAME
+    path = publish.folder(tmp_path, ARTIFACT, "reduced") / pack.NAME
     path.parent.mkdir(parents=True)
     path.write_bytes(gzip.compress(b'{"schema": 1}\n'))
     before = path.read_bytes()
@@ -155,9 +155,9 @@ def test_a_pack_of_another_schema_is_left_as_it_is(tmp_path: Path):
 
 def _unpublished(results: Path, runs: list[RunRecord]) -> Path:
     """Pack and verdicts without figure and tables: those take a second."""
-    place = publish.folder(results, "ln2016/fig6", "smoke")
+    place = publish.folder(results, ARTIFACT, "reduced")
     pack.write(place / pack.NAME, runs)
-    judged = publish.judge(ARTIFACT, runs, "smoke", results, pack.sha256(runs))
+    judged = publish.judge(ARTIFACT, runs, "reduced", None, pack.sha256(runs))
     (place / "verdicts.json").write_bytes(verdicts.as_file(judged))
     return place
 
@@ -165,14 +165,14 @@ def _unpublished(results: Path, runs: list[RunRecord]) -> Path:
 def test_a_changed_digit_of_the_verdicts_is_refused_by_all_who_read_them(tmp_path: Path):
     path = _unpublished(tmp_path, _runs("ln", "none", seeds=2)) / "verdicts.json"
     whole = path.read_text()
-    read = published.read(path.parent, tmp_path)
+    read = published.read(path.parent)
     assert read.verdicts["pack_sha256"] == pack.sha256(read.runs) and len(read.runs) == 4
     digits = [place for place, letter in enumerate(whole) if letter.isdigit()]
     for place in (*digits[:70], *digits[70::20]):  # schema, seal, hash of the pack; and of the rest some
         path.write_text(whole[:place] + str((int(whole[place]) + 1) % 10) + whole[place + 1 :])
         for reader in (
             lambda: published.read_verdicts(path),
-            lambda: publish.judge(ARTIFACT, [], "smoke", tmp_path),
+            lambda: publish.judge(ARTIFACT, [], "reduced", publish.last(tmp_path, ARTIFACT, "reduced")),
         ):
             with pytest.raises(NormbenchError) as caught:
                 reader()
@@ -184,17 +184,17 @@ def test_verdicts_of_another_pack_are_refused(tmp_path: Path):
     other = _unpublished(tmp_path / "other", _runs("none"))
     (place / "verdicts.json").write_bytes((other / "verdicts.json").read_bytes())
     with pytest.raises(NormbenchError, match="was judged on another pack than the runs"):
-        published.read(place, tmp_path)
+        published.read(place)
     (place / pack.NAME).unlink()
     with pytest.raises(NormbenchError, match="was judged on another pack"):
-        published.read(place, tmp_path)
+        published.read(place)
 
 
 @pytest.mark.parametrize(
     "schema, way",
     [
         *((schema, r"\. Restore it \(git checkout\), or delete it and judge again: normbench reproduce ln2016/fig6 "
-           "--fidelity smoke --max-time 0$") for schema in (0, 2)),
+           "--fidelity reduced --max-time 0$") for schema in (0, 2)),
         (4, r": update normbench\.$"),
     ],
 )  # fmt: skip
@@ -211,12 +211,12 @@ def test_verdicts_of_another_schema_are_refused_with_the_way_out(schema: int, wa
     assert path.read_bytes() == before and len(pack.read(path.parent / pack.NAME)) == 1
 
 
-@pytest.mark.parametrize("name, fidelity", [("ln2016/fig6", "paper"), ("ln2016/fig1", "smoke")])
+@pytest.mark.parametrize("name, fidelity", [("ln2016/fig6", "paper"), ("ln2016/fig1", "reduced")])
 def test_verdicts_that_were_moved_are_not_judged_against(name: str, fidelity: str, tmp_path: Path):
     path = _unpublished(tmp_path, _runs("ln")) / "verdicts.json"
     content = json.loads(path.read_text()) | {"artifact": name, "fidelity": fidelity}
     path.write_bytes(verdicts.as_file(verdicts.sealed(content, content["pack_sha256"])))
-    for reader in (lambda: published.read(path.parent, tmp_path), lambda: _publish([], tmp_path)):
+    for reader in (lambda: published.read(path.parent), lambda: _publish([], tmp_path)):
         with pytest.raises(NormbenchError, match=rf"{path} is of {name} \({fidelity}\): it was moved"):
             reader()
 
@@ -228,7 +228,7 @@ def test_the_history_has_a_line_for_every_change_of_a_word_and_for_nothing_else(
     _publish(_runs("ln", "none"), tmp_path)
     first = history.read(tmp_path)
     assert [(line["claim"], line["before"], line["after"]["verdict"]) for line in first] == [
-        ("LN-F1b", None, "undecided (smoke)")
+        ("LN-F1b", None, "undecided (reduced)")
     ]
     _publish([], tmp_path)
     assert history.read(tmp_path) == first
@@ -275,10 +275,10 @@ def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_a
     path.write_bytes(whole)
     judged, _, _ = _publish([], tmp_path)
     assert judged["contrasts_sha256"] == "" and not path.exists()
-    assert published.read(path.parent, tmp_path).verdicts == judged
+    assert published.read(path.parent).verdicts == judged
 
 
-SHAPELESS = verdicts.sealed({"artifact": "ln2016/fig6", "fidelity": "smoke", "claims": [{"id": 3}]}, "")
+SHAPELESS = verdicts.sealed({"artifact": "ln2016/fig6", "fidelity": "reduced", "claims": [{"id": 3}]}, "")
 
 
 @pytest.mark.parametrize("content", ["null", "[]", "{", "[" * 100_000, '{"schema": 3}', json.dumps(SHAPELESS)])
@@ -292,7 +292,7 @@ def test_damaged_verdicts_are_one_line(tmp_path: Path, content: str):
 
 def test_verdicts_have_the_promised_fields(tmp_path: Path):
     judged, _, _ = _publish(_runs("ln", "none", seeds=2), tmp_path)
-    path = publish.folder(tmp_path, "ln2016/fig6", "smoke") / "verdicts.json"
+    path = publish.folder(tmp_path, ARTIFACT, "reduced") / "verdicts.json"
     assert json.loads(path.read_text()) == judged
     assert set(judged) >= {"schema", "artifact", "fidelity", "command", "deviations", "expected_wrong"}
     assert set(judged) >= {"claims_sha256", "rules_sha256", "pack_sha256", "contrasts_sha256"}

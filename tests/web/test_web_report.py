@@ -154,7 +154,7 @@ def test_hostile_names_are_text(tmp_path: Path):
 def test_damaged_verdicts_are_named_and_the_rest_is_shown(tmp_path: Path, content: str):
     results = tmp_path / "results"
     madeup.published(results)
-    broken = results / "ln2016" / "other" / "smoke"
+    broken = results / "ln2016" / "other" / "reduced"
     broken.mkdir(parents=True)
     (broken / "verdicts.json").write_text(content)
     written = report.build(results)
@@ -191,11 +191,11 @@ def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 def test_no_change_of_a_published_file_costs_the_others_their_page(tmp_path: Path, data: st.DataObject):
     results = Path(tempfile.mkdtemp(dir=tmp_path))
     place = madeup.published(results)
-    other = results / "ln2016" / "fig6" / "smoke"
+    other = results / "ln2016" / "fig6" / "reduced"
     other.mkdir()
     good = json.loads((place / "verdicts.json").read_text())
-    rules = artifacts.Plan(artifacts.load("ln2016/fig6"), "smoke").sha256
-    (other / "verdicts.json").write_text(madeup.sealed({**good, "fidelity": "smoke", "rules_sha256": rules}, ""))
+    rules = artifacts.Plan(artifacts.load("ln2016/fig6"), "reduced").sha256
+    (other / "verdicts.json").write_text(madeup.sealed({**good, "fidelity": "reduced", "rules_sha256": rules}, ""))
     dump = data.draw(st.sampled_from([json.dumps, madeup.sealed]))  # believed by its seal, or not
     to = data.draw(st.sampled_from(ODD))
     if data.draw(st.booleans()):
@@ -212,7 +212,7 @@ def test_no_change_of_a_published_file_costs_the_others_their_page(tmp_path: Pat
         with contextlib.suppress(NormbenchError):
             (place / "verdicts.json").write_text(dump(good | {"pack_sha256": pack.load(place / pack.NAME).sha256}))
     written = report.build(results)
-    assert (written.index.parent / "ln2016-fig6-smoke.html").exists()
+    assert (written.index.parent / "ln2016-fig6-reduced.html").exists()
     assert all("\n" not in note for note in written.notes)
     everything(results)  # and the exports go on with what is whole
 
