@@ -23,12 +23,13 @@ from normbench.compare import metrics
 from normbench.config import compose
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
+from normbench.launch import pace
 from normbench.launch.base import Launcher
 from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers.ln2016 import table1
 from normbench.papers.table import grid
 from normbench.runs import files
-from normbench.runs.find import Found, find
+from normbench.runs.find import Found, find, in_packs
 from normbench.web import standing
 from normbench.web.forest import effect_text
 
@@ -69,7 +70,7 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     if request.dry_run:
         for note in notes:
             say(console, f"  {note}")
-        return _outlook(planned, probes, request.results, console)
+        return _outlook(planned, probes, request, launcher.processes, console)
     promises = _contract(adopted, console)
 
     specs = _specs(planned, probes)
@@ -137,11 +138,15 @@ def _specs(planned: Sequence[trials.Trial], probes: Mapping[str, RunSpec | str])
 
 
 def _outlook(
-    planned: Sequence[trials.Trial], probes: Mapping[str, RunSpec | str], results: Path, console: Console
+    planned: Sequence[trials.Trial],
+    probes: Mapping[str, RunSpec | str],
+    request: Request,
+    processes: int,
+    console: Console,
 ) -> int:
-    """What would be trained, by trial and normalizer, and who cannot take part; nothing is examined or trained."""
+    """What would be trained, by trial and normalizer, how long that takes, and who cannot take part; nothing is run."""
     specs = _specs(planned, probes)
-    found = find(specs, results)
+    found = find(specs, request.results)
     lacking = {(spec.id, spec.steps) for spec in missing(specs, found)}
     rows = []
     for trial in planned:
@@ -154,8 +159,16 @@ def _outlook(
         else:
             rows.append((trials.TABLE1, norm, probe, ""))
     show_rows(console, ("experiment", "normalizer", "runs", "of updates"), rows)
-    say(console, f"{places.plural(len(specs), 'run')} · {len(specs) - len(lacking)} done, {len(lacking)} to run; "
-        "--dry-run: nothing is run")  # fmt: skip
+    left: dict[tuple[str, int], tuple[pace.Place, int]] = {}
+    for trial in planned:
+        place = pace.Place(trial.experiment, request.fidelity, trial.axes, request.config_dir)
+        every = [(spec.id, spec.steps) for own in trial.specs.values() for spec in own]
+        left |= {(run, steps): (place, steps) for run, steps in every if (run, steps) in lacking}
+    needed = pace.seconds(left.values(), (run.head for run in in_packs(request.results)[0]))
+    jobs = max(1, min(processes, len(lacking)))
+    how_long = f", about {places.duration(needed / jobs)} on {places.plural(jobs, 'process')}" if needed else ""
+    say(console, f"{places.plural(len(specs), 'run')} · {len(specs) - len(lacking)} done, {len(lacking)} to run"
+        f"{how_long}; --dry-run: nothing is run")  # fmt: skip
     return 4 if _unserved(planned, console) else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from normbench.compare import beside, cells, configuration, more
 from normbench.compare.answer import Answer, Group
 from normbench.compare.difference import Difference
 from normbench.compare.question import Question
+from normbench.curves.statistics import REACH
 from normbench.errors import NormbenchError
 from normbench.papers.claims import CLOCKS
 from normbench.papers.rules import FEWEST
@@ -117,15 +119,15 @@ def show(
     for line in more.way_on(answer, config_dir, given):
         say(console, f"to decide {line}")
     if far := out_of_reach(answer):
-        say_under(console, "          ", f"no command for {', '.join(far)}: more than {more.LIMIT} are out of reach")
+        say_under(console, "          ", f"no command for {', '.join(far)}: out of reach (more than {REACH} seeds)")
     say(console, f"curves    {shlex.join(['normbench', 'dashboard', *filters, *given])}")
 
 
 def out_of_reach(answer: Answer) -> list[str]:
     """The open comparisons that need more seeds than a command is given for, the nearest first."""
     open_ = (d for group in answer.groups if not group.tuned for d in group.open if d.n >= FEWEST)
-    far = sorted((d.needed, d.first, d.second) for d in open_ if d.needed and d.needed > max(d.n, more.LIMIT))
-    told = [f"{first} against {second} (about {needed} seeds)" for needed, first, second in far[: more.SHOWN]]
+    far = sorted((d.needed, d.first, d.second) for d in open_ if d.needed and d.needed > max(d.n, REACH))
+    told = [f"{first} against {second}" for _, first, second in far[: more.SHOWN]]
     return [*told, *([f"{len(far) - more.SHOWN} more"] if len(far) > more.SHOWN else [])]
 
 
@@ -158,6 +160,8 @@ def _table(group: Group, answer: Answer) -> object:
         level = question.level * question.metric.factor
         columns.append(f"{CLOCKS[question.clock]} to {level:g}{question.metric.unit and f' {question.metric.unit}'}")
     columns.append("ms/update")
+    several = len({run.source for run in answer.task.runs}) > 1
+    columns += ["source"] if several else []
     table = Table(*(cell(name) for name in columns))
     for row in group.rows:
         cells_ = [row.arm, str(row.at.n), row.at.text(count=False), row.best.text(count=False)]
@@ -169,6 +173,9 @@ def _table(group: Group, answer: Answer) -> object:
             cells_.append(row.time.text(count=False) if row.time else "")
         pace = row.seconds_per_step
         cells_.append("" if pace is None else f"{1000 * pace:.3g}")
+        if several:
+            counts = Counter(run.source for run in row.cell.runs)
+            cells_.append(", ".join(f"{n} {source}" for source, n in sorted(counts.items())))
         table.add_row(*map(cell, cells_))
     return table
 

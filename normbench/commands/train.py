@@ -137,7 +137,7 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
 
 
 def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], console: Console) -> None:
-    """A row per run: what differs between them, and the chief metrics at the end, in evaluation mode."""
+    """A row per run that was begun: what differs between them, and the chief metrics at the end, in evaluation mode."""
     logged = metrics.logged(found.runs)
     monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.runs}
     shown = [
@@ -153,6 +153,8 @@ def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], co
     names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in shown]
     grid = Table("run", *map(cell, keys), "seed", "status", *names, whole=["run"])
     for spec, values in zip(specs, known, strict=True):
+        if states[spec.id] == "missing":
+            continue
         run = found.of(spec)
         ends = [final(run, split, "eval", metric.name) if run else None for split, metric in shown]
         texts = [
@@ -162,3 +164,5 @@ def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], co
         settings = [cell(configuration.short(values[key], among.get(key, ()))) if key in values else "" for key in keys]
         grid.add_row(spec.id, *settings, str(spec.seed), states[spec.id], *texts)
     console.print(grid)
+    if lacking := [*states.values()].count("missing"):
+        say(console, f"{places.plural(lacking, 'run')} missing")

@@ -26,6 +26,8 @@ from normbench.papers.rules import ALPHA, FEWEST
 from normbench.papers.table import Entry, estimate_entry, times_entry
 from normbench.runs.record import RunRecord
 
+UNEVEN = 1.5  # between the slowest and the fastest seed of an arm: their machine did other things as well
+
 
 @dataclass(frozen=True)
 class Row:
@@ -236,7 +238,7 @@ def _row(cell: Cell, question: Question) -> Row:
     done, lost = cell.done, [None] * len(cell.diverged)
     values = {run.seed: value(run, question) for run in cell.runs}
     best = [value(run, question, BEST) for run in done]
-    paces = [run.seconds / run.steps for run in done if run.seconds and run.steps]
+    paces = _paces(cell)
     unit = question.metric.unit
     return Row(
         cell,
@@ -247,6 +249,11 @@ def _row(cell: Cell, question: Question) -> Row:
         _time(cell, question),
         statistics.median(paces) if paces else None,
     )
+
+
+def _paces(cell: Cell) -> list[float]:
+    """Seconds an update of each run."""
+    return [run.seconds / run.steps for run in cell.done if run.seconds and run.steps]
 
 
 def _time(cell: Cell, question: Question) -> Entry | None:
@@ -332,9 +339,16 @@ def _notes(task: Task, question: Question, groups: Sequence[Group]) -> list[str]
         notes.append(f"{compared} groups are judged separately, each at {100 * ALPHA:g} %.")
     if question.at == BEST and task.monitored and task.monitored["split"] == question.split:
         notes.append(f"The best is chosen by {chosen_by(task)}, the split that is shown: optimistic.")
-    devices = {str(run.environment.get("device", "")) for run in task.runs if run.environment}
-    if len(devices) > 1:
-        notes.append(f"Trained on different devices ({', '.join(sorted(devices))}): seconds do not compare.")
+    for key, many in (("device", "devices"), ("processor", "processors")):
+        found = {str(run.environment.get(key, "")) for run in task.runs if run.environment}
+        if len(found) > 1:
+            notes.append(f"Trained on different {many} ({', '.join(sorted(found))}): seconds do not compare.")
+            break
+    else:
+        spread = max((max(paces) / min(paces) for cell in task.cells if (paces := _paces(cell))), default=1)
+        if spread > UNEVEN:
+            notes.append(f"Seeds of one arm took up to {spread:.2g} times as long as others, at different loads: "
+                         "seconds do not compare.")  # fmt: skip
     return notes
 
 
@@ -404,7 +418,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "arm": row.arm,
         "values": {key: configuration.text(item) for key, item in row.cell.values.items()},
         "seeds": [
-            {"run": run.id, "seed": run.seed, "status": run.status, "value": row.values[run.seed]}
+            {"run": run.id, "seed": run.seed, "status": run.status, "value": row.values[run.seed], "source": run.source}
             for run in row.cell.runs
         ],
         "at": _entry_json(row.at),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench.curves.statistics import detectable_effect, holm, p_value, paired, seeds_needed, welch
+from normbench.curves.statistics import REACH, detectable_effect, holm, p_value, paired, seeds_needed, welch
 from normbench.papers.rules import ALPHA, FEWEST, POWER
 from normbench.papers.table import alike, number
 
@@ -135,7 +135,8 @@ def _power(d: Difference, unit: str) -> str:
     shown = f"{number(d.detectable, d.detectable / 5)}{unit and f' {unit}'}"
     told = f"n = {d.n} shows {shown} with {100 * POWER:.0f} % power"
     if d.needed is not None and d.needed > d.n:
-        told += f"; about {d.needed} seeds would show the difference seen"
+        far = f"out of reach (more than {REACH} seeds)"
+        told += f"; {far}" if d.needed > REACH else f"; about {d.needed} seeds would show the difference seen"
     return told
 
 

@@ -13,11 +13,11 @@ from normbench.compare.answer import Answer
 from normbench.compare.cells import Cell
 from normbench.config.identity import edited
 from normbench.config.plan import ADHOC
+from normbench.curves.statistics import REACH
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers.rules import FEWEST
 
-LIMIT = 100  # seeds beyond which nothing is within reach
 SHOWN = 4  # comparisons
 
 
@@ -29,8 +29,8 @@ def way_on(answer: Answer, extra: Path | None = None, given: Sequence[str] = ())
     for group in answer.groups:
         cells = {row.arm: row.cell for row in group.rows}
         for d in () if group.tuned else group.open:
-            wanted = FEWEST if d.n < FEWEST else d.needed or LIMIT + 1
-            if d.n < wanted <= LIMIT:
+            wanted = FEWEST if d.n < FEWEST else d.needed or REACH + 1
+            if d.n < wanted <= REACH:
                 asked.append((wanted, cells[d.first], cells[d.second]))
     shown = sorted(asked, key=lambda one: one[0])[:SHOWN]
     seeds: dict[str, int] = {}  # how many each cell needs in all

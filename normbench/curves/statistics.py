@@ -166,6 +166,9 @@ def detectable_effect(sd: float, n: int, level: float = 0.95, power: float = POW
     return float(sd * noncentrality / math.sqrt(n))
 
 
+REACH = 60  # seeds: what needs more is not worth its runs
+
+
 def seeds_needed(
     effect: float, sd: float, level: float = 0.95, power: float = POWER, limit: int = 1000, fixed: float = 0.0
 ) -> int | None:

@@ -27,11 +27,11 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     >>> runs.groupby("norm")["last test error"].mean()              # doctest: +SKIP
     >>> curves = load_runs("model=mnist_mlp", records=True)         # doctest: +SKIP
 
-    Columns: `run` (the id), `experiment`, `arm`, `seed`, `fidelity`, `control`, `status` (done, diverged); the
-    configuration, the names of what was chosen (`model`, `norm`, `data`, `optim`, ...) and every option of what was
-    trained that any of the runs has (`optim.lr`, `train.batch_size`), lists as text, and the length; `last SPLIT
-    METRIC` and `best SPLIT METRIC` of the usual evaluation, after the last update and where what the run monitors is
-    best. What a run lacks is missing.
+    Columns: `run` (the id), `experiment`, `arm`, `seed`, `fidelity`, `control`, `status` (done, diverged), `source`
+    (published, smoke, own); the configuration, the names of what was chosen (`model`, `norm`, `data`, `optim`, ...) and
+    every option of what was trained that any of the runs has (`optim.lr`, `train.batch_size`), lists as text, and the
+    length; `last SPLIT METRIC` and `best SPLIT METRIC` of the usual evaluation, after the last update and where what
+    the run monitors is best. What a run lacks is missing.
 
     Args:
         words: which runs, all where there are none, as `normbench compare` takes them: `norm=layer,batch`, `seed=1-5`,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from normbench.config.identity import RunSpec, satisfies
 from normbench.errors import NormbenchError
-from normbench.runs import lookup, pack, store
+from normbench.runs import lookup, own, pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 from normbench.runs.yaml_text import Configurations
@@ -114,6 +114,7 @@ def _from_pack(found: Found, spec: RunSpec, packed: pack.Packed) -> bool:
 def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
     """All finished runs below `results`, published and raw, one per id (the longest); lines about those unreadable."""
     packed, notes = in_packs(results)
+    released = {run.id for run in packed if own(results) not in run.path.parents}
     known = {run.id: run.head.steps for run in packed}
     configurations = Configurations()
     raw: list[RunRecord] = []
@@ -133,7 +134,10 @@ def everything(results: Path) -> tuple[list[RunRecord], list[str]]:
             published.append(one.whole())
         except NormbenchError as error:
             notes += [] if str(error) in notes else [str(error)]
-    runs = pack.merge(published, raw)
+    runs = [
+        replace(run, source="smoke" if run.fidelity == "smoke" else "published" if run.id in released else "own")
+        for run in pack.merge(published, raw)
+    ]
     return sorted(runs, key=lambda run: (run.experiment, run.control, run.arm, run.seed, run.id)), notes
 
 

@@ -104,7 +104,7 @@ def check_config(config: Any, text: str = "${") -> None:
 
 
 # Fields that depend on what else lies beside a run: no part of it, so they are never written.
-BESIDE = ("elsewhere", "cut_from")
+BESIDE = ("elsewhere", "cut_from", "source")
 # What places a record in its run; all else in it are metrics.
 PLACE = ("step", "epoch", "examples", "split", "mode", "variant", "order", "block")
 COUNTS = ("examples", "order", "block")
@@ -121,6 +121,7 @@ class RunRecord:
     runs, has the hash that the curve had in an older form; it is no part of what the run says. `began`: when it
     did, in UTC; "" of older runs. `elsewhere`: experiment
     and arm of other published results that have it too. `cut_from`: the updates of the longer run that it was cut from.
+    `source`: published, smoke or own, where all runs of a results folder are read.
     """
 
     id: str
@@ -142,6 +143,7 @@ class RunRecord:
     began: str = field(default="", compare=False)
     elsewhere: Sequence[tuple[str, str]] = field(default=(), compare=False)
     cut_from: int = field(default=0, compare=False)
+    source: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if self.steps or not self.epochs:
