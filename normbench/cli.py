@@ -15,7 +15,7 @@ from typing import NoReturn
 from normbench.errors import NormbenchError, code_of, did_you_mean, unknown
 
 EPILOG = """examples:
-  normbench reproduce ln2016/fig6 --fidelity smoke      everything in about a minute, on embedded data
+  normbench reproduce ln2016/fig6 --fidelity smoke      everything in half a minute, on embedded data
   normbench reproduce ln2016/fig6 --max-time 0          the published result: draw and judge, train nothing
   normbench train model=mnist_mlp norm=layer seed=3     one run by Hydra overrides
   normbench train -m model=mnist_mlp norm=none,batch,layer 'seed=range(1,6)' launcher=pool

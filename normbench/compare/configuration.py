@@ -27,7 +27,7 @@ from normbench.config.identity import OWN, RunSpec
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
 
-LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status", "source")
+LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 GROUPS = grammar.RUN_GROUPS
 ARM_GROUP = "norm"  # what this project compares, where it differs
 SITES = "sites"  # its option that can name further normalizers

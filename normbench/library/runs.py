@@ -60,14 +60,19 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
         columns, table = tables.rows(chosen)
         return pandas.DataFrame(table, columns=columns)
     rows = [
-        configuration.labels_of(run) | tables.settings(run) | configuration.length_of(run) | _metrics(run)
+        configuration.labels_of(run)
+        | {"source": run.source}
+        | tables.settings(run)
+        | configuration.length_of(run)
+        | _metrics(run)
         for run in chosen
     ]
     configured = {key for run in chosen for key in (*tables.settings(run), *configuration.length_of(run))}
-    options = sorted(configured - {*configuration.LABELS, *RUN_GROUPS})
+    labels = [*configuration.LABELS, "source"]
+    options = sorted(configured - {*labels, *RUN_GROUPS})
     groups = [group for group in RUN_GROUPS if any(group in row for row in rows)]
-    metrics = sorted({key for row in rows for key in row} - {*configuration.LABELS, *groups, *options}, reverse=True)
-    return pandas.DataFrame(rows, columns=[*configuration.LABELS, *groups, *options, *metrics])
+    metrics = sorted({key for row in rows for key in row} - {*labels, *groups, *options}, reverse=True)
+    return pandas.DataFrame(rows, columns=[*labels, *groups, *options, *metrics])
 
 
 def _metrics(run: RunRecord) -> dict[str, float]:

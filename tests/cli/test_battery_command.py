@@ -133,7 +133,10 @@ def test_a_dry_run_lists_what_would_be_trained_and_trains_nothing(normbench, cap
     assert normbench(*words, "--dry-run") == 0
     out = capfd.readouterr().out
     assert "ln2016/online" in out and "0 done, 2 to run" in out and "has one value per feature" in out
-    assert "10 runs · 0 done, 10 to run; --dry-run: nothing is run" in out and "promises" not in out
+    assert (
+        "10 runs · 0 done, 10 to run, about 15 s on 1 process; --dry-run: nothing is run" in out
+        and "promises" not in out
+    )
     assert not (tmp_path / "results").exists()
 
 

@@ -13,6 +13,7 @@ import pytest
 import tiny
 import yaml
 
+from normbench import load_runs
 from normbench.compare import beside
 from normbench.papers.bln2022 import configurations
 from normbench.papers.panels import Quantity, Reference
@@ -153,3 +154,23 @@ def test_csv_has_the_configuration(results: Path, tmp_path: Path, said: Command)
     header, first, *_ = target.read_text().splitlines()
     row = dict(zip(header.split(","), first.split(","), strict=False))
     assert (row["model"], row["data"]) == ("mnist_mlp", "digits") and row["norm"] in ("none", "layer")
+
+
+def test_published_smoke_and_own_runs_are_told_apart(results: Path, said: Command) -> None:
+    """In the table where a task has several sources, in JSON, and in the data frame always."""
+    assert "source" not in said("compare", "model=mnist_mlp", "--results", str(results))
+    labels = {"experiment": "x/fig", "arm": "ln"}
+    for seed, fidelity, place in (
+        (7, "paper", "x/fig/paper"),
+        (8, "paper", "own/y/fig/paper"),
+        (9, "smoke", "own/x/fig/smoke"),
+    ):
+        made = fake.record(tiny.spec("norm=layer", f"seed={seed}"), fidelity=fidelity, **labels)
+        pack.write(results / place / pack.NAME, [made])
+    shown = said("compare", "model=mnist_mlp", "--results", str(results))
+    assert "source" in shown and "1 own, 1 published" in " ".join(shown.split()) and "1 smoke" in shown
+    (task,) = json.loads(said("compare", "model=mnist_mlp", "--json", "--results", str(results)))
+    sources = {seed["seed"]: seed["source"] for g in task["groups"] for row in g["rows"] for seed in row["seeds"]}
+    assert (sources[7], sources[8], sources[9], sources[1]) == ("published", "own", "smoke", "own")
+    frame = load_runs("norm=layer", results=results).set_index("seed")
+    assert frame["source"].to_dict() == {1: "own", 2: "own", 7: "published", 8: "own", 9: "smoke"}

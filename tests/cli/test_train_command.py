@@ -14,6 +14,8 @@ from rich.console import Console
 from normbench.commands import progress, status
 from normbench.commands.progress import Bars
 from normbench.config import compose, grammar, plan
+from normbench.launch import pool
+from normbench.launch.base import Outcome
 from normbench.papers import artifact as artifacts
 from normbench.runs import pack
 
@@ -143,3 +145,14 @@ def test_only_planned_runs_count_as_published(tmp_path: Path) -> None:
     pack.write(path, [fake.record(spec, 2) for spec in [*specs[1:], *beside]])
     told = status._published(path, Path("ln2016/fig6/paper"), None)
     assert f" {len(specs) - 1} of {len(specs)} runs, beside" in told and "1 missing: normbench reproduce" in told
+
+
+def test_runs_that_an_interrupt_left_are_one_line(normbench, capfd, tmp_path: Path, monkeypatch) -> None:
+    def first_alone(self, specs, root, *rest):
+        fake.directory(root, specs[0])
+        return {spec.id: Outcome("not started") for spec in specs[1:]}, True
+
+    monkeypatch.setattr(pool.Pool, "launch", first_alone)
+    assert normbench(*TINY, "-m", "norm=none,layer", "seed=range(1,21)") == 130
+    out = capfd.readouterr().out
+    assert "39 runs missing\n" in out and out.count(" missing") == 1 and " done " in out

@@ -166,3 +166,31 @@ def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
     layer = next(row.difference for row in found.groups[0].rows if row.difference)
     assert layer.paired and layer.n == 6 and layer.text().endswith(" 6 pairs")
     assert "pairs" not in str(asked(sweep({"none": 0.2, "layer": 0.1})).sentence)
+
+
+@pytest.mark.parametrize("gap, far", [(0.003, False), (0.0001, True)])
+def test_what_takes_more_seeds_than_anybody_trains_is_out_of_reach(gap: float, far: bool) -> None:
+    """And no number is named that nobody would run."""
+    first, second = ({seed: 0.2 + sign * SPREAD[seed % 6] for seed in range(6)} for sign in (1, -1))
+    (held,) = worded(
+        [held_against(first, {seed: value + gap for seed, value in second.items()}, ("a", "b"))], {}, False
+    )
+    assert held.word == UNDECIDED and ((held.needed or math.inf) > stats.REACH) == far
+    assert ("out of reach (more than 60 seeds)" in held.because()) == far
+    assert (f"about {held.needed} seeds would show" in held.because()) != far
+
+
+@pytest.mark.parametrize(
+    "changed, warned",
+    [
+        ({}, ""),
+        ({"seconds": 9.0}, "at different loads: seconds do not compare"),
+        ({"environment": {"device": "cpu", "processor": "other"}}, "different processors (one, other): seconds"),
+        ({"environment": {"device": "cuda", "processor": "one"}}, "different devices (cpu, cuda): seconds"),
+    ],
+)
+def test_clock_times_that_do_not_compare_are_told_so(changed: dict[str, Any], warned: str) -> None:
+    alike = {"seconds": 3.0, "environment": {"device": "cpu", "processor": "one"}}
+    runs = [replace(one, **alike) for one in sweep({"none": 0.2, "layer": 0.1})]
+    notes = asked([replace(runs[0], **changed), *runs[1:]]).notes
+    assert any(warned in note for note in notes) if warned else not any("seconds" in note for note in notes)

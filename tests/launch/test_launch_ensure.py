@@ -10,9 +10,10 @@ import fake
 import pytest
 import tiny
 
+from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch import base, ensure
+from normbench.launch import base, ensure, pace
 from normbench.launch.base import Outcome
 from normbench.launch.ensure import ensure_runs
 from normbench.runs import writing
@@ -136,3 +137,22 @@ def test_a_launcher_without_a_module_is_one_line(name: str) -> None:
     with pytest.raises(NormbenchError, match=f"launcher={name}: there is no normbench/launch/{name}.py"):
         base.load({"name": name})
     assert base.load({"name": "local", "jobs": 1}).processes == 1
+
+
+def test_how_long_runs_take_is_known_from_runs_like_them_else_from_their_experiment(tmp_path: Path) -> None:
+    spec = tiny.spec("norm=none")
+    labels = {"experiment": "ln2016/fig6", "fidelity": "smoke", "axes": {"train.batch_size": 4}}
+    timed = [fake.record(spec, seconds=seconds, steps=20, **labels) for seconds in (2.0, 4.0, 60.0)]
+    four, more = pace.Place(**labels), pace.Place("ln2016/fig6", "smoke", {"train.batch_size": 128})
+    assert pace.seconds([(four, 10), (four, 5)], timed) == 3.0  # by the median
+    (declared,) = (plan.experiment("ln2016/fig6")["fidelities"]["smoke"]["seconds"],)
+    assert pace.seconds([(four, 10), (more, 10)], timed) == 2.0 + declared
+    assert pace.seconds([(four, 10), (pace.Place("ln2016/fig6", "paper"), 10)], timed) is None
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in compose.choices("experiment") if "smoke" in plan.experiment(n)["fidelities"]]
+)
+def test_every_smoke_run_says_how_long_it_takes(name: str) -> None:
+    model = plan.model_of(name)
+    assert plan.experiment(name)["fidelities"]["smoke"].get("seconds") or (model and compose.is_probe(model))

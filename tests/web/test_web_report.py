@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from hypothesis import strategies as st
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, published
+from normbench.papers import history, publish, published
 from normbench.papers.text import visible
 from normbench.runs import pack
 from normbench.runs.find import everything
@@ -447,3 +448,28 @@ def test_contents_list_every_artifact_once():
     assert all(set(entry) <= {"what", "title", "artifact", "model", "reason"} for entry in entries)
     assert all(len({"artifact", "model", "reason"} & set(entry)) == 1 for entry in entries)
     assert {entry["model"] for entry in entries if "model" in entry} <= set(compose.choices("model"))
+
+
+def test_what_is_the_users_own_is_never_among_the_findings(tmp_path: Path):
+    """Smoke runs of shipped artifacts, and shipped artifacts whose experiment is another in a --config-dir."""
+    results, extra = tmp_path / "results", tmp_path / "extra"
+    experiment = extra / "experiment" / "ln2016" / "fig6.yaml"
+    experiment.parent.mkdir(parents=True)
+    shipped = compose.conf_dir() / "experiment" / "ln2016" / "fig6.yaml"
+    experiment.write_text(shipped.read_text().replace("from: 1, to: 10", "from: 1, to: 12"))
+    madeup.published(results)
+    counted = report.build(results).index.read_text().split('class="words"')[1].split("</form>")[0]
+    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file() and "report" not in path.parts}
+    smoke = [replace(run, fidelity="smoke") for run in madeup.runs()]
+    publish.publish(artifacts.load("ln2016/fig6"), smoke, "smoke", results)
+    mine = artifacts.load("ln2016/fig6", extra)
+    publish.publish(mine, madeup.runs(), "paper", results)
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert history.read(results / "own") and not (results / "history.jsonl").exists()
+    assert not (results / "ln2016" / "fig6" / "smoke").exists()
+    index = report.build(results, extra=extra).index
+    text = index.read_text()
+    assert text.split('class="words"')[1].split("</form>")[0] == counted and 'class="own"' in text
+    assert "no finding about a paper" in (index.parent / "own-ln2016-fig6-paper.html").read_text()
+    page = (index.parent / "own-ln2016-fig6-smoke.html").read_text()
+    assert "no finding about a paper" in page and "<h2>Claims</h2>" not in page and "LN-F1" not in page
