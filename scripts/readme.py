@@ -1,23 +1,28 @@
 """Write what README.md and results/README.md say of the published verdicts: python scripts/readme.py [--check]
 
-README.md: what has no runs so far, how many claims have which verdict, and a few findings. results/README.md: the table
-of all verdicts.
+README.md: what readers ask first and the answers so far (normbench/papers/questions.yaml), what has no runs, and how
+many claims have which verdict. results/README.md: the table of all verdicts.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from normbench.config import FIDELITIES, compose, plan
+import yaml
+
+from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import published
+from normbench.papers import measured, published
 from normbench.papers.claims import Artifact
+from normbench.papers.findings import deciding
 from normbench.papers.table import escape
+from normbench.papers.text import show
 from normbench.runs import pack
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,13 +38,12 @@ LESS = {
     "reduced": "run with a smaller network or less training only",
     "proxy": "run on substitute data only",
 }
-FINDINGS = (  # what the first page tells; every word and number is of the verdict as it is published
-    ("ln2016/table2", "LN-A3"),
-    ("ln2016/recall", "LN-H4"),
-    ("bln2022/fig4", "BLN-2"),
-    ("bln2022/ablation", "BLN-5"),
-    ("bln2022/ablation", "BLN-19"),
-)
+WORDS = {  # by the first word of a verdict
+    **dict.fromkeys(("reproduced", "supported", "holds"), "yes"), "contradicted": "no", "refuted": "no",
+    "opposite": "no, the opposite", "negligible": "makes no difference", "undecided": "not shown",
+    "not decidable": "cannot be said here", "not run": "not run",
+}  # fmt: skip
+QUESTIONS = Path(artifacts.HERE) / "questions.yaml"
 
 
 def verdicts(artifact: Artifact, results: Path) -> tuple[str, dict[str, Mapping[str, Any]]]:
@@ -91,14 +95,14 @@ def caution(results: Path, name: str, fidelity: str) -> str:
 
 
 def findings(results: Path) -> str:
-    """How many claims of each source have which verdict, and a line for each of the chosen ones with its number."""
+    """How many claims of each source have which verdict."""
     columns = list(dict.fromkeys(COLUMNS.values()))
     lines = [f"| claims of | in all | {' | '.join(columns)} |", f"|{' - |' * (len(columns) + 2)}"]
     for source, counted in counts(results).items():
         total = sum(number for number, _ in counted.values())
         cells = [f"{number} ({exact} exact)" if exact else str(number) for number, exact in map(counted.get, columns)]
         lines.append(f"| {source} | {total} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *_lines(results)])
+    return "\n".join(lines)
 
 
 def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
@@ -119,28 +123,60 @@ def counts(results: Path) -> dict[str, dict[str, tuple[int, int]]]:
 
 def _in_short(verdict: str, fidelity: str) -> str:
     """A verdict without its fidelity, share of parts and controls; `in part` where these leave something open."""
-    setting = verdict.split(" at the paper's setting")[0]
-    word = setting.split(" (")[0].removesuffix(" here")
+    setting, word = verdict.split(" at the paper's setting")[0], _first(verdict)
     return "in part" if word in IN_PART and (setting != verdict or fidelity != "paper") else word
 
 
-def _lines(results: Path) -> Iterator[str]:
-    for name, id in FINDINGS:
-        artifact = artifacts.load(name)
-        fidelity, judged = verdicts(artifact, results)
-        claim = judged[id]
-        stand_in = ""
-        if fidelity != "paper":
-            data = compose.choice("data", plan.data_name(artifact.experiment, fidelity))["declares"]["title"]
-            stand_in = f", on other data than the paper's: {data}"
-        pieces = claim["evidence"].split("; ")
-        first = 2 if " parts hold" in pieces[0] else 1
-        controls = (piece for piece in pieces[first:] if " under " in piece and not piece.startswith("not run"))
-        evidence = "; ".join([*pieces[:first], *controls])
-        warning = f" {told}" if (told := caution(results, name, fidelity)) else ""
-        statement = escape(f"{claim['statement']}{stand_in}.{warning} Evidence: {evidence}")
-        place = f"results/{name}/{fidelity}/table.md"
-        yield f"- **{claim['verdict']}**, [{id}]({place}): {statement}."
+def questions(results: Path) -> str:
+    """A row for each question that readers ask: the answer so far, and the verdicts that it rests on."""
+    lines = ["| question | answer so far | how sure |", "| - | - | - |"]
+    for question in yaml.safe_load(QUESTIONS.read_text()):
+        told = [_bench(one, results) if "bench" in one else _answer(one, results) for one in question["answers"]]
+        answers, sure = ("; ".join(texts) for texts in zip(*told, strict=True))
+        lines.append(f"| {question['ask']} | {answers} | {sure} |")
+    return "\n".join(lines)
+
+
+def _answer(given: Mapping[str, str], results: Path) -> tuple[str, str]:
+    """`it trains faster: **not shown**, a loss between 0.14 and 2.6 times BN's`, and claim, verdict and n."""
+    name, id = given["artifact"], given["claim"]
+    fidelity, judged = verdicts(artifacts.load(name), results)
+    if id not in judged:
+        raise NormbenchError(f"{QUESTIONS}: {name} has no {id} with a verdict.")
+    claim = judged[id]
+    answer = f"{given['what']}: **{WORDS[_first(claim['verdict'])]}**"
+    part = deciding(claim)
+    if "number" in given and part and part["n"]:
+        answer += f", {given['number'].format(**_numbers(claim, part))}"
+    n = f", n = {claim['n']}" if claim["kind"] != "exact" and claim["n"] else ""
+    verdict = claim["verdict"].replace(" at the paper's setting", "")  # which the table's legend says
+    return answer, f"[{id}](results/{name}/{fidelity}/table.md): {verdict}{n}"
+
+
+def _numbers(claim: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, str]:
+    """What an answer can name: the effect with its interval, log ratios as ratios, and how many parts hold."""
+    low, high = part["interval"] or (None, None)
+    values = {"effect": part["effect"], "low": low, "high": high}
+    if part["unit"] == "log ratio":
+        values = {key: None if value is None else math.exp(value) for key, value in values.items()}
+    held = sum(one["word"] == "holds" for one in claim["parts"])
+    shown = {key: "?" if value is None else show(float(f"{value:.2g}")) for key, value in values.items()}
+    return {**shown, "held": str(held), "parts": str(len(claim["parts"]))}
+
+
+def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:
+    name = given["bench"]
+    (found,) = (one for one in measured.benches(results) if one["id"] == name)
+    rows = [row for row in found["ratios"] if row["case"].endswith(given["of"])]
+    ratios = [f"{end(row['ratio'] for row in rows):.2f}" for end in (min, max)]
+    what = ", ".join(dict.fromkeys(row["case"].split(given["of"])[0].split(",")[0] for row in rows))
+    answer = given["number"].format(low=ratios[0], high=ratios[1])
+    return f"{answer} ({what})", f"[measured](results/bench/{name}.md) side by side, {len(rows)} settings"
+
+
+def _first(verdict: str) -> str:
+    """`holds` of `holds (proxy); controls undecided`."""
+    return verdict.split(" at the paper's setting")[0].split(" (")[0].removesuffix(" here")
 
 
 def fresh(text: str, block: str, content: str) -> str:
@@ -151,7 +187,7 @@ def fresh(text: str, block: str, content: str) -> str:
 
 
 PAGES: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> its blocks, and what makes each
-    "README.md": {"missing": missing, "findings": findings},
+    "README.md": {"questions": questions, "missing": missing, "findings": findings},
     "results/README.md": {"verdicts": table},
 }
 

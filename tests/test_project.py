@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ import normbench
 from normbench import cli
 from normbench.commands.reproduce import Request, _plan
 from normbench.config import plan
+from normbench.errors import NormbenchError
 from normbench.launch.ensure import missing
 from normbench.models import base
 from normbench.papers import artifact as artifacts
@@ -76,16 +78,6 @@ def test_what_lacks_runs_is_said_by_the_fidelity_that_it_has(script: ModuleType,
         assert (name in told) == ((ROOT / "results" / name / "paper") not in PUBLISHED)
 
 
-def test_findings_are_the_verdicts_own_words(script: ModuleType):
-    told = script.findings(ROOT / "results")
-    lines = told.split("\n\n")[1].splitlines()
-    assert 5 <= len(lines) == len(script.FINDINGS) <= 6 and any("**opposite" in line for line in lines)
-    for (name, id), line in zip(script.FINDINGS, lines, strict=True):
-        fidelity, judged = script.verdicts(artifacts.load(name), ROOT / "results")
-        assert f"**{judged[id]['verdict']}**, [{id}](results/{name}/{fidelity}/table.md)" in line
-        assert "[" in line.split("Evidence: ")[1], "no interval"
-
-
 def test_claims_are_counted_by_whose_they_are(script: ModuleType):
     counted = script.counts(ROOT / "results")
     total = {source: sum(number for number, _ in columns.values()) for source, columns in counted.items()}
@@ -94,7 +86,7 @@ def test_claims_are_counted_by_whose_they_are(script: ModuleType):
     assert total["Our own hypotheses"] == sum(claim.ours for own in claims.values() for claim in own)
     blog = next(source for source in total if "overview" in source)  # no paper, and nothing of it needs training
     assert total[blog] == len(claims["ln2016/properties"]) == sum(exact for _, exact in counted[blog].values())
-    table = script.findings(ROOT / "results").split("\n\n")[0].splitlines()
+    table = script.findings(ROOT / "results").splitlines()
     assert [line.split(" | ")[1] for line in table[2:]] == [str(number) for number in total.values()]
 
 
@@ -110,11 +102,35 @@ def test_the_readme_says_in_part_where_controls_or_a_fidelity_leave_something_op
     assert {case: script._in_short(*case) for case in told} == told
 
 
-def test_the_readme_is_short_and_says_at_first_what_is_not_there():
+def test_the_readme_is_short_and_its_first_screen_answers(script: ModuleType):
+    """What it is for and eight questions, then four commands that say how long they take, then what is not there."""
     text = (ROOT / "README.md").read_text()
     assert len(text.encode()) <= 12_000
-    first = text.split("## ")[0]
-    assert "wait for their runs" in first and "run on a GPU" in first
+    first, commands, limits, *_ = text.split("\n## ")
+    table = script.questions(ROOT / "results")
+    assert table in first and len(table.splitlines()) == 2 + 8 and "*your* normalizer" in first
+    assert commands.startswith("Try it") and limits.startswith("Limits")
+    said = [line for line in commands.splitlines() if line.startswith("    ")]
+    assert (
+        len(said) == 4 and "half a minute" in commands and all(re.search(r"# \d+ (s|min)", line) for line in said[1:])
+    )
+    assert "wait for their runs" in limits and "run on a GPU" in limits and script.missing(ROOT / "results") in limits
+
+
+def test_answers_are_the_verdicts_own_words_and_numbers(script: ModuleType, tmp_path: Path):
+    questions = yaml.safe_load(script.QUESTIONS.read_text())
+    rows = dict(line.strip("| ").split(" | ", 1) for line in script.questions(ROOT / "results").splitlines()[2:])
+    assert list(rows) == [question["ask"] for question in questions]
+    path = ROOT / "results" / "ln2016" / "fig6" / "paper" / "verdicts.json"
+    (claim,) = [claim for claim in published.read_verdicts(path)["claims"] if claim["id"] == "LN-F1"]
+    low, high = (f"{math.exp(end):.2g}" for end in claim["parts"][0]["interval"])
+    row = rows["Is LN better than BN at batch 128?"]
+    assert f"**not shown**, a loss between {low} and {high} times BN's" in row and f"undecided, n = {claim['n']}" in row
+    judged = (script.verdicts(artifacts.load(name), ROOT / "results")[1] for name in artifacts.ids())
+    known = {script._first(claim["verdict"]) for claims in judged for claim in claims.values()}
+    assert known <= script.WORDS.keys()
+    with pytest.raises(NormbenchError):
+        script.questions(tmp_path)  # where nothing is published
 
 
 def test_everything_the_repository_says_of_its_licence_and_version_is_the_same():
