@@ -11,7 +11,7 @@ from normbench.config import FIDELITIES, FIDELITY_HELP
 EPILOG = """examples:
   normbench battery --norm my_norm.py                   a file with one class marked @normalizer("my_norm")
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
-  normbench battery --norm rms --dry-run                what would be trained; nothing is
+  normbench battery --norm rms --dry-run                what would be trained, how long it takes; nothing is
   normbench battery --norm rms --only ln2016/fig6       one that is there already
 """
 

@@ -11,7 +11,7 @@ from normbench.config import FIDELITIES, FIDELITY_HELP
 from normbench.errors import NormbenchError
 
 EPILOG = """examples:
-  normbench reproduce ln2016/fig6 --fidelity smoke
+  normbench reproduce ln2016/fig6 --fidelity smoke      half a minute, on embedded data; below results/own
   normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
   normbench reproduce bln2022/fig6 --only BLN-18b --controls        what one claim compares, and no more
   normbench reproduce ln2016 --max-time 2h              go on another day with the same command
