@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
+NEAR = 0.65  # of difflib, for a name to be proposed; of two letters one may be another
 FULL = (errno.ENOSPC, errno.EDQUOT)  # of the system's errors: the disk, or what one may have of it
 
 
@@ -42,19 +43,27 @@ def positive(place: str, **numbers: Any) -> None:
 
 
 def did_you_mean(value: str, choices: Iterable[str]) -> str:
-    """' Did you mean 'layer'?' for the nearest choice, or '' when nothing is near."""
-    choices = list(choices)
+    """' Did you mean 'layer'?' for the nearest choice, or '' when nothing is near.
+
+    A dotted one is near whose last part is the value's, as it is or by its initials: `optim.lr` to `learning_rate`.
+    """
+    choices, last = list(choices), _last(value)
     near = [name for name in choices if name.casefold() == value.casefold()]  # capitals alone
-    near = near or [name for name in choices if name == _shortened(value)]
-    near = near or difflib.get_close_matches(value, choices, n=3, cutoff=0.5)
+    if not near:
+        same = [name for name in choices if _last(name) in (last, _initials(last)) or _initials(_last(name)) == last]
+        cutoff = 0.0 if same else min(NEAR, 1 - 1 / max(len(value), 2))
+        near = difflib.get_close_matches(value, same or choices, n=3, cutoff=cutoff)
     near.sort(key=lambda name: sorted(name) != sorted(value))  # letters that changed places before others
     return f" Did you mean '{near[0]}'?" if near else ""
 
 
-def _shortened(name: str) -> str:
-    """Its last word by its initials: `optim.lr` of `optim.learning_rate`."""
-    before, dot, last = name.rpartition(".")
-    return f"{before}{dot}{''.join(part[:1] for part in last.split('_'))}"
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _initials(name: str) -> str:
+    """`lr` of `learning_rate`."""
+    return "".join(part[:1] for part in name.split("_"))
 
 
 def unknown(what: str, value: str, choices: Iterable[str], listing: str = "") -> NormbenchError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ PARTS = ("train", "eval", "monitor")  # of the root
 SCALARS = ("seed", "device")
 LABELS = ("experiment", "arm", "fidelity", "control")
 MOST_RUNS = 100_000  # of a sweep: listing them takes seconds; more are a slip of the keyboard
+HOME = re.compile(r"(?<=[=,])~(?=/)")  # of norm=~/my_norm.py, which no shell replaces
 NO_NAME = re.compile(r"[^A-Za-z0-9_/.+-]")
 
 
@@ -40,6 +42,7 @@ def parse(words: Sequence[str]) -> list[Override]:
 
     parsed = []
     for word in words:
+        word = HOME.sub(os.path.expanduser("~"), word.removeprefix("++"))  # Hydra's ++ sets what is there
         if "${" in word:  # it would be resolved to nothing, or be taken for a name
             raise NormbenchError(f"'{word}': interpolations ${{...}} are not known here. Write the value.")
         try:

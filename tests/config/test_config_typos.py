@@ -60,7 +60,12 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "hydra.run.dir=x"), "hydra.run.dir is not an option."),
         # the grammar
         ((*BASE, "+train.epochs=3"), "'+train.epochs=3': options cannot be added with '+'"),
-        ((*BASE, "++train.epochs=3"), "'++train.epochs=3': options cannot be added with '+'"),
+        ((*BASE, "lr=0.1"), "lr is not an option. Did you mean 'optim.lr'?"),
+        ((*BASE, "train.lr=0.1"), "train.lr is not an option. Did you mean 'optim.lr'?"),
+        ((*BASE, "learning_rate=0.1"), "learning_rate is not an option. Did you mean 'optim.lr'?"),
+        ((*BASE, "wd=0.1"), "wd is not an option. Did you mean 'optim.weight_decay'?"),
+        ((*BASE, "optim.batch_size=3"), "optim.batch_size is not an option. Did you mean 'train.batch_size'?"),
+        ((*BASE, "++train.epocs=3"), "train.epocs is not an option. Did you mean 'train.epochs'?"),
         ((*BASE, "~train.epochs"), "'~train.epochs': an option cannot be removed"),
         ((*BASE, "norm@foo=layer"), "packages (@) are not used here"),
         ((*BASE, "seed"), "'seed' is not an override: write key=value"),
@@ -189,6 +194,15 @@ def test_artifact_requests_are_checked() -> None:
         assert wanted in str(caught.value)
     with pytest.raises(NormbenchError, match="is not an experiment"):
         plan.artifact_specs("ln2016/fig7", "paper", 1)
+
+
+@pytest.mark.parametrize("word", ["dropout=0.1", "norm.track_running_stats=true", "ema=0.9"])
+def test_nothing_is_proposed_where_nothing_is_near(word: str) -> None:
+    assert refusal([*BASE, "norm=batch", word]) == f"{word.partition('=')[0]} is not an option."
+
+
+def test_what_hydra_forces_is_set() -> None:
+    assert tiny.spec("++train.epochs=3", "++norm=layer").id == tiny.spec("train.epochs=3", "norm=layer").id
 
 
 @pytest.mark.parametrize(
