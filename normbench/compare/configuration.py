@@ -25,7 +25,7 @@ from normbench import reading, schema
 from normbench.config import compose, grammar
 from normbench.config.identity import OWN, RunSpec
 from normbench.errors import NormbenchError, unknown
-from normbench.runs.record import RunRecord
+from normbench.runs.record import SHORTEST, RunRecord, begun_by
 
 LABELS = ("run", "experiment", "arm", "seed", "fidelity", "control", "status")
 GROUPS = grammar.RUN_GROUPS
@@ -220,7 +220,8 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
     A key is one of the configuration, of the labels or of the length: `train.epochs`, `train.steps`. A word without a
     key is an experiment, an arm, or the beginning of an id (4 characters); of those one has to fit.
 
-    Errors: a key or value that no run has; a word by itself that is none of these.
+    `run=` takes the beginning of an id too. Errors: a key or value that no run has; a word by itself that is none of
+    these; the beginning of several ids.
     """
     if not runs or not words:
         return list(runs)
@@ -228,9 +229,9 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
     known = [{**labels_of(run), **length_of(run), **values} for run, values in zip(runs, told, strict=True)]
     keep = [True] * len(runs)
     bare = [word for word in words if "=" not in word]
+    names = {name for run in runs for place in ((run.experiment, run.arm), *run.elsewhere) for name in place}
     for word in bare:
-        if not any(run.is_called(word) for run in runs):
-            names = {name for run in runs for name in (run.experiment, run.arm)}
+        if word not in names and not (len(word) >= SHORTEST and begun_by(word, (run.id for run in runs))):
             raise unknown(f"'{word}' is no experiment, arm or id of a run here, and no KEY=VALUE.", word, names)
     if bare:
         keep = [any(run.is_called(word) for word in bare) for run in runs]
@@ -243,13 +244,16 @@ def select(words: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
             raise unknown(f"{word}: no run here has a key '{key}'.", key, keys)
         patterns = _alternatives(wanted)
         there = {text(values[key]): values[key] for values in known if key in values}
+        if key == "run":  # by its beginning, as everywhere
+            patterns = [begun_by(pattern, there) or pattern for pattern in patterns]
         for pattern in patterns:
             if not any(_fits(value, pattern) for value in there.values()):
                 if (bounds := _RANGE.fullmatch(pattern)) and int(bounds[1]) > int(bounds[2]):
                     turned = f"{bounds[2]}-{bounds[1]}"
                     raise NormbenchError(f"{word}: {pattern} is an empty range. Did you mean '{turned}'?")
                 apart = _filed_apart(pattern, runs) if key == "experiment" else ""
-                raise unknown(f"{word}: no run here has {key}={pattern}{apart}.", pattern, there)
+                named = () if key == "run" else there  # no id is like another
+                raise unknown(f"{word}: no run here has {key}={pattern}{apart}.", pattern, named)
         fitting = {said for said, value in there.items() if any(_fits(value, pattern) for pattern in patterns)}
         keep = [
             kept and key in values and text(values[key]) in fitting for kept, values in zip(keep, known, strict=True)

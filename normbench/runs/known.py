@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError
 from normbench.runs import curve_file, find, lookup, store
 from normbench.runs.damaged import Damaged
-from normbench.runs.record import RunRecord
+from normbench.runs.record import RunRecord, begun_by
 
 LABELS = ("experiment", "arm", "seed", "fidelity", "control", "axes")
 
@@ -24,21 +24,18 @@ class Known:
 
 def known(name: str, results: Path) -> Known:
     """The run called `name`: the longest finished one, published or raw, else what is there, damaged or going on."""
-    asked, name = name, Path(name).name[-12:] if "/" in name else name
+    asked, name = name or "''", Path(name).name[-12:] if "/" in name else name
     raw = lookup.below(results / "runs")
     packed, notes = find.in_packs(results)
     published = {run.id: run for run in packed}
-    ids = raw.ids() | published.keys()
-    hits = sorted(i for i in ids if i.startswith(name)) if name else []
-    if not hits and notes:
+    run_id = begun_by(name, raw.ids() | published.keys())
+    if not run_id and notes:
         raise NormbenchError(notes[0], code=4)  # it may be in there
-    if not hits:
-        raise unknown(f"no run {asked} below {results}.", name, sorted(ids), "normbench status")
-    if len(hits) > 1:
-        raise NormbenchError(f"{name} is the start of {len(hits)} runs: {', '.join(hits[:5])}.")
-    copies = [*raw.stored(hits)]
-    if packed_run := published.get(hits[0]):
-        lengths = {hits[0]: packed_run.head.steps}
+    if not run_id:
+        raise NormbenchError(f"no run {asked} below {results}. (normbench status)")
+    copies = [*raw.stored([run_id])]
+    if packed_run := published.get(run_id):
+        lengths = {run_id: packed_run.head.steps}
         if not any(copy.state in store.FINISHED and find.is_longer(copy, lengths) for copy in copies[-1:]):
             return Known(packed_run.whole(), packed_run.path)
     return _raw(copies[-1])

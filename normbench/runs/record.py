@@ -7,13 +7,14 @@ import functools
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 from normbench import reading
 from normbench.config import grammar
 from normbench.config.identity import MONITOR, OWN
+from normbench.errors import NormbenchError
 from normbench.runs import files
 from normbench.runs.columns import Columns
 
@@ -36,6 +37,15 @@ def evaluation_complete(records: Sequence[Mapping[str, Any]], step: int) -> bool
     usual = (r for r in records if r["step"] == step and "variant" not in r and r.get("mode") != "stage")
     finite = all(isinstance(value, float | int) for r in usual for key, value in r.items() if key not in PLACE)
     return finite and step > 0 and counts[step] >= counts[0] + 1
+
+
+def begun_by(start: str, ids: Iterable[str]) -> str:
+    """The id that begins so, "" for none. NormbenchError with those that do where they are several."""
+    hits = sorted({run for run in ids if run.startswith(start)}) if start else []
+    if len(hits) > 1:
+        more = f" and {len(hits) - 5} more" if len(hits) > 5 else ""
+        raise NormbenchError(f"{start} is the start of {len(hits)} runs: {', '.join(hits[:5])}{more}.")
+    return hits[0] if hits else ""
 
 
 def curve_sha256(records: Sequence[Mapping[str, Any]]) -> str:

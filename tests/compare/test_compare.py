@@ -72,6 +72,22 @@ def test_a_filter_that_fits_nothing_says_what_would(word: str, says: str) -> Non
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
+def test_a_run_is_filtered_by_the_beginning_of_its_id() -> None:
+    runs = [dataclasses.replace(run(0.1), id=id) for id in ("abcd00000000", "abce00000000", "f00000000000")]
+    for word in ("run=abcd", "run=abcd00000000", "abcd", "run=*d0*"):
+        assert configuration.select([word], runs) == runs[:1]
+    assert configuration.select(["run=abcd,f"], runs) == [runs[0], runs[2]]
+    cut = dataclasses.replace(runs[0], steps=1)
+    assert configuration.select(["run=abcd"], [runs[0], cut]) == [runs[0], cut], "one run at two lengths"
+    for word in ("run=ab", "abcd"):
+        with pytest.raises(NormbenchError) as error:
+            configuration.select([word], [*runs, dataclasses.replace(runs[0], id="abcdf0000000")])
+        assert "abcd00000000" in str(error.value) and "abcdf0000000" in str(error.value)
+    with pytest.raises(NormbenchError) as error:
+        configuration.select(["run=abcd11"], runs)
+    assert "Did you mean" not in str(error.value)
+
+
 def test_runs_of_an_experiment_with_changes_are_found_by_their_arm() -> None:
     changed = [dataclasses.replace(run(0.1, seed=seed), experiment="adhoc", arm="x-fig-layer") for seed in (1, 2)]
     with pytest.raises(NormbenchError) as error:
