@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from normbench.commands import places
+from normbench import scratch
+from normbench.commands import places, terminal
 from normbench.commands.terminal import say
 from normbench.compare import configuration
 from normbench.errors import NormbenchError, code_of
@@ -20,10 +22,16 @@ from normbench.runs.record import RunRecord
 
 
 def run_table(form: str, results: Path, filters: Sequence[str], output: Path | None, console: Console) -> int:
-    """One flat table of the records of the runs that fit, `form` csv or parquet."""
+    """One flat table of the records of the runs that fit, `form` csv or parquet; `output` - is standard output."""
+    write = {"csv": tables.write_csv, "parquet": tables.write_parquet}[form]
+    if output == Path("-"):
+        runs = _chosen(results, filters, terminal.console(stderr=True))
+        with scratch.folder("normbench-export-") as folder:
+            write(runs, folder / "table" / form)
+            sys.stdout.buffer.write((folder / "table" / form).read_bytes())
+        return 0
     runs = _chosen(results, filters, console)
     path = output or results / "export" / f"curves.{form}"
-    write = {"csv": tables.write_csv, "parquet": tables.write_parquet}[form]
     if path.is_dir() or not path.name:
         raise NormbenchError(f"{path} is a folder. Name a file with --output.")
     if path.exists() and not path.is_file():  # whose place the file would take
@@ -54,7 +62,7 @@ def run_wandb(
     sent = there = 0
     try:
         for run in runs:
-            if again:
+            if again and target.arrived(run.id) >= 0:
                 target.ledger(run.id).unlink(missing_ok=True)
             new = wandb_run.send(run, target)
             sent, there = sent + new, there + (not new)
@@ -67,7 +75,7 @@ def run_wandb(
     already = f", {there} there already (--again sends them anyway)" if there else ""
     say(console, f"{places.plural(sent, 'run')} to W&B project {project}, {mode}{already}")
     if mode == "offline" and sent:
-        say(console, f"  files below {target.folder}; to a server with: wandb sync {target.folder}/wandb/offline-run-*")
+        say(console, f"  {target.files}")
     return 0
 
 

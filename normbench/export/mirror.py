@@ -130,7 +130,10 @@ def _close(process: subprocess.Popen[bytes], reader: threading.Thread, said: lis
 
 
 class Followed:
-    """One run that is being mirrored; opened at W&B when its first epoch is there."""
+    """One run that is being mirrored; opened at W&B when its first epoch is there, offline once it is finished.
+
+    A file cannot be gone on with, as a server's run can: it is written whole.
+    """
 
     def __init__(self, run: RunRecord, path: Path, target: Any) -> None:
         self.record, self.path, self.target = run, path, target
@@ -138,6 +141,8 @@ class Followed:
 
     def look(self, ended: bool = False) -> None:
         """Send the epochs that are whole. The curve of a run that goes on from a checkpoint may shrink meanwhile."""
+        if self.target.mode == "offline" and not ended:
+            return
         try:
             records = curve_file.read(self.path / "curve.jsonl")
         except Damaged:
@@ -154,7 +159,7 @@ class Followed:
         self.opened.log(ready)
 
     def end(self, status: str) -> None:
-        self.look(ended=True)
+        self.look(ended=self.target.mode == "online" or status in store.FINISHED)
         if self.opened is None:
             return
         found: Mapping[str, Any] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,6 +71,22 @@ class Target:
         """Whether all of a run is there."""
         return self.arrived(run.id) >= max((record["epoch"] for record in run.records), default=-1)
 
+    @property
+    def files(self) -> str:
+        """Where the runs lie that were written offline, and how they get to a server."""
+        return f"W&B files of finished runs: {self.folder}; to a server: wandb sync {self.folder}/wandb/offline-run-*"
+
+    def clear(self, run: str) -> None:
+        """Remove what was written offline of a run before: the file that follows has all of it, from step 0 on.
+
+        Another project's stays.
+        """
+        if self.ledger(run).exists() and self.arrived(run) < 0:
+            return
+        self.ledger(run).unlink(missing_ok=True)
+        for folder in (self.folder / "wandb").glob(f"offline-run-*-{run}"):
+            shutil.rmtree(folder)
+
     def settle(self) -> None:
         """Wait for W&B to have written everything; then note the finished runs."""
         if not self.finished:
@@ -116,8 +133,10 @@ class WandbRun:
 
     def __init__(self, run: RunRecord, target: Target) -> None:
         self.id, self.target = run.id, target
-        self.sent = target.arrived(run.id)
+        self.sent = target.arrived(run.id) if target.mode == "online" else -1.0
         target.make_folder()
+        if target.mode == "offline":
+            target.clear(run.id)
         wandb = _wandb()
         try:
             self.run = wandb.init(

@@ -65,7 +65,7 @@ def told(notes: Path) -> list[dict]:
 
 
 TOLD = "mnist_mlp none data=digits model.hidden_sizes=[8] train.batch_size=210"  # the tiny run, by itself
-OFFLINE = {"name": "wandb", "mode": "offline", "project": "p", "entity": ""}
+ONLINE = {"name": "wandb", "mode": "online", "project": "p", "entity": ""}
 
 
 def test_a_row_per_epoch_with_modes_and_variants_told_apart():
@@ -111,13 +111,22 @@ def test_finished_runs_are_sent_once_into_real_offline_files(tmp_path: Path, mon
         for text in ("test/error", "train (training mode)/nll", wandb_run.group(run), run.arm, "paper"):
             assert text.encode() in content
         assert b"a-private" not in content  # who ran it, and where, is nobody's business
+
+    def folders() -> int:
+        return len(list((tmp_path / "wandb" / "wandb").glob(f"offline-run-*-{runs[0].id}")))
+
+    longer = dataclasses.replace(runs[0], records=[*runs[0].records, runs[0].records[-1] | {"epoch": 61}])
+    assert wandb_run.send(longer, target) and folders() == 1, "one file has all its steps, the former one is gone"
+    target.settle()
     other = wandb_run.Target("offline", "another project", "", tmp_path / "wandb")
+    other.clear(runs[0].id)
+    assert folders() == 1 and not other.has(runs[0]), "what another project has stays"
     assert wandb_run.send(runs[0], other)
 
 
 def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: Path, notes: Path):
     spec, events = tiny.spec(), []
-    with mirror.following(OFFLINE, tmp_path, lambda spec, event: events.append(event["event"])) as follower:
+    with mirror.following(ONLINE, tmp_path, lambda spec, event: events.append(event["event"])) as follower:
         follower.listen(spec, {"event": "start"})
         path = fake.directory(tmp_path / "runs", spec, "running")
         assert tiny.wait_until(lambda: len(told(notes)) >= 3)  # before the end: opened, epochs 0 and 1 at least
@@ -127,25 +136,27 @@ def test_the_mirror_sends_a_run_while_it_trains_and_says_how_it_ended(tmp_path: 
     assert events == ["start", "progress", "end"] and follower.notes == []
     first, *rows, last = told(notes)
     assert first["options"] == {
-        "mode": "offline", "project": "p", "group": f"adhoc {TOLD}", "name": f"{TOLD} s1",
-        "tags": ["adhoc"], "resume": None,
+        "mode": "online", "project": "p", "group": f"adhoc {TOLD}", "name": f"{TOLD} s1",
+        "tags": ["adhoc"], "resume": "allow",
     }  # fmt: skip
     assert [row["row"]["epoch"] for row in rows] == [0, 1, 2]
     assert last["code"] == 0 and last["summary"]["status"] == "diverged" and last["summary"]["reason"] == "NLL is NaN"
 
 
-def test_a_resumed_run_sends_only_what_is_new(tmp_path: Path, notes: Path):
+@pytest.mark.parametrize(("mode", "codes"), [("online", [1, 1, 0]), ("offline", [0])])
+def test_of_a_resumed_run_each_epoch_is_sent_once(tmp_path: Path, notes: Path, mode: str, codes: list[int]):
+    """To a server what is new, into files the whole run once it is finished: W&B counts each file's steps from 0."""
     spec = tiny.spec("train.epochs=4")
     path = fake.directory(tmp_path / "runs", spec, "running")
     whole = (path / "curve.jsonl").read_bytes()
     (path / "curve.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:6]))  # a checkpoint's: epochs 0 to 2
-    for status in ("interrupted", "done"):
-        with mirror.following(OFFLINE, tmp_path, lambda *_: None) as follower:
+    for status in ("interrupted", "busy", "done"):
+        with mirror.following(ONLINE | {"mode": mode}, tmp_path, lambda *_: None) as follower:
             follower.listen(spec, {"event": "start"})
             follower.listen(spec, {"event": "end", "status": status})
         (path / "curve.jsonl").write_bytes(whole)
     assert [n["row"]["epoch"] for n in told(notes) if "row" in n] == [0, 1, 2, 3, 4]
-    assert [n["code"] for n in told(notes) if "code" in n] == [1, 0]
+    assert [n["code"] for n in told(notes) if "code" in n] == codes
 
 
 ORPHAN = """
@@ -154,7 +165,7 @@ import tiny
 from pathlib import Path
 from normbench.export import mirror
 mirror.GRACE_SECONDS = 0.5
-logger = {"name": "wandb", "mode": "offline", "project": "p", "entity": ""}
+logger = {"name": "wandb", "mode": "online", "project": "p", "entity": ""}
 with mirror.following(logger, Path(sys.argv[1]), lambda *_: None) as follower:
     follower.listen(tiny.spec(), {"event": "start"})
     print(follower.process.pid, flush=True)
@@ -195,7 +206,7 @@ def test_a_failing_mirror_costs_a_line(tmp_path: Path, notes: Path, monkeypatch,
     for spec in specs[:2]:
         fake.directory(tmp_path / "runs", spec)
     started = time.monotonic()
-    with mirror.following(OFFLINE, tmp_path, lambda *_: None) as follower:
+    with mirror.following(ONLINE | {"mode": "offline"}, tmp_path, lambda *_: None) as follower:
         for spec in specs:  # more than a pipe holds: nobody waits for a mirror that does not read
             follower.listen(spec, {"event": "start"})
             follower.listen(spec, {"event": "end", "status": "done"})
