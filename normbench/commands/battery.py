@@ -80,6 +80,8 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     def announce(found: Found, missing: Sequence[RunSpec]) -> None:
         total = len(specs)
         say(console, f"{places.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
+        for line in training.repeats(found, missing):
+            say(console, f"  {line}")
 
     ensured = ensure_runs(
         specs, launcher, request.results, announce, lambda runs: Bars(runs, console), wait_for_busy=True

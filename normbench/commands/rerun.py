@@ -69,6 +69,7 @@ def run(
             f"run {run.id} was made by other maths: this version of normbench gives its configuration the id {spec.id}."
         )
     progress = terminal.console(stderr=True) if as_json else console
+    say(progress, f"{run.id} again, to compare with {there.source}")
     with scratch.folder("normbench-rerun-") as aside:
         launcher = base.load(plan.command_options("launcher", (), config_dir))
         ensured = ensure_runs([spec], launcher, aside, watch=lambda runs: Bars(runs, progress))

@@ -41,7 +41,7 @@ def unmirrored(logger: Config, done: Sequence[RunRecord], given: Sequence[str], 
     """
     if logger["name"] == "none":
         return
-    target = wandb_run.Target(logger["mode"], logger["project"], logger["entity"], results / "wandb")
+    target = _target(logger, results)
     if lacking := [run for run in done if not target.has(run)]:
         which = [run.id for run in lacking]
         if len(which) > FEW:
@@ -57,6 +57,12 @@ def unmirrored(logger: Config, done: Sequence[RunRecord], given: Sequence[str], 
             for word in (f"--{option}", logger[option])
         ]
         yield f"already done: {shlex.join(['normbench', 'export', 'wandb', *which, *words, *given])}"
+    elif done and target.mode == "offline":
+        yield target.files
+
+
+def _target(logger: Config, results: Path) -> wandb_run.Target:
+    return wandb_run.Target(logger["mode"], logger["project"], logger["entity"], results / "wandb")
 
 
 def left(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
@@ -65,8 +71,24 @@ def left(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
         yield f"{places.plural(runs, 'run')} {reason}"
 
 
+def reused(found: Found) -> Iterator[str]:
+    """How many runs are shown without being trained, and what they are."""
+    told: Counter[str] = Counter()
+    for spec in found.specs:
+        if run := found.of(spec):
+            facts = ["published" if (spec.id, spec.steps) in found.published else "trained before"]
+            if run.cut_from:
+                facts.append(f"the first {run.steps} of {run.cut_from} updates")
+            if (device := run.config.get("device", "cpu")) != spec.config["device"]:
+                facts.append(f"on device={device}, not {spec.config['device']}")
+            told[", ".join(facts)] += 1
+    for which, runs in told.items():
+        yield f"{places.plural(runs, 'run')} found ({which}); not trained again"
+
+
 def repeats(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
-    """What is about to be trained again although it is there, and how to keep it."""
+    """What is shown without being trained; what is trained again although it is there, and how to keep it."""
+    yield from reused(found)
     if again := found.repeated(specs):
         those = "1 run is" if len(again) == 1 else f"{len(again)} runs are"
         yield (
@@ -106,5 +128,7 @@ def watching(console: Console, logger: Config, results: Path, launcher: base.Lau
             yield follower.listen
         for note in follower.notes:
             say(console, f"  note: {note}")
+        if logger["name"] != "none" and logger["mode"] == "offline" and (results / "wandb" / "wandb").is_dir():
+            say(console, f"  {_target(logger, results).files}")
 
     return watch

@@ -44,7 +44,7 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
     waiting = {str(run["id"]): run for run in plan.runs}
     left = random.SystemRandom().randrange(len(waiting) or 1)  # not all workers ask for the same run first
     order = [*waiting][left:] + [*waiting][:left]
-    code, again = 0, True
+    code, again, found = 0, True, 0
     busy: list[Outcome] = []
     while waiting and again and not told:
         busy, again = [], False
@@ -53,7 +53,9 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
             if ended.status == "busy":
                 busy.append(ended)
                 continue
-            if ended.status != "finished before":
+            if ended.status == "finished before":
+                found += 1
+            else:
                 again = True  # it took a while: what was busy may have been left since
                 reason = f": {ended.reason}" if ended.reason else ""
                 say(f"{run} {ended.status}{reason}")
@@ -64,6 +66,8 @@ def work(plan: Plan, say: Callable[[str], None]) -> int:
     if told and (left := sum(_is_left(plan, message) for message in waiting.values())):
         say(f"told to stop: {left} of {len(plan.runs)} runs are left")
         return STOPPED
+    if found:
+        say(f"{found} of {len(plan.runs)} runs found; not trained again")
     unread = [ended.reason for ended in busy if ended.code == UNREAD]
     for reason in unread:
         say(reason)

@@ -22,10 +22,12 @@ class Found:
     Beside them the folders that cannot be listed: what is looked for may be in there.
     """
 
+    specs: Sequence[RunSpec] = ()  # what was looked for
     records: dict[tuple[str, int], RunRecord] = field(default_factory=dict)
     stored: dict[str, store.Stored] = field(default_factory=dict)
     damaged: list[store.Stored] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    published: set[tuple[str, int]] = field(default_factory=set)  # those of the records that a pack has
 
     @property
     def runs(self) -> list[RunRecord]:
@@ -67,7 +69,7 @@ class Found:
 
 def find(specs: Sequence[RunSpec], results: Path) -> Found:
     """Look `specs` up by id below `results`: packs first, then the raw store."""
-    found = Found()
+    found = Found(specs)
     packed, found.notes = in_packs(results)
     published = {run.id: run for run in packed}
     raw = lookup.below(results / "runs")
@@ -108,6 +110,7 @@ def _from_pack(found: Found, spec: RunSpec, packed: pack.Packed) -> bool:
     if not run.serves(spec.steps):
         return False
     found.records[spec.id, spec.steps] = relabel(run, spec)
+    found.published.add((spec.id, spec.steps))
     return True
 
 

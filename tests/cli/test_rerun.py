@@ -41,7 +41,9 @@ def test_how_much_of_a_run_is_compared_is_said_and_more_than_it_has_is_refused(n
     (spec,) = fake.specs(1)
     pack.write(tmp_path / PACK, [fake.record(spec)])
     assert normbench("rerun", spec.id, "--epochs", "1") == 4
-    assert f"run {spec.id}, the first {spec.steps // 2} of {spec.steps} updates: " in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert f"run {spec.id}, the first {spec.steps // 2} of {spec.steps} updates: " in out
+    assert out.startswith(f"{spec.id} again, to compare with {tmp_path / PACK}\n"), "published, or one's own"
     assert normbench("rerun", spec.id, "--epochs", "99999") == 2
     line = f"--epochs 99999 is more than run {spec.id} has: 2 epochs, {spec.steps} updates."
     assert line in capfd.readouterr().err

@@ -58,7 +58,7 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
     assert "mine: " not in capfd.readouterr().out
     assert normbench(*TINY, "norm=mine.py") == 0
     said = capfd.readouterr().out
-    assert "mine: no YAML beside the file" in said and "norm=mine with --config-dir results/own" in said
+    assert "mine: no YAML beside the file" in said and f"norm=mine with --config-dir {tmp_path}/results/own" in said
     assert normbench(*TINY, "-m", "norm=none,mine", "--config-dir", "results/own", "--dry-run") == 0
     then = listed.replace("norm=mine · 12 updates (missing)", "norm=mine · 12 updates (done)")
     assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")
@@ -100,6 +100,21 @@ def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, t
     assert lines[-1] == f"  {there.id}  norm=layer seed=2 · 12 updates (done)"
     assert len(lines) == 4 and last == "4 runs · 1 done; --dry-run: nothing is run"
     assert len(list((tmp_path / "results" / "runs").rglob("status.json"))) == 1
+
+
+def test_what_is_shown_without_being_trained_is_told_with_where_it_is_from(normbench, capfd, tmp_path: Path) -> None:
+    published, own = tiny.spec(), tiny.spec("seed=2")
+    pack.write(tmp_path / "results" / "paper2020" / "fig" / "paper" / pack.NAME, [fake.record(published)])
+    fake.directory(tmp_path / "results" / "runs", own)
+    for words, found in (
+        ((), "1 run found (published)"),
+        (("train.epochs=1",), "1 run found (published, the first 6 of 12 updates)"),
+        (("device=cuda",), "1 run found (published, on device=cpu, not cuda)"),
+        (("seed=2", "train.epochs=1"), "1 run found (trained before, the first 6 of 12 updates)"),
+        (("-m", "seed=2,1,2"), "1 run found (trained before); not trained again\n  1 run found (published)"),
+    ):
+        assert normbench(*TINY, *words) == 0
+        assert f"  {found}; not trained again\n" in capfd.readouterr().out
 
 
 def test_why_a_run_is_refused_at_its_start_is_said_once(normbench, capfd) -> None:

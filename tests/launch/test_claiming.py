@@ -239,7 +239,8 @@ def test_a_run_that_cannot_be_read_now_stops_no_worker(tmp_path: Path, monkeypat
             patched.setattr(os, name, refuse)
             assert claiming.work(plan, said.append) == claiming.UNREAD
             assert claiming._is_left(plan, plan.runs[0]) != claiming._is_left(plan, plan.runs[1])
-        assert said.pop().startswith(f"{done.id} cannot be read now: ") and not said
+        assert said.pop().startswith(f"{done.id} cannot be read now: ")
+        assert said.pop() == "1 of 2 runs found; not trained again" and not said
 
 
 def test_a_refused_run_is_not_left(tmp_path: Path) -> None:
@@ -378,7 +379,8 @@ def test_a_damaged_run_is_said_and_left_alone(tmp_path: Path, monkeypatch: pytes
     status.write_text("{")
     plan, said = plans.write([done, damaged], tmp_path), list[str]()
     assert claiming.work(plan, said.append) == 4
-    (line,) = said
+    line, found = said
+    assert found == "1 of 2 runs found; not trained again"
     assert line.startswith(f"{damaged.id} damaged: ") and line.endswith("(normbench check)")
     assert status.read_text() == "{"
 
