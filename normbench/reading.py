@@ -36,6 +36,11 @@ NO_ARCHIVE = (
 LONGEST = 1 << 18  # characters of one document: a second or two
 
 
+def place(given: str | Path) -> Path:
+    """A file or folder as people write it: below their home as ~/DIR, or as file:///DIR."""
+    return Path(os.path.expanduser(str(given).removeprefix("file://")))
+
+
 @contextmanager
 def opened(path: str | Path, most: int = 1 << 62, dir_fd: int | None = None) -> Iterator[BinaryIO]:
     """A regular file of at most so many bytes, to be read. OSError for all else: a pipe keeps its reader waiting."""

@@ -65,7 +65,7 @@ def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
     if is_file(word):
         if config_dir is not None:
             raise NormbenchError(f"--norm {word} is a file: --config-dir goes with a name.")
-        return _file(Path(word), conf)
+        return _file(reading.place(word), conf)
     if word == "none":
         raise NormbenchError("--norm none is no normalizer: it is the baseline that a battery compares with.")
     points = {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
@@ -92,10 +92,10 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
             return value
         if config_dir is not None:
             raise NormbenchError(f"norm={value} is a file: leave out --config-dir, or name a choice that is in there.")
-        of = Path(value).resolve()
+        of = reading.place(value).resolve()
         if known := next((name for name, (file, _) in adopted.items() if file == of), ""):
             return known
-        one = _file(Path(value), conf)
+        one = _file(reading.place(value), conf)
         adopted[one.name] = of, one
         return one.name
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 import normbench
-from normbench import locks
+from normbench import locks, reading
 from normbench.commands import catalogue, places
 from normbench.commands.terminal import say_json, say_under
 from normbench.config import compose
@@ -146,14 +146,15 @@ def _compiler(results: Path) -> Iterator[Finding]:
 
 
 def _disk(results: Path) -> Iterator[Finding]:
-    places = {"results": results, "data": data_root(), "caches": Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")}
+    cache = reading.place(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    places = {"results": results, "data": data_root(), "caches": cache}
     for name, path in places.items():
-        there = path.expanduser().absolute()
+        there = path.absolute()
         while not there.exists():
             there = there.parent
         free = shutil.disk_usage(there).free
-        text = f"{name}: {path}, {free / 1e9:.0f} GB free" + ("" if path.expanduser().exists() else " (not made yet)")
-        if path.expanduser().exists() and not path.expanduser().is_dir():
+        text = f"{name}: {path}, {free / 1e9:.0f} GB free" + ("" if path.exists() else " (not made yet)")
+        if path.exists() and not path.is_dir():
             yield Finding("disk", "bad" if name == "results" else "note", f"{name}: {path} is not a folder")
         elif name == "results" and not os.access(there, os.W_OK):
             yield Finding(
@@ -166,7 +167,7 @@ def _disk(results: Path) -> Iterator[Finding]:
 
 
 def _locks(results: Path) -> Iterator[Finding]:
-    there = results.expanduser().absolute()
+    there = results.absolute()
     while not there.exists():
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK):

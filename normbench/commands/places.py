@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from normbench import runs
+from normbench import reading, runs
 from normbench.errors import NormbenchError
 
 MOST_SEEDS = 10_000  # listing the runs of more takes minutes: a slip of the keyboard
@@ -16,7 +16,7 @@ def folder(given: str) -> Path:
     """--config-dir."""
     if not given:
         raise NormbenchError("--config-dir '' names no folder.")
-    return Path(given)
+    return reading.place(given)
 
 
 def repeated(results: Path, config_dir: Path | None) -> list[str]:

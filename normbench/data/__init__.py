@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from normbench import reading
 from normbench.data import content, files, hub
 from normbench.errors import NormbenchError
 
@@ -54,7 +55,7 @@ class Dataset:
 
 def root() -> Path:
     """The folder of the data sets: NORMBENCH_DATA, else ./data."""
-    return Path(os.environ.get("NORMBENCH_DATA") or "data")
+    return reading.place(os.environ.get("NORMBENCH_DATA") or "data")
 
 
 def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> Dataset:
@@ -131,4 +132,4 @@ def module(config: Mapping[str, Any]) -> ModuleType:
 
 def folder(given: Path | None) -> Path:
     """The given data folder, else `root()`."""
-    return root() if given is None else Path(given)
+    return root() if given is None else reading.place(given)

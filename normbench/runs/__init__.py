@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from normbench import reading
 from normbench.errors import NormbenchError
 
 
 def root(given: str | Path | None = None) -> Path:
-    """The folder of the results: --results, else NORMBENCH_RESULTS, else ./results."""
+    """The folder of the results: --results, else NORMBENCH_RESULTS, else ./results. Absolute, as messages name it."""
     if given == "":  # as "$UNSET" is
         raise NormbenchError("--results '' names no folder.")
-    path = Path(given or os.environ.get("NORMBENCH_RESULTS") or "results")
+    path = reading.place(given or os.environ.get("NORMBENCH_RESULTS") or "results").absolute()
     if path.exists() and not path.is_dir():
         raise NormbenchError(f"{path} is not a folder. Choose another place with --results or NORMBENCH_RESULTS.")
     runs = (run for depth in ("*", "*/*") for run in path.glob(f"{depth}/*.s*.*/status.json"))

@@ -13,6 +13,7 @@ from normbench.runs.files import atomic_write
 from normbench.web import site
 
 MLP = ("train", "model=mnist_mlp")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_normalizer" / "norm" / "centre.py"
 
 BAD = [
     (("reprodce", "x"), "reprodce is not a command. Did you mean 'reproduce'?"),
@@ -46,7 +47,7 @@ BAD = [
     (("sample", "x", "--bias", "low"), "--bias low is not a number."),
     (("",), "'' is not a command."),
     (("reproduce", ""), "'' is not an artifact."),
-    (("show", ""), "no run '' below results."),
+    (("show", ""), "/results. (normbench status)"),
     ((*MLP, "launcher=bogus"), "bogus is not a launcher. Choose from: local, plan, pool, slurm."),
     ((*MLP, "optim=LBFGS"), "optim=LBFGS is not an optimizer. (adadelta, "),
     (("train", "experiment=ln2016/fig66"), "Did you mean 'ln2016/fig6'?"),
@@ -85,8 +86,8 @@ BAD = [
     (("export", "csv", "--mode", "online"), "--mode is not an option of export csv"),
     (("export", "wandb", "--output", "x"), "--output is not an option of export wandb"),
     (("export", "xml"), "xml is not a form"),
-    (("export", "csv"), "there are no finished runs below results"),
-    (("export", "wandb", "--only", "ln"), "there are no finished runs below results"),
+    (("export", "csv"), "/results. (normbench status)"),
+    (("export", "wandb", "--only", "ln"), "/results. (normbench status)"),
     (("list", "nroms"), "Did you mean 'norms'?"),
     (("data", "get"), "normbench data get mnist"),
     (("data", "get", "mnst"), "Did you mean 'mnist'?"),
@@ -124,8 +125,8 @@ BAD = [
         "Choose from: eval_stats=running, eval_stats=batch, running, batch.",
     ),
     (("train", "--config-dir", "nowhere", "model=mnist_mlp"), "--config-dir nowhere is not a directory."),
-    (("show", "abc"), "no run abc below results"),
-    (("rerun", "abc"), "no run abc below results"),
+    (("show", "abc"), "/results. (normbench status)"),
+    (("rerun", "abc"), "/results. (normbench status)"),
     (("status", "--jsn"), "--jsn"),
     (("list", "--config-dir", "nowhere"), "--config-dir nowhere is not a directory"),
 ]
@@ -186,9 +187,36 @@ def test_what_is_exported_is_chosen_as_what_is_compared(normbench, capfd, tmp_pa
         assert normbench("export", "csv", "--output", "a.csv", word) == 2
         assert says in capfd.readouterr().err
     assert normbench("export", "csv", "norm=layer", "seed=2") == 2
-    assert "no finished run below results fits norm=layer seed=2." in capfd.readouterr().err
+    assert f"no finished run below {tmp_path / 'results'} fits norm=layer seed=2." in capfd.readouterr().err
     assert normbench("export", "csv", "--output", "/proc/x/y.csv") == 2
     assert capfd.readouterr().err.endswith("Choose a writable place with --output.\n")
+
+
+def test_a_table_goes_to_standard_output(normbench, capfd, tmp_path: Path):
+    fake.directory(tmp_path / "results" / "runs", fake.specs(1)[0])
+    assert normbench("export", "csv", "--output", "a.csv") == 0
+    capfd.readouterr()
+    assert normbench("export", "csv", "--output", "-") == 0
+    assert capfd.readouterr().out == (tmp_path / "a.csv").read_text()
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("home", ["~/", "file://{}/"])
+def test_a_path_may_begin_at_home_or_be_an_address(home, normbench, capfd, tmp_path: Path, monkeypatch):
+    """Which no shell replaces in --results=~/x, an option's value, or a variable that another program set."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    here = home.format(tmp_path)
+    fake.directory(tmp_path / "mine" / "runs", fake.specs(1)[0])
+    assert normbench("export", "csv", f"--results={here}mine", f"--output={here}a.csv") == 0
+    monkeypatch.setenv("NORMBENCH_RESULTS", f"{here}mine")
+    monkeypatch.setenv("NORMBENCH_DATA", f"{here}data")
+    assert normbench("show", fake.specs(1)[0].id) == 0
+    assert normbench("list", "norms", f"--config-dir={here}mine") == 0
+    assert normbench(*MLP) == 2 and f"MNIST is not in {tmp_path}/data: " in capfd.readouterr().err
+    (tmp_path / "mine.py").write_text(EXAMPLE.read_text().replace('normalizer("centre")', 'normalizer("mine")'))
+    for word in ("norm=~/mine.py", "norm=none,~/mine.py"):
+        assert normbench(*MLP, "data=digits", "-m", word, "--dry-run") == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "a.csv", "mine.py"}
 
 
 def test_a_pack_with_a_changed_digit_is_one_line(normbench, capfd, tmp_path: Path):

@@ -103,7 +103,7 @@ def test_nothing_is_there(normbench, capfd, tmp_path: Path):
     assert normbench("reproduce", "ln2016/fig6", "--max-time", "0") == 0
     out = capfd.readouterr().out
     assert "70 runs" in out and "0 done, 70 to run" in out and "nothing is started" in out and "not run" in out
-    assert "nothing is published below results" in out
+    assert f"nothing is published below {tmp_path / 'results'}" in out
     assert list(tmp_path.iterdir()) == []
     assert normbench("status") == 0
     out = capfd.readouterr().out
@@ -312,8 +312,8 @@ def test_a_run_whose_normalizer_raises_names_the_log_with_the_traceback(normbenc
     assert normbench(*train) == 4
     out = capfd.readouterr().out
     (log,) = (tmp_path / "results" / "runs").rglob("output.log")
-    assert f"normbench: KeyError: 'mine' (more in {log.relative_to(tmp_path)})" in out.replace("\n", "")
+    assert f"normbench: KeyError: 'mine' (more in {log})" in out.replace("\n", "")
     assert str(code) in log.read_text()
     assert normbench("show", log.parent.name[-12:], "--json") == 0
     shown = json.loads(capfd.readouterr().out)
-    assert (shown["status"], shown["log"], shown["last"]) == ("failed", str(log.relative_to(tmp_path)), [])
+    assert (shown["status"], shown["log"], shown["last"]) == ("failed", str(log), [])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
+from normbench.reading import place
 
 EPILOG = """examples:
   normbench data                                        what is there
@@ -37,8 +37,8 @@ a set of your own in MNIST's format (Fashion-MNIST, KMNIST, EMNIST, ...): DIR/da
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=["get", "prepare"])
     parser.add_argument("set", nargs="?", metavar="set")
-    parser.add_argument("--images", type=Path, metavar="DIR", help="prepare: where the images lie")
-    parser.add_argument("--weights", type=Path, metavar="FILE", help="prepare: torchvision's weights of VGG-19")
+    parser.add_argument("--images", type=place, metavar="DIR", help="prepare: where the images lie")
+    parser.add_argument("--weights", type=place, metavar="FILE", help="prepare: torchvision's weights of VGG-19")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="prepare: cpu (the default) or cuda")
 
 

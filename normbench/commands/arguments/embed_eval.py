@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 
 from normbench.commands.arguments import from_options
 from normbench.errors import NormbenchError
+from normbench.reading import place
 
 EPILOG = """examples:
   normbench embed-eval --write-sentences sentences      mr.txt, sick_train_a.txt and so on, a sentence a line
@@ -25,13 +25,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="VECTORS", help="a folder, module:name, a run, bag-of-words or tf-idf; several too"
     )
-    parser.add_argument("--write-sentences", metavar="DIR", type=Path, help="write the sentences to be encoded")
+    parser.add_argument("--write-sentences", metavar="DIR", type=place, help="write the sentences to be encoded")
     parser.add_argument("--sets", metavar="NAMES", help="only these, with commas (default: all that there is)")
     parser.add_argument("--fixed", action="store_true", help="one C for all instead of looking for it: much faster")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the numbers as well")
+    parser.add_argument("--json", metavar="FILE", type=place, help="write the numbers as well")
     parser.add_argument("--weights", metavar="NAME", help="a run's: last, best or step-N (default: last if kept)")
     parser.add_argument(
-        "--expand", metavar="FILE", type=Path, help="word vectors (word2vec, GloVe) for words that a run does not know"
+        "--expand", metavar="FILE", type=place, help="word vectors (word2vec, GloVe) for words that a run does not know"
     )
     parser.add_argument("--size", type=int, metavar="N", help="of bag-of-words (default: 2400)")
     parser.add_argument("--seed", type=int, metavar="S", help="of bag-of-words (default: 1)")

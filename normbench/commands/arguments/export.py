@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 
 from normbench.errors import NormbenchError
+from normbench.reading import place
 
 EPILOG = """examples:
   normbench export wandb                                W&B files below results/wandb; nothing leaves the machine
@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="FILTER", help="which runs (default: all finished ones)")
     # a word by itself, as it was asked for before there were filters
     parser.add_argument("--only", action="append", default=[], metavar="WHAT", help=SUPPRESS)
-    parser.add_argument("--output", metavar="FILE", type=Path, help="csv, parquet: where to write it")
+    parser.add_argument("--output", metavar="FILE", type=place, help="csv, parquet: where to (-: standard output)")
     parser.add_argument("--mode", choices=["offline", "online"], help="wandb: files (the default), or the server")
     parser.add_argument("--project", help="wandb: the project (default: normbench)")
     parser.add_argument("--entity", help="wandb: user or team (default: W&B's own)")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
+
+from normbench.reading import place
 
 EPILOG = """examples:
   normbench report                                      write results/report/index.html; open it in a browser
@@ -13,7 +14,7 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--output", metavar="DIR", type=Path, help="where to write it (default: RESULTS/report)")
+    parser.add_argument("--output", metavar="DIR", type=place, help="where to write it (default: RESULTS/report)")
 
 
 def run(given: Namespace, console: Any) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
+
+from normbench.reading import place
 
 EPILOG = """examples:
   normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=plan    writes the plan, says where
@@ -21,7 +22,7 @@ exit codes: 0 done; 2 another version, other code, no such plan, or a run that c
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("plan", type=Path, help="a plan's folder, RESULTS/plans/NAME")
+    parser.add_argument("plan", type=place, help="a plan's folder, RESULTS/plans/NAME")
 
 
 def run(given: Namespace, console: Any) -> int:
