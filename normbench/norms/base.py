@@ -29,8 +29,9 @@ class Normalizer(nn.Module):
 
     Constructed as `Class(site, **options)` with the options declared in its YAML. A normalizer whose evaluation has
     variants names those of every evaluation in `variants` and says of any whether it `serves` it; it reads
-    `self.variant`, the options that are set otherwise ({} is the usual evaluation). One that keeps statistics updates
-    them in training only while `self.track`, and in buffers, so that a resumed run has them. One that `stacks`
+    `self.variant`, the options that are set otherwise ({} is the usual evaluation). One that keeps statistics has them
+    in buffers, so that a resumed run has them: these, and what is drawn from torch's generators, are put back after
+    every pass that is not training (`self.track` false), so that it may update them there or not. One that `stacks`
     evaluates several variants at once: with `stack` set it returns them one after another along the batch axis, and
     takes in an input of that form as well.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from normbench.norms.base import Normalizer, Stack, WeightNormalizer
 from normbench.norms.layers import Weighted
@@ -21,19 +23,61 @@ def variants(model: nn.Module) -> list[Variant]:
     return list({text(variant): variant for norm in normalizers(model) for variant in norm.variants}.values())
 
 
+def generators(device: torch.device) -> dict[str, torch.Generator]:
+    """Torch's own generators that a pass on this device may draw from, by type of device."""
+    found = {"cpu": torch.default_generator}
+    if device.type == "cuda":
+        torch.cuda.init()
+        found["cuda"] = torch.cuda.default_generators[device.index or 0]
+    return found
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """What `torch.manual_seed` does, which would load torch's compiler."""
+    for generator in generators(device).values():
+        generator.manual_seed(seed)
+
+
+@contextmanager
+def without_trace(model: nn.Module, learning: Collection[Normalizer] = ()) -> Iterator[None]:
+    """A pass that is not training: normalizers and torch's generators end as they began, but for those `learning`.
+
+    What is put back are buffers, and parameters without a gradient, which some classes change in place as well.
+    """
+    resting = (norm for norm in normalizers(model) if norm not in learning)
+    modules = [module for norm in resting for module in norm.modules()]
+    buffers = [(module, name, tensor) for module in modules for name, tensor in module._buffers.items()]
+    frozen = (parameter for module in modules for parameter in module.parameters(False) if not parameter.requires_grad)
+    tensors = [t for t in (*(tensor for *_, tensor in buffers), *frozen) if t is not None and not is_lazy(t)]
+    copies = [tensor.clone() for tensor in tensors]
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    states = [(generator, generator.get_state()) for generator in generators(device).values()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, copy in zip(tensors, copies, strict=True):
+                tensor.copy_(copy)
+        for module, name, buffer in buffers:  # a class may give the name to another tensor
+            setattr(module, name, buffer)
+        for generator, state in states:
+            generator.set_state(state)
+
+
 @contextmanager
 def inference(model: nn.Module, variant: Variant = USUAL) -> Iterator[None]:
-    """Evaluation mode, with this variant in every normalizer that serves it."""
+    """Evaluation mode, without a trace, with this variant in every normalizer that serves it."""
     was_training = model.training
     model.eval()
     for norm in normalizers(model):
         norm.variant = variant if norm.serves(variant) else USUAL
     try:
-        yield
+        with without_trace(model):
+            yield
     finally:
         model.train(was_training)
         for norm in normalizers(model):
-            norm.variant = USUAL
+            vars(norm).pop("variant", None)  # the class has the usual one
 
 
 @contextmanager
@@ -54,14 +98,15 @@ def stacked(model: nn.Module, variants: Sequence[Variant]) -> Iterator[Stack]:
 
 
 @contextmanager
-def training_without_tracking(model: nn.Module) -> Iterator[None]:
-    """Training mode that leaves running statistics as they are: the training-mode pass of an evaluation."""
+def training_without_tracking(model: nn.Module, learning: Collection[Normalizer] = ()) -> Iterator[None]:
+    """Training mode without a trace, but for those `learning`: the training-mode pass of an evaluation."""
     was_training = model.training
     model.train()
     for norm in normalizers(model):
         norm.track = False
     try:
-        yield
+        with without_trace(model, learning):
+            yield
     finally:
         model.train(was_training)
         for norm in normalizers(model):
@@ -75,7 +120,7 @@ def gathering(model: nn.Module, variants: Sequence[Variant] = (USUAL,)) -> Itera
     They ask for it for an evaluation in these variants. After an error inside, what they gathered is no population.
     """
     asking = [norm for norm in normalizers(model) if any(map(norm.by_pass, variants))]
-    with training_without_tracking(model):
+    with training_without_tracking(model, asking):
         for norm in asking:
             norm.gathering = True
             norm.begin_pass()
@@ -104,7 +149,7 @@ def pending(model: nn.Module) -> bool:
 def starting(model: nn.Module) -> Iterator[None]:
     """Training mode for a pass over the first minibatch: those that wait for it begin, running statistics rest."""
     waiting = [norm for norm in normalizers(model) if isinstance(norm, WeightNormalizer)]
-    with training_without_tracking(model):
+    with training_without_tracking(model, waiting):
         for norm in waiting:
             norm.starting = True
         try:

@@ -17,7 +17,7 @@ from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating, finite
-from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking, variants
+from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking, variants, without_trace
 from normbench.norms.sites import Choice, asked_variants
 from normbench.streams import stream
 from normbench.train import populations
@@ -110,11 +110,12 @@ class Evaluation:
             return []
         state = self.seen(records, state)
         others = self._others() if state.best else []
-        if others:
-            self.gather(state, others)
-        records += self.run(self.further(state, others), state)
-        state = self.seen(records, state)  # further variants may be at their lowest
-        records += self.run(self.waiting(state, others), state)
+        with without_trace(self.model):  # the run keeps no statistics that only these variants are evaluated with
+            if others:
+                self.gather(state, others)
+            records += self.run(self.further(state, others), state)
+            state = self.seen(records, state)  # further variants may be at their lowest
+            records += self.run(self.waiting(state, others), state)
         records += self._tasks(nested=False)
         if state.last:
             records += self.run([Pass(name, mode="whole") for name in self.asked["whole"]], state)

@@ -15,8 +15,9 @@ from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.models import base as models
-from normbench.norms.modes import normalizers
+from normbench.norms.modes import inference, normalizers, seed_torch
 from normbench.runs import writing
+from normbench.streams import stream
 from normbench.train import checkpoint, environment, optim
 from normbench.train.adjust import Adjust
 from normbench.train.denormals import flushed
@@ -40,6 +41,7 @@ def train(
     data = datasets.load(config["data"], seed=seed)
     for note in data.notes:
         print(note)
+    seed_torch(int(stream(seed, "torch").integers(2**63)), device)  # only normalizers of a user's own draw from it
     model = models.build(config, spec.sites()).to(device)
     splits = _splits(data, model, config["model"]["name"], device)
     examples = splits["train"]
@@ -70,7 +72,6 @@ def train(
                 recorder.gather(progress)
                 checkpoint.save_weights(run.path / "weights" / f"step-{progress.step}.safetensors", model)
                 run.write_samples(_samples(model, seed, data, f"step-{progress.step}-"))
-                model.train()
             if progress.evaluated < progress.step and (progress.step % every == 0 or progress.step in also):
                 recorder.evaluate(progress)
             if progress.step >= steps:
@@ -124,7 +125,8 @@ def train(
 
 
 def _samples(model: models.Model, seed: int, data: datasets.Dataset, when: str = "") -> dict[str, bytes]:
-    return {when + name: content for name, content in model.eval().sample(seed, DRAWN, data).items()}
+    with inference(model):
+        return {when + name: content for name, content in model.sample(seed, DRAWN, data).items()}
 
 
 def _splits(data: datasets.Dataset, model: models.Model, name: str, device: torch.device) -> dict[str, Split]:

@@ -9,7 +9,7 @@ import torch
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.models.base import Model, Noise, evaluating
-from normbench.norms.modes import gathering, normalizers
+from normbench.norms.modes import gathering, normalizers, seed_torch
 from normbench.streams import stream
 from normbench.variants import USUAL, Variant
 
@@ -31,8 +31,8 @@ def gather(
         return
     draws = stream(sampler.seed, "population pass", moment)
     batches = sampler.once(draws)
-    with gathering(model, variants), torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(int(draws.integers(2**63)))
+    with gathering(model, variants):
+        seed_torch(int(draws.integers(2**63)), next(model.parameters()).device)
         for index in batches:
             with evaluating(model, Noise(sampler.seed, "train", split.numbers(index))):
                 model(**split.batch(index).tensors)

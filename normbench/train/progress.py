@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from normbench import reading
 from normbench.errors import NormbenchError
+from normbench.norms.modes import generators
 from normbench.runs import curve_file, seals
 from normbench.runs.record import HIGHEST
 from normbench.runs.store import FINISHED
@@ -82,7 +84,12 @@ def save(run: RunDirectory, progress: Progress, model: nn.Module, optimizer: Opt
     progress.curve_sha256 = curve_file.sha256(run.curve)
     tensors: dict[str, Tensor] = {f"model:{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"optim:{name}": tensor for name, tensor in optim.state_tensors(optimizer, model).items()}
+    tensors |= {f"torch:{name}": generator.get_state() for name, generator in _generators(model).items()}
     checkpoint.save_slot(run.path / "checkpoint", asdict(progress), tensors)
+
+
+def _generators(model: nn.Module) -> dict[str, torch.Generator]:
+    return generators(next(model.parameters()).device)
 
 
 def _check_curve(run: RunDirectory, progress: Progress) -> None:
@@ -135,6 +142,9 @@ def resume(
         try:
             model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
             optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
+            for name, generator in _generators(model).items():
+                if (state := tensors.get(f"torch:{name}")) is not None:  # None: older, or of another device
+                    generator.set_state(state)
         except (RuntimeError, KeyError) as error:
             raise ValueError(f"it is of another model: {' '.join(str(error).split())[:200]}") from None
 

@@ -55,15 +55,16 @@ else:
 return self.gain * (x - mean)"""
 
 
-def test_running_statistics_are_no_fault(tmp_path: Path) -> None:
-    assert broken(write(tmp_path, RUNNING), tmp_path) == {}
+@pytest.mark.parametrize("guard", ["if self.track:", "if True:"])
+def test_running_statistics_are_no_fault(guard: str, tmp_path: Path) -> None:
+    assert broken(write(tmp_path, RUNNING.replace("if self.track:", guard)), tmp_path) == {}
 
 
 FAULTS = {
     "gradients": (SOUND.replace(".rsqrt()", ".rsqrt().detach()"), "is something detached"),
     "evaluation_alone": ("return self.gain * x / (x.abs().mean() + self.eps)", "other neighbours"),
     "repeatable": ("return self.gain * (x + torch.randn_like(x))", "noise of its own"),
-    "untracked": (RUNNING.replace("if self.track:", "if True:"), "self.track"),
+    "untracked": (RUNNING.replace("if self.training:", "if self.training and self.track:"), "another function"),
     "whole_state": (
         "if self.training and self.track:\n    self.seen += 1\nreturn self.gain * x / (1 + self.seen)",
         "keep statistics in buffers",

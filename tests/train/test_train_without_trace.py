@@ -1,0 +1,93 @@
+"""How a run is evaluated changes no byte of its weights, and a kill none of its curve, whatever normalizer it has."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+
+from normbench.config import compose
+from normbench.config.plan import train_specs
+from normbench.runs.writing import RunDirectory
+from normbench.train import checkpoint
+from normbench.train.ensure import ensure_run
+
+FILE = Path(__file__).with_name("odd.py")
+ODD = [line.split('"')[1] for line in FILE.read_text().splitlines() if line.startswith("@normalizer")]
+SMALL = ("data.fraction=0.05", "train.batch_size=40", "train.epochs=2", "eval.strides={test: 20}")
+IMAGES = ("model=lenet5", "data=coloured_digits", "norm.sites=[conv]", *SMALL)
+EVALUATIONS = (
+    ("eval.strides={train: 0, test: 7}", "eval.reshuffles=2"),
+    ("eval.unit=updates", "eval.every=5", "eval.also_after=[1]", "eval.test=lowest"),
+)
+
+
+@pytest.fixture
+def config_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "conf" / "norm"
+    folder.mkdir(parents=True)
+    shutil.copy(FILE, folder)
+    for name in ODD:
+        kinds, axes = "pre_activation, post_activation", "batch, feature" + ", space" * (name == "images")
+        (folder / f"{name}.yaml").write_text(
+            f"{{name: {name}, sites: null, preceding_bias: site, declares: {{title: t, source: s, maths: 1, "
+            f"file: odd.py, kinds: [{kinds}], axes: [{axes}], mode_dependent: true, options: {{}}}}}}"
+        )
+    return folder.parent
+
+
+@pytest.fixture
+def train(tmp_path: Path, config_dir: Path) -> Callable[..., RunDirectory]:
+    """Trains with a normalizer until it is interrupted, at the update of that number."""
+
+    def trained(folder: str, name: str, *words: str, stop: int = 0) -> RunDirectory:
+        needs = [] if name in ODD else compose.declaration("norm", name).get("needs") or []
+        of_images = name == "images" or "space" in needs
+        (given,) = train_specs([*(IMAGES if of_images else tiny.WORDS), f"norm={name}", *words], False, config_dir)
+        run = RunDirectory(tmp_path / folder)
+        status = ensure_run(given, run, stopping=tiny.after(stop) if stop else lambda: False)
+        assert status == ("interrupted" if stop else "done")
+        return run
+
+    return trained
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("name", [*compose.choices("norm"), *ODD])
+def test_neither_an_evaluation_nor_a_kill_changes_the_training(name: str, train: Callable[..., RunDirectory]) -> None:
+    curve, weights = tiny.result(train("calm", name).path)
+    for i, words in enumerate(EVALUATIONS):
+        torch.rand(1)  # what this process has drawn before does not matter
+        assert tiny.result(train(f"evaluated {i}", name, *words).path)[1] == weights, words
+    train("killed", name, stop=random.Random(name).randint(1, 11))
+    torch.rand(1)
+    assert tiny.result(train("killed", name).path) == (curve, weights)
+
+
+@pytest.mark.parametrize(
+    ("norm", "word"),
+    [
+        ("batch", "eval.variants=['eval_stats=batch']"),
+        ("batch_layer", "eval.variants=[FFFF,TTTT]"),
+        ("batch_layer", "eval.also_at_best=['populations=recalibrated']"),
+    ],
+)
+def test_variants_are_evaluated_without_a_trace(norm: str, word: str, train: Callable[..., RunDirectory]) -> None:
+    assert tiny.result(train("more", norm, word).path)[1] == tiny.result(train("calm", norm).path)[1]
+
+
+def test_a_checkpoint_without_torchs_generator_is_gone_on_with(train: Callable[..., RunDirectory]) -> None:
+    """One of before: what draws nothing ends as ever, what draws goes on from the seed."""
+    for name in ("batch", "dropped"):
+        run = train(name, name, stop=5)
+        folder = run.path / "checkpoint"
+        progress, tensors, _ = checkpoint.newest(folder)
+        assert [key for key in tensors if key.startswith("torch:")] == ["torch:cpu"]
+        checkpoint.save_slot(folder, progress, {k: v for k, v in tensors.items() if not k.startswith("torch:")})
+        same = tiny.result(train(name, name).path) == tiny.result(train(f"{name} calm", name).path)
+        assert same == (name == "batch")
