@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from normbench.battery import adopt
 from normbench.battery.cases import ACTIVATION_KINDS, FUNCTIONS, WEIGHT_KINDS
@@ -66,12 +66,10 @@ def create_norm(
     if inputs is not None:
         found: nn.Module = NormedLinear(inputs, site, None if choice.name == "none" else choice, FUNCTIONS[activation])
         expected = _Expected(str(node["name"]), site.axes, -1, inputs, any_before=of_weights or choice.name == "none")
-    elif choice.name == "none":
-        return nn.Identity()
     else:
         found = build(site, choice)
         expected = _Expected(str(node["name"]), site.axes, site.feature_axis, features)
-    found.register_forward_pre_hook(expected)
+    found.register_forward_pre_hook(expected, with_kwargs=True)
     return found
 
 
@@ -85,13 +83,15 @@ class _Expected:
     size: int
     any_before: bool = False
 
-    def __call__(self, module: nn.Module, given: tuple[Any, ...]) -> None:
-        shape = tuple(given[0].shape) if given else ()
-        if not given or (shape[self.at :][:1] == (self.size,) and (self.any_before or len(shape) == len(self.axes))):
+    def __call__(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        x = given[0] if given else named.get("x")
+        shape = tuple(x.shape) if isinstance(x, Tensor) else ()
+        if shape[self.at :][:1] == (self.size,) and (self.any_before or len(shape) == len(self.axes)):
             return
+        found = shape if isinstance(x, Tensor) else type(x).__name__
         axes = ", ".join(str(self.size) if axis == "feature" else axis for axis in self.axes)
         other = "batch time feature"
-        raise NormbenchError(f"{self.name}: x must be ({axes}), not {shape}. Other axes are said by axes='{other}'.")
+        raise NormbenchError(f"{self.name}: x must be ({axes}), not {found}. Other axes are said by axes='{other}'.")
 
 
 def find(name: str) -> Mapping[str, Any]:

@@ -22,6 +22,22 @@ from normbench.variants import USUAL, Variant, text
 REGISTRY: dict[str, type[nn.Module]] = {}
 Marked = TypeVar("Marked", bound=type[nn.Module])
 Product = Callable[[Tensor, Tensor | None], Tensor]  # (weight, bias) -> summed inputs of a batch
+HALF = (torch.bfloat16, torch.float16)
+
+
+def _as_torchs(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A normalizer's method that takes x with empty batches and half precision kept away from it."""
+
+    @functools.wraps(call)
+    def called(self: Normalizer, x: Tensor, *further: Any, **named: Any) -> Tensor:
+        if not x.numel():
+            return x
+        if x.dtype not in HALF:
+            return call(self, x, *further, **named)
+        own = (tensor.dtype for tensor in (*self.parameters(), *self.buffers()) if tensor.is_floating_point())
+        return call(self, x.to(next(own, torch.float32)), *further, **named).to(x.dtype)
+
+    return called
 
 
 class Normalizer(nn.Module):
@@ -35,6 +51,9 @@ class Normalizer(nn.Module):
     evaluates several variants at once: with `stack` set it returns them one after another along the batch axis, and
     takes in an input of that form as well.
 
+    As with torch's own, no values give no values and nothing is learned of them; bfloat16 and half are computed in the
+    type of the parameters and buffers, float32 where there are none, and given back as they came.
+
     One whose evaluation needs statistics of a pass over the training batches with frozen weights sets `gathers`: there
     is such a pass before each evaluation, in training mode with `gathering` in the place of `track`.
     """
@@ -46,6 +65,11 @@ class Normalizer(nn.Module):
     gathering: bool = False
     stacks: bool = False
     stack: Stack | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in {"forward", "step"} & vars(cls).keys():
+            setattr(cls, name, _as_torchs(vars(cls)[name]))
 
     def __init__(self, site: Site) -> None:
         super().__init__()

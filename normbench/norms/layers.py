@@ -8,7 +8,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.norms.base import Product, WeightNormalizer, build
+from normbench.norms.base import Normalizer, Product, WeightNormalizer, build
 from normbench.norms.sites import Choice, Site
 
 
@@ -47,6 +47,18 @@ class NormedLinear(Weighted):
         self.activation = activation
         self.start()
 
+    def begin_epoch(self) -> None:
+        """As of a normalizer, for a layer that stands alone."""
+        for module in self.children():
+            if isinstance(module, Normalizer):
+                module.begin_epoch()
+
+    def end_epoch(self) -> None:
+        """As of a normalizer, for a layer that stands alone."""
+        for module in self.children():
+            if isinstance(module, Normalizer):
+                module.end_epoch()
+
     def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Linear | nn.Conv2d:
         return nn.Linear(inputs, outputs, bias=bias)
 
@@ -67,6 +79,8 @@ class NormedLinear(Weighted):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         weight, bias = self.linear.weight, self.linear.bias
+        if not x.numel():
+            return self.activation(self.product(x)(weight, bias))
         if isinstance(self.norm, WeightNormalizer):
             z = self.norm.summed(self.product(x), weight, bias)
             return self.norm.finish(self.activation(z if self.before is None else self.before(z)))

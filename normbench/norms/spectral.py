@@ -61,9 +61,12 @@ class SpectralNorm(WeightNormalizer):
         return u.clone(), v.clone()  # the buffers change with the next pass, maybe before this one's gradient
 
     def forward(self, weight: Tensor, mask: Tensor | None = None) -> Tensor:
-        matrix = weight.flatten(1)
-        u, v = self._power(matrix, self.iterations if self.training else 0)
+        matrix, device = weight.flatten(1), weight.device.type
+        # under autocast as well, products of the weights are computed in the type of the weights
+        with torch.autocast(device if torch.amp.is_autocast_available(device) else "cpu", enabled=False):
+            u, v = self._power(matrix, self.iterations if self.training else 0)
+            sigma = torch.dot(u, matrix @ v)
         if self.training and self.track:
             self.u.copy_(u)
             self.v.copy_(v)
-        return weight / torch.dot(u, matrix @ v)
+        return weight / sigma

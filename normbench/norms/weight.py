@@ -80,11 +80,11 @@ class WeightNorm(WeightNormalizer):
             return product(self(weight), bias)
         z = product(self(weight), None)
         others = [i for i in range(z.dim()) if i != self.site.feature_axis]
-        mean = z.mean(others) if self.training else self.running_mean
+        mean = z.mean(others, dtype=self.running_mean.dtype) if self.training else self.running_mean
         if self.training and self.track:
             self.running_mean.lerp_(mean.detach(), self.momentum)
         shift = -mean if bias is None else bias - mean
-        return z + shift.view([-1 if i == self.site.feature_axis else 1 for i in range(z.dim())])
+        return z + shift.view([-1 if i == self.site.feature_axis else 1 for i in range(z.dim())]).to(z.dtype)
 
     def _from_data(self, t: Tensor, bias: Tensor | None) -> None:
         values = t.movedim(self.site.feature_axis, -1).flatten(0, -2)

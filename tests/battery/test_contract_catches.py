@@ -78,7 +78,7 @@ FAULTS = {
         "self.seen = self.seen or x.shape[0]\nassert x.shape[0] in (1, self.seen, 6, 8, 3)\nreturn self.gain * x",
         "AssertionError",
     ),
-    "bfloat16": ("return (self.gain * x).to(torch.float64 if x.dtype == torch.float64 else torch.float32)", "float32"),
+    "bfloat16": ("return self.gain * (x + 1000.0 - 1000.0)", "away"),
 }
 
 

@@ -1,0 +1,15 @@
+"""No normalization, where a module is asked for."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from normbench.norms.base import Normalizer, normalizer
+
+
+@normalizer("none")
+class NoNorm(Normalizer):
+    """y = x. Models leave such a site without a module; it has no parameters."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return x
