@@ -339,6 +339,9 @@ def _in_effect(spec: RunSpec) -> RunSpec:
         raise NormbenchError(
             f"norm.sites={norm['sites']}: norm={norm['name']} would stand nowhere. Name sites, or take norm=none."
         )
+    optim = spec.config["optim"]
+    if not optim.get("decay_norms", True) and not optim["weight_decay"]:
+        raise NormbenchError("optim.decay_norms=false leaves nothing out at optim.weight_decay=0. Give a weight decay.")
     for key in ("train.keep", "eval.also_after"):
         part, option = key.split(".")
         for update in spec.config[part][option]:

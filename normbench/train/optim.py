@@ -11,16 +11,28 @@ import torch
 from torch import Tensor, nn
 
 from normbench.errors import NormbenchError
+from normbench.norms.base import own_parameters
+
+OURS = {"decay_norms"}  # options that no class takes
 
 
 def build(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
     """The configured optimizer: the class that its YAML declares, ours or torch's, with all its options.
 
-    On the fused kernel where there is one. Errors: options that do not go together, a class that torch lacks.
+    On the fused kernel where there is one. With `decay_norms` false, normalizers' parameters and all biases are a group
+    without weight decay. Errors: options that do not go together, a class that torch lacks.
     """
     facts = config["declares"]
     fused = {"fused": True} if facts.get("fused") else {}
-    found: torch.optim.Optimizer = made("optim", config, CLASSES, model.parameters(), **fused)
+    groups: list[dict[str, Any]] = [{"params": [*model.parameters()]}]
+    if not config.get("decay_norms", True):
+        norms = own_parameters(model)
+        parts: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+        for name, parameter in model.named_parameters():
+            parts[name not in norms and not name.rsplit(".", 1)[-1].startswith("bias")].append(parameter)
+        groups = [{"params": parts[True]}, {"params": parts[False], "weight_decay": 0.0}]
+    used = [group for group in groups if group["params"]]
+    found: torch.optim.Optimizer = made("optim", config, CLASSES, used, **fused)
     return found
 
 
@@ -29,7 +41,8 @@ def made(group: str, config: Mapping[str, Any], classes: Mapping[str, Any], *fir
     facts, word = config["declares"], f"{group}={config['name']}"
     if facts["class"] not in classes:
         raise NormbenchError(f"{word}: torch {torch.__version__} has no {facts['class']}.")
-    options = {key: tuple(value) if isinstance(value := config[key], list) else value for key in facts["options"]}
+    keys = [key for key in facts["options"] if key not in OURS]
+    options = {key: tuple(value) if isinstance(value := config[key], list) else value for key in keys}
     try:
         return classes[facts["class"]](*first, **options, **further)
     except (ValueError, ZeroDivisionError) as error:

@@ -11,8 +11,9 @@ import pytest
 import tiny
 import torch
 
-from normbench.config import compose
+from normbench.config import compose, identity
 from normbench.errors import NormbenchError
+from normbench.models import base as models
 from normbench.train import optim
 
 FACTS = {name: compose.declaration("optim", name) for name in compose.choices("optim")}
@@ -58,7 +59,8 @@ def test_options_and_defaults_are_torchs(name: str) -> None:
         wanted["eps"] = (torch.finfo(torch.float32).eps, wanted["eps"][1])
     node = compose.choice("optim", name)
     found = {key: tuple(value) if isinstance(value, list) else value for key, value in node.items()}
-    assert {key: found[key] for key in FACTS[name]["options"].keys() - OWN.get(name, set())} == wanted
+    assert {key: found[key] for key in FACTS[name]["options"].keys() - OWN.get(name, set()) - optim.OURS} == wanted
+    assert ("weight_decay" in wanted) == ("decay_norms" in found)
     assert FACTS[name].get("fused", False) == ("fused" in parameters)
 
 
@@ -121,6 +123,7 @@ def test_no_optimizer_loads_torchs_compiler() -> None:
     code = """
 import sys, torch
 from normbench.config import compose, grammar
+from normbench.models import base as models
 from normbench.train import optim
 for name in sys.argv[1:]:
     model = torch.nn.Linear(3, 2)
@@ -133,6 +136,42 @@ print("torch._dynamo" in sys.modules, optimizer.step.__qualname__)
 """
     done = subprocess.run([sys.executable, "-c", code, *USED, "keras_adam"], capture_output=True, text=True)
     assert done.stdout.split() == ["False", "Adam.step"], done.stderr
+
+
+DECAYING = [name for name in USED if "weight_decay" in FACTS[name]["options"]]
+
+
+@pytest.mark.parametrize("name", DECAYING)
+def test_weight_decay_without_normalizers_and_biases(name: str) -> None:
+    """As torch's class with two groups; another run, and by default the one that it was."""
+    words = [f"optim={name}", "optim.weight_decay=0.5", "norm=layer"]
+    spec, usual = tiny.spec(*words, "optim.decay_norms=false"), tiny.spec(*words)
+    assert spec.id != usual.id == tiny.spec(*words, "optim.decay_norms=true").id
+    stored = compose.stored_form(usual.config)
+    before = {key: value for key, value in stored["optim"].items() if key != "decay_norms"}
+    assert identity.run_id(compose.restore({**stored, "optim": before})) == usual.id
+    model, other, decayed = (models.build(usual.config, usual.sites()) for _ in range(3))
+    ours, named = optim.build(spec.config["optim"], model), dict(other.named_parameters())
+    weights = [key for key in named if key.endswith("linear.weight")]
+    assert len(weights) == 2 and {"hidden.0.norm.gain", "hidden.0.norm.bias", "logits.linear.bias"} < named.keys()
+    rest = {"params": [named[key] for key in named if key not in weights], "weight_decay": 0.0}
+    options = {"lr": spec.config["optim"]["lr"], "weight_decay": 0.5}
+    theirs = getattr(torch.optim, FACTS[name]["class"])([{"params": [named[key] for key in weights]}, rest], **options)
+    stepped(ours, model, range(2))
+    state = optim.state_tensors(ours, model)
+    resumed = optim.build(spec.config["optim"], model)
+    optim.load_state(resumed, model, state)
+    wanted = stepped(theirs, other, range(4))
+    torch.testing.assert_close(stepped(resumed, model, range(2, 4)), wanted, rtol=1e-5, atol=1e-7)
+    plain = dict(zip(named, stepped(optim.build(usual.config["optim"], decayed), decayed, range(4)), strict=True))
+    same = {key for key in named if torch.allclose(plain[key], named[key], rtol=1e-6, atol=1e-7)}
+    assert same >= {*weights} and "hidden.0.norm.gain" not in same
+
+
+@pytest.mark.parametrize("words", [(), ("optim=adamw", "optim.weight_decay=0")])
+def test_nothing_to_leave_out_of_weight_decay_is_one_line(words: tuple[str, ...]) -> None:
+    with pytest.raises(NormbenchError, match=r"optim\.decay_norms=false .* optim\.weight_decay=0"):
+        tiny.spec(*words, "optim.decay_norms=false")
 
 
 def test_adafactors_default_is_torchs_none() -> None:
