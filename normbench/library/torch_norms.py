@@ -19,59 +19,53 @@ from normbench.norms.rms import RMSNorm
 
 Facts = dict[str, tuple[Any, Any]]  # what both must have alike: ours, torch's
 
-
-def _layer(ours: LayerNorm, theirs: nn.LayerNorm) -> Facts:
-    return {
-        "the normalized shape": (tuple(ours.shape), theirs.normalized_shape),
-        "eps_mode": (ours.eps_mode, "in"),
-        "the factor of scale": (ours.factor, 1.0),
-    }
-
-
-def _rms(ours: RMSNorm, theirs: nn.RMSNorm) -> Facts:
-    return {
-        "the normalized shape": ((ours.site.features,), theirs.normalized_shape),
-        "eps_mode": (ours.eps_mode, "in"),
-        "the number of features in the root": (ours.used, ours.site.features),
-    }
-
-
-def _group(ours: GroupNorm, theirs: nn.GroupNorm) -> Facts:
-    return {
-        "the number of channels": (ours.site.features, theirs.num_channels),
-        "num_groups": (ours.num_groups, theirs.num_groups),
-        "a time axis of steps by themselves": ("time" in ours.site.axes, False),
-    }
-
-
-def _instance(ours: InstanceNorm, theirs: _InstanceNorm) -> Facts:
-    return {
-        "the number of channels": (ours.site.features, theirs.num_features),
-        "track_running_stats": (ours.running, theirs.track_running_stats),
-        "momentum": (ours.momentum, theirs.momentum if ours.running else ours.momentum),
-        "a time axis of steps by themselves": ("time" in ours.site.axes, False),
-    }
-
-
-def _batch(ours: BatchNorm, theirs: _BatchNorm) -> Facts:
-    tracks = theirs.track_running_stats
-    return {
-        "the number of features": (ours.site.features, theirs.num_features),
-        "eval_stats": (ours.eval_stats, "running" if tracks else "batch"),
-        "the list of momenta": (ours.momenta, [theirs.momentum] if tracks else ours.momenta),
-        "statistics of steps or positions apart, or with a mask": (bool(ours.apart) or ours.masked, False),
-        "unbiased_norm": (ours.unbiased_norm, False),
-        "unbiased_running": (ours.unbiased_running, True),
-        "the factor of scale": (ours.factor, 1.0),
-    }
-
-
+# by our class torch's, and what their formulas must have alike beside eps, gain and shift
 SAME: dict[type[nn.Module], tuple[type[nn.Module], Callable[[Any, Any], Facts]]] = {
-    LayerNorm: (nn.LayerNorm, _layer),
-    RMSNorm: (nn.RMSNorm, _rms),
-    GroupNorm: (nn.GroupNorm, _group),
-    InstanceNorm: (_InstanceNorm, _instance),
-    BatchNorm: (_BatchNorm, _batch),
+    LayerNorm: (
+        nn.LayerNorm,
+        lambda ours, theirs: {
+            "the normalized shape": (tuple(ours.shape), theirs.normalized_shape),
+            "eps_mode": (ours.eps_mode, "in"),
+            "the factor of scale": (ours.factor, 1.0),
+        },
+    ),
+    RMSNorm: (
+        nn.RMSNorm,
+        lambda ours, theirs: {
+            "the normalized shape": ((ours.site.features,), theirs.normalized_shape),
+            "eps_mode": (ours.eps_mode, "in"),
+            "the number of features in the root": (ours.used, ours.site.features),
+        },
+    ),
+    GroupNorm: (
+        nn.GroupNorm,
+        lambda ours, theirs: {
+            "the number of channels": (ours.site.features, theirs.num_channels),
+            "num_groups": (ours.num_groups, theirs.num_groups),
+            "a time axis of steps by themselves": ("time" in ours.site.axes, False),
+        },
+    ),
+    InstanceNorm: (
+        _InstanceNorm,
+        lambda ours, theirs: {
+            "the number of channels": (ours.site.features, theirs.num_features),
+            "track_running_stats": (ours.running, theirs.track_running_stats),
+            "momentum": (ours.momentum, theirs.momentum if ours.running else ours.momentum),
+            "a time axis of steps by themselves": ("time" in ours.site.axes, False),
+        },
+    ),
+    BatchNorm: (
+        _BatchNorm,
+        lambda ours, theirs: {
+            "the number of features": (ours.site.features, theirs.num_features),
+            "eval_stats": (ours.eval_stats, "running" if theirs.track_running_stats else "batch"),
+            "the list of momenta": (ours.momenta, [theirs.momentum] if theirs.track_running_stats else ours.momenta),
+            "statistics of steps or positions apart, or with a mask": (bool(ours.apart) or ours.masked, False),
+            "unbiased_norm": (ours.unbiased_norm, False),
+            "unbiased_running": (ours.unbiased_running, True),
+            "the factor of scale": (ours.factor, 1.0),
+        },
+    ),
 }
 
 

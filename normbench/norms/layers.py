@@ -8,7 +8,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normbench.norms.base import Normalizer, Product, WeightNormalizer, build
+from normbench.norms.base import Product, WeightNormalizer, build
 from normbench.norms.sites import Choice, Site
 
 
@@ -48,16 +48,13 @@ class NormedLinear(Weighted):
         self.start()
 
     def begin_epoch(self) -> None:
-        """As of a normalizer, for a layer that stands alone."""
-        for module in self.children():
-            if isinstance(module, Normalizer):
-                module.begin_epoch()
+        """Of the normalizers here, for a layer that stands alone; `end_epoch` as well."""
+        for norm in filter(None, (self.norm, self.before)):
+            norm.begin_epoch()
 
     def end_epoch(self) -> None:
-        """As of a normalizer, for a layer that stands alone."""
-        for module in self.children():
-            if isinstance(module, Normalizer):
-                module.end_epoch()
+        for norm in filter(None, (self.norm, self.before)):
+            norm.end_epoch()
 
     def linear_map(self, inputs: int, outputs: int, bias: bool) -> nn.Linear | nn.Conv2d:
         return nn.Linear(inputs, outputs, bias=bias)

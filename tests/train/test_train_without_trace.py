@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+from devices import needs_cuda
 
 from normbench.config import compose
 from normbench.config.plan import train_specs
@@ -67,6 +68,19 @@ def test_neither_an_evaluation_nor_a_kill_changes_the_training(name: str, train:
     train("killed", name, stop=random.Random(name).randint(1, 11))
     torch.rand(1)
     assert tiny.result(train("killed", name).path) == (curve, weights)
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", ["dropped", "batch_layer"])
+def test_so_it_is_on_cuda(name: str, train: Callable[..., RunDirectory]) -> None:
+    cuda = "device=cuda"
+    curve, weights = tiny.result(train("calm", name, cuda).path)
+    assert tiny.result(train("evaluated", name, cuda, *EVALUATIONS[0]).path)[1] == weights
+    killed = train("killed", name, cuda, stop=5).path
+    _, tensors, _ = checkpoint.newest(killed / "checkpoint")
+    assert {key for key in tensors if key.startswith("torch:")} == {"torch:cpu", "torch:cuda"}
+    torch.rand(1, device="cuda")
+    assert tiny.result(train("killed", name, cuda).path) == (curve, weights)
 
 
 @pytest.mark.parametrize(
