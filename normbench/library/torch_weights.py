@@ -5,6 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 from normbench.errors import NormbenchError
+from normbench.library.torch_norms import load_norm
+from normbench.norms.base import Normalizer
 from normbench.rnn import layers
 from normbench.rnn.cells import Cell
 
@@ -12,12 +14,16 @@ from normbench.rnn.cells import Cell
 def load_torch(ours: nn.Module, theirs: nn.Module) -> None:
     """Copy the weights of a module of torch.nn into ours, which computes the same from then on, in its own layout.
 
-    LSTM and GRU, without a normalizer, take those of `nn.LSTM` and `nn.GRU`.
+    LSTM and GRU, without a normalizer, take those of `nn.LSTM` and `nn.GRU`; modules of `create_norm` those of
+    `nn.LayerNorm`, `nn.RMSNorm`, `nn.GroupNorm`, `nn.InstanceNorm*` and `nn.BatchNorm*` with the same formula.
     Errors: NormbenchError for a module that cannot compute the same, with the option that it needs.
     """
-    if not isinstance(ours, layers.Recurrent):
+    if isinstance(ours, Normalizer):
+        load_norm(ours, theirs)
+    elif isinstance(ours, layers.Recurrent):
+        _recurrent(ours, theirs)
+    else:
         raise NormbenchError(f"load_torch: {type(ours).__name__} has no counterpart in torch.nn.")
-    _recurrent(ours, theirs)
 
 
 def _recurrent(ours: layers.Recurrent, theirs: nn.Module) -> None:

@@ -15,13 +15,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from normbench.data import Dataset
 from normbench.data.examples import Batch, Split
 from normbench.errors import NormbenchError
 from normbench.models.init import initialize
-from normbench.norms.modes import inference, pending, starting
+from normbench.norms.modes import pending, starting
 from normbench.norms.sites import Choice, Site, declared
 from normbench.streams import stream
 
@@ -237,9 +236,6 @@ def start_from_data(model: Model, batch: Batch, seed: int) -> None:
 
     With the noise and dropout of its first update, as Salimans and Kingma's train.py has them.
     """
-    if any(map(is_lazy, model.parameters())):  # of a user's normalizer: it takes its sizes from the first input
-        with inference(model):
-            model(**batch.tensors)
     with starting(model), update(model, seed, 0):
         if pending(model):
             model(**batch.tensors)

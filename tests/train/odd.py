@@ -131,3 +131,13 @@ class Double(Normalizer):
 
     def forward(self, x, mask=None):
         return self.inner(x.double()).to(x.dtype)
+
+
+@normalizer("plain")
+class PlainModule(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.inner, self.drop = nn.BatchNorm1d(features), nn.Dropout(0.1)
+
+    def forward(self, x):
+        return self.drop(self.inner(x))
