@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from normbench.errors import NormbenchError, positive, unknown
 from normbench.norms.base import build
 from normbench.norms.layers import NormedLinear
 from normbench.norms.sites import AXES, Site, choose
+from normbench.rnn.cells import filled
 
 
 def create_norm(
@@ -75,7 +77,10 @@ def create_norm(
 
 @dataclass(frozen=True)
 class _Expected:
-    """What x has to be; `at` is the place of the axis with `size`. any_before: the others may be any."""
+    """What x has to be; `at` is the place of the axis with `size`. any_before: the others may be any.
+
+    With a mask what is no number at padding counts nowhere.
+    """
 
     name: str
     axes: tuple[str, ...]
@@ -83,11 +88,16 @@ class _Expected:
     size: int
     any_before: bool = False
 
-    def __call__(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        x = given[0] if given else named.get("x")
+    def __call__(
+        self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        x, mask = [*given, *(named[name] for name in ("x", "mask") if name in named), None, None][:2]
         shape = tuple(x.shape) if isinstance(x, Tensor) else ()
         if shape[self.at :][:1] == (self.size,) and (self.any_before or len(shape) == len(self.axes)):
-            return
+            places = [size if axis in ("batch", "time") else 1 for axis, size in zip(self.axes, shape, strict=False)]
+            if mask is None or mask.numel() != math.prod(places):
+                return None
+            return (filled(x, mask.bool().view(places)), mask), {}
         found = shape if isinstance(x, Tensor) else type(x).__name__
         axes = ", ".join(str(self.size) if axis == "feature" else axis for axis in self.axes)
         other = "batch time feature"

@@ -274,8 +274,11 @@ def _plus(z: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def filled(x: Tensor, mask: Tensor) -> Tensor:
-    """x with 0 for what is no number, or is too large to be squared, where the mask is false: 0 times NaN is NaN."""
-    return torch.where(mask[..., None] | (x.abs() < _largest(x)), x, 0)
+    """x with 0 for what is no number, or is too large to be squared, where the mask is false: 0 times NaN is NaN.
+
+    The mask has x's axes, or ones.
+    """
+    return torch.where(mask | (x.abs() < _largest(x)), x, 0)
 
 
 def bounded(x: Tensor) -> bool:

@@ -22,10 +22,10 @@ def _unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: S
     if planned is not None and x.shape[1] < (2 if planned.over_rows else 1):
         planned = None  # one value for each statistic, or none: the normalizers say what that is
     if backend is None or planned is None or not _together(weights.weight_hh, mask, x, *state):
-        found: tuple[Tensor, State] = cell(x if mask is None else filled(x, mask), mask, state, weights)
+        found: tuple[Tensor, State] = cell(x if mask is None else filled(x, mask[..., None]), mask, state, weights)
         return found
     if mask is not None and not (x.is_cpu and bounded(x)):
-        x = filled(x, mask)
+        x = filled(x, mask[..., None])
     return fused.sequence(cell, planned, backend, x, mask, state, weights.folded())
 
 
@@ -53,7 +53,7 @@ class Steps:
     def __call__(self, x: Tensor, state: State, mask: Tensor | None = None) -> State:
         """The state after x_t (B, I), its output first; rows where the mask (B,) is false keep theirs."""
         if mask is not None:
-            x = filled(x, mask)
+            x = filled(x, mask[..., None])
         if self.fast is not None:
             return self.fast(x, state, mask)
         z = self.cell.input_step(self.cell.summed(x, self.weights), self.t, mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import doctest
 import math
 import os
@@ -64,6 +65,29 @@ def test_every_normalizer_by_name(name: str) -> None:
         y = norm(x)
         y.square().sum().backward()
         assert y.shape == x.shape and torch.isfinite(y).all() and x.grad is not None
+
+
+@pytest.mark.parametrize("name", compose.choices("norm"))
+def test_nan_at_padding_reaches_no_weight(name: str) -> None:
+    declares = compose.declaration("norm", name)
+    if not {"batch", "time", "feature"} <= set(declares["axes"]) or declares.get("one_length") or declares.get("needs"):
+        pytest.skip("it takes no mask of steps")
+    options = {"stats": "sequence"} if name == "batch" else {}
+    linear = (
+        {"inputs": 4, "activation": "relu"} if "weight" in declares["kinds"] or "block" in declares["kinds"] else {}
+    )
+    norm = create_norm(name, 4, axes="batch time feature", **options, **linear).double()
+    x, mask = torch.randn(3, 5, 4, dtype=torch.float64), torch.ones(3, 5, dtype=torch.bool)
+    mask[1, 3:] = False
+    found = []
+    for padding in (0.0, math.nan, math.inf):
+        given = torch.where(mask[..., None], x, padding).requires_grad_()
+        other = copy.deepcopy(norm)
+        other(given, mask)[mask].square().sum().backward()
+        found.append([given.grad[mask], *(p.grad for p in other.parameters())])
+    for changed in found[1:]:
+        for ours, theirs in zip(found[0], changed, strict=True):
+            torch.testing.assert_close(ours, theirs)
 
 
 def test_it_is_the_same_normalizer_with_its_options() -> None:
