@@ -113,7 +113,7 @@ def parser(chosen: str | None) -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The console script."""
-    from normbench.papers.text import visible_lines
+    from normbench.draw.text import visible_lines
 
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `normbench list >&-`

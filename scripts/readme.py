@@ -16,13 +16,13 @@ from typing import Any
 import yaml
 
 from normbench.config import FIDELITIES
+from normbench.draw.tables import escape
+from normbench.draw.text import show
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import measured, published
 from normbench.papers.claims import Artifact
 from normbench.papers.findings import deciding
-from normbench.papers.table import escape
-from normbench.papers.text import show
 from normbench.runs import pack
 
 ROOT = Path(__file__).resolve().parent.parent

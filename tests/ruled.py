@@ -7,11 +7,11 @@ from typing import Any
 import judged
 import yaml
 
-from normbench.curves.statistics import t_interval
 from normbench.papers import rules
 from normbench.papers.claims import Part
 from normbench.papers.parts import Observed
 from normbench.runs.record import RunRecord
+from normbench.stats.statistics import t_interval
 
 SHAPE = (-2.0, -1.0, 0.0, 1.0, 2.0)
 UNIT = (t_interval(SHAPE).interval or (0, 0))[1]  # half the 95 % interval of that

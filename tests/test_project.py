@@ -181,7 +181,7 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
         drawn.sha256,
     )
     assert judged == json.loads((place / "verdicts.json").read_text())
-    for file, content in publish.tables(artifact, fidelity, judged, runs).items():
+    for file, content in publish.pages(artifact, fidelity, judged, runs).items():
         assert content == (place / file).read_bytes(), f"{place / file}: normbench reproduce {name} --max-time 0"
 
 

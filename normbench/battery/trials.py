@@ -11,11 +11,11 @@ from typing import Any
 from normbench.compare import metrics
 from normbench.config import compose, grammar, plan
 from normbench.config.identity import RunSpec
-from normbench.curves.series import final, log_floored
-from normbench.curves.statistics import Estimate, paired
 from normbench.errors import NormbenchError, unknown
 from normbench.norms.sites import least_eps
 from normbench.runs.record import PLACE, RunRecord
+from normbench.stats.series import final, log_floored
+from normbench.stats.statistics import Estimate, paired
 
 OPPONENTS = ("none", "batch", "layer")
 TABLE1 = "ln2016/table1"

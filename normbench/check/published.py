@@ -125,7 +125,7 @@ def _follows(entry: Published) -> Iterator[Finding]:
         others = [now["id"] for now, then in pairs if now != then]
         what = f"of {', '.join(others)}" if others else "as a whole"
         yield Finding("verdict", place / "verdicts.json", f"the verdicts {what} do not follow from the pack. {again}")
-    for name, content in publish.tables(entry.artifact, entry.fidelity, judged, runs).items():
+    for name, content in publish.pages(entry.artifact, entry.fidelity, judged, runs).items():
         if not (place / name).exists():
             yield Finding("missing", place / name, f"it is gone. {again}")
         elif _bytes(place / name) != content:

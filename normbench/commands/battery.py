@@ -22,12 +22,12 @@ from normbench.commands.terminal import Table, say, show_rows
 from normbench.compare import metrics
 from normbench.config import compose
 from normbench.config.identity import RunSpec
+from normbench.draw.tables import grid
 from normbench.errors import NormbenchError
 from normbench.launch import pace
 from normbench.launch.base import Launcher
 from normbench.launch.ensure import ensure_runs, missing
 from normbench.papers.ln2016 import table1
-from normbench.papers.table import grid
 from normbench.runs import files
 from normbench.runs.find import Found, find, in_packs
 from normbench.web import standing

@@ -17,12 +17,12 @@ from normbench.compare import beside, cells, configuration, more
 from normbench.compare.answer import Answer, Group
 from normbench.compare.difference import Difference
 from normbench.compare.question import Question
-from normbench.curves.statistics import REACH
 from normbench.errors import NormbenchError
-from normbench.papers.claims import CLOCKS
 from normbench.papers.rules import FEWEST
 from normbench.runs import find
 from normbench.runs.record import RunRecord
+from normbench.stats.series import CLOCKS
+from normbench.stats.statistics import REACH
 
 SHOWN = 3  # tasks that are shown whole without being asked for
 BESIDE = 12  # curves of the papers

@@ -19,12 +19,13 @@ from normbench.commands.terminal import Table, say
 from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
 from normbench.config.identity import RunSpec
+from normbench.draw import tables
 from normbench.errors import NormbenchError
 from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
 from normbench.launch.ensure import check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
-from normbench.papers import power, publish, rules, table
+from normbench.papers import power, publish, rules
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.papers.findings import decided
 from normbench.runs import pack
@@ -314,9 +315,9 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     return judged
 
 
-def show_table(entries: Sequence[table.Entry], console: Console) -> None:
+def show_table(entries: Sequence[tables.Entry], console: Console) -> None:
     """The first quantity; table.md has all of them."""
-    header, rows = table.headline(entries)
+    header, rows = tables.headline(entries)
     shown = Table(*header, whole=header[:1])
     for row in rows:
         shown.add_row(*map(escape, row))

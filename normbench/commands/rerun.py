@@ -17,8 +17,6 @@ from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, say, say_json
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
-from normbench.curves import distance
-from normbench.curves.distance import Distance, Gap, Row
 from normbench.errors import NormbenchError
 from normbench.launch import base
 from normbench.launch.ensure import ensure_runs
@@ -26,6 +24,8 @@ from normbench.runs import lookup, pack, store
 from normbench.runs.damaged import Damaged
 from normbench.runs.known import known
 from normbench.runs.record import RunRecord, curve_sha256
+from normbench.stats import distance
+from normbench.stats.distance import Distance, Gap, Row
 from normbench.train.kept import refuse_edited
 from normbench.variants import text
 

@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.text import Text
 
-from normbench.papers.text import hidden, visible, visible_lines
+from normbench.draw.text import hidden, visible, visible_lines
 
 MANY = 100  # rows, each of which takes a millisecond to be laid out with the others
 GAP = "  "  # between columns

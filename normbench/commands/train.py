@@ -17,13 +17,13 @@ from normbench.commands.training import faults, left, repeats, unmirrored, watch
 from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
 from normbench.config.identity import RunSpec
-from normbench.curves.series import exploded, final
+from normbench.draw.tables import number
 from normbench.errors import NormbenchError
 from normbench.launch import base
 from normbench.launch.ensure import ensure_runs
-from normbench.papers.table import number
 from normbench.runs.find import Found, find
 from normbench.runs.store import FINISHED
+from normbench.stats.series import exploded, final
 
 
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:

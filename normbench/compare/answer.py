@@ -19,12 +19,11 @@ from normbench.compare import configuration, metrics
 from normbench.compare.cells import Cell, Task
 from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, as_json, held_against, spoken, worded
 from normbench.compare.question import BEST, END, TUNED, Question
-from normbench.curves.series import Censored, Point, Reached, at_epoch, best_step, series, time_to_level
-from normbench.curves.statistics import t_interval
-from normbench.papers.claims import CLOCKS
+from normbench.draw.tables import Entry, estimate_entry, times_entry
 from normbench.papers.rules import ALPHA, FEWEST
-from normbench.papers.table import Entry, estimate_entry, times_entry
 from normbench.runs.record import RunRecord
+from normbench.stats.series import CLOCKS, Censored, Point, Reached, at_epoch, best_step, series, time_to_level
+from normbench.stats.statistics import t_interval
 
 UNEVEN = 1.5  # between the slowest and the fastest seed of an arm: their machine did other things as well
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from normbench.compare.cells import Cell, Task
 from normbench.compare.question import Question
-from normbench.curves.series import Reached, time_to_level
+from normbench.draw.panels import Reference
 from normbench.papers import artifact as artifacts
 from normbench.papers import claims
-from normbench.papers.panels import Reference
+from normbench.stats.series import Reached, time_to_level
 
 
 @lru_cache(maxsize=64)

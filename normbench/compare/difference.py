@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench.curves.statistics import REACH, detectable_effect, holm, p_value, paired, seeds_needed, welch
+from normbench.draw.tables import alike, number
 from normbench.papers.rules import ALPHA, FEWEST, POWER
-from normbench.papers.table import alike, number
+from normbench.stats.statistics import REACH, detectable_effect, holm, p_value, paired, seeds_needed, welch
 
 AHEAD, BEHIND, UNDECIDED = "ahead", "behind", "undecided"
 ROUNDING = 1e-12  # of the largest number: a narrower interval is that of numbers without spread

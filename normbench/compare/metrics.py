@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from normbench.compare import configuration
-from normbench.papers.claims import LOSSES
 from normbench.runs.record import PLACE, RunRecord
+from normbench.stats.series import LOSSES
 
 NAMES = {"nll": "NLL"}
 

@@ -13,10 +13,10 @@ from normbench.compare.answer import Answer
 from normbench.compare.cells import Cell
 from normbench.config.identity import edited
 from normbench.config.plan import ADHOC
-from normbench.curves.statistics import REACH
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers.rules import FEWEST
+from normbench.stats.statistics import REACH
 
 SHOWN = 4  # comparisons
 

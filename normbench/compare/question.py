@@ -10,10 +10,10 @@ from typing import Any
 from normbench.compare import metrics
 from normbench.compare.cells import Cell, Task
 from normbench.compare.metrics import Metric
-from normbench.curves.series import Series, level_on_the_way, series
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
+from normbench.stats.series import Series, level_on_the_way, series
 
 END, BEST = "end", "best"
 MODE = "eval"

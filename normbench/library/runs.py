@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from normbench.compare import configuration
 from normbench.config.grammar import RUN_GROUPS
-from normbench.curves.series import PARTS, best_step
 from normbench.errors import NormbenchError
 from normbench.export import tables
 from normbench.runs import root
 from normbench.runs.find import everything
 from normbench.runs.record import PLACE, RunRecord
+from normbench.stats.series import PARTS, best_step
 
 if TYPE_CHECKING:
     import pandas

@@ -16,10 +16,10 @@ import yaml
 
 from normbench import own_file
 from normbench.config import FIDELITIES, compose, experiment_file, plan
+from normbench.draw.panels import Panel
+from normbench.draw.tables import Entry
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import by_claims, claim_file, claims, rules
-from normbench.papers.panels import Panel
-from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
 HERE = Path(__file__).parent

@@ -8,14 +8,14 @@ from itertools import product
 from typing import Any
 
 from normbench.config import plan
-from normbench.curves.series import Censored, Reached
-from normbench.papers.claims import CLOCKS, LOSSES, MODES, Artifact, Endpoint, Part
+from normbench.draw.panels import AXES, Look, Panel, Quantity
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import EXTRA_COLOURS, colours_of
+from normbench.draw.tables import Entry, cells, estimate_entry, final_entry, times_entry
+from normbench.papers.claims import MODES, Artifact, Endpoint, Part
 from normbench.papers.endpoints import outcome_of
-from normbench.papers.panels import AXES, Look, Panel, Quantity
-from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import EXTRA_COLOURS, colours_of
-from normbench.papers.table import Entry, cells, estimate_entry, final_entry, times_entry
 from normbench.runs.record import RunRecord
+from normbench.stats.series import CLOCKS, LOSSES, Censored, Reached
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
@@ -44,7 +44,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     entries = []
     for title, place in _places(artifact, runs).items():
         own = [run for run in runs if run.matches(place)]
-        for group, control, arm, cell in cells(artifact, own, _looks(artifact, runs), title):
+        for group, control, arm, cell in cells(artifact.settings, own, _looks(artifact, runs), title):
             where = f"{group}, {title}" if control and place else group
             entries += [_entry(cell, where, arm, endpoint, unit) for endpoint, unit in numbers]
     return sorted(entries, key=lambda entry: entry.group.startswith("control "))

@@ -39,8 +39,9 @@ from normbench.config import FIDELITIES
 from normbench.config.plan import place_text
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
-from normbench.papers.claims import BEST, CLOCKS, MODES, Artifact, Cell, Claim, Endpoint, Part, cell_text
+from normbench.papers.claims import BEST, MODES, Artifact, Cell, Claim, Endpoint, Part, cell_text
 from normbench.runs import yaml_text
+from normbench.stats.series import CLOCKS
 
 
 def load(path: Path) -> Artifact:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from normbench.stats.series import CLOCKS, LOSSES
+
 MODES = {  # of the records that an endpoint reads
     "eval": "evaluation mode", "train": "training mode", "running": "running mean", "stage": "after training",
     "along": "along training", "whole": "the whole split at the end",
 }  # fmt: skip
-LOSSES = ("nll", "loss")  # interpolated on their logarithm
-CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
 Cell = Mapping[str, Any]
 BEST = "best"  # of the runs that are compared
 

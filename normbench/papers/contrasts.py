@@ -20,14 +20,14 @@ from pathlib import Path
 import numpy as np
 
 from normbench import reading
-from normbench.curves.examples import Spread, spread
-from normbench.curves.series import at_epoch, final, named
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Artifact, Part
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import gather
 from normbench.runs import lookup, outcomes, store
 from normbench.runs.record import RunRecord
+from normbench.stats.examples import Spread, spread
+from normbench.stats.series import at_epoch, final, named
 from normbench.variants import text
 
 NAME = "contrasts.npz"

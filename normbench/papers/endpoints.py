@@ -6,7 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from normbench.curves.series import (
+from normbench.draw.text import show
+from normbench.errors import NormbenchError
+from normbench.papers.claims import BEST, Cell, Endpoint, Part, cell_text
+from normbench.runs.record import RunRecord
+from normbench.stats.series import (
+    LOSSES,
     Reached,
     Series,
     area,
@@ -18,10 +23,6 @@ from normbench.curves.series import (
     series,
     time_to_level,
 )
-from normbench.errors import NormbenchError
-from normbench.papers.claims import BEST, LOSSES, Cell, Endpoint, Part, cell_text
-from normbench.papers.text import show
-from normbench.runs.record import RunRecord
 
 Bounds = tuple[float, float]  # what is known of a number: the same twice, or an end at infinity
 _SCALES: Mapping[str, Callable[[float], float]] = {

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from normbench.draw.text import show
 from normbench.papers import rules
 from normbench.papers.parts import measured
-from normbench.papers.text import show
 
 _SAID = {  # of one, of several
     rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),

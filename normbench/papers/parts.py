@@ -14,8 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from normbench.curves.examples import Spread
-from normbench.curves.statistics import (
+from normbench.draw.text import show
+from normbench.papers import rules
+from normbench.papers.claims import Part, cell_text
+from normbench.papers.endpoints import Bounds, Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
+from normbench.runs.record import RunRecord
+from normbench.stats.examples import Spread
+from normbench.stats.statistics import (
     Interval,
     detectable_effect,
     median_interval,
@@ -28,11 +33,6 @@ from normbench.curves.statistics import (
     t_interval,
     within,
 )
-from normbench.papers import rules
-from normbench.papers.claims import Part, cell_text
-from normbench.papers.endpoints import Bounds, Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
-from normbench.papers.text import show
-from normbench.runs.record import RunRecord
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config import plan
+from normbench.draw import figure, tables
+from normbench.draw.panels import Panel
+from normbench.draw.tables import Entry
 from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, draw, gallery, history, stated, table, verdicts
+from normbench.papers import contrasts, gallery, history, stated, verdicts
 from normbench.papers.claims import Artifact
 from normbench.papers.contrasts import Contrasts
 from normbench.papers.findings import findings, settings
-from normbench.papers.panels import Panel
 from normbench.papers.published import verdicts_of
-from normbench.papers.table import Entry
 from normbench.papers.way_on import way_on
 from normbench.runs import files, own, pack, samples, seals
 from normbench.runs.record import RunRecord
@@ -117,7 +118,7 @@ def publish(
             gallery.NAME: None if drawn == shown_before else drawn.content or None,
             contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
             "figure.svg": _figure(artifacts.panels(artifact, runs), shown(judged)),
-            **tables(artifact, fidelity, judged, runs),
+            **pages(artifact, fidelity, judged, runs),
             "verdicts.json": verdicts.as_file(judged),
         }
         if not writes:
@@ -147,12 +148,12 @@ def publish(
     return judged, runs, notes
 
 
-def tables(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Sequence[RunRecord]) -> dict[str, bytes]:
+def pages(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Sequence[RunRecord]) -> dict[str, bytes]:
     """What follows from the runs and their verdicts, to be read: by file name."""
     entries = artifacts.drawing(artifact).table(artifact, runs)
     return {
         "table.md": _page(artifact, fidelity, entries, judged, runs).encode(),
-        "table.csv": table.as_csv(entries).encode(),
+        "table.csv": tables.as_csv(entries).encode(),
     }
 
 
@@ -166,7 +167,7 @@ def _figure(panels: Sequence[Panel], of: str) -> bytes | None:
     if not panels:
         return None
     image = io.BytesIO()
-    draw.figure(panels, image)
+    figure.figure(panels, image)
     return seals.marked(image.getvalue(), of)
 
 
@@ -175,14 +176,14 @@ def _page(
 ) -> str:
     """table.md: what they mean where that is said, the numbers, the verdicts, the deviations and the command."""
     told = [artifacts.caution(artifact, runs), *findings(judged), *artifacts.explanation(artifact, runs)]
-    words = "".join(f"{table.escape(text)}\n\n" for text in told if text)
-    e = table.escape
+    words = "".join(f"{tables.escape(text)}\n\n" for text in told if text)
+    e = tables.escape
     rows = "".join(
         f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(rests_on(c))} |\n" for c in judged["claims"]
     )
     decided = f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n" if rows else ""
     tried = settings(judged["claims"])
-    across = f"At the paper's setting and under the controls:\n\n{table.lines(tried)}\n" if tried else ""
+    across = f"At the paper's setting and under the controls:\n\n{tables.lines(tried)}\n" if tried else ""
     of_seeds = _of_seeds(entries)
     wrong = judged["expected_wrong"]  # of computed numbers none
     by_chance = f"Expected number of these verdicts that are wrong by chance: at most {wrong:.3g}.\n\n" if wrong else ""
@@ -197,7 +198,7 @@ def _page(
     )
     return (
         f"# {artifact.title} · {fidelity}\n\n{artifact.locator}.{of_seeds}\n\n"
-        f"{words}{table.markdown(entries)}\n"
+        f"{words}{tables.markdown(entries)}\n"
         f"{decided}"
         f"{across}"
         f"{by_chance}"

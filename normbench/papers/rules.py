@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from normbench.curves.statistics import Interval, sign_test, within
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Part
+from normbench.stats.statistics import Interval, sign_test, within
 
 if TYPE_CHECKING:  # which asks this module for words
     from normbench.papers.parts import Observed

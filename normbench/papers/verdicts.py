@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from normbench.config import FIDELITIES
-from normbench.curves.examples import Spread
+from normbench.draw.text import show
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
 from normbench.papers.artifact import Plan, again
 from normbench.papers.claims import Artifact, Claim, Part
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import Observed, gather, measured, result
-from normbench.papers.text import show
 from normbench.runs import files
 from normbench.runs.record import RunRecord
+from normbench.stats.examples import Spread
 
 SCHEMA = 3
 Examples = Callable[[Part, str, Sequence[int]], Spread | None]

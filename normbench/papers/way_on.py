@@ -11,11 +11,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normbench.curves.statistics import seeds_needed, signs_needed, t_quantile, within
 from normbench.papers import rules
 from normbench.papers.artifact import Plan
 from normbench.papers.claims import Artifact, Claim, place_of
 from normbench.runs.record import RunRecord
+from normbench.stats.statistics import seeds_needed, signs_needed, t_quantile, within
 
 MOST = 1000  # seeds that are within reach
 

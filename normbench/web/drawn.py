@@ -13,10 +13,10 @@ from normbench.compare import beside, configuration
 from normbench.compare.answer import answer
 from normbench.compare.cells import Cell, Task
 from normbench.compare.question import TUNED, Question
-from normbench.curves.series import Point, aggregate, series
-from normbench.papers.panels import Line, Look, Quantity
-from normbench.papers.style import EXTRA_COLOURS, colours_of, on_dark
+from normbench.draw.panels import Line, Look, Quantity
+from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
 from normbench.runs.record import RunRecord
+from normbench.stats.series import Point, aggregate, series
 from normbench.web import figures_compare as figures
 
 T = TypeVar("T")

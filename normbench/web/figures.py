@@ -10,9 +10,9 @@ import html
 import math
 from typing import Any
 
-from normbench.papers.panels import Line, Panel, Reference
-from normbench.papers.style import REFERENCE, on_dark
-from normbench.papers.text import visible
+from normbench.draw.panels import Line, Panel, Reference
+from normbench.draw.style import REFERENCE, on_dark
+from normbench.draw.text import visible
 
 Figure = dict[str, Any]
 ROLES = ("reference", "band", "seed", "mean")

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench.curves.series import Point, Series
-from normbench.papers.panels import Line, Look, Panel, Quantity, Reference
-from normbench.papers.style import REFERENCE
-from normbench.papers.text import show
+from normbench.draw.panels import Line, Look, Panel, Quantity, Reference
+from normbench.draw.style import REFERENCE
+from normbench.draw.text import show
+from normbench.stats.series import Point, Series
 from normbench.web.figures import Figure, bare, figure, label, meta
 
 COLUMNS = 400  # of points: a screen's plot is about twice as wide

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from normbench.papers.text import show
+from normbench.draw.text import show
 
 WIDTH = 260.0  # of a row's plot, in CSS pixels; zero lies in the middle
 Part = Mapping[str, Any]

@@ -8,9 +8,9 @@ from normbench.compare import beside, configuration
 from normbench.compare.answer import value
 from normbench.compare.cells import Cell, Task
 from normbench.compare.question import Question
-from normbench.curves.series import variants
-from normbench.papers.table import mean_of_all
+from normbench.draw.tables import mean_of_all
 from normbench.runs.record import RunRecord
+from normbench.stats.series import variants
 from normbench.web import figures_compare as figures
 
 Load = Callable[[Sequence[str]], Mapping[str, RunRecord]]

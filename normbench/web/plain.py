@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from normbench.papers.text import visible
+from normbench.draw.text import visible
 
 
 def plain(value: Any) -> Any:

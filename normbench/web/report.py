@@ -16,14 +16,15 @@ from typing import Any
 
 import normbench
 from normbench.config import FIDELITIES, FIDELITY_MEANING, compose, plan
+from normbench.draw import tables
+from normbench.draw.style import on_dark
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import gallery, measured, published, stated, table
+from normbench.papers import gallery, measured, published, stated
 from normbench.papers.claims import Artifact
 from normbench.papers.findings import deciding, findings, said, tally
 from normbench.papers.published import Published
 from normbench.papers.rules import DECIDED, HOLDS, NEWS, UNDECIDED
-from normbench.papers.style import on_dark
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
 from normbench.runs.record import RunRecord
@@ -400,7 +401,7 @@ def _content(entry: Published, papers: Mapping[str, artifacts.Paper]) -> dict[st
         ],
         "arms": [(arm, look, on_dark(look.colour)) for arm, look in arms.items()],
         "names": {arm: look.name for arm, look in arms.items()},
-        "tables": [(group, *table.grid(entries, group)) for group in table.groups(entries)],
+        "tables": [(group, *tables.grid(entries, group)) for group in tables.groups(entries)],
         "runs": [_run(run) for run in sorted(entry.runs, key=_order)],
         "environments": _environments(entry.runs),
     }  # fmt: skip

@@ -34,8 +34,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from normbench import reading
 from normbench.compare.answer import Answer
 from normbench.compare.more import way_on
+from normbench.draw.text import visible
 from normbench.errors import NormbenchError
-from normbench.papers.text import visible
 from normbench.runs import samples
 from normbench.runs.record import RunRecord
 from normbench.web import share as pages

@@ -19,10 +19,10 @@ import jinja2
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from normbench.draw.text import show, visible
 from normbench.errors import NormbenchError, code_of
 from normbench.papers.claims import cell_text
 from normbench.papers.rules import NEWS
-from normbench.papers.text import show, visible
 from normbench.runs import files
 from normbench.web import forest
 

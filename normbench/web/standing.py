@@ -10,9 +10,9 @@ from typing import Any
 import normbench
 from normbench.battery.trials import Effect, Trial, metric, quantities
 from normbench.compare.metrics import spoken
-from normbench.papers.panels import Look, Quantity, panels
-from normbench.papers.style import colours_of, on_dark
-from normbench.papers.table import Entry, final_entry, grid
+from normbench.draw.panels import Look, Quantity, panels
+from normbench.draw.style import colours_of, on_dark
+from normbench.draw.tables import Entry, final_entry, grid
 from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, site
 

@@ -17,13 +17,12 @@ from normbench.compare.cells import Task, tasks, with_longer
 from normbench.compare.metrics import Metric
 from normbench.compare.more import way_on
 from normbench.compare.question import BEST, END, Question
-from normbench.curves.series import Point
+from normbench.draw.style import colours_of, on_dark
+from normbench.draw.text import visible
 from normbench.errors import NormbenchError
-from normbench.papers import claims
-from normbench.papers.style import colours_of, on_dark
-from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
+from normbench.stats.series import CLOCKS, Point
 from normbench.web import figures_compare as figures
 from normbench.web import grid
 from normbench.web.drawn import AXES, Drawn, Kept, clocks, counts, logged_clock, seeds, state, value_text
@@ -199,7 +198,7 @@ def _choices(task: Task, question: Question, clock: str) -> dict[str, Any]:
         "level": {
             "now": "" if q.level is None else configuration.short(q.level * q.metric.factor),
             "unit": q.metric.unit,
-            "clock": claims.CLOCKS[q.clock],
+            "clock": CLOCKS[q.clock],
         },
         "log": q.metric.loss,
         "better": "higher" if q.metric.rising else "lower",

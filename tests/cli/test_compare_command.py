@@ -15,8 +15,8 @@ import yaml
 
 from normbench import load_runs
 from normbench.compare import beside
+from normbench.draw.panels import Quantity, Reference
 from normbench.papers.bln2022 import configurations
-from normbench.papers.panels import Quantity, Reference
 from normbench.runs import pack
 
 Command = Callable[..., str]

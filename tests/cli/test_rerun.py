@@ -14,9 +14,9 @@ from rich.console import Console
 
 from normbench.commands import rerun
 from normbench.config.plan import train_specs
-from normbench.curves.distance import compare
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
+from normbench.stats.distance import compare
 
 HERE = {"processor": "EPYC", "torch": "2.9"}
 PACK = Path("results") / "paper2020" / "fig" / "paper" / pack.NAME

@@ -18,9 +18,9 @@ from normbench.compare.cells import Task, tasks
 from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, held_against, worded
 from normbench.compare.question import Question
 from normbench.config.plan import train_specs
-from normbench.curves import statistics as stats
 from normbench.errors import NormbenchError
 from normbench.runs.record import RunRecord
+from normbench.stats import statistics as stats
 
 # --- configuration
 

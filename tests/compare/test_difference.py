@@ -13,7 +13,7 @@ from normbench.compare.answer import answer
 from normbench.compare.cells import tasks
 from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, held_against, worded
 from normbench.compare.question import Question
-from normbench.curves import statistics as stats
+from normbench.stats import statistics as stats
 from normbench.streams import stream
 
 

@@ -18,15 +18,16 @@ NORMS = ("norms.base", "norms.layers", "norms.modes")  # what of them imports to
 # What a module below the first name may never import. `cli` and the commands behind it see everything, and are seen by
 # nobody else.
 FORBIDDEN = {
-    "norms": ("rnn", "models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
-    "rnn": ("models", "data", "train", "runs", "curves", "papers", "web", "launch", "export"),
-    "models": ("train", "runs", "curves", "papers", "web", "launch", "export"),
-    "data": ("norms", "rnn", "models", "train", "runs", "curves", "papers", "web", "launch", "export"),
-    "sentences": ("norms", "rnn", "models", "train", "runs", "curves", "papers", "web", "launch", "export"),
-    "train": ("curves", "papers", "web", "launch", "export"),
-    "config": (*NORMS, "rnn", "models", "train", "runs", "curves", "papers", "web", "launch", "export"),
-    "runs": (*NORMS, "rnn", "models", "train", "curves", "papers", "web", "launch", "export"),
-    "curves": (*NORMS, "rnn", "models", "train", "papers", "web", "launch", "export"),
+    "norms": ("rnn", "models", "data", "train", "runs", "stats", "papers", "web", "launch", "export"),
+    "rnn": ("models", "data", "train", "runs", "stats", "papers", "web", "launch", "export"),
+    "models": ("train", "runs", "stats", "papers", "web", "launch", "export"),
+    "data": ("norms", "rnn", "models", "train", "runs", "stats", "papers", "web", "launch", "export"),
+    "sentences": ("norms", "rnn", "models", "train", "runs", "stats", "papers", "web", "launch", "export"),
+    "train": ("stats", "papers", "web", "launch", "export"),
+    "config": (*NORMS, "rnn", "models", "train", "runs", "stats", "papers", "web", "launch", "export"),
+    "runs": (*NORMS, "rnn", "models", "train", "stats", "papers", "web", "launch", "export"),
+    "stats": (*NORMS, "rnn", "models", "train", "papers", "web", "launch", "export"),
+    "draw": (*NORMS, "rnn", "models", "data", "train", "papers", "compare", "check", "web", "launch", "export"),
     "papers": (*NORMS, "rnn", "models", "train", "compare", "check", "web", "export"),
     "compare": (*NORMS, "rnn", "models", "data", "train", "check", "web", "launch", "export"),
     "check": (*NORMS, "rnn", "models", "data", "train", "compare", "web", "launch", "export"),
@@ -36,8 +37,8 @@ FORBIDDEN = {
         *("battery.adopt", "battery.cases", "battery.contract", "battery.cost"),
     ),
     "battery": ("papers", "web", "launch", "export"),
-    "export": (*NORMS, "rnn", "models", "data", "train", "curves", "papers", "web", "launch"),
-    "launch": ("curves", "papers", "web", "export"),
+    "export": (*NORMS, "rnn", "models", "data", "train", "stats", "papers", "web", "launch"),
+    "launch": ("stats", "papers", "web", "export"),
     "library": ("papers", "check", "web", "launch"),
 }
 # What a worker calls trains; the rest of its folder is the parent, which does not.
@@ -91,7 +92,7 @@ def test_the_walk_sees_imports() -> None:
     [
         "config.compose, normbench.config.identity, normbench.config.plan",
         "runs.find, normbench.runs.store, normbench.runs.pack",
-        "curves, normbench.curves.series, normbench.curves.statistics",
+        "stats, normbench.stats.series, normbench.stats.statistics",
         "papers, normbench.papers.claims",
         "web.report, normbench.web.figures, normbench.web.standing, normbench.battery.trials",
         "check, normbench.compare.answer, normbench.library.runs",

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from normbench.config import plan
-from normbench.curves.statistics import kendall
+from normbench.draw import tables
 from normbench.papers import artifact as artifacts
-from normbench.papers import table
 from normbench.runs.record import RunRecord
+from normbench.stats.statistics import kendall
 
 GRID = ["".join(letters) for letters in itertools.product("TF", repeat=4)]
 # training loss of every epoch: the factor 1/sqrt(d) makes it 10 % less, statistics per position change nothing
@@ -74,8 +74,8 @@ def test_every_table_can_be_drawn(name: str, seeds: int) -> None:
     artifact = artifacts.load(f"bln2022/{name}")
     found = runs(name, seeds) if seeds else []
     entries = artifacts.drawing(artifact).table(artifact, found)
-    text = table.markdown(entries)
-    assert table.as_csv(entries).count("\n") == len(entries) + 1
+    text = tables.markdown(entries)
+    assert tables.as_csv(entries).count("\n") == len(entries) + 1
     assert ("not run" in text) == (not found) and "nan" not in text
     panels = artifacts.drawing(artifact).panels(artifact, found)
     assert panels and all(bool(panel.lines) == bool(found) for panel in panels)

@@ -9,11 +9,12 @@ import madeup
 import pytest
 import yaml
 
+from normbench.draw import tables
+from normbench.draw.style import COLOURS
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import by_claims, publish, published, table
+from normbench.papers import by_claims, publish, published
 from normbench.papers.claims import Artifact
-from normbench.papers.style import COLOURS
 from normbench.web import report
 
 CONTRAST = [[1, {"arm": "ln"}], [-1, {"arm": "none"}]]
@@ -92,7 +93,7 @@ def test_the_table_has_each_number_once_for_each_arm(own: Artifact) -> None:
     assert told["updates to train NLL 0.5 (evaluation mode)"].unit == "updates"
     lost = [replace(run, status="diverged", records=run.records[:4]) for run in runs]
     assert all(entry.diverged == 5 for entry in by_claims.table(own, lost))
-    assert table.markdown(entries).count("\n| ln |") == 1
+    assert tables.markdown(entries).count("\n| ln |") == 1
 
 
 def test_runs_of_controls_have_tables_of_their_own_at_the_end(own: Artifact) -> None:
@@ -102,7 +103,7 @@ def test_runs_of_controls_have_tables_of_their_own_at_the_end(own: Artifact) -> 
     runs = madeup.runs()
     low = [replace(run, control="lr-low") for run in runs if run.arm == "ln"]
     elsewhere = [replace(run, axes={"train.batch_size": 4}) for run in runs]
-    found = table.groups(by_claims.table(artifacts.read("me2030/net", own.config_dir), [*low, *runs, *elsewhere]))
+    found = tables.groups(by_claims.table(artifacts.read("me2030/net", own.config_dir), [*low, *runs, *elsewhere]))
     assert found == ["batch size 128", "batch size 4", "control lr-low, batch size 128"]
 
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from judged import judge
 
-from normbench.curves.examples import spread
-from normbench.curves.statistics import t_interval
 from normbench.errors import NormbenchError
 from normbench.papers import contrasts
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
 from normbench.papers.contrasts import Contrasts, collect, key, load
 from normbench.runs import files, outcomes, seals, store
 from normbench.runs.record import RunRecord
+from normbench.stats.examples import spread
+from normbench.stats.statistics import t_interval
 from normbench.streams import stream
 
 NLL = Endpoint("chosen", split="test", mode="eval", metric="nll", epoch="last")

@@ -11,12 +11,12 @@ from judged import arms, artifact, final_run, only
 from ruled import SHAPE, UNIT, claim_data, claim_of, compared, direction, effects, seen, word, written
 
 from normbench.config import FIDELITIES
-from normbench.curves.statistics import t_interval
 from normbench.papers import rules
 from normbench.papers.claim_file import load
 from normbench.papers.claims import Endpoint, Part
 from normbench.papers.parts import Observed, result
 from normbench.runs.record import RunRecord
+from normbench.stats.statistics import t_interval
 
 # --- a direction -----------------------------------------------------------------------------------------------------
 

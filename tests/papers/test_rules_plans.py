@@ -12,13 +12,13 @@ from judged import artifact, only
 from ruled import claim_data, compared, direction, effects, fig6_part, seen, written
 
 from normbench.config import compose
-from normbench.curves.series import area, at_epoch, best_step, log_floored
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import rules
 from normbench.papers.claim_file import load
 from normbench.papers.claims import Artifact, Endpoint, Part
 from normbench.runs.record import RunRecord
+from normbench.stats.series import area, at_epoch, best_step, log_floored
 
 # --- smallest effects ------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from normbench.draw.tables import Entry
 from normbench.papers import artifact as artifacts
 from normbench.papers.ln2016.fig3 import MEASURES, sides
-from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
 LAST = 3000

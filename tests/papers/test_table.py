@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import madeup
 import pytest
 
-from normbench.papers import draw, table
+from normbench.draw import figure, tables
+from normbench.draw.text import visible
 from normbench.papers.artifact import drawing, load
-from normbench.papers.text import visible
 from normbench.runs.record import RunRecord
 
 
@@ -30,7 +30,7 @@ def _run(seed: int, nlls: list[float], arm: str = "ln", status: str = "done", ba
      (12.5, 0.0, "12.5"), (98.7654, 20.0, "99"), (-0.45123, 0.16, "-0.45")],
 )  # fmt: skip
 def test_number_has_two_digits_of_its_uncertainty(value, uncertainty, text):
-    assert table.number(value, uncertainty) == text
+    assert tables.number(value, uncertainty) == text
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_number_has_two_digits_of_its_uncertainty(value, uncertainty, text):
     ],
 )
 def test_an_interval_is_written_like_its_mean(mean: float, low: float, high: float, text: str):
-    assert table.Entry("g", "r", "q", "", 5, mean, (low, high)).text() == text
+    assert tables.Entry("g", "r", "q", "", 5, mean, (low, high)).text() == text
 
 
 def test_entries_count_what_is_missing_censored_or_diverged():
@@ -57,25 +57,25 @@ def test_entries_count_what_is_missing_censored_or_diverged():
     runs = [_run(seed, [2.0, 0.1, 0.001]) for seed in (1, 2)]
     late = _run(3, [2.0, 1.0, 0.5])
     lost = _run(4, [2.0, float("nan")], status="diverged")
-    assert table.final_entry([], "g", "r", "q", where).text() == "not run"
-    assert table.final_entry(runs[:1], "g", "r", "q", where).text() == "0.001000 (n = 1)"
-    assert "1 diverged" in table.final_entry([*runs, lost], "g", "r", "q", where).text()
-    assert table.final_entry([lost], "g", "r", "q", where).text() == "1 diverged"
-    assert table.time_entry([*runs, late], "g", "r", "q", where, 0.01).text() == "≥ 2 (1 of 3 not reached)"
+    assert tables.final_entry([], "g", "r", "q", where).text() == "not run"
+    assert tables.final_entry(runs[:1], "g", "r", "q", where).text() == "0.001000 (n = 1)"
+    assert "1 diverged" in tables.final_entry([*runs, lost], "g", "r", "q", where).text()
+    assert tables.final_entry([lost], "g", "r", "q", where).text() == "1 diverged"
+    assert tables.time_entry([*runs, late], "g", "r", "q", where, 0.01).text() == "≥ 2 (1 of 3 not reached)"
     ends = [_run(5, [2.0, 1.0, 0.5, 0.4]), late, _run(6, [2.0, 1.0])]
-    assert table.time_entry(ends, "g", "r", "q", where, 0.01).text() == "≥ 1 (3 of 3 not reached)"
-    reached = table.time_entry(runs, "g", "r", "q", where, 0.01)
+    assert tables.time_entry(ends, "g", "r", "q", where, 0.01).text() == "≥ 1 (3 of 3 not reached)"
+    reached = tables.time_entry(runs, "g", "r", "q", where, 0.01)
     assert reached.mean == pytest.approx(1.5)  # half way between 0.1 and 0.001 on the log axis
 
 
 def test_geometric_mean_on_request():
     runs = [_run(1, [2.0, 1e-2]), _run(2, [2.0, 1e-4])]
-    assert table.final_entry(runs, "g", "r", "q", ("train", "eval", "nll"), log=True).mean == pytest.approx(1e-3)
+    assert tables.final_entry(runs, "g", "r", "q", ("train", "eval", "nll"), log=True).mean == pytest.approx(1e-3)
 
 
 def test_markdown_keeps_names_as_text():
     evil = "<script>|`*\n"
-    text = table.markdown([table.Entry(evil, evil, evil, "", 0)])
+    text = tables.markdown([tables.Entry(evil, evil, evil, "", 0)])
     assert "\\<script\\>\\|\\`\\*" in text and text.count("\n| ") == 3
 
 
@@ -83,18 +83,18 @@ def test_fig6_table_golden():
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed], arm) for arm in ("none", "ln") for seed in (1, 2, 3)]
     entries = drawing(load("ln2016/fig6")).table(load("ln2016/fig6"), runs)
     assert len(entries) == 5 * 2 * 6
-    header, rows = table.headline(entries)
+    header, rows = tables.headline(entries)
     assert header == ["final test error, %", "batch 128: paper", "ours", "batch 4: paper", "ours"]
     assert rows[0] == ["none", "figure only", "0.020 [-0.005, 0.045] (n = 3)", "figure only", "not run"]
-    assert table.as_csv(entries).splitlines()[1] == (
+    assert tables.as_csv(entries).splitlines()[1] == (
         "batch 128,none,final test error,%,figure only,3,0,0,0.02,-0.00484138,0.0448414"
     )
 
 
 def test_a_row_stands_under_its_own_groups() -> None:
     places = [("trained", "ln", "1"), ("without", "random", "2"), ("less random", "ln", "3")]
-    entries = [table.Entry(group, row, "r", "", 1, shown=text) for group, row, text in places]
-    header, rows = table.headline(entries)
+    entries = [tables.Entry(group, row, "r", "", 1, shown=text) for group, row, text in places]
+    header, rows = tables.headline(entries)
     assert header == ["r", "trained", "without", "less random"]
     assert rows == [["ln", "1", "", "3"], ["random", "", "2", ""]]
 
@@ -103,19 +103,19 @@ def test_a_row_stands_under_its_own_groups() -> None:
 def test_any_arm_name_is_text_in_the_figure_and_the_table(tmp_path, name: str):
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed], name) for seed in (1, 2, 3)]
     with open(tmp_path / "a.svg", "wb") as file:
-        draw.figure(drawing(load("ln2016/fig6")).panels(load("ln2016/fig6"), runs), file)
+        figure.figure(drawing(load("ln2016/fig6")).panels(load("ln2016/fig6"), runs), file)
     root = ElementTree.parse(tmp_path / "a.svg").getroot()  # well-formed, whatever the name holds
     tags = {element.tag.rsplit("}", 1)[-1] for element in root.iter()}
     assert not tags & {"script", "img", "foreignObject"}
     assert visible(name).strip() in {(element.text or "").strip() for element in root.iter()}
-    assert "\n" not in table.escape(name) and "<" not in table.escape(name).replace("\\<", "")
+    assert "\n" not in tables.escape(name) and "<" not in tables.escape(name).replace("\\<", "")
 
 
 def test_fig6_figure_is_byte_stable_and_says_not_run(tmp_path):
     runs = [_run(seed, [2.3, 0.1 * seed, 0.001 * seed]) for seed in (1, 2, 3)]
     for name in ("a.svg", "b.svg"):
         with open(tmp_path / name, "wb") as file:
-            draw.figure(drawing(load("ln2016/fig6")).panels(load("ln2016/fig6"), runs), file)
+            figure.figure(drawing(load("ln2016/fig6")).panels(load("ln2016/fig6"), runs), file)
     text = (tmp_path / "a.svg").read_text()
     assert text == (tmp_path / "b.svg").read_text()
     assert text.count(">not run<") == 2 and ">n = 3<" in text

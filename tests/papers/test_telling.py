@@ -13,10 +13,10 @@ import pytest
 from judged import arms, artifact, direction, final_run
 from ruled import UNIT, effects
 
-from normbench.curves import statistics as stats
 from normbench.errors import NormbenchError
 from normbench.papers import findings, history, power, rules, verdicts, way_on
 from normbench.papers.claims import Part
+from normbench.stats import statistics as stats
 
 TWO = direction(name="a"), direction(name="b")
 BEYOND = direction(name="p", contrast=((1.0, {"arm": "rms"}), (-1.0, {"arm": "bn"})))

@@ -27,10 +27,10 @@ from judged import (
     verdict,
 )
 
-from normbench.curves.examples import spread
 from normbench.errors import NormbenchError
 from normbench.papers.claims import Part
 from normbench.runs.record import RunRecord
+from normbench.stats.examples import spread
 
 # direction
 

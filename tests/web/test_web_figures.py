@@ -10,9 +10,9 @@ import madeup
 import plotly.graph_objects
 import pytest
 
+from normbench.draw.panels import Look, Quantity, panels
+from normbench.draw.text import show, visible
 from normbench.papers import artifact as artifacts
-from normbench.papers.panels import Look, Quantity, panels
-from normbench.papers.text import show, visible
 from normbench.web import figures, forest, site
 
 

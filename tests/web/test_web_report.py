@@ -27,10 +27,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from normbench.config import compose
+from normbench.draw.text import visible
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish, published
-from normbench.papers.text import visible
 from normbench.runs import pack
 from normbench.runs.find import everything
 from normbench.runs.record import curve_sha256

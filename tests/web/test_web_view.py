@@ -15,9 +15,9 @@ import pytest
 from normbench.compare.answer import answer
 from normbench.compare.cells import tasks
 from normbench.compare.question import Question
-from normbench.curves.series import aggregate
-from normbench.papers.style import COLOURS, colours_of
+from normbench.draw.style import COLOURS, colours_of
 from normbench.runs.record import RunRecord
+from normbench.stats.series import aggregate
 from normbench.web import figures_compare
 from normbench.web.view import view
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.curves.series import area, at_epoch, series
+from normbench.draw.panels import Look, Panel, Quantity
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS, EXTRA_COLOURS
+from normbench.draw.tables import Entry, estimate_entry, final_entry, percents
 from normbench.papers.bln2022.histories import RATES, Changes, at_rates, cell_of, of_evaluation_batches
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity
-from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry, percents
 from normbench.runs.record import RunRecord
+from normbench.stats.series import area, at_epoch, series
 
 BLN, BN, LN, NONE = (COLOURS[name] for name in ("batch_layer", "batch", "layer", "none"))
 OTHER = [EXTRA_COLOURS[i] for i in (0, 2, 3, 5)]  # told apart in every column

@@ -7,13 +7,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from normbench.curves.series import Point, Series, at_epoch
-from normbench.curves.statistics import kendall, t_interval
+from normbench.draw.panels import Line, Look, Panel, Quantity, Reference
+from normbench.draw.style import COLOURS
+from normbench.draw.tables import Entry, estimate_entry, mean_of_all, percents, within
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Line, Look, Panel, Quantity, Reference
-from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, mean_of_all, percents, within
 from normbench.runs.record import RunRecord
+from normbench.stats.series import Point, Series, at_epoch
+from normbench.stats.statistics import kendall, t_interval
 
 SIZES = {0.2: "A: 20 %", 1.0: "B: whole"}
 FLAGS = {"T***": "E_B", "*T**": "Std_B", "**T*": "E_F", "***T": "Std_F"}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.curves.series import aggregate, series
+from normbench.draw.panels import Line, Look, Panel, Quantity
+from normbench.draw.style import COLOURS
+from normbench.draw.tables import Entry
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Line, Look, Panel, Quantity
-from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
+from normbench.stats.series import aggregate, series
 
 LINES = {
     "batch": Look("mini-batch normalization", COLOURS["batch"]),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.curves.series import at_epoch
+from normbench.draw.panels import Look, Panel
+from normbench.draw.style import COLOURS, EXTRA_COLOURS
+from normbench.draw.tables import Entry, estimate_entry, percents
 from normbench.papers.bln2022 import histories
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel
-from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, estimate_entry, percents
 from normbench.runs.record import RunRecord
+from normbench.stats.series import at_epoch
 
 ARMS = histories.ARMS | {
     "none": Look("no normalization (ours)", COLOURS["none"], in_paper=False),

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from normbench.curves.series import area, at_epoch, in_orders, series
-from normbench.curves.statistics import t_interval
+from normbench.draw.panels import Look, Panel, Quantity, Reference
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS
+from normbench.draw.tables import Entry, estimate_entry, final_entry, mean_of_all, percents, spread_entry, within
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity, Reference
-from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, estimate_entry, final_entry, mean_of_all, percents, spread_entry, within
 from normbench.runs.record import RunRecord
+from normbench.stats.series import area, at_epoch, in_orders, series
+from normbench.stats.statistics import t_interval
 
 ARMS = {  # the paper's
     "bln": Look("BLN", COLOURS["batch_layer"]),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from normbench.draw.tables import Entry
 from normbench.papers.bln2022 import configurations
 from normbench.papers.bln2022.configurations import panels
 from normbench.papers.claims import Artifact
-from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
 __all__ = ["panels", "table"]

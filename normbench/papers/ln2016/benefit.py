@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from normbench.curves.series import area, log_floored, series
+from normbench.draw.tables import Entry, estimate_entry
 from normbench.papers.claims import Artifact
-from normbench.papers.table import Entry, estimate_entry
 from normbench.runs.record import RunRecord
+from normbench.stats.series import area, log_floored, series
 
 NETWORKS = {
     "recall": "LSTM, recall over 40 steps",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.curves.series import at_epoch
+from normbench.draw.panels import Look, Panel, Quantity
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS
+from normbench.draw.tables import Entry, cells, estimate_entry, final_entry, percents, time_entry, within
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity
-from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, cells, estimate_entry, final_entry, percents, time_entry, within
 from normbench.runs.record import RunRecord
+from normbench.stats.series import at_epoch
 
 ARMS = {
     "none": Look("Baseline", COLOURS["none"]),
@@ -36,7 +36,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Test errors and train NLL of each arm and control; then, by arm, the units of each layer at its border."""
     entries = []
-    for group, _, arm, cell in cells(artifact, runs, ARMS, "training"):
+    for group, _, arm, cell in cells(artifact.settings, runs, ARMS, "training"):
         name = ARMS[arm].name
         best = percents([at_epoch(run, "test", "error", "best") for run in cell])
         entries += [

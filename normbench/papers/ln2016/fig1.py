@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.curves.series import area, at_epoch, series
-from normbench.curves.statistics import Estimate, t_interval
+from normbench.draw.panels import Look, Panel, Quantity
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS
+from normbench.draw.tables import Entry, cells, estimate_entry, percents, within
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity
-from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, cells, estimate_entry, percents, within
 from normbench.runs.record import RunRecord
+from normbench.stats.series import area, at_epoch, series
+from normbench.stats.statistics import Estimate, t_interval
 
 ARMS = {
     "none": Look("Order-Embedding", COLOURS["none"]),
@@ -31,7 +31,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Mean over the validation curve and its best point, per arm and control setting."""
     entries = []
-    for group, _, arm, cell in cells(artifact, runs, ARMS, "as the code"):
+    for group, _, arm, cell in cells(artifact.settings, runs, ARMS, "as the code"):
         for quantity in QUANTITIES:
             where = quantity.split, quantity.mode, quantity.metric
             means = percents([area(series(run, *where), log=False) for run in cell])

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from normbench.curves.series import at_epoch
-from normbench.curves.statistics import t_interval, told_apart
+from normbench.draw.panels import Look, Panel, Quantity, Reference
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS, EXTRA_COLOURS
+from normbench.draw.tables import Entry, estimate_entry, levels_by_seed, percents, time_entry, within
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity, Reference
-from normbench.papers.panels import panels as all_panels
 from normbench.papers.parts import gather
 from normbench.papers.rules import ALPHA
-from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, estimate_entry, levels_by_seed, percents, time_entry, within
 from normbench.runs.record import RunRecord
+from normbench.stats.series import at_epoch
+from normbench.stats.statistics import t_interval, told_apart
 
 ARMS = {
     "none": Look("LSTM", COLOURS["none"]),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from normbench.curves.series import area, final, series
-from normbench.curves.statistics import t_interval, told_apart
+from normbench.draw.panels import Look, Panel, Quantity
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS
+from normbench.draw.tables import Entry, cells, estimate_entry, final_entry
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity
-from normbench.papers.panels import panels as all_panels
 from normbench.papers.rules import ALPHA
-from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, cells, estimate_entry, final_entry
 from normbench.runs.record import RunRecord
+from normbench.stats.series import area, final, series
+from normbench.stats.statistics import t_interval, told_apart
 
 ARMS = {"none": Look("Skip-Thoughts", COLOURS["none"]), "ln": Look("Skip-Thoughts + LN", COLOURS["layer"])}
 RULES = "rules"
@@ -43,7 +43,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Means over the checkpoints, with one C for all, and NLL per word of held-out books at the end."""
     entries = []
-    for group, _, arm, cell in cells(artifact, runs, ARMS, "over training"):
+    for group, _, arm, cell in cells(artifact.settings, runs, ARMS, "over training"):
         for (split, metric), (name, factor, unit) in MEASURES.items():
             means = [area(series(run, split, "along", metric), log=False) for run in cell]
             shown = [None if value is None else value * factor for value in means]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from normbench.curves.series import final
+from normbench.draw.panels import Look, Panel, Quantity
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS, EXTRA_COLOURS
+from normbench.draw.tables import Entry, cells, final_entry, levels_by_seed, time_entry
+from normbench.draw.text import show
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity
-from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import COLOURS, EXTRA_COLOURS
-from normbench.papers.table import Entry, cells, final_entry, levels_by_seed, time_entry
-from normbench.papers.text import show
 from normbench.runs.record import RunRecord
+from normbench.stats.series import final
 
 ARMS = {
     "none": Look("Baseline", COLOURS["none"]),
@@ -36,7 +36,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Bound and KL of all test images at the end, epochs to levels of the baseline at LN's scale, updates clipped."""
     at_paper = all(run.fidelity == "paper" for run in runs)
     entries = []
-    for group, control, arm, cell in cells(artifact, runs, ARMS, "at the end of training"):
+    for group, control, arm, cell in cells(artifact.settings, runs, ARMS, "at the end of training"):
         own = [run for run in runs if run.control == control]
         levels = {share: levels_by_seed(own, [SCALED], BOUND, share) for share in SHARES}
         known = artifact.reference["epoch_200"].get(arm)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from normbench.draw.panels import Look, Panel, Quantity
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS
+from normbench.draw.tables import Entry, cells, final_entry, levels_by_seed, time_entry
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity
-from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, cells, final_entry, levels_by_seed, time_entry
 from normbench.runs.record import RunRecord
 
 ARMS = {"none": Look("Baseline", COLOURS["none"]), "ln": Look("LN", COLOURS["layer"])}
@@ -29,7 +29,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """NLL of test and training lines at the end, updates to levels of the baseline, the window's speed."""
     entries = []
-    for group, control, arm, cell in cells(artifact, runs, ARMS, "at the end of training"):
+    for group, control, arm, cell in cells(artifact.settings, runs, ARMS, "at the end of training"):
         own = [run for run in runs if run.control == control]
         levels = {share: levels_by_seed(own, ["none"], NLL, share) for share in SHARES}
         entries += [

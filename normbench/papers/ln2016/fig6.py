@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from normbench.draw.panels import Look, Panel, Quantity
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS
+from normbench.draw.tables import Entry, final_entry, time_entry, within
 from normbench.papers import rules
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity
-from normbench.papers.panels import panels as all_panels
 from normbench.papers.parts import gather
-from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry, final_entry, time_entry, within
 from normbench.runs.record import RunRecord
 
 ARMS = {

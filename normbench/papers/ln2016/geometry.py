@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from normbench.draw.panels import Look, Panel, Quantity
+from normbench.draw.panels import panels as all_panels
+from normbench.draw.style import COLOURS
+from normbench.draw.tables import Entry
 from normbench.papers.claims import Artifact
-from normbench.papers.panels import Look, Panel, Quantity
-from normbench.papers.panels import panels as all_panels
-from normbench.papers.style import COLOURS
-from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
 ARMS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from normbench.draw.tables import Entry
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.table1 import shown
-from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
 COLUMNS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from normbench.draw.tables import Entry
 from normbench.norms.sites import INVARIANT, NOT
 from normbench.papers.claims import Artifact
-from normbench.papers.table import Entry
 from normbench.runs.record import RunRecord
 
 COLUMNS = {

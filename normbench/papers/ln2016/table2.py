@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from normbench.curves.series import at_epoch
+from normbench.draw.tables import Entry, cells, estimate_entry, percents, value_entry
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.fig1 import ARMS, RULES, caution
-from normbench.papers.table import Entry, cells, estimate_entry, percents, value_entry
 from normbench.runs.record import RunRecord
+from normbench.stats.series import at_epoch
 
 __all__ = ["caution", "table"]
 METRICS = {  # in the paper's order, the median rank behind it
@@ -26,7 +26,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """The paper's columns, its numbers beside ours where the data are its; then words counted, and chance."""
     at_paper = all(run.fidelity == "paper" for run in runs)
     entries = []
-    for group, control, arm, cell in cells(artifact, runs, ARMS, "test"):
+    for group, control, arm, cell in cells(artifact.settings, runs, ARMS, "test"):
         for metric, (title, unit) in METRICS.items():
             paper = artifact.reference[arm].get(metric) if at_paper and not control else None
             values = [at_epoch(run, "test", metric, "best") for run in cell]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from normbench.draw.tables import Entry, cells, estimate_entry, final_entry, value_entry
 from normbench.papers.claims import Artifact
 from normbench.papers.ln2016.fig3 import (
     ARMS,
@@ -17,7 +18,6 @@ from normbench.papers.ln2016.fig3 import (
     own,
     start,
 )
-from normbench.papers.table import Entry, cells, estimate_entry, final_entry, value_entry
 from normbench.runs.record import RunRecord
 
 __all__ = ["caution", "explanation", "table"]
@@ -42,7 +42,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
 def _after(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     entries = []
     at_paper = all(run.fidelity == "paper" for run in runs)
-    for group, control, arm, cell in cells(artifact, runs, ARMS, AFTER):
+    for group, control, arm, cell in cells(artifact.settings, runs, ARMS, AFTER):
         for (split, metric), (name, factor, unit) in MEASURES.items():
             known = artifact.reference[arm][f"{split}_{metric}"]
             paper = f"{known:g}" if at_paper and not control else ""

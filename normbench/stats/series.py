@@ -6,9 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from normbench.curves.statistics import Estimate, Interval, t_interval
 from normbench.runs.record import RunRecord
+from normbench.stats.statistics import Estimate, Interval, t_interval
 from normbench.variants import USUAL, Variant, select, text
+
+LOSSES = ("nll", "loss")  # interpolated on their logarithm
+CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
 
 Series = list[tuple[float, float]]  # (x, value), ascending; 0 is the evaluation before training
 PARTS = {"order", "block"}  # of a record of other orders, or parts, of the examples

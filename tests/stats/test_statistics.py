@@ -9,7 +9,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normbench.curves import statistics as stats
+from normbench.stats import statistics as stats
 
 REPEATS = 8000
 SEEDS = (3, 5, 10, 20)

@@ -12,8 +12,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from normbench.curves.examples import Spread, spread
-from normbench.curves.statistics import t_interval, t_quantile
+from normbench.stats.examples import Spread, spread
+from normbench.stats.statistics import t_interval, t_quantile
 from normbench.streams import stream
 
 SLOW = pytest.param(20_000, marks=pytest.mark.slow)

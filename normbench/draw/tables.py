@@ -10,13 +10,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench.curves.series import Censored, Reached, Series, geometric, level_on_the_way, time_to_level
-from normbench.curves.series import final as final_value
-from normbench.curves.series import series as read_series
-from normbench.curves.statistics import t_interval
-from normbench.papers.claims import CLOCKS, LOSSES, Artifact
-from normbench.papers.text import visible
+from normbench.draw.text import visible
 from normbench.runs.record import RunRecord
+from normbench.stats.series import CLOCKS, LOSSES, Censored, Reached, Series, geometric, level_on_the_way, time_to_level
+from normbench.stats.series import final as final_value
+from normbench.stats.series import series as read_series
+from normbench.stats.statistics import t_interval
 
 
 @dataclass(frozen=True)
@@ -61,13 +60,13 @@ class Entry:
 
 
 def cells(
-    artifact: Artifact, runs: Sequence[RunRecord], arms: Iterable[str], group: str
+    settings: Iterable[str], runs: Sequence[RunRecord], arms: Iterable[str], group: str
 ) -> Iterator[tuple[str, str, str, list[RunRecord]]]:
     """A table's parts: the group's title, the control, the arm and its runs. Of a control only arms that have runs.
 
     group: the title of what is no control.
     """
-    for control in artifact.settings:
+    for control in settings:
         for arm in arms:
             cell = [run for run in runs if (run.control, run.arm) == (control, arm)]
             if cell or not control:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normbench.curves.series import (
+from normbench.runs.record import RunRecord
+from normbench.stats.series import (
     Censored,
     Point,
     Reached,
@@ -25,7 +26,6 @@ from normbench.curves.series import (
     time_to_level,
     variants,
 )
-from normbench.runs.record import RunRecord
 from normbench.variants import text
 
 

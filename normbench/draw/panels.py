@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from normbench.curves.series import FLOOR, Point, Series, aggregate, series
-from normbench.papers.style import EXTRA_COLOURS
+from normbench.draw.style import EXTRA_COLOURS
 from normbench.runs.record import RunRecord
+from normbench.stats.series import FLOOR, Point, Series, aggregate, series
 
 AXES = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # what an axis over each is called
 

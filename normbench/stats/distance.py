@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normbench.curves.statistics import prediction_interval
 from normbench.runs.record import PLACE, RunRecord, curve_sha256
+from normbench.stats.statistics import prediction_interval
 from normbench.variants import USUAL, Variant, text
 
 TO_THE_BYTE, ROUNDING, CHAOTIC, DIFFERENT = WORDS = (

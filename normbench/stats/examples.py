@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from normbench.curves.statistics import Interval, t_interval, t_quantile
+from normbench.stats.statistics import Interval, t_interval, t_quantile
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from normbench.papers.panels import Panel
-from normbench.papers.style import REFERENCE, WIDTH, pyplot, save
-from normbench.papers.text import visible
+from normbench.draw.panels import Panel
+from normbench.draw.style import REFERENCE, WIDTH, pyplot, save
+from normbench.draw.text import visible
 
 DASHES = {"solid": "-", "dash": "--", "dot": ":"}
 
