@@ -1,6 +1,6 @@
 """Do the tests notice forty changes of the code? python scripts/mutants.py [--only TOPIC] [--jobs N]
 
-Each mutant of `tests/golden/mutants.yaml` replaces one text in a copy of the package; tests of its topic then run there.
+Each mutant of `tests/golden/mutants.yaml` replaces one text in a copy of the package; tests of its topic then run.
 A test that fails kills the mutant. Exit code 1 where one survives, or where its text does not occur once.
 """
 

@@ -17,7 +17,7 @@ import yaml
 from normbench import own_file, reading, schema
 from normbench.config import choice_file, grammar
 from normbench.errors import NormbenchError, did_you_mean, unknown
-from normbench.norms import sites
+from normbench.norms import yaml_checks
 
 if TYPE_CHECKING:  # imported late: commands that compose nothing do without it
     from hydra.core.override_parser.types import Override
@@ -215,7 +215,7 @@ def declaration(group: str, name: str, extra: Path | None = None) -> Config:
     place = str(choice_path(group, name, extra))
     schema.check_declaration(place, declares, REQUIRED[group], OPTIONAL.get(group))
     if group == "norm":
-        sites.check_facts(place, declares or {})
+        yaml_checks.check_facts(place, declares or {})
     return dict(declares or {})
 
 
@@ -225,7 +225,7 @@ def normalizer(name: str, extra: Path | None = None) -> Config:
     if node.get("name") != name:
         raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
     declaration("norm", name, extra)
-    sites.check_options(str(path), node)
+    yaml_checks.check_options(str(path), node)
     return node
 
 
@@ -327,7 +327,7 @@ def _chosen(choices: tuple[tuple[str, str], ...], extra: Path | None) -> tuple[C
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
     _place_file(config["norm"], path := choice_path("norm", config["norm"]["name"], extra))
-    sites.check_options(str(path), config["norm"])
+    yaml_checks.check_options(str(path), config["norm"])
     _find_owner(config["data"], extra)
     return config, known
 

@@ -25,6 +25,7 @@ from typing import Any
 from normbench import data as datasets
 from normbench import own_file, schema
 from normbench.config import compose, grammar
+from normbench.config.updates import refuse_batches_of_one, updates_per_epoch
 from normbench.errors import NormbenchError
 from normbench.norms import sites
 
@@ -67,7 +68,7 @@ class RunSpec:
         """Updates in the whole run, asked for in epochs or as such."""
         if self.config["model"]["declares"].get("probe"):
             return self.epochs  # as many as it counts
-        return int(self.config["train"]["steps"]) or sites.updates_per_epoch(self.config) * self.epochs
+        return int(self.config["train"]["steps"]) or updates_per_epoch(self.config) * self.epochs
 
     @functools.cached_property
     def _sites(self) -> dict[str, sites.Choice]:
@@ -114,8 +115,14 @@ class RunSpec:
 
 
 def assign(config: compose.Config, extra: Path | None = None) -> dict[str, sites.Choice]:
-    """The normalizer at each site of a configuration."""
-    return sites.assign(config, lambda name: compose.normalizer(name, extra))
+    """The normalizer at each site of a configuration; NormbenchError for one that its batches cannot serve."""
+
+    def node(name: str) -> compose.Config:
+        return compose.normalizer(name, extra)
+
+    chosen = sites.assign(config, node)
+    refuse_batches_of_one(config, chosen, node)
+    return chosen
 
 
 def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = None) -> dict[str, Any]:
@@ -211,13 +218,13 @@ def _went_through(stored: Mapping[str, Any], spec: RunSpec) -> bool:
 
 def _every(evaluation: Mapping[str, Any], spec: RunSpec) -> int:
     """Updates between two evaluations of a run with the spec's id."""
-    return int(evaluation["every"]) * (sites.updates_per_epoch(spec.config) if evaluation["unit"] == "epochs" else 1)
+    return int(evaluation["every"]) * (updates_per_epoch(spec.config) if evaluation["unit"] == "epochs" else 1)
 
 
 def _updates(stored: Mapping[str, Any], spec: RunSpec) -> int:
     """How many a run of the stored configuration, of the spec's id, has."""
     epochs, steps = _length(stored)
-    return steps or sites.updates_per_epoch(spec.config) * epochs
+    return steps or updates_per_epoch(spec.config) * epochs
 
 
 def merged(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:

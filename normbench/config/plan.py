@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from normbench import schema
 from normbench.config import compose, experiment_file, grammar
 from normbench.config.identity import RunSpec, merged, satisfies
+from normbench.config.updates import train_size, updates_per_epoch
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
 
@@ -353,7 +354,7 @@ def _in_effect(spec: RunSpec) -> RunSpec:
 def checked(spec: RunSpec) -> RunSpec:
     """The same spec, after its sites have been resolved: an impossible combination is refused here."""
     _refuse_batch(spec.config)
-    sites.updates_per_epoch(spec.config)
+    updates_per_epoch(spec.config)
     choices = spec.sites()
     for key in ("variants", "reshuffled", "also_at_best"):
         sites.asked_variants(spec.config["eval"], choices, key)
@@ -369,7 +370,7 @@ def checked(spec: RunSpec) -> RunSpec:
 
 
 def _refuse_batch(config: compose.Config) -> None:
-    size, batch = sites.train_size(config), config["train"]["batch_size"]
+    size, batch = train_size(config), config["train"]["batch_size"]
     if batch > size and not config["model"]["declares"].get("probe"):
         raise NormbenchError(
             f"train.batch_size={batch} is more than there are training examples: data={config['data']['name']} has "

@@ -35,7 +35,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from normbench.errors import NormbenchError, unknown
 from normbench.library.norms import find
-from normbench.norms.sites import Choice, Site, choose, claims, refusal
+from normbench.norms.patterns import match_patterns
+from normbench.norms.sites import Choice, Site, choose, refusal
 from normbench.rnn import layers
 from normbench.rnn.cells import AXES, Cell, Sites, State
 
@@ -134,7 +135,7 @@ def _sites(
         if not chosen:
             choose(next(iter(sites.values())), node, options)  # says why
     else:
-        chosen = set(claims("sites", cell.__name__, "site", asked, sites))
+        chosen = set(match_patterns("sites", cell.__name__, "site", asked, sites))
     choices: dict[str, Choice] = {name: choose(sites[name], node, options) for name in sites if name in chosen}
 
     def found(path: str) -> tuple[Site, Choice | None]:

@@ -15,6 +15,7 @@ from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
 from normbench.norms.base import own_parameters
 from normbench.norms.modes import start
+from normbench.norms.patterns import match_patterns
 from normbench.rnn.cells import Cell
 from normbench.streams import stream
 
@@ -156,7 +157,7 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
     chosen, declared = config["model"]["init"], config["model"]["declares"].get("initial") or {}
     rules = declared.get(chosen, {"*": {"scheme": chosen}})
     place, name_of_model = f"model.init={chosen}", config["model"]["name"]
-    by = sites.claims(place, name_of_model, "parameter", rules, weights)
+    by = match_patterns(place, name_of_model, "parameter", rules, weights)
     for name, parameter in weights.items():
         path, _, own = name.rpartition(".")
         rule, module, matrix = rules[by[name]] if name in by else {}, modules[path], parameter

@@ -29,13 +29,13 @@ position of an axis is normalized by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
 from normbench import schema, variants
-from normbench.errors import NormbenchError, did_you_mean, unknown
+from normbench.errors import NormbenchError, unknown
+from normbench.norms.patterns import match_patterns
 from normbench.variants import Declared, Variant
 
 KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
@@ -87,70 +87,10 @@ def lookup(config: Mapping[str, Any], path: str) -> Any:
     return node
 
 
-def check_facts(place: str, declares: Mapping[str, Any]) -> None:
-    """What a normalizer's YAML declares beside its options, for its author: NormbenchError for a fact that is none."""
-    for key, known in (("kinds", KINDS), ("axes", AXES), ("needs", AXES)):
-        found = declares.get(key, [])
-        if not isinstance(found, list) or not (found or key == "needs"):
-            raise NormbenchError(f"{place}: declares.{key}: {found} must be a list of {', '.join(known)}.")
-        for value in found:
-            if value not in known:
-                raise unknown(f"{place}: declares.{key}: {value} is not known.", str(value), known)
-    layouts = declares.get("layouts", [])
-    if not isinstance(layouts, list) or not all(isinstance(axes, list) and set(axes) <= set(AXES) for axes in layouts):
-        raise NormbenchError(f"{place}: declares.layouts: {layouts} must be a list of lists of {', '.join(AXES)}.")
-    known = declares.get("activations", [])
-    if not isinstance(known, list) or not all(isinstance(value, str) for value in known):
-        raise NormbenchError(f"{place}: declares.activations: {known} must be a list of names.")
-    options = list(map(str, declares.get("options") or {}))
-    _check_apart(place, declares.get("apart", {}), options)
-    for key in ("groups", "single_batch", "mode_dependent", "state", "variants"):
-        found = declares.get(key)
-        if found is None or (key == "mode_dependent" and isinstance(found, bool)):
-            continue
-        mapped = key in ("state", "variants")
-        if not isinstance(found, Mapping if mapped else str):
-            form = "a map from option to value" if mapped else "the name of an option"
-            raise NormbenchError(f"{place}: declares.{key}: {found} must be {form}.")
-        if key == "variants" and not all(isinstance(values, list) for values in declares[key].values()):
-            raise NormbenchError(f"{place}: declares.variants: {found} must have a list of values for each option.")
-        for option in map(str, found if isinstance(found, Mapping) else [found]):
-            if option not in options:
-                raise unknown(f"{place}: declares.{key}: {option} is not in declares.options.", option, options)
-
-
-def _check_apart(place: str, found: Any, options: list[str]) -> None:
-    if not isinstance(found, Mapping) or not all(isinstance(told, Mapping) for told in found.values()):
-        raise NormbenchError(f"{place}: declares.apart: {found} must be a map from axis to options with their values.")
-    for axis, told in found.items():
-        if axis not in AXES:
-            raise unknown(f"{place}: declares.apart: {axis} is not known.", str(axis), AXES)
-        for option in map(str, told):
-            if option not in options:
-                raise unknown(f"{place}: declares.apart: {option} is not in declares.options.", option, options)
-
-
 def least_eps(specs: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """What is added so that nothing is divided by 0, made as small as it may be, for it hides invariances."""
     least = {key: spec.get("min", 1e-12) for key, spec in specs.items() if spec["type"] == "float"}
     return {key: value for key, value in least.items() if key.startswith("eps") and options[key] > value}
-
-
-def check_options(place: str, node: Mapping[str, Any]) -> None:
-    """That a normalizer's YAML has values of their types for the options that it declares, and declares all it has."""
-    options = node["declares"].get("options") or {}
-    for key, usual in (("sites", "null"), ("preceding_bias", "site")):
-        if key not in node:
-            raise NormbenchError(f"{place}: '{key}' must be given; usual is {key}: {usual}.")
-    for key in node:
-        if key not in options and key not in COMMON_KEYS:
-            said = f"{place}: norm.{key} is not an option: declares.options has no line for it."
-            raise NormbenchError(said + did_you_mean(str(key), map(str, options)))
-    for key, spec in options.items():
-        if key not in node:
-            raise NormbenchError(f"{place}: norm.{key} is declared but has no value: write {key}: VALUE beside name.")
-        if node[key] is not None:  # what has no value of its own yet is given one by a command
-            schema.check(f"{place}: norm.{key}", node[key], spec)
 
 
 def _given(config: Mapping[str, Any], value: Any) -> Any:
@@ -188,17 +128,6 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
     return sites
 
 
-def matches(pattern: str, path: str) -> bool:
-    """A prefix selects all below it; `*` stands for one part: `lstm`, `lstm.*.cell`, `hidden.0`."""
-    parts, names = pattern.split("."), path.split(".")
-    return len(parts) <= len(names) and all(fnmatchcase(n, p) for p, n in zip(parts, names, strict=False))
-
-
-def _specificity(pattern: str) -> tuple[int, int]:
-    parts = pattern.split(".")
-    return len(parts), sum("*" not in part and "?" not in part and "[" not in part for part in parts)
-
-
 def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, Any]]) -> dict[str, Choice]:
     """Which normalizer stands at which site; sites left as they are do not appear.
 
@@ -208,7 +137,7 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
     exist, a normalizer that cannot serve the site.
     """
     sites, entries = declared(config), _patterns(config)
-    chosen = claims("norm.sites", config["model"]["name"], "site", entries, sites)
+    chosen = match_patterns("norm.sites", config["model"]["name"], "site", entries, sites)
     result = {}
     for path, site in sites.items():
         if path in chosen:
@@ -216,25 +145,6 @@ def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, An
             if choice.name != "none":
                 result[path] = choice
     return result
-
-
-def claims(place: str, model: str, noun: str, patterns: Iterable[str], paths: Collection[str]) -> dict[str, str]:
-    """The pattern that each path goes by, the most specific one; paths that none matches do not appear.
-
-    Errors, beginning with `place`: a pattern without a path, two patterns equally specific.
-    """
-    chosen: dict[str, str] = {}
-    # the most specific first, so that only claims that could win are compared, in whatever order they were written
-    for pattern in sorted(patterns, key=_specificity, reverse=True):
-        hits = [path for path in paths if matches(pattern, path)]
-        if not hits:
-            prefixes = {path.rsplit(".", i)[0] for path in paths for i in range(path.count(".") + 1)}
-            raise unknown(f"{place}: {model} has no {noun} '{pattern}'.", pattern, sorted(prefixes))
-        for path in hits:
-            other = chosen.setdefault(path, pattern)
-            if other != pattern and _specificity(other) == _specificity(pattern):
-                raise NormbenchError(f"{place}: '{other}' and '{pattern}' both claim {noun} '{path}' of {model}.")
-    return chosen
 
 
 def _patterns(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,8 +182,6 @@ def _resolve(
             f"{name} cannot serve site '{site.path}' of {config['model']['name']}: {why_not}. "
             f"(sites that it can serve here: {', '.join(able) or 'none'})"
         )
-    if single := single_refused(declares, site.axes, options):
-        _refuse_single_batch(name, site, config, single)
     return _choice(site, node, options, entry.get("preceding_bias", base["preceding_bias"]))
 
 
@@ -380,43 +288,3 @@ def single_refused(declares: Mapping[str, Any], axes: Collection[str], options: 
         if axis in axes and not (axis in apart and apart[axis].items() <= options.items())
     ]
     return str(option) if option and not options[option] and not several else ""
-
-
-def _refuse_single_batch(name: str, site: Site, config: Mapping[str, Any], option: str) -> None:
-    batch, examples = config["train"]["batch_size"], train_size(config)
-    if batch == 1 or examples % batch == 1:
-        which = "batches" if batch == 1 else f"the last batch ({examples} examples in batches of {batch})"
-        raise NormbenchError(
-            f"{name} at site '{site.path}' has one value per feature in {which}. "
-            f"Choose another train.batch_size, or norm.{option}=true."
-        )
-
-
-def updates_per_epoch(config: Mapping[str, Any]) -> int:
-    """Updates that go once through the training examples, computed without reading them."""
-    train, size = config["train"], train_size(config)
-    if train["sampler"] in ("equal_lengths", "lengths_in_turn"):
-        if train["epochs"] or config["eval"]["unit"] == "epochs":
-            raise NormbenchError(
-                f"train.sampler={train['sampler']}: how many updates an epoch has is known with the data alone. "
-                "Count in updates: train.steps=N eval.unit=updates eval.every=N."
-            )
-        return 1
-    drop = train["drop_last"] and train["sampler"] != "infinite"
-    found = size // train["batch_size"] if drop else -(-size // train["batch_size"])
-    if not found:
-        raise NormbenchError(
-            f"train.drop_last=true leaves no batch of train.batch_size={train['batch_size']} of {size} examples."
-        )
-    return found
-
-
-def train_size(config: Mapping[str, Any]) -> int:
-    """How many training examples the configured data set leaves, computed without reading it."""
-    rule = config["data"]["declares"]["train_size"]
-    size = int(rule["of"]) - sum(config["data"][key] for key in rule["less"])
-    if "times" in rule:
-        size = round(size * config["data"][rule["times"]])
-    if size < 1:
-        raise NormbenchError(f"data={config['data']['name']} leaves no training examples: {rule['of']} in all.")
-    return size

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from normbench.errors import unknown
-from normbench.norms import sites
+from normbench.norms.patterns import match_patterns
 from normbench.rnn.cells import Cell
 from normbench.train.optim import made
 
@@ -34,7 +34,7 @@ class Adjust:
         self.rows = blocks_of_rows(model) if clip == "per_tensor" else {}
         self.at = config["clip"].get("at")
         if isinstance(self.at, Mapping):  # by pattern; from here on by parameter
-            chosen = sites.claims("clip.at", config["model"]["name"], "parameter", self.at, self.parameters)
+            chosen = match_patterns("clip.at", config["model"]["name"], "parameter", self.at, self.parameters)
             self.at = {name: self.at[pattern] for name, pattern in chosen.items()}
 
     def __call__(self, number: int) -> dict[str, bool]:

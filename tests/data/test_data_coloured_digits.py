@@ -12,9 +12,9 @@ from sklearn.datasets import load_digits
 
 from normbench import data
 from normbench.config import compose
+from normbench.config.updates import train_size
 from normbench.data import coloured_digits
 from normbench.errors import NormbenchError
-from normbench.norms.sites import train_size
 
 
 @pytest.fixture

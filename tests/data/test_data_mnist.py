@@ -22,9 +22,9 @@ from normbench import data
 from normbench.commands import catalogue
 from normbench.commands.arguments import data as arguments
 from normbench.config import compose, identity, plan
+from normbench.config.updates import updates_per_epoch
 from normbench.data import fetch, mnist
 from normbench.errors import NormbenchError
-from normbench.norms import sites
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "data" / "mnist.yaml"
 IMAGES = "train-images-idx3-ubyte.gz"
@@ -215,7 +215,7 @@ def here(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_set_of_ones_own_needs_no_python(here: Path, raw: Path, config: dict[str, Any], tmp_path: Path) -> None:
     spec = planned(own(tmp_path / "conf"))
-    assert (sites.updates_per_epoch(spec.config), spec.config["data"]["valid"]) == (5, 10)
+    assert (updates_per_epoch(spec.config), spec.config["data"]["valid"]) == (5, 10)
     loaded, official = data.load(spec.config["data"]), data.load(config)
     assert loaded.name == "fashion"
     for part, split in official.splits.items():

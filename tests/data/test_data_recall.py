@@ -8,8 +8,8 @@ import torch
 
 from normbench import data as datasets
 from normbench.config import compose, grammar
+from normbench.config.updates import train_size
 from normbench.errors import NormbenchError
-from normbench.norms.sites import train_size
 
 
 def config(*words: str) -> compose.Config:

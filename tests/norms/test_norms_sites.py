@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normbench.config.plan import train_specs
+from normbench.config.updates import refuse_batches_of_one, train_size
 from normbench.errors import NormbenchError
-from normbench.norms.sites import Choice, Site, assign, declared, matches, train_size
+from normbench.norms.patterns import matches
+from normbench.norms.sites import Choice, Site, assign, declared
 
 NORMS: dict[str, dict[str, Any]] = {
     "none": {
@@ -103,7 +105,10 @@ def config(name: str = "none", sites: Any = None, batch: int = 10, left: int = 1
 
 
 def chosen(*arguments: Any, **keywords: Any) -> dict[str, Choice]:
-    return assign(config(*arguments, **keywords), node)
+    given = config(*arguments, **keywords)
+    found = assign(given, node)
+    refuse_batches_of_one(given, found, node)
+    return found
 
 
 def names(*arguments: Any, **keywords: Any) -> dict[str, str]:

@@ -1,0 +1,40 @@
+"""Patterns of dotted paths: `lstm`, `lstm.*.cell`, `hidden.0`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+
+from normbench.errors import NormbenchError, unknown
+
+
+def matches(pattern: str, path: str) -> bool:
+    """A prefix selects all below it; `*` stands for one part: `lstm`, `lstm.*.cell`, `hidden.0`."""
+    parts, names = pattern.split("."), path.split(".")
+    return len(parts) <= len(names) and all(fnmatchcase(n, p) for p, n in zip(parts, names, strict=False))
+
+
+def _specificity(pattern: str) -> tuple[int, int]:
+    parts = pattern.split(".")
+    return len(parts), sum("*" not in part and "?" not in part and "[" not in part for part in parts)
+
+
+def match_patterns(
+    place: str, model: str, noun: str, patterns: Iterable[str], paths: Collection[str]
+) -> dict[str, str]:
+    """The pattern that each path goes by, the most specific one; paths that none matches do not appear.
+
+    Errors, beginning with `place`: a pattern without a path, two patterns equally specific.
+    """
+    chosen: dict[str, str] = {}
+    # the most specific first, so that only claims that could win are compared, in whatever order they were written
+    for pattern in sorted(patterns, key=_specificity, reverse=True):
+        hits = [path for path in paths if matches(pattern, path)]
+        if not hits:
+            prefixes = {path.rsplit(".", i)[0] for path in paths for i in range(path.count(".") + 1)}
+            raise unknown(f"{place}: {model} has no {noun} '{pattern}'.", pattern, sorted(prefixes))
+        for path in hits:
+            other = chosen.setdefault(path, pattern)
+            if other != pattern and _specificity(other) == _specificity(pattern):
+                raise NormbenchError(f"{place}: '{other}' and '{pattern}' both claim {noun} '{path}' of {model}.")
+    return chosen
