@@ -66,7 +66,7 @@ def misnamed(results: Path) -> Iterator[Finding]:
     """Folders that hold a run and have no run's name: nothing reads them."""
     for folder, names, others in os.walk(results / "runs"):
         path = Path(folder)
-        if store.NAME.fullmatch(path.name):
+        if store.NAME.fullmatch(path.name) or store.OLD.search(path.name):
             names.clear()
         elif "status.json" in others and path.name != "runs":
             with contextlib.suppress(Damaged, KeyError, TypeError):  # nobody can say whose run it is
@@ -82,23 +82,18 @@ def misnamed(results: Path) -> Iterator[Finding]:
 
 
 def _not_needed(run: Path, name: str) -> bool:
-    """The claim of a process that is gone. Of a finished run what it could have gone on with, unless that was asked
-    for, and a shorter one.
-    """
+    """The claim of a process that is gone; the checkpoint of a finished run."""
     if name == claims.NAME:
         return not claims.is_claimed(run)
     if name == claims.TAKING:  # there for a moment
         with contextlib.suppress(OSError):
             return time.time() - (run / name).lstat().st_mtime > claims.STALE
-    if name != "checkpoint" and not (name.startswith("shorter.") and name.count(".") == 2):
+    if name != "checkpoint":
         return False
     try:
-        if store.read_status(run)["status"] not in store.FINISHED:
-            return False
-        kept = store.read_config(run)["config"].get("train", {}).get("keep_checkpoint", False)
+        return store.read_status(run)["status"] in store.FINISHED
     except Damaged:
         return False
-    return not (name == "checkpoint" and kept)
 
 
 def _handle(path: Path, run: Path | None, repair: bool) -> Finding | None:

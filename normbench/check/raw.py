@@ -82,7 +82,7 @@ def _way(name: str, path: Path) -> str:
 
 
 def _unfinished(stored: store.Stored) -> Iterator[Finding]:
-    """Its curve so far, its checkpoint, and a shorter run that was set aside."""
+    """Its curve so far and its checkpoint."""
     path = stored.path
     curve = path / "curve.jsonl"
     if curve.exists():
@@ -101,11 +101,6 @@ def _unfinished(stored: store.Stored) -> Iterator[Finding]:
         if not (head := tensors.with_suffix(".json")).exists():
             why = "it is gone, or a kill came before it: the run goes on from the other slot, where that is whole"
             yield Finding("missing", head, why)
-    if (path / "shorter.curve.jsonl").exists():
-        try:
-            curve_file.checked(path / "shorter.curve.jsonl", store.read_status(path, "shorter."))
-        except Damaged as damage:
-            yield Finding("damage", path / "shorter.curve.jsonl", f"{damage}. {AGAIN.format(path)}")
     yield from _by_form(path, recorded)
 
 

@@ -87,18 +87,14 @@ def reused(found: Found) -> Iterator[str]:
 
 
 def repeats(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
-    """What is shown without being trained; what is trained again although it is there, and how to keep it."""
+    """What is shown without being trained, and which stored runs are about to be trained anew."""
     yield from reused(found)
-    if again := found.repeated(specs):
-        those = "1 run is" if len(again) == 1 else f"{len(again)} runs are"
+    if again := found.retrained(specs):
+        those = "1 stored run has" if len(again) == 1 else f"{len(again)} stored runs have"
         yield (
-            f"note: {those} done, but evaluated otherwise than is asked for now ({again[0].id}): trained again from "
-            "the start, as long as it is. It counts until then, and goes where one curve cannot have both. To keep "
-            "both, ask below another --results DIR"
+            f"note: {those} too few updates or other evaluations ({again[0].id}): trained anew, the old directory is "
+            "kept as NAME.old-1"
         )
-    if begun := found.begun_otherwise(specs):
-        those = "1 run was" if len(begun) == 1 else f"{len(begun)} runs were"
-        yield f"note: {those} begun with other evaluations than are asked for now ({begun[0].id}): from the start again"
 
 
 def faults(outcomes: Mapping[str, base.Outcome], found: Found, *also: str) -> Iterator[str]:

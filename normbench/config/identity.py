@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -225,29 +224,6 @@ def _updates(stored: Mapping[str, Any], spec: RunSpec) -> int:
     """How many a run of the stored configuration, of the spec's id, has."""
     epochs, steps = _length(stored)
     return steps or updates_per_epoch(spec.config) * epochs
-
-
-def merged(spec: RunSpec, stored: Mapping[str, Any]) -> RunSpec:
-    """The same run with what a stored one has beside its own, evaluations and updates: repeating it loses none.
-
-    It is evaluated where the spec ends. What cannot be had together (another monitor, other strides) is as the spec
-    says.
-    """
-    had, asked = _asked(stored), spec.config["eval"]
-    both: dict[str, Any] = {key: [*asked[key], *(v for v in had[key] if v not in asked[key])] for key in EVALUATIONS}
-    if _further(had) and not _further(asked):
-        both["splits"] = list(had["splits"])
-    both["reshuffles"] = max(asked["reshuffles"], had["reshuffles"])
-    if had["unit"] == asked["unit"]:
-        both["every"] = math.gcd(had["every"], asked["every"])
-    if not _went_through({**stored, "eval": {**asked, **both}}, spec):
-        both["also_after"].append(spec.steps)
-    same = asked["test"] == had["test"] and _length(spec.config) == _length(stored)
-    both["test"] = asked["test"] if same else "each"
-    longer = spec.config["train"]
-    if (length := dict(zip(("epochs", "steps"), _length(stored), strict=True)))["epochs" if spec.epochs else "steps"]:
-        longer = {**longer, **{unit: max(longer[unit], value) for unit, value in length.items()}}
-    return replace(spec, config={**spec.config, "eval": {**asked, **both}, "train": longer})
 
 
 def _length(config: Mapping[str, Any]) -> tuple[int, int]:

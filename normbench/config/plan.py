@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from normbench import schema
 from normbench.config import compose, experiment_file, grammar
-from normbench.config.identity import RunSpec, merged, satisfies
+from normbench.config.identity import RunSpec, satisfies
 from normbench.config.updates import train_size, updates_per_epoch
 from normbench.errors import NormbenchError, unknown
 from normbench.norms import sites
@@ -278,7 +278,7 @@ def _matters(override: Override, config: compose.Config) -> bool:
 def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None) -> list[RunSpec]:
     """The runs that `normbench train` is asked for; duplicates collapse into the longest: a run is its config.
 
-    Those that differ in their evaluations get one run with all of them. NormbenchError where there can be none.
+    NormbenchError where two differ in their evaluations alone and neither has those of the other.
     """
     overrides = grammar.parse(words)
     if not multirun:
@@ -296,18 +296,15 @@ def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None)
 
 
 def _both(one: RunSpec, other: RunSpec, *said: list[Override]) -> RunSpec:
-    """The longer of two specs of one id, which differ in length and evaluations, with the evaluations of both."""
+    """The longer of two specs of one id, which differ in length and evaluations, if it has those of the shorter."""
     longer, shorter = (one, other) if one.steps >= other.steps else (other, one)  # the length is no part of the id
     if satisfies(longer.config, shorter):
         return longer
-    both = merged(shorter, longer.config)
-    if satisfies(both.config, longer) and satisfies(both.config, shorter):
-        return both
     own, theirs = ([str(override.input_line) for override in words] for words in said)
     told = (" ".join(word for word in words if word not in others) for words, others in ((own, theirs), (theirs, own)))
     raise NormbenchError(
-        f"'{next(told)}' and '{next(told)}' are one training, evaluated in two ways that one curve cannot have. Ask "
-        "for variants together (eval.variants=[A,B]); for all else give each --results of its own."
+        f"'{next(told)}' and '{next(told)}' differ only in length or evaluations. Use eval.variants=[A,B], or one "
+        "--results folder for each."
     )
 
 

@@ -44,25 +44,15 @@ class Found:
         state = self.stored[spec.id].state if spec.id in self.stored else "missing"
         return "missing" if state in store.FINISHED else state  # finished, but otherwise than asked for
 
-    def repeated(self, specs: Sequence[RunSpec]) -> list[RunSpec]:
-        """Those that are finished and as long as asked for, but have other evaluations: they are trained again."""
+    def retrained(self, specs: Sequence[RunSpec]) -> list[RunSpec]:
+        """Those whose stored run does not serve and cannot be continued: trained anew, the old directory is kept."""
         return [
             spec
             for spec in specs
             if self.of(spec) is None
-            and spec.id in self.stored
-            and self.stored[spec.id].state in store.FINISHED
-            and self.stored[spec.id].status["steps"] >= spec.steps
-        ]
-
-    def begun_otherwise(self, specs: Sequence[RunSpec]) -> list[RunSpec]:
-        """Those that are stopped on their way, with other evaluations: what they have done is not gone on with."""
-        return [
-            spec
-            for spec in specs
-            if (stored := self.stored.get(spec.id))
-            and stored.state in ("interrupted", "failed")
-            and any((stored.path / "checkpoint").glob("*.json"))
+            and (stored := self.stored.get(spec.id))
+            and not stored.reason
+            and stored.state != "running"
             and not store.can_become(stored.path, spec)
         ]
 

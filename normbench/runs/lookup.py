@@ -44,8 +44,8 @@ class _Folder:
         if len(names) - len(new) < len(self.known):  # some are gone
             self.known, self.runs, new = {}, {}, names
         for name in new:
-            if name.startswith("."):
-                continue  # on its way to being something else
+            if name.startswith(".") or store.OLD.search(name):
+                continue  # on its way to being something else, or replaced
             if match := store.NAME.fullmatch(name):
                 self.known[name] = match
                 self.runs.setdefault(name[IN_NAME:], []).append(name)

@@ -25,13 +25,13 @@ from normbench import reading
 from normbench.config.identity import RunSpec, satisfies
 from normbench.runs import claims, curve_file, seals, yaml_text
 from normbench.runs.damaged import Damaged, no_json, why
-from normbench.runs.record import HIGHEST, RunRecord, check_config, evaluation_complete
+from normbench.runs.record import HIGHEST, RunRecord, check_config
 
 SCHEMA = 3  # of status.json
 NAME = re.compile(r"(?P<arm>.+)\.s(?P<seed>[0-9]{1,19})\.(?P<id>[0-9a-f]{12})", re.DOTALL)
+OLD = re.compile(r"\.old-[0-9]+\Z")  # ends the name of a directory whose run was trained anew
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 FINISHED = ("done", "diverged")
-ASIDE = "shorter."  # begins the names of what a finished run left, while one of its id is trained again
 STATUS_FIELDS: dict[str, tuple[Any, Any]] = {  # types and defaults of what others rely on
     "epochs": (int, 0),
     "step": (int, 0),
@@ -142,9 +142,9 @@ def status_of(run: Stored) -> dict[str, Any]:
     return status
 
 
-def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
+def read_status(path: Path) -> dict[str, Any]:
     """A run's status file, checked. Raises Damaged with the reason."""
-    name = f"{prefix}status.json"
+    name = "status.json"
     try:
         text = read_text(f"{path}/{name}")
     except OSError as error:
@@ -153,7 +153,7 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
                 raise Damaged("it is not a directory" if path.exists() else "it is a dangling link") from None
         if not isinstance(error, FileNotFoundError):
             raise Damaged(f"{name} cannot be read: {why(error)}") from error
-        if prefix == "" and not (path / "curve.jsonl").exists():
+        if not (path / "curve.jsonl").exists():
             return {"schema": SCHEMA, "status": "interrupted", "step": 0, "reason": "killed before it began"}
         raise Damaged(f"{name} is missing") from None
     except UnicodeDecodeError as error:
@@ -184,13 +184,9 @@ def read_status(path: Path, prefix: str = "") -> dict[str, Any]:
     return status
 
 
-def read_config(
-    path: Path,
-    prefix: str = "",
-    load: Callable[[str], Any] = yaml_text.load,
-) -> dict[str, Any]:
+def read_config(path: Path, load: Callable[[str], Any] = yaml_text.load) -> dict[str, Any]:
     """A run's config.yaml: labels and configuration. Raises Damaged with the reason."""
-    name = f"{prefix}config.yaml"
+    name = "config.yaml"
     try:
         text = read_text(f"{path}/{name}")
         content = load(text)
@@ -230,54 +226,28 @@ def finished(path: Path, steps: int, asked: RunSpec | None = None) -> tuple[dict
 
     With `asked`, only if it has the evaluations of that spec as well.
     """
-    for prefix in ("", ASIDE):
-        if asked is not None and not has_evaluations(path, asked, prefix):
-            continue
-        try:
-            status = read_status(path, prefix)
-        except Damaged:
-            continue
-        enough = status.get("steps", 0) >= steps or status["status"] == "diverged"
-        if status["status"] in FINISHED and enough:
-            return status, path / f"{prefix}curve.jsonl"
-    return _passed(path, steps) if asked is None or has_evaluations(path, asked) else None
-
-
-def has_evaluations(path: Path, spec: RunSpec, prefix: str = "") -> bool:
-    """Whether the configuration at `path` asked for every evaluation that `spec` does."""
     try:
-        return satisfies(read_config(path, prefix)["config"], spec)
+        status = read_status(path)
+        if status["status"] not in FINISHED or (status["steps"] < steps and status["status"] != "diverged"):
+            return None
+        if asked is not None and not satisfies(read_config(path)["config"], asked):
+            return None
     except Damaged:
-        return False
-
-
-def has_aside(path: Path) -> bool:
-    """Whether a finished run was set aside there, while one of its id is trained again."""
-    return (path / f"{ASIDE}status.json").exists()
+        return None
+    return status, path / "curve.jsonl"
 
 
 def can_become(path: Path, spec: RunSpec) -> bool:
-    """Whether an unfinished run at `path` can be gone on with to the end of `spec`; its length is not asked.
-
-    But where it is trained again in the place of a finished run: it is to be as long as that. Raises Damaged.
-    """
-    config = read_config(path)["config"]
-    if has_aside(path):
-        return satisfies(config, spec)
-    own = spec.config["train"]  # where it ends it is evaluated
-    return satisfies({**config, "train": {**config["train"], "epochs": own["epochs"], "steps": own["steps"]}}, spec)
-
-
-def _passed(path: Path, steps: int) -> tuple[dict[str, Any], Path] | None:
-    """A longer run that is still on its way, but beyond `steps`: so far its curve is that of the shorter one."""
+    """Whether the run at `path` is unfinished and can be continued to the end of `spec`, whatever its own length."""
     try:
-        status, curve = read_status(path), path / "curve.jsonl"
-        longer = status["status"] not in FINISHED and status.get("steps", 0) > steps
-        if longer and evaluation_complete(curve_file.read(curve), steps):
-            return {**status, "status": "done"}, curve
-    except Damaged:
-        pass  # not to be had; whoever lists the run says why
-    return None
+        if read_status(path)["status"] in FINISHED:
+            return False
+        config, own = read_config(path)["config"], spec.config["train"]  # where it ends it is evaluated
+    except Damaged:  # its configuration is written anew
+        return True
+    if not any((path / "checkpoint").glob("*.json")):
+        return True  # it starts from the first update in any case
+    return satisfies({**config, "train": {**config["train"], "epochs": own["epochs"], "steps": own["steps"]}}, spec)
 
 
 def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
@@ -291,21 +261,14 @@ def record(stored: Stored, spec: RunSpec) -> RunRecord | None:
 def as_filed(stored: Stored, load: Callable[[str], Any] = yaml_text.load) -> RunRecord | None:
     """The finished run under the labels of its own config.yaml; None if not finished. Raises Damaged.
 
-    Of one that is trained again, longer or with other evaluations, the finished one that was set aside for it. load: of
-    the text of config.yaml, for who reads many.
+    load: of the text of config.yaml, for who reads many.
     """
     if stored.reason:
         raise Damaged(stored.reason)
-    prefix, status = "", stored.status
     if stored.state not in FINISHED:
-        try:
-            prefix, status = ASIDE, read_status(stored.path, ASIDE)
-        except Damaged:
-            if has_aside(stored.path):
-                raise
-            return None  # there is none, or it went when the new one was finished
-    content = read_config(stored.path, prefix, load)
-    return _record(stored, int(status["steps"]), labels_of(content), content["config"])
+        return None
+    content = read_config(stored.path, load)
+    return _record(stored, int(stored.status["steps"]), labels_of(content), content["config"])
 
 
 def _record(
@@ -318,19 +281,10 @@ def _record(
         return None
     status, curve = found
     if asked is not None:  # it may have more evaluations than are asked for here
-        had = read_config(stored.path, curve.name.removesuffix("curve.jsonl"))["config"]
-        config = {**config, "eval": had.get("eval", config["eval"])}
-    try:
-        records = curve_file.packed(curve, status)
-    except Damaged:
-        again = None if curve.name == "curve.jsonl" else finished(stored.path, steps, asked)
-        if again is None or again == found:
-            raise
-        status, curve = again  # the run that it was set aside for has been finished meanwhile
-        records = curve_file.packed(curve, status)
+        config = {**config, "eval": read_config(stored.path)["config"].get("eval", config["eval"])}
+    records = curve_file.packed(curve, status)
     whole = replace(bare(stored, status, labels, config), records=records, environment=read_environment(stored.path))
-    if curve.name == "curve.jsonl":  # what is beside a shorter one is the longer run's
-        _check_files(stored.path, status)
+    _check_files(stored.path, status)
     return whole.cut(steps) if whole.serves(steps) else None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +30,7 @@ class RunDirectory:
         self.path, self.claimed = path, claimed
         self.filed: Mapping[str, Any] = {}  # what config.yaml says of the run
         self.heading: Mapping[str, Any] = {}  # what every status.json does
+        self._held = contextlib.ExitStack()
         self.began = ""  # when the run did, in UTC; no part of any hash of it but its status' own seal
 
     def file_as(self, spec: RunSpec) -> None:
@@ -45,22 +48,34 @@ class RunDirectory:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the run's lock; it goes with the process, however that ends. Busy elsewhere: NormbenchError, code 5."""
+        with contextlib.ExitStack() as self._held:
+            self._hold()
+            yield
+
+    def _hold(self) -> None:
         files.make_folder(self.path)
         try:
             handle = open(self.path / "lock", "a+", opener=reading.at_once)  # noqa: SIM115  held for as long as the run is written
         except OSError as error:
             raise NormbenchError(f"{self.path} cannot be written: {error.strerror}.", code_of(error)) from None
-        try:
-            if not locks.take(handle.fileno(), self.path, READERS):
-                holder = locks.holder(handle.fileno())
-                raise NormbenchError(f"run {self.path.name[-12:]} is being written by {holder}.", code=5)
-            locks.sign(handle.fileno())
-            with claims.hold(self.path) if self.claimed else claims.respected(self.path):
-                for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
-                    left.unlink(missing_ok=True)
-                yield
-        finally:
-            handle.close()
+        self._held.enter_context(handle)
+        if not locks.take(handle.fileno(), self.path, READERS):
+            raise NormbenchError(
+                f"run {self.path.name[-12:]} is being written by {locks.holder(handle.fileno())}.", code=5
+            )
+        locks.sign(handle.fileno())
+        self._held.enter_context(claims.hold(self.path) if self.claimed else claims.respected(self.path))
+        for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
+            left.unlink(missing_ok=True)
+
+    def start_anew(self) -> None:
+        """Rename the directory to NAME.old-1, or the next free number, and hold an empty one in its place."""
+        taken = [int(path.suffix[5:]) for path in self.path.parent.glob(f"{glob.escape(self.path.name)}.old-*")]
+        old = self.path.with_name(f"{self.path.name}.old-{max(taken, default=0) + 1}")
+        with self._held.pop_all():
+            self.path.rename(old)
+            self._hold()
+        print(f"{self.path.name}: its earlier results do not serve and are kept in {old.name}")
 
     def write_config(self) -> None:
         """config.yaml: the labels, and the configuration from which `rerun` composes the run anew."""
@@ -100,36 +115,16 @@ class RunDirectory:
             os.fsync(file.fileno())
             return file.tell()
 
-    def set_aside_finished(self) -> None:
-        """Before a longer run, or one with more evaluations: a copy of the finished one stays readable until then.
-
-        Its own files are there until the next status is: whoever is killed between leaves a finished run.
-        """
-        for name in ("config.yaml", "curve.jsonl", "status.json"):
-            if (self.path / name).exists():
-                content = reading.read(self.path / name, curve_file.LARGEST if name == "curve.jsonl" else store.LARGEST)
-                files.atomic_write(self.path / f"shorter.{name}", content)
-
     def write_samples(self, content: Mapping[str, bytes]) -> None:
         """Files that show what the trained model draws, in `samples/`."""
         for name, file in content.items():
             (self.path / "samples").mkdir(exist_ok=True)
             files.atomic_write(self.path / "samples" / name, file)
 
-    def drop_outcomes(self) -> None:
-        """Those of a shorter run, of which the seal would say that they are this one's."""
-        for file in (self.path / "outcomes").glob("*.npz"):
-            file.unlink()
-
     def finish(self, status: str, **fields: Any) -> None:
-        """The status seals all that the run left, and a shorter run that was set aside is not needed any more."""
+        """The status seals all that the run left."""
         self.sync_curve()
         self.write_status(status, **fields, curve_sha256=curve_file.sha256(self.curve))
-        self.drop_shorter()
-
-    def drop_shorter(self) -> None:
-        for name in ("status.json", "curve.jsonl", "config.yaml"):
-            (self.path / f"shorter.{name}").unlink(missing_ok=True)
 
 
 def directory(root: Path, spec: RunSpec) -> RunDirectory:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from normbench.config.identity import RunSpec, merged, satisfies
+from normbench.config.identity import RunSpec
 from normbench.errors import FULL, NormbenchError
 from normbench.runs import store, writing
 from normbench.runs.damaged import Damaged
@@ -23,7 +22,10 @@ def ensure_run(
     listen: Callable[[dict[str, Any]], None] = lambda event: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Train one run to its end, or on from its checkpoint, unless it has all that is asked for; returns its status.
+    """Train one run to its end, or on from its checkpoint, unless the stored run serves; returns its status.
+
+    A stored run serves if it has at least as many updates and the evaluations that are asked for; an unfinished one is
+    continued if its evaluations are those. Any other is kept as NAME.old-1 beside the run that is trained anew.
 
     `done`, `diverged` or `interrupted`. Kill it at any moment: the same call goes on and ends with weights and curve
     byte-equal to an undisturbed run. A full disk leaves the run interrupted and raises NormbenchError (code 4); so does
@@ -36,12 +38,12 @@ def ensure_run(
             _tidy(run)
             return str(already[0]["status"])
         old = run.old_status()  # refused where it is damaged, before anything is changed
-        run.began = str((old or {}).get("began", ""))
-        spec, anew = _with_evaluations(spec, run)
+        anew = old is not None and not store.can_become(run.path, spec)
+        run.began = "" if anew else str((old or {}).get("began", ""))
         run.file_as(spec)
         try:
             if spec.config["model"]["declares"].get("probe"):
-                return probes.write(spec, run)
+                return probes.write(spec, run, anew)
             memory.refuse_too_large(spec)
             return train(spec, run, listen, stopping, anew)
         except OSError as error:
@@ -65,25 +67,7 @@ def ensure_run(
 
 
 def _tidy(run: writing.RunDirectory) -> None:
-    """Remove what a run that was killed at its very end had no time to."""
+    """Remove the checkpoint of a run that was killed at its very end."""
     with contextlib.suppress(Damaged):
         if store.read_status(run.path)["status"] in store.FINISHED:
-            run.drop_shorter()
-            if not store.read_config(run.path)["config"]["train"].get("keep_checkpoint"):
-                checkpoint.clear(run.path / "checkpoint")
-
-
-def _with_evaluations(spec: RunSpec, run: writing.RunDirectory) -> tuple[RunSpec, bool]:
-    """The spec with all evaluations that what is there was asked for, and whether it has to start anew for its own.
-
-    A longer run keeps those of the shorter one that it replaces. What is trained again in the place of a finished run
-    becomes as long as that was, also when it was stopped on the way.
-    """
-    with contextlib.suppress(Damaged):
-        old = store.read_config(run.path)["config"]
-        both, own = merged(spec, old), spec.config["train"]
-        as_asked = replace(both, config={**both.config, "train": own})
-        if store.read_status(run.path)["status"] in store.FINISHED:
-            return (as_asked, False) if satisfies(old, spec) else (both, True)
-        return both if store.has_aside(run.path) else as_asked, not store.can_become(run.path, spec)
-    return spec, False
+            checkpoint.clear(run.path / "checkpoint")

@@ -123,11 +123,6 @@ class Evaluation:
             records += self._tasks(nested=True)
         return records
 
-    @property
-    def ends_apart(self) -> bool:
-        """Whether the evaluation after the last update has records that one at the same update on the way has not."""
-        return bool(self.asked["whole"] or self.asked["tasks"] or type(self.model).after is not Model.after)
-
     def seen(self, records: Sequence[Record], state: State) -> State:
         """The state with these records' monitored values, the lower the better; infinite where one is not finite, or
         the evaluation is broken.

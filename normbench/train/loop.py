@@ -33,9 +33,9 @@ def train(
     run: writing.RunDirectory,
     listen: Callable[[Event], None],
     stopping: Callable[[], bool],
-    anew: bool = False,
+    anew: bool,
 ) -> str:
-    """Train a run on from what lies in its directory, or `anew`; this process holds it; see `ensure_run`."""
+    """Train a run on from its directory, which this process holds, or `anew`; see `ensure_run`."""
     config, seed, steps = spec.config, spec.seed, spec.steps
     device = environment.device(config["device"])
     data = datasets.load(config["data"], seed=seed)
@@ -53,8 +53,8 @@ def train(
     adjust = Adjust(config, model, optimizer)
     here = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
     if anew:  # not before all that the run needs was found to be there
-        checkpoint.clear(run.path / "checkpoint")
-    progress = resume(run, model, optimizer, steps, every, here, evaluation.ends_apart)
+        run.start_anew()
+    progress = resume(run, model, optimizer, steps, here)
     recorder = Recorder(run, evaluation, sampler, steps, config["train"]["keep"], listen)
     kept = {int(step) for step in config["train"]["keep"] if step.isdecimal()}
     started, saved = time.monotonic() - progress.seconds, time.monotonic()
@@ -105,22 +105,16 @@ def train(
         raise
     seconds = time.monotonic() - started
     fields = {"step": progress.step, "reason": reason, "seconds": round(seconds, 3)}
-    if status == "interrupted" or (status == "done" and config["train"]["keep_checkpoint"]):
-        save(run, progress, model, optimizer, seconds)
     if status == "interrupted":
+        save(run, progress, model, optimizer, seconds)
         run.write_status(status, **fields)
         return status
     if "last" in config["train"]["keep"]:
         checkpoint.save_weights(run.path / "weights" / "last.safetensors", model)
-    for name in {"last", "best"}.difference(config["train"]["keep"]):  # a shorter run's, which would be sealed as its
-        (run.path / "weights" / f"{name}.safetensors").unlink(missing_ok=True)
-    if not config["eval"]["outcomes"]:
-        run.drop_outcomes()
     if status == "done":
         run.write_samples(_samples(model, seed, data))
     run.finish(status, **fields)
-    if not config["train"]["keep_checkpoint"]:
-        checkpoint.clear(run.path / "checkpoint")
+    checkpoint.clear(run.path / "checkpoint")
     return status
 
 

@@ -17,7 +17,6 @@ from normbench.errors import NormbenchError
 from normbench.norms.modes import generators
 from normbench.runs import curve_file, seals
 from normbench.runs.record import HIGHEST
-from normbench.runs.store import FINISHED
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, optim
 
@@ -111,33 +110,16 @@ def _check_curve(run: RunDirectory, progress: Progress) -> None:
     )
 
 
-def resume(
-    run: RunDirectory,
-    model: nn.Module,
-    optimizer: Optimizer,
-    steps: int,
-    every: int,
-    here: Mapping[str, Any],
-    ends_apart: bool = False,
-) -> Progress:
+def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int, here: Mapping[str, Any]) -> Progress:
     """Model, optimizer and curve as the newest checkpoint left them, or a fresh start; says `running` from here on.
 
-    `here`: the environment. `every`: updates between evaluations; `ends_apart`: the last one has records that others
-    have not. A finished run that ended between two of them, or apart, has some that a longer one would not have, which
-    starts anew. Errors: a checkpoint beyond the steps asked for, damage.
+    `here`: the environment. Errors: a checkpoint beyond the steps asked for, damage.
     """
-    old = run.old_status()
-    finished = old is not None and old["status"] in FINISHED
     progress = Progress()
-
-    def anew() -> bool:
-        return finished and (progress.step % every > 0 or ends_apart)
 
     def take(saved: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         nonlocal progress
         progress = Progress.of(saved)
-        if anew():
-            return
         _refuse_longer(run, progress, steps)
         try:
             model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
@@ -150,12 +132,7 @@ def resume(
 
     found = checkpoint.newest(run.path / "checkpoint", take)
     notes = found[2] if found else []
-    if anew():
-        checkpoint.clear(run.path / "checkpoint")
-        found, notes, progress = None, [], Progress()
     _check_curve(run, progress)
-    if finished:
-        run.set_aside_finished()
     if not progress.step:
         run.begin()
     # the status first: a curve without one counts as damaged, and so would what an older one has the hashes of

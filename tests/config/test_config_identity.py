@@ -80,7 +80,7 @@ def test_a_normalizer_of_sites_is_that_normalizer() -> None:
         "train.epochs=7",
         "train.checkpoint_seconds=1",
         "train.keep=[]",
-        "train.keep_checkpoint=true",
+        "train.keep_checkpoint=false",
         "launcher=pool",
         "launcher.jobs=1",
         "logger=wandb",

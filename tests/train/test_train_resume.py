@@ -61,7 +61,7 @@ def test_other_seeds_and_options_are_other_curves(calm: Calm, tmp_path: Path) ->
     assert len({tiny.result(tmp_path / "run"), *(calm(*words) for words in ARMS.values())}) == 1 + len(ARMS)
 
 
-@pytest.mark.parametrize("words", [(EVERY_STEP,), ("train.checkpoint_seconds=1e9",), ("train.keep_checkpoint=true",)])
+@pytest.mark.parametrize("words", [(EVERY_STEP,), ("train.checkpoint_seconds=1e9",)])
 def test_how_often_is_saved_leaves_the_curve_alone(words: tuple[str, ...], tmp_path: Path, calm: Calm) -> None:
     assert tiny.train(tmp_path / "run", *ARMS["batch"], *words) == "done"
     assert tiny.result(tmp_path / "run") == calm(*ARMS["batch"])
@@ -93,7 +93,7 @@ def test_interrupted_at_one_step(step: int, tmp_path: Path, calm: Calm) -> None:
 
 
 def test_a_run_says_since_when_its_results_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In UTC: kept when it goes on, also to a greater length; another when it starts anew; none if it had none."""
+    """In UTC: kept when it goes on; another when it starts anew; none if it had none."""
     hours = iter(range(10, 24))
     zone = datetime.timezone(datetime.timedelta(hours=2))
 
@@ -102,14 +102,13 @@ def test_a_run_says_since_when_its_results_were_made(tmp_path: Path, monkeypatch
 
     clock = SimpleNamespace(datetime=SimpleNamespace(now=now), UTC=datetime.UTC)
     monkeypatch.setattr(writing, "datetime", clock)
-    words = (EVERY_STEP, "train.keep_checkpoint=true")
+    words = (EVERY_STEP,)
     run = writing.directory(tmp_path / "runs", tiny.spec(*words)).path
     assert tiny.train(run, *words, stopping=tiny.after(3)) == "interrupted"
     assert status(run)["began"] == "2026-11-26T08:05:07Z"
     assert tiny.train(run, *words) == "done" and status(run)["began"] == "2026-11-26T08:05:07Z"
     assert [found.began for found in find.find([tiny.spec(*words)], tmp_path).runs] == ["2026-11-26T08:05:07Z"]
-    assert tiny.train(run, *words, "train.epochs=3") == "done" and status(run)["began"] == "2026-11-26T08:05:07Z"
-    assert tiny.train(run, *words, "train.epochs=3", "eval.samples=2") == "done"
+    assert tiny.train(run, *words, "eval.samples=2") == "done"
     assert status(run)["began"] == "2026-11-26T09:05:07Z", "it was repeated"
     other = tmp_path / "other"
     assert tiny.train(other, *words, stopping=tiny.after(3)) == "interrupted"
@@ -197,86 +196,50 @@ def test_a_shorter_request_reads_the_longer_run(tmp_path: Path, calm: Calm) -> N
     assert [json.loads(text) for text in calm()[0].splitlines()] == list(record.records)
 
 
+HABITS = {  # what somebody asks for after the tiny run, and how many directories there are then
+    "more epochs": (("train.epochs=3",), 2),
+    "fewer epochs": (("train.epochs=1",), 1),
+    "another evaluation": (("eval.also_after=[3]",), 2),
+    "another seed": (("seed=2",), 2),
+    "the same twice": ((), 1),
+}
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_five_habits_give_the_right_curve_and_lose_nothing(habit: str, tmp_path: Path, calm: Calm) -> None:
+    words, directories = HABITS[habit]
+    root, spec = tmp_path / "runs", tiny.spec(*words)
+    first = writing.directory(root, tiny.spec()).path
+    assert tiny.train(first) == "done"
+    before = tiny.result(first)
+    lacking = find.find([spec], tmp_path).of(spec) is None
+    assert lacking == (directories == 2)
+    if lacking:
+        tiny.train(writing.directory(root, spec).path, *words)
+    again = find.find([spec], tmp_path).of(spec)
+    assert [json.loads(text) for text in calm(*words)[0].splitlines()] == list(again.records)
+    kept = [path for path in first.parent.iterdir() if path.is_dir()]
+    assert len(kept) == directories and before in map(tiny.result, kept)
+    assert find.find([spec], tmp_path).retrained([spec]) == []
+
+
+def test_a_run_is_trained_anew_under_the_next_free_name(tmp_path: Path, calm: Calm) -> None:
+    run = tmp_path / "run.1"
+    for number, epochs in enumerate((1, 2, 3)):
+        assert tiny.train(run, f"train.epochs={epochs}") == "done"
+        assert {path.name for path in tmp_path.iterdir()} == {"run.1", *(f"run.1.old-{n + 1}" for n in range(number))}
+    assert tiny.result(tmp_path / "run.1.old-2") == calm()
+
+
+def test_an_unfinished_run_with_other_evaluations_is_kept(tmp_path: Path, calm: Calm) -> None:
+    assert tiny.train(tmp_path / "run", EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
+    assert tiny.train(tmp_path / "run", "eval.also_after=[3]") == "done"
+    assert tiny.result(tmp_path / "run") == calm("eval.also_after=[3]")
+    assert (tmp_path / "run.old-1" / "checkpoint").is_dir()
+
+
 def test_a_longer_run_begins_with_the_same_bytes(calm: Calm) -> None:
     assert calm("train.epochs=3")[0].startswith(calm()[0])
-
-
-def test_a_longer_run_goes_on_where_its_checkpoint_was_kept(tmp_path: Path, calm: Calm) -> None:
-    run, asked = tmp_path / "run", []
-    assert tiny.train(run, "train.keep_checkpoint=true") == "done"
-    assert (run / "checkpoint").is_dir()
-    assert tiny.train(run, "train.epochs=3", stopping=lambda: bool(asked.append(1))) == "done"
-    assert len(asked) == 6, "only the third epoch was trained"
-    assert tiny.result(run) == calm("train.epochs=3")
-
-
-def test_a_longer_run_starts_anew_and_the_shorter_stays_readable(tmp_path: Path, calm: Calm) -> None:
-    run = writing.directory(tmp_path, tiny.spec()).path
-    assert tiny.train(run) == "done"
-    assert tiny.train(run, "train.epochs=3", EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
-    (stored,) = lookup.scan(tmp_path)
-    assert stored.state == "interrupted"
-    record = store.record(stored, tiny.spec())
-    assert [json.loads(text) for text in calm()[0].splitlines()] == list(record.records)
-    assert store.record(stored, tiny.spec("train.epochs=3")) is None
-    assert tiny.train(run) == "done", "the shorter one is still there for whoever asks for it"
-    assert tiny.train(run, "train.epochs=3") == "done"
-    assert tiny.result(run) == calm("train.epochs=3")
-    assert not list(run.glob("shorter.*"))
-
-
-def test_a_longer_run_seals_nothing_of_the_shorter_one(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    assert tiny.train(run, "train.epochs=1") == "done"
-    assert list(run.glob("weights/last.safetensors")) and list(run.glob("outcomes/*.npz"))
-    assert tiny.train(run, "train.epochs=2", "train.keep=[]", "eval.outcomes=false") == "done"
-    assert not [*run.glob("weights/*.safetensors"), *run.glob("outcomes/*.npz")]
-    assert [json.loads(text)["epoch"] for text in (run / "timing.jsonl").read_text().splitlines()] == [1, 2]
-    assert not {name for name in status(run)["files"] if name.startswith(("weights", "outcomes"))}
-
-
-def test_a_run_whose_last_evaluation_stands_apart_starts_anew(tmp_path: Path, calm: Calm) -> None:
-    """Its record of the whole split would be in the middle of the longer curve."""
-    run, apart = tmp_path / "run", ("eval.strides={train: 2}", "eval.whole=[train]")
-    assert tiny.train(run, "train.keep_checkpoint=true", *apart) == "done"
-    assert tiny.train(run, "train.epochs=3", *apart) == "done"
-    assert tiny.result(run) == calm("train.epochs=3", *apart)
-
-
-def test_a_longer_run_with_rarer_evaluations_keeps_those_of_the_shorter(tmp_path: Path, calm: Calm) -> None:
-    run, more = tmp_path / "run", ("norm=batch", "eval.variants=['eval_stats=batch']", "eval.also_after=[3]")
-    assert tiny.train(run, "train.epochs=2", *more) == "done"
-    assert tiny.train(run, "train.epochs=4", "norm=batch", "eval.every=4") == "done"
-    assert tiny.result(run) == calm("train.epochs=4", *more)
-
-
-def test_a_shorter_run_is_trained_where_the_longer_was_not_evaluated(tmp_path: Path, calm: Calm) -> None:
-    """Once, with the longer one: after that either is there."""
-    words = "train.epochs={}", "eval.every=2"
-    short, long = (tiny.spec(words[0].format(epochs), words[1]) for epochs in (3, 4))
-    run = writing.directory(tmp_path / "runs", long).path
-    assert tiny.train(run, words[0].format(4), words[1]) == "done"
-    assert find.find([short], tmp_path).repeated([short]) == [short] and not find.find([short], tmp_path).runs
-    assert tiny.train(run, words[0].format(3), words[1]) == "done"
-    both = find.find([short, long], tmp_path)
-    assert [(r.epochs, r.status, r.records[-1]["epoch"]) for r in both.runs] == [(3, "done", 3), (4, "done", 4)]
-    last = json.loads(calm(words[0].format(3), words[1])[0].splitlines()[-1])
-    assert both.runs[0].records[-1] == last, "the same number as of the shorter run alone"
-    assert tiny.train(run, words[0].format(3), words[1], stopping=lambda: pytest.fail("trained again")) == "done"
-
-
-def test_a_repetition_that_was_stopped_is_as_long_as_what_it_replaces(tmp_path: Path) -> None:
-    words = "eval.every=4", "train.epochs=8"
-    run, long, short = tmp_path / "runs" / "run", tiny.spec(*words), tiny.spec(words[0], "train.epochs=2")
-    run = writing.directory(tmp_path / "runs", long).path
-    assert tiny.train(run, *words) == "done"
-    assert tiny.train(run, words[0], "train.epochs=2", EVERY_STEP, stopping=tiny.after(9)) == "interrupted"
-    assert find.find([long], tmp_path).of(long), "the finished one counts until then"
-    assert tiny.train(run, words[0], "train.epochs=2") == "done"
-    assert [(found.epochs, found.status) for found in find.find([long, short], tmp_path).runs] == [
-        (8, "done"),
-        (2, "done"),
-    ]
 
 
 def test_a_shorter_run_goes_on_with_a_longer_unfinished_one_as_far_as_it_is_asked(tmp_path: Path) -> None:
@@ -304,24 +267,6 @@ def test_one_that_diverged_is_so_of_every_length(unit: tuple[str, str], tmp_path
     assert [tiny.train(run, "optim.lr=1e30", *words, **never) for words in (long, short)] == ["diverged"] * 2
 
 
-def test_what_is_gone_on_with_has_no_evaluation_that_its_beginning_lacks(tmp_path: Path) -> None:
-    more = "norm=batch", "eval.variants=['eval_stats=batch']"
-    run = tmp_path / "run"
-    assert tiny.train(run, *more, "eval.splits=[valid]", "train.keep_checkpoint=true") == "done"
-    assert tiny.train(run, "norm=batch", "train.epochs=3") == "done"
-    records = [json.loads(text) for text in (run / "curve.jsonl").read_text().splitlines()]
-    of = {split: {r["epoch"] for r in records if "variant" in r and r["split"] == split} for split in ("valid", "test")}
-    assert of == {"valid": {0, 1, 2, 3}, "test": set()}
-    assert not store.has_evaluations(run, tiny.spec(*more, "train.epochs=3"))
-
-
-def test_best_weights_of_a_shorter_run_are_not_sealed_as_the_longer_ones(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    assert tiny.train(run, "train.epochs=1", "train.keep=[best,3]") == "done"
-    assert tiny.train(run, "train.epochs=2") == "done"
-    assert {file.stem for file in run.glob("weights/*.safetensors")} == {"last", "step-3"}
-
-
 def test_a_refusal_leaves_the_progress_of_an_interrupted_run(tmp_path: Path, calm: Calm) -> None:
     run = writing.directory(tmp_path / "runs", tiny.spec()).path
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
@@ -332,8 +277,8 @@ def test_a_refusal_leaves_the_progress_of_an_interrupted_run(tmp_path: Path, cal
     content = status(run)  # as after kill -9: what it says of the progress is old
     (run / "status.json").write_text(json.dumps(seals.sealed(content | {"status": "running", "step": 0})))
     otherwise = tiny.spec("eval.unit=updates")
-    assert find.find([otherwise], tmp_path).begun_otherwise([otherwise]) == [otherwise]
-    assert find.find([tiny.spec()], tmp_path).begun_otherwise([tiny.spec()]) == []
+    assert find.find([otherwise], tmp_path).retrained([otherwise]) == [otherwise]
+    assert find.find([tiny.spec()], tmp_path).retrained([tiny.spec()]) == []
     assert tiny.train(run) == "done" and tiny.result(run) == calm()
 
 
@@ -343,58 +288,6 @@ def test_what_training_alone_can_refuse_is_a_failed_run_with_its_reason(tmp_path
     with pytest.raises(NormbenchError) as refused:
         tiny.train(run, *words)
     assert status(run)["status"] == "failed" and status(run)["reason"] == str(refused.value)
-
-
-def test_a_finished_run_counts_while_one_with_other_evaluations_is_trained(tmp_path: Path, calm: Calm) -> None:
-    other, results = "eval.unit=updates", tmp_path
-    run = writing.directory(results / "runs", tiny.spec()).path
-    assert tiny.train(run) == "done"
-    assert find.find([tiny.spec()], results).repeated([tiny.spec()]) == []
-    assert find.find([tiny.spec(other)], results).repeated([tiny.spec(other)]) == [tiny.spec(other)]
-    assert not find.find([longer := tiny.spec("train.epochs=3")], results).repeated([longer]), "it is not as long"
-    assert tiny.train(run, other, EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
-    ((kept,), notes) = find.everything(results)
-    assert [json.loads(text) for text in calm()[0].splitlines()] == list(kept.records) and notes == []
-    (run / "shorter.status.json").write_text("{")
-    found, notes = find.everything(results)
-    assert found == [] and "shorter.status.json is not JSON" in notes[0]
-
-
-def test_setting_the_shorter_aside_may_be_cut_short(
-    tmp_path: Path, calm: Calm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = tmp_path / "run"
-    assert tiny.train(run) == "done"
-    real = writing.os.replace
-
-    def killed(source: Path, target: Path) -> None:
-        if Path(target).name == "shorter.status.json":
-            raise KeyboardInterrupt
-        real(source, target)
-
-    monkeypatch.setattr(writing.os, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        tiny.train(run, "train.epochs=3")
-    monkeypatch.undo()
-    assert (run / "shorter.curve.jsonl").exists() and (run / "status.json").exists()
-    assert tiny.train(run, "train.epochs=3") == "done"
-    assert tiny.result(run) == calm("train.epochs=3")
-
-
-@pytest.mark.parametrize("step", [13, 18, 20])
-def test_a_shorter_run_is_read_from_a_longer_one_that_has_passed_it(step: int, tmp_path: Path, calm: Calm) -> None:
-    run = writing.directory(tmp_path, tiny.spec()).path
-    assert tiny.train(run, "train.epochs=4", EVERY_STEP, stopping=tiny.after(step)) == "interrupted"
-    assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
-    (stored,) = lookup.scan(tmp_path)
-    assert stored.state == "interrupted", "the longer one is still to be finished"
-    record = store.record(stored, tiny.spec())
-    assert (record.status, record.epochs) == ("done", 2)
-    assert [json.loads(text) for text in calm()[0].splitlines()] == list(record.records)
-    third = store.record(stored, tiny.spec("train.epochs=3"))
-    assert (third is None) == (step <= 18), "at step 18 the third epoch has not been evaluated"
-    assert tiny.train(run, "train.epochs=4") == "done"
-    assert tiny.result(run) == calm("train.epochs=4")
 
 
 def test_a_longer_run_is_not_thrown_away_for_a_shorter_one(tmp_path: Path, calm: Calm) -> None:
@@ -499,13 +392,9 @@ def test_a_run_that_was_killed_at_its_very_end_is_tidied_by_the_next_call(
     with pytest.raises(KeyboardInterrupt):
         tiny.train(run, EVERY_STEP)
     assert list((run / "checkpoint").iterdir())
-    (run / "shorter.status.json").write_text("{}")
     monkeypatch.setattr(checkpoint, "clear", real)
     assert tiny.train(run, EVERY_STEP) == "done"
-    assert not (run / "checkpoint").exists() and not list(run.glob("shorter.*"))
-    assert tiny.train(tmp_path / "kept", "train.keep_checkpoint=true") == "done"
-    assert tiny.train(tmp_path / "kept", "train.keep_checkpoint=true") == "done"
-    assert (tmp_path / "kept" / "checkpoint").exists()
+    assert not (run / "checkpoint").exists()
 
 
 def test_a_curve_that_was_changed_is_not_gone_on_with(tmp_path: Path) -> None:

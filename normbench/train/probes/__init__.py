@@ -19,11 +19,13 @@ def compute(spec: RunSpec) -> list[Record]:
     return [{"epoch": 0, "step": 0, "split": "probe", "mode": "exact"} | record for record in module.compute(spec)]
 
 
-def write(spec: RunSpec, run: writing.RunDirectory) -> str:
+def write(spec: RunSpec, run: writing.RunDirectory, anew: bool) -> str:
     """A probe's records, written at once; there is nothing to resume."""
     started = time.monotonic()
     run.begin()
     content = b"".join(files.line(record) for record in compute(spec))  # until now all stays as it was
+    if anew:
+        run.start_anew()
     run.write_status("running", step=0, reason="")  # first: without the hashes of files that are changed
     environment.record(run, 0, [], environment.environment())
     run.write_config()
