@@ -66,14 +66,36 @@ def search_dirs(extra: Path | None) -> list[Path]:
     return ([extra.resolve()] if extra else []) + [conf_dir()]
 
 
+@functools.cache
+def torch_choices() -> dict[Path, Config]:
+    """The choices that `conf/torch.yaml` lists instead of a file each, by the path that such a file would have."""
+    found = {}
+    for group, listed in choice_file.content(conf_dir() / "torch.yaml").items():
+        for name, facts in listed["choices"].items():
+            defaults, title = facts.get("options", {}), f"{listed['module']}.{facts['class']}"
+            specs = {
+                key: {**listed["options"][key], **({"list": True, "length": len(v)} if isinstance(v, list) else {})}
+                for key, v in defaults.items()
+            }
+            declares = {"title": title, "source": title, "maths": 1, **facts, "options": specs}
+            found[conf_dir() / group / f"{name}.yaml"] = {"name": name, **defaults, "declares": declares}
+    return found
+
+
+def content(path: Path) -> Any:
+    """What a choice's file holds, or would hold. Errors as of `choice_file.content`."""
+    return torch_choices()[path] if path in torch_choices() else choice_file.content(path)
+
+
 def choices(group: str, extra: Path | None = None) -> list[str]:
     """Names in a group, e.g. `choices("norm")`; nested ones with slashes (`ln2016/fig6`)."""
+    listed = {path.stem for path in torch_choices() if path.parent == conf_dir() / group}
     names = {
         path.relative_to(base / group).with_suffix("").as_posix()
         for base in search_dirs(extra)
         for path in (base / group).rglob("*.yaml")
     }
-    return sorted(names)
+    return sorted(names | listed)
 
 
 def is_probe(model: str, extra: Path | None = None) -> bool:
@@ -83,11 +105,13 @@ def is_probe(model: str, extra: Path | None = None) -> bool:
 
 @functools.cache
 def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
-    """The YAML file of a choice; a name that does not exist is answered with the nearest one."""
+    """The YAML file of a choice, or where it would be; a name that does not exist is answered with the nearest one."""
     found = [
         path
         for base in search_dirs(extra)
-        if name and (path := base / group / f"{name}.yaml").is_file() and path.resolve().is_relative_to(base / group)
+        if name
+        and ((path := base / group / f"{name}.yaml").is_file() or path in torch_choices())
+        and path.resolve().is_relative_to(base / group)
     ]
     if len(found) > 1 and group in grammar.GROUPS:  # Hydra goes on with the shipped one: never silently not the user's
         raise NormbenchError(f"{found[0]}: there is a shipped {group}={name}. Give it another name.")
@@ -121,7 +145,8 @@ def _of_ones_own(group: str, name: str, extra: Path | None) -> str:
 
 def forget() -> None:
     """Read files anew from now on: one was changed."""
-    for known in (choice_file.text, choice_file.content, choice_path, choice, declaration, _compose_groups, _chosen):
+    files = (choice_file.text, choice_file.content, torch_choices)
+    for known in (*files, choice_path, choice, declaration, _compose_groups, _chosen):
         known.cache_clear()
 
 
@@ -130,7 +155,7 @@ def choice(group: str, name: str, extra: Path | None = None) -> Config:
     """The content of a choice file as plain data, without what it inherits."""
     path = choice_path(group, name, extra)
     try:
-        node = copy.deepcopy(choice_file.content(path))
+        node = copy.deepcopy(content(path))
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise NormbenchError(f"{path} cannot be read: {error}") from None
     if not isinstance(node, dict):

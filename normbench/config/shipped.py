@@ -54,13 +54,13 @@ def _declaring(node: Any) -> Any:
     """The inverse of `_apart`."""
     if not isinstance(node, dict) or not isinstance(node.get(DECLARES), str):
         return node
-    content = choice_file.content(Path(node[DECLARES]))
+    content = compose.content(Path(node[DECLARES]))
     inner = content if DECLARES in content else content[Path(node[DECLARES]).parent.name]
     return {**node, DECLARES: copy.deepcopy(inner[DECLARES])}
 
 
 class ShippedSource(ConfigSource):
-    """Files of a folder that stay as they are."""
+    """Files of the shipped folder, which stay as they are, and `compose.torch_choices`."""
 
     whole: ClassVar[bool] = True  # with what they declare
 
@@ -70,7 +70,8 @@ class ShippedSource(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         path = self._file(config_path)
-        header, content = self._get_header_dict(choice_file.text(path)), choice_file.content(path)
+        text = choice_file.text(path) if path.is_file() else ""
+        header, content = self._get_header_dict(text), compose.content(path)
         if not self.whole:
             content = _apart({key: _apart(value, path) for key, value in content.items()}, path)
         # made anew: Hydra takes the nodes out of it
@@ -83,7 +84,8 @@ class ShippedSource(ConfigSource):
         return Path(self.path, config_path).is_dir()
 
     def is_config(self, config_path: str) -> bool:
-        return self._file(config_path).is_file()
+        path = self._file(config_path)
+        return path.is_file() or path in compose.torch_choices()
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         names: list[str] = []

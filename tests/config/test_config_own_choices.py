@@ -53,6 +53,18 @@ def test_a_model_has_clipping_of_its_own_until_another_is_chosen(tmp_path: Path)
         assert compose.restore(found, folder)["clip"]["name"] == "none"
 
 
+def test_choices_from_torchs_table_serve_a_model_of_ones_own_and_are_not_replaced(tmp_path: Path):
+    text = (compose.conf_dir() / "model" / "mnist_mlp.yaml").read_text().replace("name: mnist_mlp", "name: own")
+    own = text.replace("/optim: adam", "/optim: sgd\n  - override /schedule: cosine")
+    folder = _own(tmp_path, "model", "own", f"{own}\nschedule:\n  T_max: 9\n")
+    (spec,) = plan.train_specs(["model=own", "data=digits"], False, folder)
+    assert spec.config["optim"]["momentum"] == 0 and spec.config["schedule"]["T_max"] == 9
+    _own(folder, "optim", "rprop", {**spec.config["optim"], "name": "rprop"})
+    compose.forget()
+    with pytest.raises(NormbenchError, match=r"rprop\.yaml: there is a shipped optim=rprop"):
+        plan.train_specs([*WORDS, "optim=rprop"], False, folder)
+
+
 def _without(*keys: str) -> dict:
     node = yaml.safe_load(yaml.safe_dump(GOOD))
     inner = node

@@ -19,13 +19,14 @@ from normbench.errors import NormbenchError
 
 @pytest.mark.parametrize("model", compose.choices("model"))
 def test_what_is_declared_may_stay_outside(model: str) -> None:
-    found = shipped.composed([f"model={model}"], own=False)
-    assert found == shipped.composed([f"model={model}"], own=True)
+    words = [f"model={model}", "schedule=cosine"]  # which has no file of its own
+    found = shipped.composed(words, own=False)
+    assert found == shipped.composed(words, own=True) and found["schedule"] == compose.choice("schedule", "cosine")
     assert found["model"]["declares"]["title"] and found["declares"]["options"]
 
 
 def test_it_is_what_hydra_composes_by_itself(tmp_path: Path) -> None:
-    words = ["model=mnist_mlp", "norm=batch", "optim=sgd", "clip=global", "schedule=cosine", "launcher=pool"]
+    words = ["model=mnist_mlp", "norm=batch", "optim=keras_adam", "clip=global", "launcher=pool"]
     found = shipped.composed(words, own=False)
     shutil.copytree(compose.conf_dir(), tmp_path / "conf")  # not the shipped folder: our source stands aside
     with initialize_config_dir(str(tmp_path / "conf"), version_base="1.3"):

@@ -31,8 +31,9 @@ def more_help() -> str:
     lines += [
         "  experiment, arm, fidelity, control: a run of an artifact (normbench list artifacts)",
         "",
-        f"options (GROUP.OPTION=VALUE) are in {compose.conf_dir()}/GROUP/CHOICE.yaml, those of all runs in",
-        "config.yaml there; --cfg job prints them with their values. Choices of your own: --config-dir.",
+        f"options (GROUP.OPTION=VALUE) are in {compose.conf_dir()}/GROUP/CHOICE.yaml, those of torch's",
+        "optimizers and schedules in torch.yaml there, those of all runs in config.yaml; --cfg job prints them with",
+        "their values. Choices of your own: --config-dir.",
     ]
     return "\n".join(["", *lines, ""])
 
