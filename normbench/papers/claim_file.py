@@ -95,8 +95,8 @@ def _claim(data: Any, file: str) -> Claim:
     name = data.get("id", "?") if isinstance(data, Mapping) else "?"
     where = f"{file}: claim {name}"
     required = ("id", "kind", "statement", "quote", "locator", "parts")
-    optional = ("reported", "open", "controls", "unvaried", "not_decidable", "seeds", "control_seeds", "ours", "looks",
-                "added", "beside")  # fmt: skip
+    optional = ("reported", "open", "controls", "unvaried", "not_decidable", "seeds", "control_seeds", "ours", "added",
+                "beside")  # fmt: skip
     _keys(data, required, optional, where)
     kind = _choice(data, "kind", tuple(_PART_KEYS), where)
     not_decidable = _not_decidable(data, where) if "not_decidable" in data else {}
@@ -111,10 +111,6 @@ def _claim(data: Any, file: str) -> Claim:
     for choice in unvaried:
         if choice not in open_choices:
             raise unknown(f"{where}: unvaried '{choice}' is no choice that is 'open'.", choice, open_choices)
-    if "looks" in data and "added" in data:
-        raise NormbenchError(
-            f"{where}: 'looks' plans two, 'added' tells of a second that was not planned: one of them."
-        )
     parts = [part for entry in _list(data, "parts", where) for part in _parts(entry, kind, where)]
     if not parts and not not_decidable:
         raise NormbenchError(f"{where}: key 'parts' is empty: nothing would decide the claim.")
@@ -140,8 +136,7 @@ def _claim(data: Any, file: str) -> Claim:
         seeds=_seeds(data["seeds"], where) if "seeds" in data else {},
         control_seeds=_control_seeds(data["control_seeds"], controls, where) if "control_seeds" in data else {},
         ours=_flag(data, "ours", where) if "ours" in data else False,
-        looks=_looks(data["looks"], where) if "looks" in data else None,
-        added=_looks(data["added"], where) if "added" in data else None,
+        added=_added(data["added"], where) if "added" in data else None,
         beside=beside,
     )
 
@@ -177,10 +172,10 @@ def _range(data: Any, where: str) -> range:
     return range(first, last + 1)
 
 
-def _looks(data: Any, where: str) -> tuple[int, int]:
+def _added(data: Any, where: str) -> tuple[int, int]:
     """`[10, 20]`."""
     if not (isinstance(data, list) and len(data) == 2 and all(type(n) is int for n in data) and 1 < data[0] < data[1]):
-        raise NormbenchError(f"{where}: looks are two numbers of seeds, the smaller first, not {data!r}.")
+        raise NormbenchError(f"{where}: added are two numbers of seeds, the smaller first, not {data!r}.")
     return data[0], data[1]
 
 

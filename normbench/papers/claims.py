@@ -94,9 +94,8 @@ class Claim:
     `ours`: a hypothesis of this project. `open` are choices that the paper leaves open: the word at its setting is
     that of the claim where the settings of `controls` say the same, and none of them is `unvaried` by these. `seeds`,
     by fidelity, are those that alone decide there: runs of others had been seen when the claim was amended;
-    `control_seeds`, by control, take their place under it. `looks`: at which numbers of seeds a claim that was planned
-    with two looks is judged; `added`: the same of one whose second look was not planned.
-    `not_decidable` says at which fidelities no run could tell, and why.
+    `control_seeds`, by control, take their place under it. `added`: the seeds of the first look at a claim, and of a
+    second look that was not planned. `not_decidable` says at which fidelities no run could tell, and why.
     `beside` are the reported parts without which the claim's number would mislead.
     """
 
@@ -114,7 +113,6 @@ class Claim:
     seeds: Mapping[str, range] = field(default_factory=dict)
     control_seeds: Mapping[str, Mapping[str, range]] = field(default_factory=dict)
     ours: bool = False
-    looks: tuple[int, int] | None = None
     added: tuple[int, int] | None = None
     beside: tuple[str, ...] = ()
 

@@ -63,7 +63,7 @@ def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, fidelity: str,
     if len(shared) < FEWEST_PILOTS or any(not seen.whole and (seen.gap or seen.part.test != "sign") for seen in pilots):
         return known
     table = np.array([[_number(seen, seed) for seen in pilots] for seed in shared])
-    alpha = rules.ALPHA / (2 if claim.looks or claim.added else 1)
+    alpha = rules.ALPHA / (2 if claim.added else 1)
     deltas = [
         plan.smallest_effect(part) if seen.whole else None for part, seen in zip(claim.parts, pilots, strict=True)
     ]
@@ -91,8 +91,7 @@ def simulate(
 ) -> dict[str, float]:
     """Shares of the claim's words; `pilot` is seeds × parts.
 
-    `certain`: the pilot's mean and spread are the truth, of a sign test's part a median of 0. A claim with two looks is
-    judged at the last.
+    `certain`: the pilot's mean and spread are the truth, of a sign test's part a median of 0.
     """
     draw = stream(0, "power", claim.id)
     seeds = len(pilot)

@@ -86,10 +86,8 @@ class _Judge:
     ) -> None:
         self.claim, self.artifact, self.fidelity, self.plan, self.examples = claim, artifact, fidelity, plan, examples
         self.groups = {name: [run for run in runs if run.control == name] for name in ("", *claim.controls)}
-        self.ladder = claim.looks or claim.added or (None,)
         self.look = self._look("")
-        # two planned looks share the 5 %; of a second one that was not planned only that second one knows
-        self.alpha = rules.ALPHA / (2 if claim.looks or self.look > 0 else 1)
+        self.alpha = rules.ALPHA / 2 if self.look == 2 else rules.ALPHA
 
     def verdict(self) -> dict[str, Any]:
         claim, setting = self.claim, [(part, self.observe(part, "")) for part in self.claim.parts]
@@ -134,8 +132,8 @@ class _Judge:
             **{key: headline[key] if headline else empty for key, empty in _HEADLINE.items()},
             "alpha": self.alpha,
             "spent": self._spent(setting),
-            "looks": [n for n in (*self.ladder, headline and headline["planned"]) if n][: len(self.ladder)],
-            "look": self.look + 1,
+            "looks": (claim.added or [headline["planned"]]) if headline and headline["planned"] else [],
+            "look": self.look,
             "runs": sorted({run for part in parts for run in part["runs"]}),
             "parts": parts,
             "reported": reported,
@@ -153,12 +151,11 @@ class _Judge:
             return 0.0
         if not parts or not all(seen.complete and not seen.gap for _, seen in parts):
             return 0.0
-        first = rules.ALPHA / (2 if self.claim.looks else 1)
-        return first + self.alpha if self.look > 0 else first
+        return rules.ALPHA + self.alpha if self.look == 2 else rules.ALPHA
 
     def observe(self, part: Part, control: str) -> Observed:
         """A part with the seeds of the claim's look, or all that are there before the first."""
-        planned = self._planned(part, control, max(self._look(control), 0))
+        planned = self._planned(part, control, self._look(control))
         shared = paired_runs(part, self.groups[control])[1] if part.kind != "exact" else []
         used = [seed for seed in shared if seed in planned]
         post_hoc = self.fidelity == "paper" and any(seed <= self.artifact.seen for seed in used if self.artifact.seen)
@@ -168,7 +165,7 @@ class _Judge:
             planned,
             len(planned),
             self.plan.smallest_effect(part),
-            planned=not (self.claim.added and self._look(control) > 0),
+            planned=self._look(control) < 2,
             fresh=not post_hoc,
             spread=self.examples(part, control, used),
         )
@@ -185,21 +182,20 @@ class _Judge:
         return result(seen, rules.part_word(part, seen, self.alpha), self.alpha)
 
     def _planned(self, part: Part, control: str, look: int) -> Sequence[int]:
-        return self.plan.seeds(part, control, self.claim.alone(self.fidelity, control))[: self.ladder[look]]
+        seeds = self.plan.seeds(part, control, self.claim.alone(self.fidelity, control))
+        return seeds[: self.claim.added[max(look, 1) - 1]] if self.claim.added else seeds
 
     def _look(self, control: str) -> int:
-        """Which of the looks all parts have their runs for: 0 is the first, -1 none."""
-        for look in reversed(range(len(self.ladder))):
-            if all(self._reached(part, control, look) for part in self.claim.parts):
-                return look
-        return -1
+        """The last look that all parts have their runs for: 0 none, 1 the first, 2 the one with `added` seeds."""
+        looks = (2, 1) if self.claim.added else (1,)
+        return next((look for look in looks if all(self._reached(p, control, look) for p in self.claim.parts)), 0)
 
     def _reached(self, part: Part, control: str, look: int) -> bool:
         if part.kind == "exact":
             return True
         found = set(paired_runs(part, self.groups[control])[1])
         planned = self._planned(part, control, look)
-        further = look == 0 or len(planned) > (self.ladder[look - 1] or 0)  # a lower fidelity has fewer seeds
+        further = look == 1 or planned != self._planned(part, control, 1)  # a control may have no more seeds
         return further and found >= set(planned)
 
     def _deciding(self, word: str, parts: Sequence[tuple[Part, Observed]]) -> int:

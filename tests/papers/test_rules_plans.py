@@ -1,4 +1,4 @@
-"""What is fixed in advance: smallest effects, seeds and looks, what no plan could decide, the published claims."""
+"""What is fixed in advance: smallest effects, seeds, what no plan could decide, the published claims."""
 
 import math
 from collections.abc import Sequence
@@ -74,12 +74,12 @@ def test_fewest_pairs_of_the_sign_test(k: int, one: int, two: int) -> None:
             assert rules.part_word(part, seen(part, values), alpha / k) == expected
 
 
-@pytest.mark.parametrize(("k", "looks", "least"), [(1, None, 6), (2, None, 7), (6, None, 8), (1, [5, 6], 7)])
+@pytest.mark.parametrize(("k", "added", "least"), [(1, None, 6), (2, None, 7), (6, None, 8), (1, [5, 6], 7)])
 def test_a_plan_with_fewer_pairs_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int, looks: Any, least: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int, added: Any, least: int
 ) -> None:
     parts = [fig6_part(f"p{place}", test="sign", expect="negative") for place in range(k)]
-    more: dict[str, Any] = {"looks": looks} if looks else {}
+    more: dict[str, Any] = {"added": added} if added else {}
     monkeypatch.setattr(artifacts, "HERE", tmp_path)
     for seeds in (least, least - 1):
         more["seeds"] = {"from": 2, "to": 1 + seeds}
@@ -130,11 +130,11 @@ def test_planned_seeds_are_those_of_all_places_that_are_compared(monkeypatch: py
     assert len(hashes | {artifacts.Plan(artifact(direction()), "paper").sha256}) == 4
 
 
-def test_a_look_beyond_the_plan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_seeds_beyond_the_plan_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "HERE", tmp_path)
-    claim = claim_data("direction", fig6_part("p", expect="negative"), experiment="ln2016/fig6", looks=[5, 20])
+    claim = claim_data("direction", fig6_part("p", expect="negative"), experiment="ln2016/fig6", added=[5, 20])
     written(tmp_path, claim)
-    with pytest.raises(NormbenchError, match="looked at with 20 seeds, ln2016/fig6 plans 10"):
+    with pytest.raises(NormbenchError, match="claim C1: seeds are added up to 20, ln2016/fig6 plans 10"):
         artifacts.load("fig")
 
 
@@ -156,7 +156,7 @@ def test_a_missing_smallest_effect_and_an_unknown_control_are_refused(
     assert "\n" not in str(refused.value)
 
 
-# --- looks, and seeds that alone count --------------------------------------------------------------------------------
+# --- seeds that alone count, and added ones ---------------------------------------------------------------------------
 
 
 class Plan:
@@ -222,22 +222,6 @@ def test_planned_seeds_alone_count_and_all_of_them() -> None:
     further = compared(effects(-30.0, 1.0), first=6)
     assert only(artifact(direction()), runs + further, planned=Plan(5))["verdict"] == "reproduced"
     assert only(artifact(direction()), runs, planned=Plan(6))["setting"] == "undecided"
-
-
-def test_two_planned_looks_share_the_level() -> None:
-    claims = artifact(direction(), looks=(5, 10))
-    first = compared(effects(3.0, 2.6), first=1)  # 95 %: from 0.4; 97.5 %: from -0.3
-    assert only(artifact(direction()), first, planned=Plan(5))["setting"] == "holds"
-    found = only(claims, first, planned=Plan(10))
-    assert (found["setting"], found["alpha"], found["look"], found["level"]) == ("undecided", 0.025, 1, 0.975)
-    small = compared(effects(0.0, 1.1), first=1)  # 90 %: ± 0.84; 95 %: ± 1.1
-    assert only(artifact(direction()), small, planned=Plan(5))["setting"] == "negligible"
-    assert only(claims, small, planned=Plan(10))["setting"] == "undecided"
-    more = compared(effects(3.0, 2.6), first=6)
-    between = only(claims, first + more[:6], planned=Plan(10))  # eight seeds: still the first look's five
-    assert (between["look"], between["n"]) == (1, 5)
-    second = only(claims, first + more, planned=Plan(10))
-    assert (second["setting"], second["alpha"], second["look"], second["n"]) == ("holds", 0.025, 2, 10)
 
 
 def test_a_second_look_that_was_not_planned() -> None:

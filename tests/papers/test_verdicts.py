@@ -322,20 +322,7 @@ def test_a_cell_that_mixes_settings_is_refused() -> None:
         judge(artifact(direction()), runs, "paper")
 
 
-# looks, hashes, previous verdicts
-
-
-def test_two_planned_looks_share_the_level_and_the_first_sees_its_seeds_alone() -> None:
-    claim, plan = artifact(direction(), looks=(5, 10)), Plan(10)
-
-    def look(n: int) -> tuple[Any, ...]:
-        found = only(claim, arms(-1.0, n=n), planned=plan)
-        return found["verdict"], found["look"], found["level"], found["n"], found["looks"]
-
-    assert look(4) == ("undecided", 0, 0.975, 4, [5, 10])
-    assert look(5) == look(9) == ("reproduced", 1, 0.975, 5, [5, 10]), "what follows the first look waits"
-    assert look(10) == ("reproduced", 2, 0.975, 10, [5, 10])
-    assert only(artifact(direction()), arms(-1.0, n=9), planned=Plan(9))["looks"] == [9]
+# added seeds, hashes, previous verdicts
 
 
 def test_a_second_look_that_was_not_planned_needs_more() -> None:
@@ -343,7 +330,10 @@ def test_a_second_look_that_was_not_planned_needs_more() -> None:
     once = only(artifact(direction()), runs, planned=Plan(8))
     twice = only(claim, runs, planned=Plan(8))
     assert (once["verdict"], twice["verdict"]) == ("reproduced", "undecided")
-    assert (twice["level"], twice["look"]) == (0.975, 2) and only(claim, runs[:10], planned=Plan(8))["level"] == 0.95
+    assert (twice["level"], twice["look"], twice["looks"], once["looks"]) == (0.975, 2, [5, 8], [8])
+    first, none = (only(claim, arms(-0.235, n=n), planned=Plan(8)) for n in (7, 4))
+    assert (first["level"], first["look"], first["n"]) == (0.95, 1, 5), "what follows the first look waits"
+    assert (none["level"], none["look"], none["n"]) == (0.95, 0, 4)
     equal = artifact(direction(kind="equivalence", within=1.0, expect=None), kind="equivalence", added=(5, 8))
     assert verdict(equal, runs[:10], planned=Plan(8)) == "reproduced"
     for plan, late in ((Plan(8, delta=1.0), claim), (Plan(8), equal)):
@@ -366,16 +356,16 @@ def test_changed_claims_without_an_amendment_are_noted_until_amended() -> None:
     assert judge(again, arms(-1.0), "paper", third)["note"] != ""
 
 
-def test_expected_wrong_sums_the_levels_that_looks_have_spent() -> None:
+def test_expected_wrong_sums_the_levels_that_claims_have_spent() -> None:
     one = artifact(direction())
     ids = ("a", "b", "c")
     many = replace(one, claims=tuple(replace(one.claims[0], id=name) for name in ids))
     assert judge(many, arms(-1.0), "paper")["expected_wrong"] == 0.15
     assert judge(many, arms(1.0, fidelity="smoke"), "smoke")["expected_wrong"] == 0.15
     assert judge(many, arms(0.0), "paper")["expected_wrong"] == 0.15, "an undecided one could have been wrong"
-    looked = replace(many, claims=tuple(replace(claim, looks=(5, 10)) for claim in many.claims))
-    assert judge(looked, arms(-1.0), "paper")["expected_wrong"] == 0.075
-    assert judge(looked, arms(-1.0, n=10), "paper")["expected_wrong"] == 0.15, "both looks"
+    added = replace(many, claims=tuple(replace(claim, added=(5, 10)) for claim in many.claims))
+    assert judge(added, arms(-1.0), "paper")["expected_wrong"] == 0.15
+    assert judge(added, arms(-1.0, n=10), "paper")["expected_wrong"] == 0.225, "both looks"
     assert judge(many, arms(-1.0, n=4), "paper")["expected_wrong"] == 0, "no look yet"
     assert judge(many, [], "paper")["expected_wrong"] == 0
     undecidable = artifact(direction(), direction(name="q"), not_decidable={"paper": "too short"})

@@ -42,15 +42,6 @@ def test_paired_t_interval_covers_its_level(n: int, level: float) -> None:
     assert_rate(hits, level)
 
 
-def test_looking_twice_with_the_shared_level_is_wrong_at_most_five_times_in_a_hundred() -> None:
-    wrong = 0
-    for values in samples(10, seed=3):
-        looks = (stats.t_interval(values[:5], 0.975), stats.t_interval(values, 0.975))
-        wrong += not all(covers(look.interval, 0.0) for look in looks)
-    assert wrong / REPEATS <= 0.05
-    assert wrong / REPEATS > 0.03  # the bound is not so wide that it would pass for any interval
-
-
 @pytest.mark.parametrize("n", [6, 10, 20])
 def test_median_interval_covers_the_median_of_a_skewed_effect_with_its_exact_probability(n: int) -> None:
     rows = [[math.exp(2 * value) for value in row] for row in samples(n, seed=12)]  # its mean is e² times as large
