@@ -12,10 +12,10 @@ from normbench.norms.sites import Choice, declared, single_refused
 def updates_per_epoch(config: Mapping[str, Any]) -> int:
     """Updates that go once through the training examples, computed without reading them."""
     train, size = config["train"], train_size(config)
-    if train["sampler"] in ("equal_lengths", "lengths_in_turn"):
+    if train["sampler"] == "lengths_in_turn":
         if train["epochs"] or config["eval"]["unit"] == "epochs":
             raise NormbenchError(
-                f"train.sampler={train['sampler']}: how many updates an epoch has is known with the data alone. "
+                "train.sampler=lengths_in_turn: how many updates an epoch has is known with the data alone. "
                 "Count in updates: train.steps=N eval.unit=updates eval.every=N."
             )
         return 1

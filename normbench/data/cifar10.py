@@ -17,8 +17,8 @@ from normbench.errors import NormbenchError
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """CIFAR-10 from the parquet files below `root` or at `source`; NormbenchError when one is missing or damaged.
 
-    Parts as `random_split.parts`. Every value is standardized by the mean and deviation of all training images, or with
-    `scaler=train` of those trained on. `copy` tells a copy with approximate images from the official set.
+    Parts as `random_split.parts`. Every value is standardized by the mean and deviation of all training images. `copy`
+    tells a copy with approximate images from the official set.
     """
     check(config, root)
     paths = hub.parts(config, root)
@@ -31,7 +31,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     copy = _copy(config, arrays)
     pixels, labels, test_labels = (arrays[name] for name in ("train_images", "train_labels", "test_labels"))
     rows = random_split.parts(config, len(labels), len(test_labels), seed, "images")
-    by = images.moments(pixels if config["scaler"] == "all" else pixels[rows["train"]])
+    by = images.moments(pixels)
     splits = {
         "train": images.standardized(pixels, labels, rows["train"], by),
         "valid": images.standardized(pixels, labels, rows["valid"], by),

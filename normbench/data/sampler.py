@@ -14,18 +14,15 @@ from normbench.data.examples import Split
 from normbench.errors import NormbenchError
 from normbench.streams import stream
 
-WINDOW = 50  # batches within which `bucketed` sorts by length: more waste less padding, and draw less freely
-
 
 class Sampler:
     """Batches of `count` examples. The updates of an epoch go once through all of them, but for `infinite`.
 
-    shuffled: a permutation cut into batches, the last one smaller unless `drop_last`. bucketed: the same, with
-    examples of similar `lengths` together, batches in an order of their own. equal_lengths: every batch has one length,
-    and those that are left over of a length make a smaller one. lengths_in_turn: the same; lengths take turns, in an
-    order of the epoch's, until they have no batch left (code of skip-thoughts). infinite: permutations one after
-    another, batches of one size across their ends. in_order: as the data have them. `reshuffle` false: every epoch in
-    the order of the first.
+    shuffled: a permutation cut into batches, the last one smaller unless `drop_last`. lengths_in_turn: every batch has
+    one of the `lengths`, and those that are left over of a length make a smaller one; lengths take turns, in an order
+    of the epoch's, until they have no batch left (code of skip-thoughts). infinite: permutations one after another,
+    batches of one size across their ends. in_order: as the data have them. `reshuffle` false: every epoch in the order
+    of the first.
 
     dropped: lengths of further examples, which are dropped from the batches that they come into. An epoch of which a
     batch would be empty has its first one again in the place of it; code of skip-thoughts goes on to the next epoch.
@@ -42,8 +39,8 @@ class Sampler:
         lengths: Tensor | None = None,
         dropped: Tensor | None = None,
     ) -> None:
-        self.by_length = kind in ("equal_lengths", "lengths_in_turn")  # batches of several sizes
-        if (self.by_length or kind == "bucketed") and lengths is None:
+        self.by_length = kind == "lengths_in_turn"  # batches of several sizes
+        if self.by_length and lengths is None:
             raise NormbenchError(f"train.sampler={kind} needs sequences of several lengths: the data have one size.")
         if kind in ("infinite", "in_order") and dropped is not None:
             raise NormbenchError(
@@ -105,22 +102,14 @@ class Sampler:
 
     def _epoch(self, epoch: int) -> list[Tensor]:
         cut = self._cut(self._permutation(epoch))
-        draw = stream(self.seed, "order of batches", epoch if self.reshuffle else 1)
-        if self.kind == "lengths_in_turn":
-            turns = itertools.zip_longest(*(cut[place] for place in draw.permutation(len(cut))))
-            return self._left(batch for turn in turns for batch in turn if batch is not None)
-        batches = [batch for group in cut for batch in group]
-        if self.kind not in ("shuffled", "in_order"):
-            batches = [batches[place] for place in draw.permutation(len(batches))]
-        return self._left(batches)
+        if self.by_length:
+            draw = stream(self.seed, "order of batches", epoch if self.reshuffle else 1)
+            cut = [cut[place] for place in draw.permutation(len(cut))]
+        turns = itertools.zip_longest(*cut)
+        return self._left(batch for turn in turns for batch in turn if batch is not None)
 
     def _cut(self, order: np.ndarray) -> list[tuple[Tensor, ...]]:
         """An order of the examples in batches; those of one length by themselves where that is asked for."""
-        if self.kind == "bucketed":
-            assert self.lengths is not None
-            size = WINDOW * self.batch_size
-            windows = [order[start : start + size] for start in range(0, len(order), size)]
-            order = np.concatenate([part[np.argsort(self.lengths[part], kind="stable")] for part in windows])
         groups = [order]
         if self.by_length:
             assert self.lengths is not None

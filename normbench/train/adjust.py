@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from normbench.errors import unknown
-from normbench.norms.patterns import match_patterns
 from normbench.rnn.cells import Cell
 from normbench.train.optim import made
 
@@ -21,7 +20,7 @@ class Adjust:
     `schedule`: the class of torch.optim.lr_scheduler that the choice declares, stepped at every update. A run that goes
     on takes its schedule through the updates before again, so that checkpoints hold nothing of it.
     `clip`: one of `RULES`, on the gradients of all parameters.
-    Errors: options that do not go together, or not with the optimizer; no such rule, no such group of parameters.
+    Errors: options that do not go together, or not with the optimizer; no such rule.
     """
 
     def __init__(self, config: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -33,9 +32,6 @@ class Adjust:
         self.rule = RULES[clip]
         self.rows = blocks_of_rows(model) if clip == "per_tensor" else {}
         self.at = config["clip"].get("at")
-        if isinstance(self.at, Mapping):  # by pattern; from here on by parameter
-            chosen = match_patterns("clip.at", config["model"]["name"], "parameter", self.at, self.parameters)
-            self.at = {name: self.at[pattern] for name, pattern in chosen.items()}
 
     def __call__(self, number: int) -> dict[str, bool]:
         """`{"clipped": whether any gradient was changed}`; empty where there is no clipping."""
@@ -104,15 +100,6 @@ def clip_per_tensor(gradients: Gradients, at: float) -> bool:
     return any([clip_global({name: gradient}, at) for name, gradient in gradients.items()])  # all, not until the first
 
 
-def clip_value_by_group(gradients: Gradients, at: Mapping[str, float]) -> bool:
-    """Values to within plus and minus the parameter's bound; parameters without one stay as they are."""
-    bound = [(gradient, at[name]) for name, gradient in gradients.items() if name in at]
-    beyond = any([bool((gradient.abs() > most).any()) for gradient, most in bound])
-    for gradient, most in bound:
-        gradient.clamp_(-most, most)
-    return beyond
-
-
 def clip_attr_legacy(gradients: Gradients, at: float) -> bool:
     """||g|| > at^2: g <- at g / sqrt(||g|| + 1e-8), as if ||g|| were its square (code of the attentive reader)."""
     norm = _norm(gradients)
@@ -125,6 +112,5 @@ RULES: dict[str, Any] = {
     "none": None,
     "global": clip_global,
     "per_tensor": clip_per_tensor,
-    "value_by_group": clip_value_by_group,
     "attr_legacy": clip_attr_legacy,
 }

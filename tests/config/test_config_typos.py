@@ -105,7 +105,7 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "optim=muon"), "optim=muon takes matrices alone"),
         ((*BASE, "optim=none"), "optim=none trains nothing: model=mnist_mlp needs another."),
         ((*BASE, "optim=adma"), "optim=adma is not an optimizer. Did you mean 'adam'? (adadelta, "),
-        ((*BASE, "clip=globl"), "Did you mean 'global'? (attr_legacy, global, none, per_tensor, value_by_group)"),
+        ((*BASE, "clip=globl"), "Did you mean 'global'? (attr_legacy, global, none, per_tensor)"),
         ((*BASE, "norm=mine.py"), "norm=mine.py is not a normalizer. (one's own: normbench train norm=FILE.py"),
         ((*BASE, "optim=xyz"), "optim=xyz is not an optimizer. (adadelta, adafactor, adagrad, adam, "),
         ((*BASE, "optim=sgd", "optim.betas=[0.9,0.9]"), "optim.betas is not an option."),
@@ -126,9 +126,12 @@ def refusal(words: list[str] | tuple[str, ...], multirun: bool = False) -> str:
         ((*BASE, "clip=global"), "clip.at=None is not a number. Give one: clip.at=..."),
         ((*BASE, "clip=global", "clip.at=-1"), "clip.at=-1.0 is too small: at least 0."),
         ((*BASE, "clip.at=1"), "clip.at is not an option."),
-        ((*BASE, "clip=value_by_group", "clip.at=3"), "clip.at=3 must be a map to float, such as clip.at={NAME: ...}."),
-        ((*BASE, "clip=value_by_group", "clip.at={hidden:x}"), "clip.at.hidden=x is not a number."),
-        ((*BASE, "clip=value_by_group", "clip.at={hidden:-1}"), "clip.at.hidden=-1.0 is too small"),
+        # retired: stored configurations have the one value that is left
+        (
+            (*BASE, "train.sampler=bucketed"),
+            "train.sampler=bucketed is not possible. Choose from: shuffled, lengths_in_turn, ",
+        ),
+        (("model=lenet5", "data.scaler=train"), "data.scaler=train is not possible. Choose from: all."),
         # arm, fidelity, control, experiment
         (
             ("experiment=ln2016/fig7", "arm=ln"),

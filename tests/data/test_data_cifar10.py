@@ -138,15 +138,6 @@ def test_scaling_is_scikit_learns(config: dict[str, Any], root: Path) -> None:
     assert not split["inputs"][:, 5, 5, 1].any()
 
 
-def test_scaling_by_what_is_trained_on(config: dict[str, Any], root: Path) -> None:
-    split = data.load(config | {"scaler": "train", "fraction": 0.5}, root, seed=1).splits["train"]
-    varying = torch.ones(32, 32, 3, dtype=torch.bool)
-    varying[5, 5, 1] = False
-    torch.testing.assert_close(split["inputs"].double().mean(0), torch.zeros(32, 32, 3).double(), rtol=0, atol=1e-5)
-    deviation = split["inputs"].double().std(0, correction=0)[varying]
-    torch.testing.assert_close(deviation, torch.ones_like(deviation), rtol=1e-4, atol=0)
-
-
 @pytest.mark.parametrize("change", [{"held_out": 60}, {"fraction": 0.01}, {"held_out": 1, "fraction": 0.4}])
 def test_out_of_range(config: dict[str, Any], root: Path, change: dict[str, Any]) -> None:
     with pytest.raises(NormbenchError, match=r"data\.held_out=\d+ and data\.fraction=[\d.]+ are out of range"):

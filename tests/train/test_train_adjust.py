@@ -39,16 +39,11 @@ def clipped(rule: str, g: dict[str, torch.Tensor], at: Any) -> dict[str, torch.T
         return {name: x * min(1, at / whole) for name, x in g.items()}
     if rule == "per_tensor":
         return {name: x * min(1, at / float(x.norm())) for name, x in g.items()}
-    if rule == "attr_legacy":
-        return {name: at * x / math.sqrt(whole + 1e-8) if whole > at * at else x for name, x in g.items()}
-    return {name: x.clip(-at[name], at[name]) if name in at else x for name, x in g.items()}
+    return {name: at * x / math.sqrt(whole + 1e-8) if whole > at * at else x for name, x in g.items()}
 
 
 @pytest.mark.parametrize("size", [0.01, 1.0, 30.0])
-@pytest.mark.parametrize(
-    ("rule", "at"),
-    [("global", 2.0), ("per_tensor", 2.0), ("attr_legacy", 5.0), ("value_by_group", {"matrix": 0.5, "vector": 2.0})],
-)
+@pytest.mark.parametrize(("rule", "at"), [("global", 2.0), ("per_tensor", 2.0), ("attr_legacy", 5.0)])
 def test_gradients_are_clipped_by_the_rule(rule: str, at: Any, size: float) -> None:
     draw = torch.Generator().manual_seed(1)
     shapes = {"matrix": (4, 3), "vector": (5,), "other": (2, 2, 2)}
@@ -86,14 +81,6 @@ def test_a_grus_gates_and_candidate_are_clipped_apart() -> None:
     assert clip(0) == {"clipped": True}
     for name, p in model.named_parameters():
         torch.testing.assert_close(p.grad, torch.cat([part * min(1, 2 / part.norm()) for part in apart[name]]))
-
-
-def test_groups_are_patterns_of_which_the_most_specific_wins() -> None:
-    at = built(tiny.spec("clip=value_by_group", "clip.at={*:3,bias:1}").config)[0].at
-    assert at == {"weight": 3.0, "bias": 1.0}
-    assert built(tiny.spec("clip=value_by_group", "clip.at={bias:1}").config)[0].at == {"bias": 1.0}
-    with pytest.raises(NormbenchError, match=r"clip\.at: mnist_mlp has no parameter 'wieght'\. Did you mean 'weight'"):
-        built(tiny.spec("clip=value_by_group", "clip.at={wieght:3}").config)
 
 
 def test_every_way_of_clipping_has_its_rule() -> None:
