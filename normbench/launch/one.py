@@ -59,7 +59,6 @@ def _record_failure(run: writing.RunDirectory, reason: str) -> None:
         with open(run.path / "output.log", "a", opener=reading.at_once) as log:
             traceback.print_exc(file=log)
         with contextlib.suppress(Damaged):
-            # by its own status: `store.finished` takes a run that got beyond the length asked for as that shorter run
             if store.read_status(run.path)["status"] in store.FINISHED:
                 return
         run.write_status("failed", reason=reason)

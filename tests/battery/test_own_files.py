@@ -140,6 +140,7 @@ def learns(spec) -> None:
     from normbench.models import base as models
     from normbench.train import optim
 
+    torch.manual_seed(0)  # of dropout
     learner = models.build(spec.config, spec.sites()).train()
     split = datasets.load(spec.config["data"]).splits["train"]
     batch, optimizer = split.only(models.takes(learner)).batch(slice(20)), optim.build(spec.config["optim"], learner)
@@ -264,11 +265,13 @@ HELPED = "from helping import STRETCH\n" + module(GAIN, "return self.gain * STRE
 
 def test_modules_of_its_folder_are_found_and_are_part_of_what_it_is(tmp_path: Path) -> None:
     """Wherever they are imported, packages as a whole; others are not."""
-    path = write(tmp_path, HELPED + "def later():\n    from packed_helpers.deep import a\nimport random, torch\n")
+    path = write(
+        tmp_path, HELPED + "def later():\n    from packed_helpers.deep import a\nimport random, torch\n", "helped.py"
+    )
     alone = own_file.digest(path)
     (tmp_path / "random.py").write_text("raise SystemExit")  # a standard module stays what it is
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "mine.py").write_text("")
+    (tmp_path / "torch" / "helped.py").write_text("")
     (tmp_path / "unused.py").write_text("")
     assert own_file.digest(path) == alone
     known = {alone}
@@ -276,7 +279,7 @@ def test_modules_of_its_folder_are_found_and_are_part_of_what_it_is(tmp_path: Pa
     deep.mkdir(parents=True)
     for file, text in (
         (tmp_path / "helping.py", "STRETCH = 2\nimport further_helping\n"),
-        (tmp_path / "further_helping.py", "import mine\n"),
+        (tmp_path / "further_helping.py", "import helped\n"),
         (deep / "a.py", "x = 1\n"),
         (deep / "a.py", "x = 2\n"),
         (tmp_path / "helping.py", "STRETCH = 3\nimport further_helping\n"),
