@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +57,8 @@ def create_norm(
     Statistics of an epoch, which `batch_layer` evaluates with, begin and end with the module's `begin_epoch()` and
     `end_epoch()`; of a model: `for norm in normbench.norms.modes.normalizers(model): norm.begin_epoch()`. Without these
     calls it evaluates with what it began with, mean 0 and standard deviation 1.
-    A mask (batch, time), true at valid positions, is the second argument; a normalizer that reads none ignores it.
+    A mask (batch, time), in the order of x's axes, true at valid positions, is the second argument; a normalizer that
+    reads none ignores it.
     Errors: NormbenchError for a name, an option, an axis that does not exist, and where the normalizer cannot stand.
     """
     node = find(name)
@@ -94,10 +94,16 @@ class _Expected:
         x, mask = [*given, *(named[name] for name in ("x", "mask") if name in named), None, None][:2]
         shape = tuple(x.shape) if isinstance(x, Tensor) else ()
         if shape[self.at :][:1] == (self.size,) and (self.any_before or len(shape) == len(self.axes)):
-            places = [size if axis in ("batch", "time") else 1 for axis, size in zip(self.axes, shape, strict=False)]
-            if mask is None or mask.numel() != math.prod(places):
+            if mask is None or len(shape) != len(self.axes):
                 return None
-            return (filled(x, mask.bool().view(places)), mask), {}
+            places = [size if axis in ("batch", "time") else 1 for axis, size in zip(self.axes, shape, strict=True)]
+            valid = [size for axis, size in zip(self.axes, shape, strict=True) if axis in ("batch", "time")]
+            if not isinstance(mask, Tensor) or list(mask.shape) != valid:
+                found = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
+                raise NormbenchError(
+                    f"{self.name}: the mask must be {tuple(valid)}, true at valid places, not {found}."
+                )
+            return (filled(x, mask.bool().reshape(places)), mask), {}
         found = shape if isinstance(x, Tensor) else type(x).__name__
         axes = ", ".join(str(self.size) if axis == "feature" else axis for axis in self.axes)
         other = "batch time feature"

@@ -90,6 +90,19 @@ def test_nan_at_padding_reaches_no_weight(name: str) -> None:
             torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("axes", ["batch time feature", "time batch feature", "batch feature time"])
+def test_a_mask_has_the_order_of_the_axes(axes: str) -> None:
+    norm, x = (
+        create_norm("layer", 4, axes=axes),
+        torch.zeros([{"batch": 3, "time": 5, "feature": 4}[a] for a in axes.split()]),
+    )
+    shape = (5, 3) if axes.startswith("time") else (3, 5)
+    norm(x, torch.ones(shape, dtype=torch.bool))
+    for wrong in (torch.ones(shape[::-1]), torch.ones(15), [5, 3, 1]):
+        with pytest.raises(NormbenchError, match="mask must be"):
+            norm(x, wrong)
+
+
 def test_it_is_the_same_normalizer_with_its_options() -> None:
     x = torch.randn(5, 8)
     torch.testing.assert_close(create_norm("layer", 8, eps=0.1)(x), nn.LayerNorm(8, eps=0.1)(x))
