@@ -95,7 +95,7 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
         of = reading.place(value).resolve()
         if known := next((name for name, (file, _) in adopted.items() if file == of), ""):
             return known
-        one = _file(reading.place(value), conf)
+        one = _file(reading.place(value), conf, trains=True)
         adopted[one.name] = of, one
         return one.name
 
@@ -133,10 +133,10 @@ def _file_of(choice: bytes) -> str:
     return ""
 
 
-def _file(path: Path, conf: Path) -> Adopted:
+def _file(path: Path, conf: Path, trains: bool = False) -> Adopted:
     """The normalizer of a file, as a choice in the folder `conf`."""
     node, derived = described(path)
-    return _place(node, conf, path if derived else _yaml(path) or path, derived)
+    return _place(node, conf, path if derived else _yaml(path) or path, derived, trains)
 
 
 def _yaml(path: Path) -> Path | None:
@@ -211,7 +211,7 @@ def _read(path: Path) -> dict[str, Any]:
     return {**node, "declares": {**declares, "file": str(file)}}
 
 
-def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool = False) -> Adopted:
+def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool, trains: bool) -> Adopted:
     """Write the YAML where Hydra finds it; the Python file stays where it is, and is read from there.
 
     It is tried before, as a choice among the shipped ones: what is wrong with it leaves nothing.
@@ -235,7 +235,10 @@ def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool = Fa
             compose.compose(grammar.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), tried)
         except NormbenchError as error:
             raise NormbenchError(str(error).replace(str(target.resolve()), str(source))) from None
-        _refuse_unserved(Subject.registered(name, tried), source)
+        subject = Subject.registered(name, tried)
+        _refuse_unserved(subject, source)
+        if trains:
+            _refuse_untrainable(subject, source)
         return keep(Adopted(name, tried, text if derived else ""), conf)
 
 
@@ -250,6 +253,20 @@ def _refuse_unserved(subject: Subject, source: Path) -> None:
         f"{source}: {subject.name} serves no layout ({told}). A forward takes x, a Normalizer's also mask=None, and "
         "gives one tensor of x's shape and type."
     )
+
+
+def _refuse_untrainable(subject: Subject, source: Path) -> None:
+    """NormbenchError where it changes its input, or a checkpoint would lack some of it; a battery's page says so."""
+    axes = subject.layouts()[0]
+    try:
+        x = subject.inputs(axes)
+        subject.make(axes, subject.defaults)(given := x.clone())
+        contract.demand(torch.equal(x, given), contract.IN_PLACE)
+        contract.whole_state(subject, axes)
+    except contract.Broken as error:
+        raise NormbenchError(f"{source}: {subject.name}: {error}.") from None
+    except Exception:  # another fault, perhaps of float64 alone: the contract names it
+        return
 
 
 def _measure(subject: Subject, facts: dict[str, Any]) -> None:

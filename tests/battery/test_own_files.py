@@ -144,6 +144,7 @@ def learns(spec) -> None:
     learner = models.build(spec.config, spec.sites()).train()
     split = datasets.load(spec.config["data"]).splits["train"]
     batch, optimizer = split.only(models.takes(learner)).batch(slice(20)), optim.build(spec.config["optim"], learner)
+    torch.manual_seed(0)
     losses = []
     for number in range(4):
         with models.update(learner, 1, number):
@@ -153,6 +154,23 @@ def learns(spec) -> None:
         optimizer.zero_grad()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0]
+
+
+UNTRAINABLE = {
+    "attribute": (module("self.mean = torch.zeros(d)", "if self.training:\n            self.mean += 0.1 * (x.mean() - "
+                         "self.mean).detach()\n        return x - self.mean.mean()"), "keep statistics in buffers"),
+    "late": (module("self.gain = None", "if self.gain is None:\n            self.gain = nn.Parameter(x.new_ones(()))\n"
+                    "        return self.gain * x"), "in the constructor"),
+    "in place": (module(GAIN, "x -= x.mean()\n        return self.gain * x"), "changed in place"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UNTRAINABLE)
+def test_what_a_checkpoint_would_lack_is_refused_before_a_run(kind: str, tmp_path: Path) -> None:
+    text, words = UNTRAINABLE[kind]
+    with pytest.raises(NormbenchError, match=words):
+        in_words([f"norm={write(tmp_path, text)}"], None, tmp_path / "own")
+    assert not (tmp_path / "own").exists()
 
 
 @pytest.mark.parametrize("kind", REFUSED)
