@@ -98,7 +98,7 @@ class Normed(layers.Recurrent):
         rng: np.random.Generator | None = None,
         drop: bool = True,
     ) -> tuple[Tensor | PackedSequence, Tensor | State]:
-        if state is None and (isinstance(mask, tuple) or (mask is not None and mask.dim() == 3)):
+        if state is None and (isinstance(mask, tuple | list) or (mask is not None and mask.dim() == 3)):
             mask, state = None, mask  # as torch has it
         if not isinstance(x, PackedSequence):
             return super().forward(x, mask, state, rng, drop)  # type: ignore[arg-type]

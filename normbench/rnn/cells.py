@@ -179,7 +179,7 @@ class Cell(Weighted):
                 drops.append(None)
                 continue
             if rng is None:
-                raise NormbenchError(f"'{self.path}' has dropout: in training, give it a generator (rng=...).")
+                raise NormbenchError(f"{self.place} has dropout: in training, give it a generator (rng=...).")
             shape = (self.gates if self.per_gate else 1, batch, features)
             kept = torch.from_numpy(rng.random(shape, dtype=np.float32) >= p)
             drops.append(kept.to(self.weight_hh) / (1 - p))

@@ -129,10 +129,11 @@ class Recurrent(nn.Module):
             return None
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
         shape = (len(self.cells), batch, self.hidden_size)
-        if len(parts) != self.cell.states or any(part.shape != shape for part in parts):
+        found = [part.shape if isinstance(part, Tensor) else type(part).__name__ for part in parts]
+        if found != [shape] * self.cell.states:
+            given = ", ".join(str(tuple(one) if isinstance(one, tuple) else one) for one in found)
             raise NormbenchError(
-                f"{self.place}: the state must be {self.cell.states} tensor(s) of {shape}, not "
-                f"{', '.join(str(tuple(part.shape)) for part in parts)}."
+                f"{self.place}: the state must be {self.cell.states} tensor(s) of {shape}, not {given}."
             )
         return list(zip(*(part.unbind(0) for part in parts), strict=True))
 

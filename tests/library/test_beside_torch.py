@@ -319,6 +319,7 @@ def test_what_torch_has_and_ours_has_not_is_one_line() -> None:
         lambda: normbench.LSTM(3, 4, proj_size=2),
         lambda: normbench.LSTM(3, 4, dropout=1.5),
         lambda: normbench.LSTM(3, 4)(draw(3, 5, 3).numpy()),
+        lambda: normbench.LSTM(3, 4).double()(draw(3, 5, 3), [5, 3, 2]),
         lambda: normbench.LSTM(3, 4).double()(packed, torch.ones(3, 5, dtype=torch.bool)),
         lambda: load_torch(normbench.LSTM(3, 4), gru),
         lambda: load_torch(normbench.LSTM(3, 4), nn.LSTM(3, 4, proj_size=2)),
