@@ -13,7 +13,8 @@ from normbench.rnn.plan import plan
 def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
     """Outputs (T, B, H) and the last state of a cell over x (T, B, I); mask (T, B), true where x is valid."""
     # torch.compile would unroll all steps, minutes for hundreds: it leaves this out of its graphs, as it does nn.LSTM
-    run = torch.compiler.disable(_unroll) if torch.compiler.is_dynamo_compiling() else _unroll
+    outside = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
+    run = torch.compiler.disable(_unroll) if outside else _unroll
     return run(cell, x, mask, state, weights)
 
 

@@ -154,7 +154,7 @@ def traced(layer: Any, x: Tensor) -> Any:
 
 
 def exported(layer: Any, x: Tensor) -> Any:
-    return torch.export.export(layer, (x,), strict=False).module()(x.flip(0))
+    return [torch.export.export(layer, (x,), strict=strict).module()(x.flip(0)) for strict in (False, True)]
 
 
 def checkpointed(layer: Any, x: Tensor) -> Any:
