@@ -44,9 +44,11 @@ def main() -> None:
     except NormbenchError as error:
         print(error)
 
-    runs = load_runs("ln2016/fig6", "train.batch_size=128")  # those that are published here
+    runs = load_runs("ln2016/fig6", "train.batch_size=128")  # smoke runs too, if there are some here
+    runs = runs[runs["source"] == "published"]
     print(runs.groupby("arm")["last test error"].agg(["mean", "std", "count"]).round(4).to_string())
     curves = load_runs("ln2016/fig6", "norm=layer", records=True)
+    curves = curves[curves["run"].isin(runs["run"])]
     print(f"{len(curves)} records of {curves['run'].nunique()} runs")
 
 

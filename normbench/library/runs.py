@@ -24,6 +24,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
 
     >>> from normbench import load_runs
     >>> runs = load_runs("ln2016/fig6", "norm=layer,batch")         # doctest: +SKIP
+    >>> runs = runs[runs["source"] == "published"]                  # doctest: +SKIP
     >>> runs.groupby("norm")["last test error"].mean()              # doctest: +SKIP
     >>> curves = load_runs("model=mnist_mlp", records=True)         # doctest: +SKIP
 
