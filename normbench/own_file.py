@@ -18,6 +18,7 @@ OF_A_NORMALIZER = (".py", ".yaml")  # a class, or the choice that names the file
 NEVER_BESIDE = {*sys.stdlib_module_names, "normbench", "torch"}
 _folders: dict[str, str] = {}  # of modules beside such files, where they are
 _loaded: dict[str, str] = {}  # ... and what they were when they were imported
+__path__: list[str] = []  # as a package has it: modules of users' files have names below this one
 
 
 def is_a_normalizers(word: str) -> bool:
@@ -74,7 +75,7 @@ def carried_out(path: Path, sha256: str) -> ModuleType:
 
     It is in `sys.modules`, for dataclasses and pickle look there. Modules `beside` it are found after all others.
     """
-    name = f"normbench_user_{hashlib.sha256(f'{path} {sha256}'.encode()).hexdigest()[:12]}"
+    name = f"{__name__}.{str(path).encode().hex()}_{sha256[:12]}"
     for helper, files in beside(path).items():
         _make_way(helper, files, path)
     spec = importlib.util.spec_from_file_location(name, path)
@@ -105,11 +106,29 @@ def _make_way(name: str, files: list[Path], of: Path) -> None:
     raise NormbenchError(f"{of}: `import {name}` means {found[0]}, and not {files[0]}. Give that another name.")
 
 
+class _UserFile:
+    """The loader of a user's file that was carried out in another process: pickle asks for its module here."""
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        path = Path(bytes.fromhex(spec.name.rpartition(".")[2].partition("_")[0]).decode())
+        module = carried_out(path, digest(path))
+        if module.__name__ != spec.name:
+            raise ImportError(f"{path} was changed since what is loaded here was saved")
+        return module
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        """It is carried out already."""
+
+
 class _Beside:
-    """Of what Python asks for modules the last: it knows those `beside` files of the user's own, and no others."""
+    """Of what Python asks for modules the last: users' files, which pickle names, and modules `beside` them."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name.startswith(f"{__name__}."):
+            return ModuleSpec(name, _UserFile)  # type: ignore[arg-type]  # its methods need no instance
         return PathFinder.find_spec(name, [_folders[name]]) if name in _folders else None
 
 

@@ -221,7 +221,9 @@ def normalizer(name: str) -> Callable[[Marked], Marked]:
     def register(cls: Marked) -> Marked:
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
             raise NormbenchError(f"what @normalizer('{name}') marks must be a class of modules.")
-        REGISTRY[name] = cls
+        cls.registered_as = name  # type: ignore[attr-defined]
+        if not cls.__module__.startswith(f"{own_file.__name__}."):
+            REGISTRY[name] = cls
         return cls
 
     return register
@@ -272,6 +274,8 @@ def _registered(path: Path, sha256: str) -> dict[str, type[nn.Module]]:
         REGISTRY.update(before)
     modules = [one for one in own.values() if isinstance(one, type) and issubclass(one, nn.Module)]
     modules = [*dict.fromkeys(one for one in modules if one.__module__ == own["__name__"])]
+    if marked := {vars(one)["registered_as"]: one for one in modules if "registered_as" in vars(one)}:
+        return marked
     if len(modules) > 1:
         names = ", ".join(one.__name__ for one in modules)
         raise NormbenchError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -358,6 +359,21 @@ def test_modules_of_ones_own_file_pickle(kind: str, tmp_path: Path) -> None:
         x = torch.randn(3, 5, 4) if one is not made[0] else x
         ends = [module(x)[0] for module in (one, again)]
         assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_modules_of_ones_own_file_load_in_another_process(marked: bool, tmp_path: Path) -> None:
+    text = OWN.replace("MADE", "nn.LayerNorm(site.features)") if marked else module(GAIN, "return self.gain * x")
+    path = str(write(tmp_path, text))
+    torch.save(create_norm(path, 6), tmp_path / "norm.pt")
+    saved = str(tmp_path / "norm.pt")
+    load = f"import torch; m = torch.load({saved!r}, weights_only=False); print(m(torch.ones(2, 6)).shape)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    told = subprocess.run([sys.executable, "-c", load], env=environment, capture_output=True, text=True)
+    assert told.stdout == "torch.Size([2, 6])\n", told.stderr
+    Path(path).write_text(Path(path).read_text() + "# edited\n")
+    told = subprocess.run([sys.executable, "-c", load], env=environment, capture_output=True, text=True)
+    assert "was changed since what is loaded here was saved" in told.stderr
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------
