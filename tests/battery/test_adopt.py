@@ -72,13 +72,14 @@ def test_an_installed_package_brings_one_by_entry_point(tmp_path: Path, monkeypa
 
 
 CLASS = CENTRE.read_text()
+OTHER = CLASS[CLASS.index("@norm") :].replace('"centre"', '"other"').replace("class Centre", "class Other")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("x = 1\n", "has no class.*@normalizer"),
-        (CLASS + CLASS[CLASS.index("@norm") :].replace('"centre"', '"other"'), "registers centre, other: a file each"),
+        (CLASS + OTHER, "registers centre, other: a file each"),
         ("import nothing_like_it\n", "cannot be imported: ModuleNotFoundError"),
         ("def broken(:\n", "cannot be imported: SyntaxError"),
         ("raise SystemExit(3)\n", "cannot be imported: SystemExit"),
