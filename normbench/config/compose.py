@@ -139,7 +139,8 @@ def _of_ones_own(group: str, name: str, extra: Path | None) -> str:
     if not name or ".." in name or grammar.NO_NAME.search(name):
         return ""
     if extra is None:
-        return f"; one's own: --config-dir DIR, with DIR/{group}/{name}.yaml"
+        file = ", or norm=FILE.py" if group == "norm" else ""
+        return f"; one's own: --config-dir DIR, with DIR/{group}/{name}.yaml{file}"
     return f"; {extra / group / name}.yaml is not there"
 
 

@@ -156,8 +156,8 @@ class LSTM(Normed, layers.LSTM):
     (torch.Size([2, 7, 16]), torch.Size([1, 2, 16]), torch.Size([1, 2, 16]))
     >>> per_step = LSTM(10, 16, norm={"name": "batch", "stats": "per_step"}, sites=["hidden"], forget_bias=1.0)
 
-    Further options: forget_bias; scaled (the output is σ(o) tanh(s c), s the buffer `scale`); clip (bounds of the
-    derivatives by the gates, as in handwriting); see `normbench.rnn.cells.LSTMCell`.
+    Further options: forget_bias; scaled (the output is σ(o) tanh(s c), s the buffer `scale`); clip (± this number
+    bounds the derivatives by the gates, as in handwriting); see `normbench.rnn.cells.LSTMCell`.
     """
 
 
