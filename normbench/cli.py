@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser(chosen: str | None) -> Parser:
     """All commands, and the arguments of the chosen one."""
-    from normbench.commands import places
+    from normbench.commands import format
 
     top = Parser(
         prog="normbench",
@@ -89,7 +89,7 @@ def parser(chosen: str | None) -> Parser:
     shared.add_argument(
         "--config-dir",
         metavar="DIR",
-        type=places.folder,
+        type=format.folder,
         help="a folder of your own choices, laid out like conf/; its papers/ has your claims",
     )
     for name, title in COMMANDS.items():

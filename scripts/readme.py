@@ -22,7 +22,7 @@ from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers import measured, published
 from normbench.papers.claims import Artifact
-from normbench.papers.findings import deciding
+from normbench.papers.summary import deciding
 from normbench.runs import pack
 
 ROOT = Path(__file__).resolve().parent.parent

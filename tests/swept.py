@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from normbench.compare.answer import Answer, answer
-from normbench.compare.cells import tasks
+from normbench.compare.groups import tasks
 from normbench.compare.question import Question
 from normbench.runs.record import RunRecord
 

@@ -23,12 +23,12 @@ from normbench import cli
 from normbench.commands.reproduce import Request, _plan
 from normbench.config import plan
 from normbench.errors import NormbenchError
-from normbench.launch.ensure import missing
+from normbench.launch.run_missing import missing
 from normbench.models import base
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, gallery, publish, published
+from normbench.papers import per_example_effects, publish, published, sample_archive
 from normbench.runs import find, pack
-from normbench.runs.known import known
+from normbench.runs.resolve import resolve
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = sorted(
@@ -52,7 +52,7 @@ def test_runs_in_the_examples_of_the_help_do_what_is_said_of_them():
     named = []
     for path in sorted((ROOT / "normbench" / "commands" / "arguments").glob("*.py")):
         for command, run, option in re.findall(r"normbench ([a-z-]+) ([0-9a-f]{4,12}) +(--[a-z]+)?", path.read_text()):
-            name = known(run, ROOT / "results").run.config["model"]["name"]
+            name = resolve(run, ROOT / "results").run.config["model"]["name"]
             module = importlib.import_module(f"normbench.models.{name}")
             classes = [
                 kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base.Model)
@@ -169,8 +169,8 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     artifact = artifacts.load(name)
     packed = pack.load(place / pack.NAME)
     runs = packed.runs
-    examples = contrasts.load(place / contrasts.NAME)
-    drawn = gallery.load(place / gallery.NAME)
+    examples = per_example_effects.load(place / per_example_effects.NAME)
+    drawn = sample_archive.load(place / sample_archive.NAME)
     judged = publish.judge(
         artifact,
         runs,

@@ -28,7 +28,9 @@ def spec(*words: str, config_dir: Path | None = None) -> RunSpec:
 
 def train(folder: Path, *words: str, **keywords: Any) -> str:
     """Train the tiny run in `folder` and return its status."""
-    from normbench.train.ensure import ensure_run  # torch is imported by the tests that train, not by those that plan
+    from normbench.train.train_one import (
+        ensure_run,  # torch is imported by the tests that train, not by those that plan
+    )
 
     return ensure_run(spec(*words), RunDirectory(folder), **keywords)
 
@@ -47,7 +49,7 @@ def result(folder: Path) -> tuple[bytes, bytes]:
 
 
 def variant(record: Mapping[str, Any]) -> str:
-    """How a record's evaluation differs from the usual one, in a few words: `TTFF populations=pooled shuffle=2`."""
+    """How a record's evaluation differs from the default one, in a few words: `TTFF populations=pooled shuffle=2`."""
     words = [v if k == "configuration" else f"{k}={v}" for k, v in record.get("variant", {}).items()]
     words += [f"{word}={record[key]}" for word, key in (("shuffle", "order"), ("block", "block")) if key in record]
     return " ".join(words)

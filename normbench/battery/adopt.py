@@ -22,7 +22,7 @@ import torch
 import yaml
 from torch import nn
 
-from normbench import own_file, reading, scratch
+from normbench import reading, scratch, user_code
 from normbench.battery import contract
 from normbench.battery.cases import LAYOUTS, Axes, Subject
 from normbench.config import choice_file, compose, grammar
@@ -88,7 +88,7 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
     adopted: dict[str, tuple[Path, Adopted]] = {}  # by name: the file, and what it gave
 
     def named(value: str) -> str:
-        if not own_file.is_a_normalizers(value):
+        if not user_code.is_a_normalizers(value):
             return value
         if config_dir is not None:
             raise NormbenchError(f"norm={value} is a file: leave out --config-dir, or name a choice that is in there.")
@@ -102,7 +102,7 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
     replaced = []
     for word, override in zip(words, grammar.parse(words), strict=True):
         choices = grammar.chosen([override], "norm")
-        if any(map(own_file.is_a_normalizers, choices)):
+        if any(map(user_code.is_a_normalizers, choices)):
             word = f"norm={','.join(map(named, choices))}"
         replaced.append(word)
     return replaced, [one for _, one in adopted.values()]
@@ -147,7 +147,7 @@ def _yaml(path: Path) -> Path | None:
 
 def is_file(word: str) -> bool:
     """Whether a word means a file, there or not, and no normalizer's name."""
-    return own_file.is_a_normalizers(word) or Path(word).is_file()
+    return user_code.is_a_normalizers(word) or Path(word).is_file()
 
 
 def described(path: Path) -> tuple[dict[str, Any], bool]:
@@ -166,7 +166,7 @@ def described(path: Path) -> tuple[dict[str, Any], bool]:
             raise NormbenchError(f"{declared}: no class of {file} is registered with @normalizer('{node['name']}').")
         return node, False
     path = path.resolve()
-    return _taken(path, own_file.digest(path)), True
+    return _taken(path, user_code.digest(path)), True
 
 
 @functools.cache
@@ -193,7 +193,7 @@ def _taken(path: Path, sha256: str) -> dict[str, Any]:
     try:
         _measure(subject, facts)
     except Exception as error:  # whatever somebody's code does
-        raise NormbenchError(f"{path}: {contract.said(subject, error)}") from error
+        raise NormbenchError(f"{path}: {contract.format_error(subject, error)}") from error
     return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}
 
 

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from normbench.battery.cases import TIME, Axes, Options, Subject, draw, sizes, valid
 from normbench.errors import NormbenchError
+from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms import base, modes
 from normbench.norms.sites import INVARIANT, NOT, least_eps
 from normbench.train.probes.invariances import deviation
-from normbench.variants import USUAL, Variant
 
 IN_PLACE = "the input was changed in place"
 Function = Callable[[Subject, Axes], None]
@@ -80,11 +80,11 @@ def broken(one: Check, subject: Subject, axes: Axes) -> str:
     except Broken as failure:
         return str(failure)
     except Exception as error:  # whatever somebody's code does: it is the promise and the line that they need
-        return said(subject, error)
+        return format_error(subject, error)
     return ""
 
 
-def said(subject: Subject, error: Exception) -> str:
+def format_error(subject: Subject, error: Exception) -> str:
     """What a normalizer raised, with its line."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == subject.file]
     line = f" ({Path(subject.file).name}, line {frames[-1].lineno})" if frames else ""
@@ -129,7 +129,7 @@ def end_epoch(module: nn.Module) -> None:
 
 
 def variants(module: nn.Module) -> Sequence[Variant]:
-    return (USUAL, *modes.variants(module))
+    return (DEFAULT, *modes.variants(module))
 
 
 def called(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -106,7 +106,7 @@ def _enter(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Path 
         try:
             trial.specs[norm] = [
                 _spec(
-                    plan.plain(
+                    plan.config_without_arm(
                         trial.experiment, fidelity, [*axes, f"norm={norm}", *options, f"seed={seed}"], config_dir
                     ),
                     norm,
@@ -182,7 +182,9 @@ def _effect(
     seeds = sorted(ours.keys() & others.keys())
     unit = "log ratio" if log else shown.step_unit or "difference"
     estimate = paired([ours[s] for s in seeds], [others[s] for s in seeds])
-    return Effect(metrics.spoken(where[0], where[2]), against, unit, estimate, max(len(mine), len(theirs)) - len(seeds))
+    return Effect(
+        metrics.format_metric(where[0], where[2]), against, unit, estimate, max(len(mine), len(theirs)) - len(seeds)
+    )
 
 
 def _finals(runs: Sequence[RunRecord], where: tuple[str, str, str], log: bool, factor: float = 1.0) -> dict[int, float]:

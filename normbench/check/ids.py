@@ -65,10 +65,10 @@ class _Known:
     edited: str = ""
 
 
-def _known(config: Mapping[str, Any], extra: Path | None) -> _Known | NormbenchError:
+def _known(config: Mapping[str, Any], config_dir: Path | None) -> _Known | NormbenchError:
     try:
-        restored = compose.restore(config, extra)
-        choices = identity.assign(restored, extra)
+        restored = compose.restore(config, config_dir)
+        choices = identity.assign(restored, config_dir)
         found = identity.maths(restored, choices)
     except NormbenchError as error:
         return error

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from normbench.check.finding import Finding
 from normbench.errors import NormbenchError
-from normbench.runs import claims, files, store, writing
+from normbench.runs import files, leases, store, writing
 from normbench.runs.damaged import Damaged
 
 
@@ -83,11 +83,11 @@ def misnamed(results: Path) -> Iterator[Finding]:
 
 def _not_needed(run: Path, name: str) -> bool:
     """The claim of a process that is gone; the checkpoint of a finished run."""
-    if name == claims.NAME:
-        return not claims.is_claimed(run)
-    if name == claims.TAKING:  # there for a moment
+    if name == leases.NAME:
+        return not leases.is_claimed(run)
+    if name == leases.TAKING:  # there for a moment
         with contextlib.suppress(OSError):
-            return time.time() - (run / name).lstat().st_mtime > claims.STALE
+            return time.time() - (run / name).lstat().st_mtime > leases.STALE
     if name != "checkpoint":
         return False
     try:

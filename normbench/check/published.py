@@ -13,7 +13,7 @@ from normbench.check.ids import Ids
 from normbench.config import FIDELITIES, compose
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, gallery, history, measured, publish, stated
+from normbench.papers import history, measured, per_example_effects, publish, sample_archive, stated
 from normbench.papers import published as places
 from normbench.papers.claims import Artifact
 from normbench.papers.published import Published
@@ -22,7 +22,7 @@ from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
 
 # by any of which a place is known
-FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, contrasts.NAME, gallery.NAME)
+FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, per_example_effects.NAME, sample_archive.NAME)
 
 # the runs that amendments of shipped claims speak of: other machines' give other digits
 SHIPPED = compose.conf_dir().parent / "results"
@@ -50,14 +50,16 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, An
     again = artifacts.again(place.parent.relative_to(place.parents[2]).as_posix(), place.name, ids.config_dir)
     verdicts, first = _read(place / "verdicts.json", places.read_verdicts, again)
     packed, second = _read(place / pack.NAME, pack.load, again)
-    _, third = _read(place / contrasts.NAME, contrasts.load)
-    drawn, fourth = _read(place / gallery.NAME, gallery.load)
+    _, third = _read(place / per_example_effects.NAME, per_example_effects.load)
+    drawn, fourth = _read(place / sample_archive.NAME, sample_archive.load)
     found = [*first, *second, *third, *fourth]
     if packed:
         seen["published runs"] += len(packed.runs)
         found += _ids(place, packed.runs, ids)
     if packed and verdicts and not fourth:
-        found += _drawn(place, packed.runs, drawn or gallery.Gallery(), verdicts.get("samples_sha256", ""), again)
+        found += _drawn(
+            place, packed.runs, drawn or sample_archive.Gallery(), verdicts.get("samples_sha256", ""), again
+        )
     if verdicts:
         seen["verdicts"] += len(verdicts["claims"])
     if verdicts and packed and not third:
@@ -96,16 +98,18 @@ def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
 
 
 def _drawn(
-    place: Path, runs: Sequence[RunRecord], drawn: gallery.Gallery, sha256: str, again: str
+    place: Path, runs: Sequence[RunRecord], drawn: sample_archive.Gallery, sha256: str, again: str
 ) -> Iterator[Finding]:
     way = f"Restore it (git checkout), or publish again: {again}"
     if sha256 and not drawn.runs:
-        yield Finding("missing", place / gallery.NAME, f"it is gone. {way}")
+        yield Finding("missing", place / sample_archive.NAME, f"it is gone. {way}")
     elif drawn.sha256 != sha256:
-        yield Finding("damage", place / gallery.NAME, f"it is not the one that verdicts.json has the hash of. {way}")
+        yield Finding(
+            "damage", place / sample_archive.NAME, f"it is not the one that verdicts.json has the hash of. {way}"
+        )
     elif foreign := sorted(drawn.runs.keys() - {run.id for run in runs}):
-        yield Finding("verdict", place / gallery.NAME, f"it has samples of {', '.join(foreign)}, which the pack has "
-                      f"not. {way}")  # fmt: skip
+        yield Finding("verdict", place / sample_archive.NAME, f"it has samples of {', '.join(foreign)}, which the pack "
+                      f"has not. {way}")  # fmt: skip
 
 
 def _follows(entry: Published) -> Iterator[Finding]:
@@ -116,7 +120,7 @@ def _follows(entry: Published) -> Iterator[Finding]:
                       "its claims (one's own: --config-dir DIR)")  # fmt: skip
         return
     runs = [replace(run, records=Columns(run.records)) for run in entry.runs]  # each is searched a hundred times
-    known = contrasts.load(place / contrasts.NAME)
+    known = per_example_effects.load(place / per_example_effects.NAME)
     sha256 = entry.verdicts["pack_sha256"]
     drawn = entry.verdicts.get("samples_sha256", "")
     judged = publish.judge(entry.artifact, runs, entry.fidelity, entry.verdicts, sha256, known, drawn)
@@ -136,7 +140,7 @@ def _follows(entry: Published) -> Iterator[Finding]:
 
 
 def _stated(
-    entry: Published, artifact: Artifact, runs: Sequence[RunRecord], known: contrasts.Contrasts
+    entry: Published, artifact: Artifact, runs: Sequence[RunRecord], known: per_example_effects.Contrasts
 ) -> Iterator[Finding]:
     """What amendments state and packs do not give: of this fidelity, and of those that have no pack."""
     lacking = [name for name in FIDELITIES if not (entry.place.parent / name / pack.NAME).exists()]
@@ -149,7 +153,7 @@ def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator
     """By its hash: drawn anew it would be another file with each version of matplotlib."""
     path = entry.place / "figure.svg"
     if path.exists():
-        if why := seals.unmarked(_bytes(path), publish.shown(entry.verdicts)):
+        if why := seals.unmarked(_bytes(path), publish.figure_key(entry.verdicts)):
             yield Finding("damage", path, f"{why}. Delete it, and draw it again: {entry.again}")
     elif entry.artifact and artifacts.panels(entry.artifact, runs):
         yield Finding("missing", path, f"it is gone. {again}")

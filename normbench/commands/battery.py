@@ -16,7 +16,7 @@ from rich.markup import escape
 from normbench import runs
 from normbench.battery import contract, cost, trials
 from normbench.battery.adopt import Adopted, adopt
-from normbench.commands import places, training
+from normbench.commands import format, training
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import Table, say, show_rows
 from normbench.compare import metrics
@@ -26,11 +26,11 @@ from normbench.draw.tables import grid
 from normbench.errors import NormbenchError
 from normbench.launch import pace
 from normbench.launch.base import Launcher
-from normbench.launch.ensure import ensure_runs, missing
+from normbench.launch.run_missing import ensure_runs, missing
 from normbench.papers.ln2016 import table1
 from normbench.runs import files
 from normbench.runs.find import Found, find, in_packs
-from normbench.web import standing
+from normbench.web import battery_page
 from normbench.web.forest import effect_text
 
 
@@ -52,8 +52,8 @@ def run(request: Request, console: Console) -> int:
     """Exit code: 0 done, 2 a promise is broken, 4 a run failed, 130 interrupted."""
     if request.seeds < 1:
         raise NormbenchError(f"--seeds {request.seeds} must be at least 1.")
-    if request.seeds > places.MOST_SEEDS:
-        raise NormbenchError(f"--seeds {request.seeds} is too large: at most {places.MOST_SEEDS}.")
+    if request.seeds > format.MOST_SEEDS:
+        raise NormbenchError(f"--seeds {request.seeds} is too large: at most {format.MOST_SEEDS}.")
     launcher = training.launcher(request.jobs)
     if request.dry_run:  # which leaves nothing
         with tempfile.TemporaryDirectory() as folder:
@@ -79,7 +79,7 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
 
     def announce(found: Found, missing: Sequence[RunSpec]) -> None:
         total = len(specs)
-        say(console, f"{places.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
+        say(console, f"{format.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
         for line in training.repeats(found, missing):
             say(console, f"  {line}")
 
@@ -100,7 +100,7 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     for fault in faults:
         say(console, f"\n  failed: {fault}")
     facts = compose.declaration("norm", adopted.name, adopted.config_dir)
-    told = standing.Standing(
+    told = battery_page.Standing(
         name=adopted.name,
         title=str(facts["title"]),
         source=str(facts["source"]),
@@ -168,8 +168,8 @@ def _outlook(
         left |= {(run, steps): (place, steps) for run, steps in every if (run, steps) in lacking}
     needed = pace.seconds(left.values(), (run.head for run in in_packs(request.results)[0]))
     jobs = max(1, min(processes, len(lacking)))
-    how_long = f", about {places.duration(needed / jobs)} on {places.plural(jobs, 'process')}" if needed else ""
-    say(console, f"{places.plural(len(specs), 'run')} · {len(specs) - len(lacking)} done, {len(lacking)} to run"
+    how_long = f", about {format.duration(needed / jobs)} on {format.plural(jobs, 'process')}" if needed else ""
+    say(console, f"{format.plural(len(specs), 'run')} · {len(specs) - len(lacking)} done, {len(lacking)} to run"
         f"{how_long}; --dry-run: nothing is run")  # fmt: skip
     return 4 if _unserved(planned, console) else 0
 
@@ -179,9 +179,9 @@ def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[tuple[str,
     return of, norm, f"{len(own) - left} done, {left} to run" if left else f"{len(own)} done", str(own[0].steps)
 
 
-def write(told: standing.Standing, place: Path) -> tuple[Path, Path]:
+def write(told: battery_page.Standing, place: Path) -> tuple[Path, Path]:
     """battery.json and the page beside it; returns where they are."""
-    page = standing.write(told, place / "page")
+    page = battery_page.write(told, place / "page")
     with files.alone(place):
         files.atomic_write(place / "battery.json", _json(told))
     return place / "battery.json", page
@@ -213,7 +213,7 @@ def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
     return kept
 
 
-def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str, str]) -> standing.Outcome:
+def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str, str]) -> battery_page.Outcome:
     runs = {norm: [run for run in map(found.of, own) if run] for norm, own in trial.specs.items()}
     failed = {
         norm: "; ".join(dict.fromkeys(reasons.get(s.id, found.state(s)) for s in own if not found.of(s)))
@@ -225,7 +225,7 @@ def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str,
     # none first: what the others are compared with
     able = {norm: able[norm] for norm in sorted(able, key=lambda norm: norm != "none")}
     measured = cost.costs(able) if "none" in able else {}
-    return standing.Outcome(trial, runs, effects, {norm: asdict(c) for norm, c in measured.items()}, failed)
+    return battery_page.Outcome(trial, runs, effects, {norm: asdict(c) for norm, c in measured.items()}, failed)
 
 
 def _table1(probes: Mapping[str, RunSpec | str], found: Found) -> tuple[list[str], list[list[str]]]:
@@ -240,7 +240,7 @@ def _table1(probes: Mapping[str, RunSpec | str], found: Found) -> tuple[list[str
             continue
         record = run.records[-1]
         values = [float(record[key]) if key in record else None for key in table1.COLUMNS]
-        rows.append([norm, *(table1.shown(value) for value in values)])
+        rows.append([norm, *(table1.format_deviation(value) for value in values)])
     return ["", *table1.COLUMNS.values()], rows
 
 
@@ -253,7 +253,7 @@ def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> N
         say(console, f"  {norm}: {', '.join(held) or ('nothing' if answered else words[0])}")
 
 
-def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
+def _show(name: str, outcome: battery_page.Outcome, console: Console) -> None:
     """The terminal's share: last values, cost and effects of one trial."""
     trial = outcome.trial
     say(console, f"\n{trial.title}{' · ' + trial.where if trial.where else ''}")
@@ -263,7 +263,7 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
         say(console, f"  {norm} with {words}, which a time loop asks of it")
     every = [run for own in outcome.runs.values() for run in own]
     tested = [where for where in trials.quantities(every) if where[0] == "test"]  # the page has the others
-    entries = standing.entries(outcome.runs, tested)
+    entries = battery_page.entries(outcome.runs, tested)
     if not entries:
         return
     header, rows = grid(entries, "")
@@ -273,7 +273,7 @@ def _show(name: str, outcome: standing.Outcome, console: Console) -> None:
         table.add_row(*map(escape, row), *([f"{own['ms']:.3g}", f"{own['ratio']:.2f}"] if own else ["", ""]))
     console.print(table)
     for effect in outcome.effects:
-        if effect.quantity not in {metrics.spoken(where[0], where[2]) for where in tested}:
+        if effect.quantity not in {metrics.format_metric(where[0], where[2]) for where in tested}:
             continue
         text = effect_text({"effect": effect.estimate.mean, "interval": effect.estimate.interval, "unit": effect.unit,
                             "sign_test": None})  # fmt: skip
@@ -293,7 +293,7 @@ def _command(request: Request) -> str:
     return shlex.join(words)
 
 
-def _json(told: standing.Standing) -> bytes:
+def _json(told: battery_page.Standing) -> bytes:
     """The numbers of the page, for other programs."""
     content: dict[str, Any] = {
         "schema": 1,

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from normbench.check import Check
 from normbench.check.ids import Ids
-from normbench.commands import places
+from normbench.commands import format
 from normbench.commands.terminal import say
 from normbench.errors import NormbenchError
 
@@ -29,8 +29,8 @@ def run(results: Path, as_json: bool, repair: bool, config_dir: Path | None, con
         told = [{"kind": f.kind, "place": str(f.place), "text": f.text, "harmless": f.harmless} for f in found]
         print(json.dumps({"whole": not damaged, "findings": told, "checked": check.seen}, indent=1))
     else:
-        counts = ", ".join(places.plural(count, what.removesuffix("s")) for what, count in check.seen.items())
-        notes = places.plural(len(found) - damaged, "note")
+        counts = ", ".join(format.plural(count, what.removesuffix("s")) for what, count in check.seen.items())
+        notes = format.plural(len(found) - damaged, "note")
         answer = f"{damaged} damaged" if damaged else "whole"
         say(console, f"{answer}{f', {notes}' if len(found) > damaged else ''}: {counts}")
     return 4 if damaged else 0

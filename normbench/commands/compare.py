@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
-from normbench.commands import places, terminal
+from normbench.commands import format, terminal
 from normbench.commands.terminal import Table, cell, say, say_json, say_under
 from normbench.compare import answer as answers
-from normbench.compare import beside, cells, configuration, more
+from normbench.compare import configuration, groups, paper_references, suggested_seeds
 from normbench.compare.answer import Answer, Group
 from normbench.compare.difference import Difference
 from normbench.compare.question import Question
@@ -43,13 +43,13 @@ def run(
         say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
     if not runs:
         words = ["model=mnist_mlp", "data=digits", "norm=none,layer", "seed=range(1,6)", "launcher=pool"]
-        some = shlex.join(["normbench", "train", "-m", *words, *places.repeated(results, config_dir)])
+        some = shlex.join(["normbench", "train", "-m", *words, *format.repeated(results, config_dir)])
         raise NormbenchError(f"no finished runs below {results}. Try: {some}")
-    found = [task for task in cells.tasks(configuration.select(filters, cells.with_longer(runs))) if has_curves(task)]
+    found = [task for task in groups.tasks(configuration.select(filters, groups.with_longer(runs))) if has_curves(task)]
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
-        say_json([plain(answered(task, asked)) for task in found])
+        say_json([as_data(answered(task, asked)) for task in found])
     elif len(found) > SHOWN and not asked:
         _overview(found, console)
     else:
@@ -60,33 +60,33 @@ def run(
 
 def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, config_dir: Path | None) -> None:
     """What a sweep says, where there is something to compare."""
-    for task in cells.tasks(runs):
+    for task in groups.tasks(runs):
         if len(task.cells) > 1 and has_curves(task):
             say(console, "")
             show(answered(task, {}), filters_of(task), console, results, config_dir)
 
 
-def has_curves(task: cells.Task) -> bool:
+def has_curves(task: groups.Task) -> bool:
     """Whether any of its runs was evaluated: a probe's are not."""
     return any(record["mode"] in ("eval", "both") for run in task.runs for record in run.records)
 
 
-def answered(task: cells.Task, asked: Mapping[str, str]) -> Answer:
+def answered(task: groups.Task, asked: Mapping[str, str]) -> Answer:
     return answers.answer(task, Question.of(task, asked))
 
 
-def plain(answer: Answer) -> dict[str, Any]:
+def as_data(answer: Answer) -> dict[str, Any]:
     """All that `show` shows, as data."""
-    return {**answer.as_json(), "beside": beside.told(answer.task, answer.question)}
+    return {**answer.as_json(), "beside": paper_references.references_as_rows(answer.task, answer.question)}
 
 
-def filters_of(task: cells.Task) -> list[str]:
+def filters_of(task: groups.Task) -> list[str]:
     """Words that select the task with these normalizers, where they are few enough to be said."""
     arms = list(dict.fromkeys(configuration.text(cell.values["norm"]) for cell in task.cells if "norm" in cell.values))
     return [*selecting(task), *([f"norm={','.join(arms)}"] if 1 < len(arms) < 8 else [])]
 
 
-def selecting(task: cells.Task) -> list[str]:
+def selecting(task: groups.Task) -> list[str]:
     """Words that select the task alone, as far as words of a filter can."""
     keys = [key for key in ("model", "data") if all(key in cell.values for cell in task.cells)]
     words = [f"{key}={configuration.text(task.cells[0].values[key])}" for key in keys]
@@ -115,8 +115,8 @@ def show(
     beside_them(answer, console)
     for note in answer.notes:
         say_under(console, "note      ", note)
-    given = places.repeated(results, config_dir)
-    for line in more.way_on(answer, config_dir, given):
+    given = format.repeated(results, config_dir)
+    for line in suggested_seeds.suggested_commands(answer, config_dir, given):
         say(console, f"to decide {line}")
     if far := out_of_reach(answer):
         say_under(console, "          ", f"no command for {', '.join(far)}: out of reach (more than {REACH} seeds)")
@@ -127,15 +127,15 @@ def out_of_reach(answer: Answer) -> list[str]:
     """The open comparisons that need more seeds than a command is given for, the nearest first."""
     open_ = (d for group in answer.groups if not group.tuned for d in group.open if d.n >= FEWEST)
     far = sorted((d.needed, d.first, d.second) for d in open_ if d.needed and d.needed > max(d.n, REACH))
-    told = [f"{first} against {second}" for _, first, second in far[: more.SHOWN]]
-    return [*told, *([f"{len(far) - more.SHOWN} more"] if len(far) > more.SHOWN else [])]
+    told = [f"{first} against {second}" for _, first, second in far[: suggested_seeds.SHOWN]]
+    return [*told, *([f"{len(far) - suggested_seeds.SHOWN} more"] if len(far) > suggested_seeds.SHOWN else [])]
 
 
 def beside_them(answer: Answer, console: Console) -> None:
     """What the papers and their authors' logs have of the same number: one run each, so no interval and no word."""
     question = answer.question
     clock = CLOCKS[question.clock]
-    known = beside.told(answer.task, question)
+    known = paper_references.references_as_rows(answer.task, question)
     for one in known[:BESIDE]:
         to_level = f", {one['time']} {clock} to the level" if one["time"] else ""
         say(console, f"beside    {one['name']}: {one['last']:.4g} after {one['x']:g} {clock}{to_level}")
@@ -186,11 +186,11 @@ def _difference(d: Difference | None) -> list[str]:
     return [d.text(), *("" if p is None else f"{p:.2g}" if p >= 1e-4 else "< 0.0001" for p in (d.p, d.holm))]
 
 
-def _overview(found: Sequence[cells.Task], console: Console) -> None:
+def _overview(found: Sequence[groups.Task], console: Console) -> None:
     table = Table("what can be compared", "arms", "runs", "command")
     for task in found[:ROWS]:
         command = shlex.join(["normbench", "compare", *selecting(task)])
         table.add_row(*map(cell, (task.title, str(len(task.cells)), str(len(task.runs)), command)))
     console.print(table)
     if len(found) > ROWS:
-        say(console, f"… and {places.plural(len(found) - ROWS, 'task')} more: choose by a filter, such as model=NAME")
+        say(console, f"… and {format.plural(len(found) - ROWS, 'task')} more: choose by a filter, such as model=NAME")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from normbench.commands import places
-from normbench.compare import configuration, more
+from normbench.commands import format
+from normbench.compare import configuration, suggested_seeds
 from normbench.compare.answer import Answer
 from normbench.errors import NormbenchError
 from normbench.web.index import Index
@@ -28,20 +28,20 @@ def run(results: Path, config_dir: Path | None, filters: Sequence[str], port: in
     heads = index.heads()
     configuration.select(filters, heads)
     token = secrets.token_urlsafe(24)
-    given = places.repeated(results, config_dir)
-    serve = server_of(index, token, lambda answer: more.way_on(answer, config_dir, given))
+    given = format.repeated(results, config_dir)
+    serve = server_of(index, token, lambda answer: suggested_seeds.suggested_commands(answer, config_dir, given))
     with listen(port) as listener:
-        print(f"{link(listener, token, filters)}  ({told(len(heads), results)})", flush=True)
+        print(f"{link(listener, token, filters)}  ({describe_runs(len(heads), results)})", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             serve([listener])
     return 0
 
 
-def told(runs: int, results: Path) -> str:
+def describe_runs(runs: int, results: Path) -> str:
     """How many runs there are; where there are none, how to get some."""
     if not runs:
         return f"no runs below {results} yet: normbench reproduce ln2016/fig6 --fidelity smoke; Ctrl-C ends this"
-    return f"{places.plural(runs, 'run')}; Ctrl-C ends this"
+    return f"{format.plural(runs, 'run')}; Ctrl-C ends this"
 
 
 def link(listener: socket.socket, token: str, filters: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def listen(port: int | None) -> socket.socket:
 
 
 def server_of(
-    index: Index, token: str, commands: Callable[[Answer], Sequence[str]] = more.way_on
+    index: Index, token: str, commands: Callable[[Answer], Sequence[str]] = suggested_seeds.suggested_commands
 ) -> Callable[[list[socket.socket]], None]:
     """What answers on sockets until Ctrl-C; pages that wait for news are let go at once. commands: as of `app`."""
     import uvicorn

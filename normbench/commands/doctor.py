@@ -19,7 +19,7 @@ from rich.text import Text
 
 import normbench
 from normbench import locks, reading
-from normbench.commands import catalogue, places
+from normbench.commands import catalogue, format
 from normbench.commands.terminal import say_json, say_under
 from normbench.config import compose
 from normbench.data import root as data_root
@@ -122,7 +122,7 @@ def _gflops() -> float:
 def _threads(results: Path) -> Iterator[Finding]:
     usable, there = cores(), os.cpu_count() or 1
     limit = f" of {there}" if usable != there else ""
-    yield Finding("threads", "good", f"{usable} cores{limit}: {places.plural(usable, 'run')} at once, one thread each")
+    yield Finding("threads", "good", f"{usable} cores{limit}: {format.plural(usable, 'run')} at once, one thread each")
     load = os.getloadavg()[0]
     if load > 0.5 * usable:
         yield Finding("threads", "note", f"the machine is busy (load {load:.1f}): timings are not those of an idle one")
@@ -147,8 +147,8 @@ def _compiler(results: Path) -> Iterator[Finding]:
 
 def _disk(results: Path) -> Iterator[Finding]:
     cache = reading.place(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    places = {"results": results, "data": data_root(), "caches": cache}
-    for name, path in places.items():
+    folders = {"results": results, "data": data_root(), "caches": cache}
+    for name, path in folders.items():
         there = path.absolute()
         while not there.exists():
             there = there.parent

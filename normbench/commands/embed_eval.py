@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from normbench import data
-from normbench.commands import places
+from normbench.commands import format
 from normbench.commands.terminal import Table, cell, say
 from normbench.errors import NormbenchError, unknown
 from normbench.runs import files
@@ -117,7 +117,7 @@ def run(request: Request, results: Path, config_dir: Path | None, console: Conso
         if done:
             _show(done, request.nested, console)
             if request.json:
-                files.write_json(request.json, plain(done, request.nested))
+                files.write_json(request.json, as_data(done, request.nested))
     return 0
 
 
@@ -175,7 +175,7 @@ def _evaluate(each: Source, names: Sequence[str], nested: bool, console: Console
         record = one.record | ({} if one.at_edge is None else {"c_at_edge": one.at_edge})
         each.records.append(record)
         told = "  ".join(f"{title} {column.text(record)}" for title, column in COLUMNS.items() if column.set == name)
-        say(console, f"{each.title}: {told}  ({places.duration(time.monotonic() - began)})")
+        say(console, f"{each.title}: {told}  ({format.duration(time.monotonic() - began)})")
         if 2 * (one.at_edge or 0) > PARTS:
             ends = f"{COSTS[0]:g} or {COSTS[-1]:g}"
             say(console, f"  in {one.at_edge} of {PARTS} parts the best C is the smallest or largest tried, {ends}: "
@@ -195,7 +195,7 @@ def _show(done: Sequence[Source], nested: bool, console: Console) -> None:
     console.print(table)
 
 
-def plain(done: Sequence[Source], nested: bool) -> dict[str, Any]:
+def as_data(done: Sequence[Source], nested: bool) -> dict[str, Any]:
     """The records as data."""
     rows = [{"vectors": each.title, "records": each.records} for each in done]
     return {"schema": 1, "nested": nested, "rows": rows}

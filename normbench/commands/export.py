@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from normbench import scratch
-from normbench.commands import places, terminal
+from normbench.commands import format, terminal
 from normbench.commands.terminal import say
 from normbench.compare import configuration
 from normbench.errors import NormbenchError, code_of
@@ -44,7 +44,7 @@ def run_table(form: str, results: Path, filters: Sequence[str], output: Path | N
         raise NormbenchError(
             f"{path} cannot be written: {error.strerror}. Choose another place with --output.", code_of(error)
         ) from None
-    say(console, f"{places.plural(len(runs), 'run')}, {places.plural(count, 'record')}: {path}")
+    say(console, f"{format.plural(len(runs), 'run')}, {format.plural(count, 'record')}: {path}")
     return 0
 
 
@@ -73,7 +73,7 @@ def run_wandb(
     finally:  # what was sent before an error or a Ctrl-C counts
         target.settle()
     already = f", {there} there already (--again sends them anyway)" if there else ""
-    say(console, f"{places.plural(sent, 'run')} to W&B project {project}, {mode}{already}")
+    say(console, f"{format.plural(sent, 'run')} to W&B project {project}, {mode}{already}")
     if mode == "offline" and sent:
         say(console, f"  {target.files}")
     return 0

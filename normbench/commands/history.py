@@ -14,14 +14,14 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import history
 
 
-def show(claim: str | None, results: Path, as_json: bool, extra: Path | None, console: Console) -> int:
+def show(claim: str | None, results: Path, as_json: bool, config_dir: Path | None, console: Console) -> int:
     """The changes of one claim's verdict, or of all; a claim that never had one is told so."""
     try:
         found = [*history.read(results), *history.read(runs.own(results))]
     except NormbenchError as error:  # of a line that is damaged
         raise NormbenchError(str(error), code=4) from None
     if claim is not None:
-        known = {c.id for name in artifacts.ids(extra) for c in artifacts.load(name, extra).claims}
+        known = {c.id for name in artifacts.ids(config_dir) for c in artifacts.load(name, config_dir).claims}
         known |= {entry["claim"] for entry in found}
         if claim not in known:
             raise unknown(f"{claim} is not a claim.", claim, sorted(known))

@@ -28,7 +28,7 @@ def label(spec: RunSpec) -> str:
     axes = " ".join(f"b{value}" if key == "train.batch_size" else str(value) for key, value in spec.axes.items())
     control = f" {spec.control}" if spec.control else ""
     device = f" {spec.config['device']}" if spec.config["device"] != "cpu" else ""
-    arm = configuration.spoken(spec.config) if spec.experiment == ADHOC else spec.arm
+    arm = configuration.describe_config(spec.config) if spec.experiment == ADHOC else spec.arm
     return f"{arm} {axes} s{spec.seed}{control}{device}".replace("  ", " ")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from normbench.commands import places, training
+from normbench.commands import format, training
 from normbench.commands.terminal import Table, say
 from normbench.config import FIDELITIES, plan
 from normbench.config.grammar import COMMAND_GROUPS
@@ -23,11 +23,11 @@ from normbench.draw import tables
 from normbench.errors import NormbenchError
 from normbench.launch import pace
 from normbench.launch.base import Launcher, Watch
-from normbench.launch.ensure import check_data, ensure_runs, missing
+from normbench.launch.run_missing import check_data, ensure_runs, missing
 from normbench.papers import artifact as artifacts
 from normbench.papers import power, publish, rules
 from normbench.papers.claims import Artifact, Claim, place_of
-from normbench.papers.findings import decided
+from normbench.papers.summary import decided
 from normbench.runs import pack
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
@@ -96,7 +96,7 @@ def run(request: Request, console: Console) -> int:
         if code == 130:
             break
     if counts["claims"]:
-        share = f"{counts['decided']} of {places.plural(counts['claims'], 'claim')}"
+        share = f"{counts['decided']} of {format.plural(counts['claims'], 'claim')}"
         say(console, f"  decided   {share}, {counts['decided before']} before this command")
     if not request.dry_run and request.results.is_dir():  # where nothing was run or published nothing is made
         _report(request, console)
@@ -106,7 +106,7 @@ def run(request: Request, console: Console) -> int:
 def _report(request: Request, console: Console) -> None:
     """Bring the static site up to date; a place that cannot be written costs a note, never the command."""
     try:
-        written = report.build(request.results, extra=request.config_dir)
+        written = report.build(request.results, config_dir=request.config_dir)
     except NormbenchError as error:
         say(console, f"  note: {error}")
         return
@@ -211,7 +211,7 @@ def _header(
     counted.append((len({spec.seed for spec in specs}), "seed"))
     if request.controls:
         counted.append((len({spec.control for spec in specs}), "setting"))
-    factors = [places.plural(*factor) for factor in counted]
+    factors = [format.plural(*factor) for factor in counted]
     all_of_them = math.prod(n for n, _ in counted) == len(specs)  # limits leave some out
     say(console, f"\n{artifact.title} · {request.fidelity}")
     say(console, f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
@@ -239,7 +239,7 @@ def _hints(
     """What keeps the command from answering what was asked, and where an answer is."""
     if missing and request.max_time == 0:
         yield "--max-time 0: nothing is started"
-        if hint := places.where_published(request.results):
+        if hint := format.where_published(request.results):
             yield f"note: {hint}"
     if missing and request.dry_run:
         try:
@@ -268,8 +268,8 @@ def _estimate(missing: Sequence[RunSpec], found: Found, processes: int, config_d
         return ""
     jobs = min(processes, len(missing))
     places_ = ((pace.Place(s.experiment, s.fidelity, s.axes, config_dir), s.steps) for s in missing)
-    together, needed = places.plural(jobs, "process"), pace.seconds(places_, found.runs)
-    return f" · on {together}" if needed is None else f" · about {places.duration(needed / jobs)} on {together}"
+    together, needed = format.plural(jobs, "process"), pace.seconds(places_, found.runs)
+    return f" · on {together}" if needed is None else f" · about {format.duration(needed / jobs)} on {together}"
 
 
 def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:

@@ -18,16 +18,16 @@ from normbench.commands.terminal import Table, say, say_json
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
+from normbench.eval_variants import text
 from normbench.launch import base
-from normbench.launch.ensure import ensure_runs
+from normbench.launch.run_missing import ensure_runs
 from normbench.runs import lookup, pack, store
 from normbench.runs.damaged import Damaged
-from normbench.runs.known import known
 from normbench.runs.record import RunRecord, curve_sha256
-from normbench.stats import distance
-from normbench.stats.distance import Distance, Gap, Row
-from normbench.train.kept import refuse_edited
-from normbench.variants import text
+from normbench.runs.resolve import resolve
+from normbench.stats import rerun_diff
+from normbench.stats.rerun_diff import Distance, Gap, Row
+from normbench.train.weights import refuse_edited
 
 
 def run(
@@ -49,7 +49,7 @@ def run(
             raise NormbenchError(f"--{unit} {length} must be at least 1.")
     if len(asked) > 1:
         raise NormbenchError(f"--epochs {epochs} and --steps {steps}: say how far in one of them.")
-    there = known(name, results)
+    there = resolve(name, results)
     run = there.run
     if run.status not in store.FINISHED:
         raise NormbenchError(f"run {run.id} is {run.status}: only a finished run can be compared.")
@@ -78,12 +78,12 @@ def run(
         again = ensured.found.of(spec)
         if again is None:
             raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
-    found = distance.compare(run, again, _of_other_seeds(run, there.source, results, config_dir))
+    found = rerun_diff.compare(run, again, _of_other_seeds(run, there.source, results, config_dir))
     if as_json:
         say_json({**_content(run, found), "updates": {"compared": spec.steps, "of": run.steps}})
     else:
         show(again, found, console, run.steps)
-    return 0 if found.deterministic and found.word != distance.DIFFERENT else 4
+    return 0 if found.deterministic and found.word != rerun_diff.DIFFERENT else 4
 
 
 def _of_other_seeds(run: RunRecord, source: Path, results: Path, config_dir: Path | None) -> list[RunRecord]:
@@ -131,7 +131,7 @@ def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> No
         for key, values in found.changed.items():
             environment.add_row(key, *(escape(str(value)) for value in values))
         console.print(environment)
-    if found.word == distance.TO_THE_BYTE:
+    if found.word == rerun_diff.TO_THE_BYTE:
         return
     table = Table("split", "mode", "metric", "values", "largest difference", "at", "answer")
     for row in found.rows:
@@ -140,17 +140,17 @@ def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> No
         words = (row.split, row.mode, row.metric, str(row.values), size, place, _words(row))
         table.add_row(*map(escape, words))
     console.print(table)
-    say(console, f"differences are relative to the larger value; rounding explains {distance.BOUND:g}")
+    say(console, f"differences are relative to the larger value; rounding explains {rerun_diff.BOUND:g}")
     if any(row.judged for row in found.rows):
         say(
             console,
-            f"the spread is of seeds {', '.join(map(str, found.seeds))}: {100 * distance.LEVEL:g} % prediction "
+            f"the spread is of seeds {', '.join(map(str, found.seeds))}: {100 * rerun_diff.LEVEL:g} % prediction "
             f"intervals over all values compared, {100 * found.level:.6g} % for each (of logarithms where positive)",
         )
 
 
 def _headline(again: RunRecord, found: Distance) -> str:
-    if found.word == distance.TO_THE_BYTE:
+    if found.word == rerun_diff.TO_THE_BYTE:
         return f"{found.word}, {len(again.records)} records, sha256 {curve_sha256(again.records)[:12]}"
     if found.ended[0] != found.ended[1]:
         said = f"{found.ended[0]} then, {found.ended[1]} now"
@@ -196,7 +196,7 @@ def _content(run: RunRecord, found: Distance) -> dict[str, Any]:
         "unrecorded": found.unrecorded,
         "seeds": found.seeds,
         "level": found.level,
-        "bound": distance.BOUND,
+        "bound": rerun_diff.BOUND,
         "first": _plain(found.first),
         "metrics": [
             {**vars(row), "share": _number(row.share), "largest": _plain(row.largest), "first": _plain(row.first)}

@@ -14,7 +14,7 @@ from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.runs import writing
-from normbench.train.kept import kept_run, refuse_edited, trained
+from normbench.train.weights import kept_run, refuse_edited, trained
 
 NEAREST = 5  # lines, where `--count` does not say
 MOST = 10_000  # of one kind in one file, which memory has to hold

@@ -8,13 +8,13 @@ import yaml
 from rich.console import Console
 
 from normbench.commands.terminal import say, say_json
-from normbench.runs.known import LABELS, known
 from normbench.runs.record import curve_sha256
+from normbench.runs.resolve import LABELS, resolve
 
 
 def show(name: str, results: Path, as_json: bool, console: Console) -> int:
     """Labels, configuration, environment and last records of one run; `name` is an id, the start of one, or a path."""
-    found = known(name, results)
+    found = resolve(name, results)
     run = found.run
     content = {
         "id": run.id,

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from normbench import reading
-from normbench.commands import places
+from normbench.commands import format
 from normbench.commands.terminal import say, say_json, show_rows
 from normbench.compare import configuration
 from normbench.config import plan
@@ -29,7 +29,7 @@ SHOWN = 40
 LABELS = {"axes", "control"}  # as status.json has them; a run that was killed before it began has no such file
 
 
-def run(results: Path, as_json: bool, extra: Path | None, console: Console) -> int:
+def run(results: Path, as_json: bool, config_dir: Path | None, console: Console) -> int:
     """One line per experiment and configuration with counts, then each run that is not simply done."""
     found = lookup.scan(results / "runs")
     runs = [{**entry(stored), "label": told} for stored, told in zip(found, labels(found), strict=True)]
@@ -44,7 +44,7 @@ def run(results: Path, as_json: bool, extra: Path | None, console: Console) -> i
         return 0
     if not runs:
         some = shlex.join(
-            ["normbench", "reproduce", "ln2016/fig6", "--fidelity", "smoke", *places.repeated(results, None)]
+            ["normbench", "reproduce", "ln2016/fig6", "--fidelity", "smoke", *format.repeated(results, None)]
         )
         say(console, f"no runs below {results / 'runs'} yet. Try: {some}")
     else:
@@ -52,20 +52,20 @@ def run(results: Path, as_json: bool, extra: Path | None, console: Console) -> i
         _unfinished([r for r in runs if r["status"] not in store.FINISHED], console)
     for note in notes:
         say(console, f"note: {note}")
-    if hint := places.where_published(results):
+    if hint := format.where_published(results):
         say(console, hint)
     for path in pack.paths(results):
         whose = "own" if own_folder(results) in path.parents else "published"
-        say(console, f"{whose}: {_published(path, path.parent.relative_to(path.parents[3]), extra)}")
+        say(console, f"{whose}: {_published(path, path.parent.relative_to(path.parents[3]), config_dir)}")
     return 0
 
 
-def _published(path: Path, place: Path, extra: Path | None) -> str:
+def _published(path: Path, place: Path, config_dir: Path | None) -> str:
     """How many of the runs that are planned at the paper's setting an artifact's pack has, and what else."""
     name, fidelity = place.parent.as_posix(), place.name
     try:
         runs = [packed.head for packed in pack.heads(path)]
-        artifact = artifacts.read(artifacts.select([name], extra)[0], extra)
+        artifact = artifacts.read(artifacts.select([name], config_dir)[0], config_dir)
         cells = plan.planned_seeds(artifact.experiment, fidelity, artifact.seeds, artifact.config_dir)
     except NormbenchError as error:
         return f"{place}: {error}"
@@ -194,7 +194,7 @@ def _summary(runs: list[dict[str, Any]], console: Console) -> None:
 def _unfinished(runs: list[dict[str, Any]], console: Console) -> None:
     for run in runs[:SHOWN]:
         share = f" {100 * run['step'] / run['steps']:.0f} %" if run["steps"] else ""
-        left = f", about {places.duration(run['seconds_left'])} left" if "seconds_left" in run else ""
+        left = f", about {format.duration(run['seconds_left'])} left" if "seconds_left" in run else ""
         reason = f": {run['reason']}" if run["reason"] else ""
         name = f"{run['id']} {run['label']} s{run['seed']}" if run["id"] else run["path"]
         say(console, f"  {name} {run['status']}{share}{left}{reason}")

@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from normbench import own_file, runs, scratch
-from normbench.commands import compare, places
+from normbench import runs, scratch, user_code
+from normbench.commands import compare, format
 from normbench.commands.terminal import Table, cell, say
 from normbench.commands.training import faults, left, repeats, unmirrored, watching
 from normbench.compare import configuration, metrics
@@ -20,7 +20,7 @@ from normbench.config.identity import RunSpec
 from normbench.draw.tables import number
 from normbench.errors import NormbenchError
 from normbench.launch import base
-from normbench.launch.ensure import ensure_runs
+from normbench.launch.run_missing import ensure_runs
 from normbench.runs.find import Found, find
 from normbench.runs.store import FINISHED
 from normbench.stats.series import exploded, final
@@ -37,8 +37,8 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
 
     def announce(found: Found, missing: Sequence[RunSpec]) -> None:
         done = sum(found.state(spec) in FINISHED for spec in specs)
-        say(console, f"{places.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
-        mirror = unmirrored(logger, found.runs, places.repeated(results, config_dir), results)
+        say(console, f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
+        mirror = unmirrored(logger, found.runs, format.repeated(results, config_dir), results)
         for line in (*repeats(found, missing), *mirror):
             say(console, f"  {line}")
 
@@ -72,7 +72,7 @@ def named(
     keeps: in that folder of the results, once nothing is wrong with the words; else it is gone at the end.
     """
     overrides = grammar.parse(words)
-    if not any(map(own_file.is_a_normalizers, grammar.chosen(overrides, "norm"))):
+    if not any(map(user_code.is_a_normalizers, grammar.chosen(overrides, "norm"))):
         yield words, config_dir
         return
     if not multirun:
@@ -112,9 +112,9 @@ def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, cons
     specs = plan.train_specs(words, True, config_dir)
     found = find(specs, results)
     for spec, told in zip(specs, configuration.labels(specs), strict=True):
-        say(console, f"  {spec.id}  {told} · {places.plural(spec.steps, 'update')} ({found.state(spec)})")
+        say(console, f"  {spec.id}  {told} · {format.plural(spec.steps, 'update')} ({found.state(spec)})")
     done = sum(found.state(spec) in FINISHED for spec in specs)
-    say(console, f"{places.plural(len(specs), 'run')} · {done} done; --dry-run: nothing is run")
+    say(console, f"{format.plural(len(specs), 'run')} · {done} done; --dry-run: nothing is run")
     return 0
 
 
@@ -132,7 +132,7 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
         elif (run := found.of(spec)) and run.status == "diverged":
             yield f"normbench: run {spec.id} diverged: {run.reason}. It counts as diverged in figures and verdicts."
         elif run and (ends := exploded(run)):
-            told = metrics.spoken(run.monitor["split"], run.monitor["metric"])
+            told = metrics.format_metric(run.monitor["split"], run.monitor["metric"])
             yield f"normbench: run {spec.id}: {told} was {ends[0]:.3g} before training and is {ends[1]:.3g} now."
 
 
@@ -165,4 +165,4 @@ def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], co
         grid.add_row(spec.id, *settings, str(spec.seed), states[spec.id], *texts)
     console.print(grid)
     if lacking := [*states.values()].count("missing"):
-        say(console, f"{places.plural(lacking, 'run')} missing")
+        say(console, f"{format.plural(lacking, 'run')} missing")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from normbench.commands import places
+from normbench.commands import format
 from normbench.commands.progress import Bars
 from normbench.commands.terminal import say
 from normbench.config import plan
@@ -68,7 +68,7 @@ def _target(logger: Config, results: Path) -> wandb_run.Target:
 def left(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
     """What a launcher that submits and leaves says of so many runs."""
     for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
-        yield f"{places.plural(runs, 'run')} {reason}"
+        yield f"{format.plural(runs, 'run')} {reason}"
 
 
 def reused(found: Found) -> Iterator[str]:
@@ -83,7 +83,7 @@ def reused(found: Found) -> Iterator[str]:
                 facts.append(f"on device={device}, not {spec.config['device']}")
             told[", ".join(facts)] += 1
     for which, runs in told.items():
-        yield f"{places.plural(runs, 'run')} found ({which}); not trained again"
+        yield f"{format.plural(runs, 'run')} found ({which}); not trained again"
 
 
 def repeats(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:

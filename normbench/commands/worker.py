@@ -11,9 +11,9 @@ from rich.console import Console
 
 from normbench import slurm
 from normbench.commands.terminal import say
-from normbench.launch import claiming
+from normbench.launch import worker
 from normbench.launch.base import python, worker_environment
-from normbench.runs import claims, plans
+from normbench.runs import leases, plans
 
 
 def run(path: Path, console: Console) -> int:
@@ -23,11 +23,11 @@ def run(path: Path, console: Console) -> int:
     if any(os.environ.get(key) != value for key, value in wanted.items()):  # read when a process starts
         os.execve(sys.executable, python("-m", "normbench", "worker", str(plan.path)), os.environ | wanted)
     job = slurm.own_job()
-    who = f"{claims.host()} {f'job {job}' if job else f'process {os.getpid()}'}"
+    who = f"{leases.host()} {f'job {job}' if job else f'process {os.getpid()}'}"
 
     def tell(line: str) -> None:
         say(console, f"{time.strftime('%H:%M:%S')} {who}: {line}")
         sys.stdout.flush()
 
     tell(f"plan {plan.name}, {len(plan.runs)} runs")
-    return claiming.work(plan, tell)
+    return worker.work(plan, tell)

@@ -16,8 +16,17 @@ from functools import cached_property
 from typing import Any
 
 from normbench.compare import configuration, metrics
-from normbench.compare.cells import Cell, Task
-from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, as_json, held_against, spoken, worded
+from normbench.compare.difference import (
+    AHEAD,
+    BEHIND,
+    UNDECIDED,
+    Difference,
+    as_json,
+    describe_difference,
+    held_against,
+    judge,
+)
+from normbench.compare.groups import Cell, Task
 from normbench.compare.question import BEST, END, TUNED, Question
 from normbench.draw.tables import Entry, estimate_entry, times_entry
 from normbench.papers.rules import ALPHA, FEWEST
@@ -186,13 +195,13 @@ def answer(task: Task, question: Question) -> Answer:
 def chosen_by(task: Task) -> str:
     """What says when a run is at its best: `valid NLL`."""
     monitor = task.monitored
-    return metrics.spoken(monitor["split"], monitor["metric"]) if monitor else "what each run monitors"
+    return metrics.format_metric(monitor["split"], monitor["metric"]) if monitor else "what each run monitors"
 
 
 def value(run: RunRecord, question: Question, at: str = "", variant: str | None = None) -> float | None:
     """The asked number of one run as it is shown; None where it diverged, is unfinished or has none there.
 
-    variant: words that name another evaluation than the usual one, as `curves.series.at_epoch` reads them.
+    variant: words that name another evaluation than the default one, as `curves.series.at_epoch` reads them.
     """
     if run.status != "done":
         return None
@@ -226,7 +235,7 @@ def _group(cells: Sequence[Cell], place: str, question: Question, tuned: bool = 
     rising = question.metric.rising
     sign = -1 if rising else 1
     rows.sort(key=lambda row: (row.at.mean is None, sign * (row.at.mean or 0.0)))
-    pairs = worded(
+    pairs = judge(
         [held_against(a.values, b.values, (a.arm, b.arm)) for a, b in itertools.combinations(rows, 2)], lost, rising
     )
     against = {d.first: d for pair in pairs for d in (pair, pair.turned) if d.second == question.against}
@@ -379,7 +388,7 @@ def _sentences(group: Group, question: Question) -> tuple[list[str], list[str]]:
         if (d := row.difference) and d.word != UNDECIDED and group.winner not in (d.first, d.second)
     ]
     lost = [f"Every run of {_listed(group.lost)} diverged."] if group.lost else []
-    return [first, *lost], [*(spoken(d, unit) for d in decided), *_open(group.open, unit)]
+    return [first, *lost], [*(describe_difference(d, unit) for d in decided), *_open(group.open, unit)]
 
 
 def _open(differences: Sequence[Difference], unit: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 A key is a dotted one of the configuration (`optim.lr`); the name of a choice is that of its group (`norm`, not
 `norm.name`). What says nothing of what was trained is left out: the seed, how long, how often it was saved or
-evaluated, and what evaluations there were beside the usual one.
+evaluated, and what evaluations there were beside the default one.
 """
 
 from __future__ import annotations
@@ -168,18 +168,18 @@ def labels(runs: Sequence[RunSpec]) -> list[str]:
     ]
 
 
-def overrides(config: Mapping[str, Any], epochs: int, steps: int, extra: Path | None = None) -> dict[str, str]:
+def overrides(config: Mapping[str, Any], epochs: int, steps: int, config_dir: Path | None = None) -> dict[str, str]:
     """Override words, by key, that compose this configuration anew: groups, then what differs from their defaults.
 
-    The length is in epochs, or where there are none in updates; `extra`: a folder of the user's own choices.
+    The length is in epochs, or where there are none in updates; `config_dir`: a folder of the user's own choices.
     NormbenchError for a choice that is not known here.
     """
     values = flat(config)
     words = {group: str(config[group]["name"]) for group in ("model", ARM_GROUP)}
     for group in (g for g in GROUPS if g not in words):
-        if group in values and _composed(extra, *spelt(words))[0].get(group) != values[group]:
+        if group in values and _composed(config_dir, *format_words(words))[0].get(group) != values[group]:
             words[group] = str(values[group])
-    usual, length = _composed(extra, *spelt(words))
+    usual, length = _composed(config_dir, *format_words(words))
     for key, value in values.items():
         if key not in (*GROUPS, FILE) and not _is_site(key) and text(usual.get(key)) != text(value):
             words[key] = text(value)
@@ -199,12 +199,12 @@ def _is_site(key: str) -> bool:
     return key == f"{ARM_GROUP}.{SITES}" or key.startswith(f"{ARM_GROUP}.{SITES}.")
 
 
-def spelt(words: Mapping[str, str]) -> list[str]:
+def format_words(words: Mapping[str, str]) -> list[str]:
     """The words of a command."""
     return [f"{key}={value}" for key, value in words.items()]
 
 
-def spoken(config: Mapping[str, Any]) -> str:
+def describe_config(config: Mapping[str, Any]) -> str:
     """A run by itself: its model and normalizer, and what differs from their defaults: `lenet5 layer optim.lr=0.01`."""
     words = plain = {key: text(value) for key, value in flat(config).items() if key in ("model", ARM_GROUP)}
     with contextlib.suppress(NormbenchError, KeyError):
@@ -344,7 +344,7 @@ def fingerprint(values: Any) -> str:
 
 
 @functools.cache
-def _composed(extra: Path | None, *words: str) -> tuple[Mapping[str, Any], tuple[int, int]]:
+def _composed(config_dir: Path | None, *words: str) -> tuple[Mapping[str, Any], tuple[int, int]]:
     """What these words compose to, flat, and its epochs and updates."""
-    config = compose.stored_form(compose.compose(grammar.parse(list(words)), extra))
+    config = compose.stored_form(compose.compose(grammar.parse(list(words)), config_dir))
     return flat(config), (int(config["train"]["epochs"]), int(config["train"]["steps"]))

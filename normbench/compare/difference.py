@@ -103,17 +103,17 @@ def held_against(
     )  # fmt: skip
 
 
-def worded(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool) -> list[Difference]:
+def judge(differences: Sequence[Difference], lost: Mapping[str, int], rising: bool) -> list[Difference]:
     """The same with Holm's p over all of them, and a word each.
 
     `lost`: diverged runs by arm; an arm that lost some is never ahead, as its mean is one of survivors.
     """
     known = [place for place, d in enumerate(differences) if d.p is not None]
     adjusted = dict(zip(known, holm([differences[place].p or 0.0 for place in known]), strict=True))
-    return [_worded(d, adjusted.get(place), max(1, len(known)), lost, rising) for place, d in enumerate(differences)]
+    return [_judge_one(d, adjusted.get(place), max(1, len(known)), lost, rising) for place, d in enumerate(differences)]
 
 
-def _worded(d: Difference, adjusted: float | None, told: int, lost: Mapping[str, int], rising: bool) -> Difference:
+def _judge_one(d: Difference, adjusted: float | None, told: int, lost: Mapping[str, int], rising: bool) -> Difference:
     d = replace(d, holm=adjusted, told=told)
     if d.n < FEWEST:
         return replace(d, why=f"n = {d.n}: no verdict")
@@ -140,7 +140,7 @@ def _power(d: Difference, unit: str) -> str:
     return told
 
 
-def spoken(d: Difference, unit: str) -> str:
+def describe_difference(d: Difference, unit: str) -> str:
     """Of one with a word: `batch is ahead of none (-1.8 [-2.9, -0.7] points)`."""
     return f"{d.first} is {'ahead of' if d.word == AHEAD else 'behind'} {d.second} ({d.text(unit)})"
 

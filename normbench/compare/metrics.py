@@ -64,7 +64,7 @@ def logged(runs: list[RunRecord]) -> dict[str, list[Metric]]:
     return {split: list(metrics.values()) for split, metrics in found.items()}
 
 
-def spoken(split: str, name: str) -> str:
+def format_metric(split: str, name: str) -> str:
     """`valid NLL`."""
     return f"{split} {NAMES.get(name, name)}"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from normbench.compare import metrics
-from normbench.compare.cells import Cell, Task
+from normbench.compare.groups import Cell, Task
 from normbench.compare.metrics import Metric
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord

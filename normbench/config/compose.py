@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from normbench import own_file, reading, schema
+from normbench import reading, schema, user_code
 from normbench.config import choice_file, grammar
 from normbench.errors import NormbenchError, did_you_mean, unknown
 from normbench.norms import yaml_checks
@@ -59,11 +59,11 @@ def conf_dir() -> Path:
     return inside if inside.is_dir() else package.parent / "conf"
 
 
-def search_dirs(extra: Path | None) -> list[Path]:
+def search_dirs(config_dir: Path | None) -> list[Path]:
     """The user's own `--config-dir` first, then the shipped choices."""
-    if extra is not None and not extra.is_dir():
-        raise NormbenchError(f"--config-dir {extra} is not a directory.")
-    return ([extra.resolve()] if extra else []) + [conf_dir()]
+    if config_dir is not None and not config_dir.is_dir():
+        raise NormbenchError(f"--config-dir {config_dir} is not a directory.")
+    return ([config_dir.resolve()] if config_dir else []) + [conf_dir()]
 
 
 @functools.cache
@@ -87,28 +87,28 @@ def content(path: Path) -> Any:
     return torch_choices()[path] if path in torch_choices() else choice_file.content(path)
 
 
-def choices(group: str, extra: Path | None = None) -> list[str]:
+def choices(group: str, config_dir: Path | None = None) -> list[str]:
     """Names in a group, e.g. `choices("norm")`; nested ones with slashes (`ln2016/fig6`)."""
     listed = {path.stem for path in torch_choices() if path.parent == conf_dir() / group}
     names = {
         path.relative_to(base / group).with_suffix("").as_posix()
-        for base in search_dirs(extra)
+        for base in search_dirs(config_dir)
         for path in (base / group).rglob("*.yaml")
     }
     return sorted(names | listed)
 
 
-def is_probe(model: str, extra: Path | None = None) -> bool:
+def is_probe(model: str, config_dir: Path | None = None) -> bool:
     """Whether a model is examined instead of trained."""
-    return bool(declaration("model", model, extra).get("probe"))
+    return bool(declaration("model", model, config_dir).get("probe"))
 
 
 @functools.cache
-def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
+def choice_path(group: str, name: str, config_dir: Path | None = None) -> Path:
     """The YAML file of a choice, or where it would be; a name that does not exist is answered with the nearest one."""
     found = [
         path
-        for base in search_dirs(extra)
+        for base in search_dirs(config_dir)
         if name
         and ((path := base / group / f"{name}.yaml").is_file() or path in torch_choices())
         and path.resolve().is_relative_to(base / group)
@@ -120,13 +120,13 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
             grammar.check_name(str(found[0]), name)
         return found[0]
     listed = {"model": "models", "norm": "norms", "data": "data", "experiment": "artifacts"}
-    known = choices(group, extra)
+    known = choices(group, config_dir)
     if group in listed:
-        listing = f"normbench list {listed[group]}{_of_ones_own(group, name, extra)}"
+        listing = f"normbench list {listed[group]}{_of_ones_own(group, name, config_dir)}"
     else:
-        known = [other for other in known if can_be_chosen(group, other, extra)]
+        known = [other for other in known if can_be_chosen(group, other, config_dir)]
         listing = ", ".join(known)
-    if group == "norm" and (own_file.is_a_normalizers(name) or Path(f"{name}.py").is_file()):
+    if group == "norm" and (user_code.is_a_normalizers(name) or Path(f"{name}.py").is_file()):
         commands = "normbench train norm=FILE.py, normbench battery --norm FILE.py"
         listing = f"one's own: {commands}; at single sites by its name: --config-dir DIR, with DIR/norm/NAME.yaml"
     noun = NOUN.get(group, group)
@@ -134,14 +134,14 @@ def choice_path(group: str, name: str, extra: Path | None = None) -> Path:
     raise unknown(f"{group}={name} is not {article} {noun}.", name, known, listing)
 
 
-def _of_ones_own(group: str, name: str, extra: Path | None) -> str:
+def _of_ones_own(group: str, name: str, config_dir: Path | None) -> str:
     """Where a choice of this name would lie, if it is one of the user's own: what a stored run names may be."""
     if not name or ".." in name or grammar.NO_NAME.search(name):
         return ""
-    if extra is None:
+    if config_dir is None:
         file = ", or norm=FILE.py" if group == "norm" else ""
         return f"; one's own: --config-dir DIR, with DIR/{group}/{name}.yaml{file}"
-    return f"; {extra / group / name}.yaml is not there"
+    return f"; {config_dir / group / name}.yaml is not there"
 
 
 def forget() -> None:
@@ -152,9 +152,9 @@ def forget() -> None:
 
 
 @functools.cache
-def choice(group: str, name: str, extra: Path | None = None) -> Config:
+def choice(group: str, name: str, config_dir: Path | None = None) -> Config:
     """The content of a choice file as plain data, without what it inherits."""
-    path = choice_path(group, name, extra)
+    path = choice_path(group, name, config_dir)
     try:
         node = copy.deepcopy(content(path))
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
@@ -166,12 +166,12 @@ def choice(group: str, name: str, extra: Path | None = None) -> Config:
     for entry in defaults if isinstance(defaults, list) else []:  # what Hydra reads with it
         for key, other in entry.items() if isinstance(entry, dict) else []:
             if (part := str(key).rpartition("/")[2].partition("@")[0]) in grammar.GROUPS and isinstance(other, str):
-                choice(part, other, extra)
+                choice(part, other, config_dir)
     plain = {str(key): value for key, value in node.items()}
     if group == "norm":
         _place_file(plain, path)
     if group == "data":
-        _find_owner(plain, extra)
+        _find_owner(plain, config_dir)
     return plain
 
 
@@ -192,7 +192,7 @@ def _place_file(node: Config, path: Path) -> None:
             raise NormbenchError(f"{path}: declares.file {declares['file']} does not exist.")
 
 
-def _find_owner(node: Config, extra: Path | None) -> None:
+def _find_owner(node: Config, config_dir: Path | None) -> None:
     """A data set made of another one's files, `declares.files_of: NAME`, gets that one's content for its name; one with
     downstream tasks, `declares.tasks: [NAMES]`, those of the sets that these are; a user's own in a shipped one's
     format, `declares.like: NAME`, what it does not declare itself.
@@ -202,9 +202,9 @@ def _find_owner(node: Config, extra: Path | None) -> None:
         node["declares"] = _like(f"data={node.get('name')}: declares", declares)
         return
     if "files_of" in declares:
-        declares["files_of"] = choice("data", declares["files_of"], extra)
+        declares["files_of"] = choice("data", declares["files_of"], config_dir)
     if "tasks" in declares:
-        declares["tasks"] = [choice("data", name, extra) for name in declares["tasks"]]
+        declares["tasks"] = [choice("data", name, config_dir) for name in declares["tasks"]]
 
 
 def _like(place: str, own: Config) -> Config:
@@ -233,24 +233,24 @@ def _like(place: str, own: Config) -> Config:
 
 
 @functools.cache
-def declaration(group: str, name: str, extra: Path | None = None) -> Config:
+def declaration(group: str, name: str, config_dir: Path | None = None) -> Config:
     """The `declares` block of a choice: title, source, maths version, options, sites; readable without torch."""
-    node = choice(group, name, extra)
+    node = choice(group, name, config_dir)
     inner = node.get(group, node)
     declares = inner.get("declares") if isinstance(inner, dict) else None
-    place = str(choice_path(group, name, extra))
+    place = str(choice_path(group, name, config_dir))
     schema.check_declaration(place, declares, REQUIRED[group], OPTIONAL.get(group))
     if group == "norm":
         yaml_checks.check_facts(place, declares or {})
     return dict(declares or {})
 
 
-def normalizer(name: str, extra: Path | None = None) -> Config:
+def normalizer(name: str, config_dir: Path | None = None) -> Config:
     """The choice of a normalizer for a single site, checked as one of all sites is."""
-    node, path = choice("norm", name, extra), choice_path("norm", name, extra)
+    node, path = choice("norm", name, config_dir), choice_path("norm", name, config_dir)
     if node.get("name") != name:
         raise NormbenchError(f"{path} must say name: {name}, as its file is called.")
-    declaration("norm", name, extra)
+    declaration("norm", name, config_dir)
     yaml_checks.check_options(str(path), node)
     return node
 
@@ -261,9 +261,9 @@ def root_declaration() -> Config:
     return dict(choice_file.content(conf_dir() / "config.yaml")["declares"])
 
 
-def can_be_chosen(group: str, name: str, extra: Path | None = None) -> bool:
+def can_be_chosen(group: str, name: str, config_dir: Path | None = None) -> bool:
     """Whether a run can have this choice: some are known only so that the reason why not can be said."""
-    facts = declaration(group, name, extra)
+    facts = declaration(group, name, config_dir)
     return "refused" not in facts and (group != "data" or bool(MARKS & facts.keys()))
 
 
@@ -271,7 +271,7 @@ def can_be_chosen(group: str, name: str, extra: Path | None = None) -> bool:
 
 
 @functools.cache
-def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) -> Config:
+def _compose_groups(selection: tuple[tuple[str, str], ...], config_dir: Path | None) -> Config:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -279,32 +279,32 @@ def _compose_groups(selection: tuple[tuple[str, str], ...], extra: Path | None) 
 
     words = [f"{group}={name}" for group, name in selection]
     for group, name in selection:
-        choice(group, name, extra)
-    if extra is not None:
-        path = str(extra.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+        choice(group, name, config_dir)
+    if config_dir is not None:
+        path = str(config_dir.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         words.append(f"hydra.searchpath=['file://{path}']")
     try:
-        config = shipped.composed(words, own=extra is not None)
+        config = shipped.composed(words, own=config_dir is not None)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError) as error:
         raise NormbenchError(f"configuration {' '.join(words)}: {error}") from None
     _refuse_interpolation(" ".join(words), config)
     return config
 
 
-def compose(overrides: Sequence[Override], extra: Path | None = None) -> Config:
+def compose(overrides: Sequence[Override], config_dir: Path | None = None) -> Config:
     """One checked configuration as plain data, with each component's `declares` block still in it.
 
     Later words win. Errors: unknown group choice, unknown key, wrong type or range, no model.
     """
-    return checked(_unchecked(overrides, extra))
+    return checked(_unchecked(overrides, config_dir))
 
 
-def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
+def _unchecked(overrides: Sequence[Override], config_dir: Path | None) -> Config:
     groups = {o.key_or_group: o for o in overrides if o.key_or_group in grammar.GROUPS}
     selection = {}
     for group, override in groups.items():
         name = override.value()
-        choice_path(group, str(name), extra)
+        choice_path(group, str(name), config_dir)
         selection[group] = str(name)
     if "model" not in selection:
         words = [*grammar.GROUPS, *grammar.LABELS]
@@ -312,7 +312,7 @@ def _unchecked(overrides: Sequence[Override], extra: Path | None) -> Config:
             if key not in words and did_you_mean(key, words):
                 raise unknown(f"{key} is not an option.", key, words)
         raise NormbenchError("no model given. Write model=NAME or experiment=NAME arm=NAME. (normbench list models)")
-    chosen, known = _chosen(tuple(sorted(selection.items())), extra)
+    chosen, known = _chosen(tuple(sorted(selection.items())), config_dir)
     config: Config = _copied(chosen)
     for override in overrides:
         key = override.key_or_group
@@ -344,64 +344,67 @@ def _one_budget(config: Config, said: Set[str]) -> None:
 
 
 @functools.cache
-def _chosen(choices: tuple[tuple[str, str], ...], extra: Path | None) -> tuple[Config, set[str]]:
+def _chosen(choices: tuple[tuple[str, str], ...], config_dir: Path | None) -> tuple[Config, set[str]]:
     """What these choices give before any value is set, and the keys that can be."""
     selection = dict(choices)
-    config = copy.deepcopy(_compose_groups(choices, extra))  # what follows is written into it
-    known = _known_keys(config, selection, extra)
+    config = copy.deepcopy(_compose_groups(choices, config_dir))  # what follows is written into it
+    known = _known_keys(config, selection, config_dir)
     for group in selection.keys() & {"optim", *grammar.LATER_GROUPS}:  # a model's own options are of its choice there
         options = config[group]["declares"].get("options") or {}
         config[group] = {k: v for k, v in config[group].items() if k in ("name", "declares") or k in options}
-    _place_file(config["norm"], path := choice_path("norm", config["norm"]["name"], extra))
+    _place_file(config["norm"], path := choice_path("norm", config["norm"]["name"], config_dir))
     yaml_checks.check_options(str(path), config["norm"])
-    _find_owner(config["data"], extra)
+    _find_owner(config["data"], config_dir)
     return config, known
 
 
-def command_choice(group: str, name: str | None, extra: Path | None = None) -> Config:
+def command_choice(group: str, name: str | None, config_dir: Path | None = None) -> Config:
     """The launcher or logger called `name`, or the default one, with its declarations."""
-    search_dirs(extra)  # refused here: Hydra warns of a folder that is not there and goes on
+    search_dirs(config_dir)  # refused here: Hydra warns of a folder that is not there and goes on
     if name is not None:
-        choice_path(group, name, extra)
-    return dict(_compose_groups(((group, name),) if name is not None else (), extra)[group])
+        choice_path(group, name, config_dir)
+    return dict(_compose_groups(((group, name),) if name is not None else (), config_dir)[group])
 
 
-def _known_keys(config: Config, selection: Mapping[str, str], extra: Path | None) -> set[str]:
+def _known_keys(config: Config, selection: Mapping[str, str], config_dir: Path | None) -> set[str]:
     known = set(config["declares"]["options"])
     for group in grammar.GROUPS:
         node = config.get(group)
         if node is None or "name" not in node or selection.get(group, node["name"]) != node["name"]:
-            place = choice_path(group, selection[group], extra) if group in selection else f"conf/{group}"
+            place = choice_path(group, selection[group], config_dir) if group in selection else f"conf/{group}"
             raise NormbenchError(f"{place} must say name: {selection.get(group, '...')}, as its file is called.")
-        facts = declaration(group, node["name"], extra)
+        facts = declaration(group, node["name"], config_dir)
         if "refused" in facts:  # known, so that the reason can be said
             raise NormbenchError(f"{group}={node['name']} {facts['refused']}.")
         if group == "data":
-            _refuse_unread(node["name"], facts, extra)
+            _refuse_unread(node["name"], facts, config_dir)
         known |= {f"{group}.{key}" for key in node if key not in ("name", "declares")}
-    _refuse_unfit(config, extra)
+    _refuse_unfit(config, config_dir)
     return known
 
 
-def _refuse_unread(name: str, facts: Mapping[str, Any], extra: Path | None) -> None:
-    if not can_be_chosen("data", name, extra):
-        read = [other for other in choices("data", extra) if can_be_chosen("data", other, extra)]
+def _refuse_unread(name: str, facts: Mapping[str, Any], config_dir: Path | None) -> None:
+    if not can_be_chosen("data", name, config_dir):
+        read = [other for other in choices("data", config_dir) if can_be_chosen("data", other, config_dir)]
         raise NormbenchError(
             f"data={name} can be brought, but no model here reads it yet. (data sets that are read: {', '.join(read)})"
         )
-    schema.check_declaration(str(choice_path("data", name, extra)), facts, READ)
+    schema.check_declaration(str(choice_path("data", name, config_dir)), facts, READ)
 
 
-def _refuse_unfit(config: Config, extra: Path | None) -> None:
+def _refuse_unfit(config: Config, config_dir: Path | None) -> None:
     """Images or sequences for a model of vectors, and the other way round; a model to be trained, and by nothing."""
     model, data = config["model"]["name"], config["data"]["name"]
-    if not is_probe(model, extra) and "class" not in config["optim"]["declares"]:
+    if not is_probe(model, config_dir) and "class" not in config["optim"]["declares"]:
         raise NormbenchError(f"optim={config['optim']['name']} trains nothing: model={model} needs another.")
-    wanted, given = declaration("model", model, extra).get("reads"), declaration("data", data, extra).get("shape")
+    wanted, given = (
+        declaration("model", model, config_dir).get("reads"),
+        declaration("data", data, config_dir).get("shape"),
+    )
     if wanted != given:
         reads, has = (f"inputs of {' x '.join(map(str, s))}" if s else "vectors" for s in (wanted, given))
-        facts = {other: declaration("data", other, extra) for other in choices("data", extra)}
-        sizes = [str(spec.get("features")) for spec in declaration("model", model, extra)["sites"].values()]
+        facts = {other: declaration("data", other, config_dir) for other in choices("data", config_dir)}
+        sizes = [str(spec.get("features")) for spec in declaration("model", model, config_dir)["sites"].values()]
         needed = {*READ, *(size.removeprefix(DECLARED) for size in sizes if size.startswith(DECLARED))}
         fitting = [other for other, f in facts.items() if needed <= f.keys() and f.get("shape") == wanted]
         raise NormbenchError(f"model={model} reads {reads}, data={data} has {has}. (that fit: {', '.join(fitting)})")
@@ -434,7 +437,7 @@ def checked(config: Config) -> Config:
     return config
 
 
-def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
+def restore(stored: Mapping[str, Any], config_dir: Path | None = None) -> Config:
     """The configuration of a stored run, composed anew: choices by name, then the stored values.
 
     A stored file can only choose among registered names and set declared options; it never imports code.
@@ -442,7 +445,9 @@ def restore(stored: Mapping[str, Any], extra: Path | None = None) -> Config:
     try:
         words = [f"{group}={stored[group]['name']}" for group in grammar.RUN_GROUPS if group in stored]
         words += [f"{group}=none" for group in grammar.LATER_GROUPS if group not in stored]
-        config = _unchecked(grammar.parse(words), extra)  # some options have no value until the stored one is there
+        config = _unchecked(
+            grammar.parse(words), config_dir
+        )  # some options have no value until the stored one is there
         for group in grammar.RUN_GROUPS:
             if group in stored:
                 facts = config[group]["declares"]

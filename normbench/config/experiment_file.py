@@ -21,10 +21,10 @@ PLAIN = re.compile(r"[A-Za-z0-9_.+/-]+")  # of an axis: it is written into comma
 WIDEST = 60  # characters of what is shown of a value
 
 
-def load(name: str, extra: Path | None = None) -> compose.Config:
+def load(name: str, config_dir: Path | None = None) -> compose.Config:
     """Arms, axes, conditions, fidelities and the rest from `conf/experiment/NAME.yaml`, every key of them given."""
-    node = compose.choice("experiment", name, extra)
-    path = compose.choice_path("experiment", name, extra)
+    node = compose.choice("experiment", name, config_dir)
+    path = compose.choice_path("experiment", name, config_dir)
     for key in node:
         if key not in KEYS:
             raise unknown(f"{path}: '{key}' is not a key.", key, sorted(KEYS))
@@ -37,7 +37,7 @@ def load(name: str, extra: Path | None = None) -> compose.Config:
             _check_words(path, f"{key}.{choice}", words)
     _check_axes(path, node)
     _check_fidelities(path, node)
-    _check_conditions(path, node, extra)
+    _check_conditions(path, node, config_dir)
     _check_rules(path, node, "limits", ("at_most",), least=0)
     _check_rules(path, node, "seeds", ("from", "to"), least=1)
     return node
@@ -45,10 +45,10 @@ def load(name: str, extra: Path | None = None) -> compose.Config:
 
 def wrong(path: Path, key: str, found: Any, wanted: str) -> NormbenchError:
     """The line for a value of another form."""
-    return NormbenchError(f"{path}: {key}: {shown(found)} must be {wanted}.")
+    return NormbenchError(f"{path}: {key}: {format_value(found)} must be {wanted}.")
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as YAML may have it, cut where it is long; `null` is what a key has with nothing behind it."""
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
@@ -118,7 +118,7 @@ def _check_axes(path: Path, node: compose.Config) -> None:
             if not isinstance(value, SCALAR) or not PLAIN.fullmatch(str(value)):
                 raise wrong(path, key, value, f"a number or a word, as each in {form}")
             if value in values[:number]:
-                raise NormbenchError(f"{path}: {key}: {shown(value)} stands there twice.")
+                raise NormbenchError(f"{path}: {key}: {format_value(value)} stands there twice.")
 
 
 def _check_fidelities(path: Path, node: compose.Config) -> None:
@@ -136,7 +136,7 @@ def _check_fidelities(path: Path, node: compose.Config) -> None:
             raise wrong(path, f"{key}.seconds", seconds, "how long one run takes on one core")
 
 
-def _check_conditions(path: Path, node: compose.Config, extra: Path | None) -> None:
+def _check_conditions(path: Path, node: compose.Config, config_dir: Path | None) -> None:
     if not isinstance(node["conditions"], list):
         raise wrong(path, "conditions", node["conditions"], "a list of {when: {KEY: VALUE}, set: [KEY=VALUE]}")
     for key, condition in conditions(node):
@@ -144,7 +144,7 @@ def _check_conditions(path: Path, node: compose.Config, extra: Path | None) -> N
         _check_words(path, f"{key}: set", condition["set"])
         if not isinstance(condition["when"], dict):
             raise wrong(path, f"{key}: when", condition["when"], "a map, such as {arm: [ln, rms]}")
-        _check_place(path, f"{key}: when", condition["when"], _places(node), extra)
+        _check_place(path, f"{key}: when", condition["when"], _places(node), config_dir)
 
 
 def _check_keys(path: Path, key: str, found: Any, required: Sequence[str], optional: Sequence[str] = ()) -> None:
@@ -166,7 +166,7 @@ def _places(node: compose.Config) -> dict[str, list[Any]]:
 
 
 def _check_place(
-    path: Path, what: str, when: Mapping[Any, Any], known: Mapping[str, Sequence[Any]], extra: Path | None
+    path: Path, what: str, when: Mapping[Any, Any], known: Mapping[str, Sequence[Any]], config_dir: Path | None
 ) -> None:
     """Refuse values that no run has, of the keys whose values the file itself lists, or that name choices."""
     for key, wanted in when.items():
@@ -179,7 +179,7 @@ def _check_place(
                 raise unknown(f"{path}: {what}: no {key}={value}.", str(value), [str(k) for k in known[key] if k != ""])
             if (group := key.removesuffix(".name")) in grammar.RUN_GROUPS and group != key:
                 with naming(path, what):
-                    compose.choice_path(group, str(value), extra)
+                    compose.choice_path(group, str(value), config_dir)
 
 
 def _check_rules(path: Path, node: compose.Config, what: str, numbers: tuple[str, ...], least: int) -> None:
@@ -200,7 +200,7 @@ def _check_rules(path: Path, node: compose.Config, what: str, numbers: tuple[str
         values = [rule[number] for number in numbers] if whole else []
         # whole numbers, none below the one before it
         if not whole or any(type(v) is not int or v < least for v in values) or values != sorted(values):
-            raise NormbenchError(f"{path}: {what} must be a list of {{{form}}}: {shown(rule)}.")
+            raise NormbenchError(f"{path}: {what} must be a list of {{{form}}}: {format_value(rule)}.")
         for key in map(str, rule["when"]):
             if key not in known:
                 raise unknown(f"{path}: {what}: '{key}' is not a key.", key, sorted(known))

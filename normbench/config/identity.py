@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench import data as datasets
-from normbench import own_file, schema
+from normbench import schema, user_code
 from normbench.config import compose, grammar
 from normbench.config.updates import refuse_batches_of_one, updates_per_epoch
 from normbench.errors import NormbenchError
@@ -93,9 +93,9 @@ class RunSpec:
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> RunSpec:
         """The inverse of `message`; composed and checked anew. NormbenchError if that gives another run."""
-        extra = Path(message["config_dir"]) if message["config_dir"] else None
+        config_dir = Path(message["config_dir"]) if message["config_dir"] else None
         labels = {key: message[key] for key in (*grammar.LABELS, "axes")}
-        spec = cls(compose.restore(message["config"], extra), config_dir=extra, **labels)
+        spec = cls(compose.restore(message["config"], config_dir), config_dir=config_dir, **labels)
         if spec.id != message["id"]:
             raise NormbenchError(
                 f"run {message['id']} is another one by now ({spec.id}): a file of its configuration or its normalizer "
@@ -113,11 +113,11 @@ class RunSpec:
         return {**{label: getattr(self, label) for label in grammar.LABELS}, "axes": dict(self.axes)}
 
 
-def assign(config: compose.Config, extra: Path | None = None) -> dict[str, sites.Choice]:
+def assign(config: compose.Config, config_dir: Path | None = None) -> dict[str, sites.Choice]:
     """The normalizer at each site of a configuration; NormbenchError for one that its batches cannot serve."""
 
     def node(name: str) -> compose.Config:
-        return compose.normalizer(name, extra)
+        return compose.normalizer(name, config_dir)
 
     chosen = sites.assign(config, node)
     refuse_batches_of_one(config, chosen, node)
@@ -150,19 +150,19 @@ def maths(config: compose.Config, choices: Mapping[str, sites.Choice] | None = N
                     {key: value for key, value in c.options.items() if probe or key not in c.evaluation}, c.legacy
                 ),
             }
-            | ({"file": own_file.digest(Path(c.file))} if c.file else {})
+            | ({"file": user_code.digest(Path(c.file))} if c.file else {})
             for path, c in (assign(config) if choices is None else choices).items()
         },
     }
 
 
-def edited(stored: Mapping[str, Any], filed: str, extra: Path | None = None) -> str:
+def edited(stored: Mapping[str, Any], filed: str, config_dir: Path | None = None) -> str:
     """Why the normalizer of its author's that a stored run has is another one by now; "" where it is not, or has none.
 
     filed: the run's id. NormbenchError for a configuration that is none here.
     """
-    config = compose.restore(stored, extra)
-    choices = assign(config, extra)
+    config = compose.restore(stored, config_dir)
+    choices = assign(config, config_dir)
     files = sorted({choice.file for choice in choices.values() if choice.file})
     if not files or run_id(config, choices) == filed:
         return ""

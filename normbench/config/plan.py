@@ -29,7 +29,7 @@ def artifact_specs(
     seeds: int | Sequence[int],
     only: Sequence[str] = (),
     controls: bool = False,
-    extra: Path | None = None,
+    config_dir: Path | None = None,
     limited: bool = True,
     groups: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> list[RunSpec]:
@@ -40,7 +40,7 @@ def artifact_specs(
     than its `limits` allow; cells that have 0 there do not exist. `groups`: by name, the places where runs may lie, as
     values, or lists of them, of arm, control, seed and axes.
     """
-    node = experiment(name, extra)
+    node = experiment(name, config_dir)
     asked = range(1, seeds + 1) if isinstance(seeds, int) else seeds
     if not asked or min(asked) < 1:
         raise NormbenchError(f"--seeds {seeds} must be at least 1.")
@@ -62,7 +62,7 @@ def artifact_specs(
         for seed in sorted(set().union(*planned.values())):
             words = [*map(_word, cell), f"seed={seed}"]
             specs += [
-                _as_filed(name, experiment_spec(name, arm, fidelity, words, control, extra), cell)
+                _as_filed(name, experiment_spec(name, arm, fidelity, words, control, config_dir), cell)
                 for arm, place in places.items()
                 if seed in planned[arm]
                 and (not grouped or any(_lies({**place, "seed": seed}, at) for group in grouped for at in group))
@@ -75,7 +75,7 @@ def artifact_specs(
 def _as_filed(name: str, spec: RunSpec, cell: Sequence[tuple[str, Any]]) -> RunSpec:
     """The same spec; NormbenchError where a value of an axis is read as another one, which no run of it would have."""
     if spec.experiment == ADHOC:
-        found, shown = _values(spec.config), experiment_file.shown
+        found, shown = _values(spec.config), experiment_file.format_value
         other = [f"axes.{key}: {shown(v)} is read as {shown(found[key])}" for key, v in cell if found[key] != v]
         path = compose.choice_path("experiment", name, spec.config_dir)
         raise NormbenchError(f"{path}: {'; '.join(other)}. Write it as it is read.")
@@ -88,10 +88,10 @@ def _check_fidelity(name: str, node: compose.Config, fidelity: str) -> None:
 
 
 def planned_seeds(
-    name: str, fidelity: str, seeds: int, extra: Path | None = None
+    name: str, fidelity: str, seeds: int, config_dir: Path | None = None
 ) -> list[tuple[Mapping[str, Any], Sequence[int]]]:
     """Every cell, with its arm, control setting ("" is the paper's) and axes, and the seeds that are planned for it."""
-    node = experiment(name, extra)
+    node = experiment(name, config_dir)
     axes = product(*([(key, value) for value in values] for key, values in node["axes"].items()))
     cells = product(["", *node["controls"]], axes, node["arms"])
     places = [{"control": control, "arm": arm, **dict(values)} for control, values, arm in cells]
@@ -99,14 +99,14 @@ def planned_seeds(
 
 
 @cache
-def data_name(name: str, fidelity: str, extra: Path | None = None) -> str:
+def data_name(name: str, fidelity: str, config_dir: Path | None = None) -> str:
     """The data set of an experiment at a fidelity ("" of a probe that computes on none)."""
-    node = experiment(name, extra)
+    node = experiment(name, config_dir)
     _check_fidelity(name, node, fidelity)
-    arm, path = next(iter(node["arms"])), compose.choice_path("experiment", name, extra)
+    arm, path = next(iter(node["arms"])), compose.choice_path("experiment", name, config_dir)
     parsed = _parsed(path, node, arm, fidelity, "")
     with experiment_file.naming(path, f"arm {arm} at {fidelity}"):
-        return str(compose.compose(parsed, extra).get("data", {}).get("name", ""))
+        return str(compose.compose(parsed, config_dir).get("data", {}).get("name", ""))
 
 
 def place_text(place: Mapping[str, Any]) -> str:
@@ -139,10 +139,10 @@ def _seeds(
 
 
 def experiment_spec(
-    name: str, arm: str, fidelity: str, words: Sequence[str], control: str = "", extra: Path | None = None
+    name: str, arm: str, fidelity: str, words: Sequence[str], control: str = "", config_dir: Path | None = None
 ) -> RunSpec:
     """One run of an experiment. Precedence, last wins: base, arm, fidelity, control, conditions, then `words`."""
-    node = experiment(name, extra)
+    node = experiment(name, config_dir)
     for what, value, known in (
         ("arm", arm, node["arms"]),
         ("fidelity", fidelity, node["fidelities"]),
@@ -152,21 +152,23 @@ def experiment_spec(
             raise unknown(f"{what}={value}: {name} has no such {what}.", value, [k for k in known if k])
     own = grammar.parse(words)
     try:
-        return _filed(name, arm, fidelity, own, control, extra)
+        return _filed(name, arm, fidelity, own, control, config_dir)
     except NormbenchError:
-        path = compose.choice_path("experiment", name, extra)
+        path = compose.choice_path("experiment", name, config_dir)
         of_file = [o for o in own if o.value() in node["axes"].get(o.key_or_group, ())]
         where = ", ".join(
             [f"arm {arm}", *([f"control {control}"] if control else []), *(str(o.input_line) for o in of_file)]
         )
         with experiment_file.naming(path, where):  # what the file says is wrong without the user's words, too
-            _filed(name, arm, fidelity, of_file, control, extra)
+            _filed(name, arm, fidelity, of_file, control, config_dir)
         raise
 
 
-def _filed(name: str, arm: str, fidelity: str, own: Sequence[Override], control: str, extra: Path | None) -> RunSpec:
-    node = experiment(name, extra)
-    config = _composed(name, node, arm, fidelity, own, control, extra)
+def _filed(
+    name: str, arm: str, fidelity: str, own: Sequence[Override], control: str, config_dir: Path | None
+) -> RunSpec:
+    node = experiment(name, config_dir)
+    config = _composed(name, node, arm, fidelity, own, control, config_dir)
     values = _values(config)
     for key in node["axes"]:
         if key not in values:
@@ -177,24 +179,26 @@ def _filed(name: str, arm: str, fidelity: str, own: Sequence[Override], control:
         o for o in own if o.key_or_group not in ("seed", *grammar.COMMAND_GROUPS, *node["axes"]) and _matters(o, config)
     ]
     if extra_words or not in_axes:  # somebody's own question: never mixed with the experiment's runs
-        return checked(RunSpec(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=extra))
-    return checked(RunSpec(config, name, arm, fidelity, control, axes, extra))
+        return checked(RunSpec(config, ADHOC, f"{name.replace('/', '-')}-{arm}", ADHOC, config_dir=config_dir))
+    return checked(RunSpec(config, name, arm, fidelity, control, axes, config_dir))
 
 
-def plain(name: str, fidelity: str, words: Sequence[str], extra: Path | None = None) -> compose.Config:
+def config_without_arm(
+    name: str, fidelity: str, words: Sequence[str], config_dir: Path | None = None
+) -> compose.Config:
     """What an experiment is about without what its arms bring: that of its arm `norm=none`, or of none of them.
 
     The model is that of `model_of`, `words` come last. NormbenchError as of `compose.compose`.
     """
-    node = experiment(name, extra)
-    if model := model_of(name, extra):
+    node = experiment(name, config_dir)
+    if model := model_of(name, config_dir):
         node = {**node, "base": [f"model={model}", *node["base"]]}
-    return _composed(name, node, _plain_arm(node), fidelity, grammar.parse(words), "", extra)
+    return _composed(name, node, _plain_arm(node), fidelity, grammar.parse(words), "", config_dir)
 
 
-def model_of(name: str, extra: Path | None = None) -> str:
+def model_of(name: str, config_dir: Path | None = None) -> str:
     """The model that an experiment is about: of its plain arm, of all arms, or of the first that has one; or ""."""
-    node = experiment(name, extra)
+    node = experiment(name, config_dir)
     places = [node["arms"].get(_plain_arm(node), []), node["base"], *node["arms"].values()]
     words = (word for place in places for word in reversed(place) if word.startswith("model="))
     return next(words, "").removeprefix("model=")
@@ -211,20 +215,20 @@ def _composed(
     fidelity: str,
     own: Sequence[Override],
     control: str,
-    extra: Path | None,
+    config_dir: Path | None,
 ) -> compose.Config:
-    path = compose.choice_path("experiment", name, extra)
+    path = compose.choice_path("experiment", name, config_dir)
     parsed = _parsed(path, node, arm, fidelity, control)
-    config = compose.compose([*parsed, *own], extra)
+    config = compose.compose([*parsed, *own], config_dir)
     place = {**_values(config), "arm": arm, "control": control} if node["conditions"] else {}
     conditional = []
     for key, condition in experiment_file.conditions(node):
         for wanted in condition["when"]:
-            if wanted not in place and not _somewhere(name, wanted, extra):
+            if wanted not in place and not _somewhere(name, wanted, config_dir):
                 raise unknown(f"{path}: {key}: when: '{wanted}' is not a key.", wanted, sorted(place))
         if _lies(place, condition["when"]):
             conditional += experiment_file.parse(path, f"{key}: set", condition["set"])
-    return compose.compose([*parsed, *conditional, *own], extra) if conditional else config
+    return compose.compose([*parsed, *conditional, *own], config_dir) if conditional else config
 
 
 def _parsed(path: Path, node: compose.Config, arm: str, fidelity: str, control: str) -> list[Override]:
@@ -245,12 +249,12 @@ def _values(config: compose.Config) -> dict[str, Any]:
 
 
 @cache
-def _somewhere(name: str, key: str, extra: Path | None) -> bool:
+def _somewhere(name: str, key: str, config_dir: Path | None) -> bool:
     """Whether some run of the experiment has this option: one of a choice that not all of them make."""
-    node, path = experiment(name, extra), compose.choice_path("experiment", name, extra)
+    node, path = experiment(name, config_dir), compose.choice_path("experiment", name, config_dir)
     for arm, fidelity, control in product(node["arms"], node["fidelities"], ["", *node["controls"]]):
         try:
-            config = compose.compose(_parsed(path, node, arm, fidelity, control), extra)
+            config = compose.compose(_parsed(path, node, arm, fidelity, control), config_dir)
         except NormbenchError:  # said where it is the one that is asked for
             continue
         if key in _values(config):
@@ -275,7 +279,7 @@ def _matters(override: Override, config: compose.Config) -> bool:
     return key in ("train.epochs", "train.steps") or bool(spec.get("hashed", True))
 
 
-def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None) -> list[RunSpec]:
+def train_specs(words: Sequence[str], multirun: bool, config_dir: Path | None = None) -> list[RunSpec]:
     """The runs that `normbench train` is asked for; duplicates collapse into the longest: a run is its config.
 
     NormbenchError where two differ in their evaluations alone and neither has those of the other.
@@ -286,7 +290,7 @@ def train_specs(words: Sequence[str], multirun: bool, extra: Path | None = None)
     specs: dict[tuple[str, str], RunSpec] = {}
     said: dict[tuple[str, str], list[Override]] = {}
     for combination in grammar.expand(overrides):
-        spec = _train_spec(combination, extra)
+        spec = _train_spec(combination, config_dir)
         key = spec.id, spec.experiment
         if key in specs:
             spec = _both(specs[key], spec, said[key], combination)
@@ -308,25 +312,25 @@ def _both(one: RunSpec, other: RunSpec, *said: list[Override]) -> RunSpec:
     )
 
 
-def _train_spec(overrides: list[Override], extra: Path | None) -> RunSpec:
+def _train_spec(overrides: list[Override], config_dir: Path | None) -> RunSpec:
     labels = {o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in grammar.LABELS}
     words = [str(o.input_line) for o in overrides if o.key_or_group not in grammar.LABELS]
     if "experiment" not in labels:
         for label in labels:
             raise NormbenchError(f"{label}={labels[label]} belongs to an experiment: add experiment=NAME.")
-        config = compose.compose(grammar.parse(words), extra)
-        return _in_effect(checked(RunSpec(config, ADHOC, _adhoc_arm(config, extra), ADHOC, config_dir=extra)))
+        config = compose.compose(grammar.parse(words), config_dir)
+        return _in_effect(checked(RunSpec(config, ADHOC, _adhoc_arm(config, config_dir), ADHOC, config_dir=config_dir)))
     name = labels["experiment"]
-    arms = experiment(name, extra)["arms"]
+    arms = experiment(name, config_dir)["arms"]
     if "arm" not in labels:
         raise NormbenchError(f"experiment={name} needs an arm: arm={' | '.join(arms)} (several with -m and commas).")
     return experiment_spec(
-        name, labels["arm"], labels.get("fidelity", "paper"), words, labels.get("control", ""), extra
+        name, labels["arm"], labels.get("fidelity", "paper"), words, labels.get("control", ""), config_dir
     )
 
 
-def _adhoc_arm(config: compose.Config, extra: Path | None) -> str:
-    names = {choice.name for choice in RunSpec(config, "", "", "", config_dir=extra).sites().values()}
+def _adhoc_arm(config: compose.Config, config_dir: Path | None) -> str:
+    names = {choice.name for choice in RunSpec(config, "", "", "", config_dir=config_dir).sites().values()}
     return "-".join([config["model"]["name"], *(sorted(names) or ["none"])])
 
 
@@ -382,7 +386,7 @@ def _refuse_monitor(config: compose.Config) -> None:
         raise unknown(f"monitor.metric={metric}: model={model['name']} has no such metric.", metric, metrics)
 
 
-def command_options(group: str, words: Sequence[str], extra: Path | None = None) -> compose.Config:
+def command_options(group: str, words: Sequence[str], config_dir: Path | None = None) -> compose.Config:
     """The launcher or logger among override words, with its options: they concern the command, not the single run."""
     name: str | None = None
     values: dict[str, Any] = {}
@@ -396,6 +400,6 @@ def command_options(group: str, words: Sequence[str], extra: Path | None = None)
             name = str(override.value())
         else:
             values[key.removeprefix(f"{group}.")] = override.value()
-    node = compose.command_choice(group, name, extra)
+    node = compose.command_choice(group, name, config_dir)
     specs = node.pop("declares").get("options") or {}
     return schema.check_options(group, {**node, **values}, specs, {"name"}) | {"name": node["name"]}

@@ -58,14 +58,14 @@ def members(path: Path, wanted: Callable[[str], bool], limits: Limits) -> Iterat
             while unpacked.read():
                 pass
     except _Refused as error:
-        raise NormbenchError(f"{files.shown(path)} is refused: {error}. Bring it anew from its owners.") from None
+        raise NormbenchError(f"{files.as_text(path)} is refused: {error}. Bring it anew from its owners.") from None
     except _DAMAGED as error:
         raise NormbenchError(
-            f"{files.shown(path)} is not a whole .tar.gz archive ({error}{files.looks_like(path)}). Bring it anew "
+            f"{files.as_text(path)} is not a whole .tar.gz archive ({error}{files.looks_like(path)}). Bring it anew "
             "as one."
         ) from error
     except OSError as error:
-        raise NormbenchError(f"{files.shown(path)} cannot be read: {error.strerror or error}.") from error
+        raise NormbenchError(f"{files.as_text(path)} cannot be read: {error.strerror or error}.") from error
 
 
 class _Refused(Exception):

@@ -32,11 +32,11 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
                 wanted = (rows, -(-pixels // 8))
                 if packed.shape != wanted or packed.dtype != np.uint8:
                     raise NormbenchError(
-                        f"{files.shown(path)}: {part} is {packed.dtype} {packed.shape} instead of uint8 "
+                        f"{files.as_text(path)}: {part} is {packed.dtype} {packed.shape} instead of uint8 "
                         f"{wanted}. Run: normbench data get {config['name']}"
                     )
                 bits = np.unpackbits(packed, axis=1, count=pixels)
                 splits[part] = Split(inputs=torch.from_numpy(bits.astype(np.float32)))
     except reading.NO_ARCHIVE as error:
-        raise NormbenchError(f"{files.shown(path)} cannot be read: {error}.") from error
+        raise NormbenchError(f"{files.as_text(path)} cannot be read: {error}.") from error
     return Dataset(str(config["name"]), splits)

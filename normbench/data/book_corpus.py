@@ -61,8 +61,8 @@ def _made(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:
     titles, read = _told_apart(paths) if not of_hub and len(paths) >= TOLD_APART else _blocks(paths, of_hub)
     if len(titles) < TOLD_APART:
         raise NormbenchError(
-            f"{files.shown(paths[0].parent)} has {len(titles)} times {BLOCK} sentences in {len(paths)} files: at least "
-            f"{TOLD_APART} books, or as many times so many sentences, are needed to hold some out."
+            f"{files.as_text(paths[0].parent)} has {len(titles)} times {BLOCK} sentences in {len(paths)} files: at "
+            f"least {TOLD_APART} books, or as many times so many sentences, are needed to hold some out."
         )
 
     def sentences(title: str) -> Iterator[str]:
@@ -95,6 +95,6 @@ def _lines(paths: Iterable[Path]) -> Iterator[str]:
             with path.open(encoding="utf-8-sig") as file:
                 yield from file
         except UnicodeDecodeError:
-            raise NormbenchError(f"{files.shown(path)} is not UTF-8. Convert it, or take it away.") from None
+            raise NormbenchError(f"{files.as_text(path)} is not UTF-8. Convert it, or take it away.") from None
         except OSError as error:
-            raise NormbenchError(f"{files.shown(path)} cannot be read: {error.strerror or error}.") from None
+            raise NormbenchError(f"{files.as_text(path)} cannot be read: {error.strerror or error}.") from None

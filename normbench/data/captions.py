@@ -38,7 +38,7 @@ def ranks(captions: Iterable[Words], most: int, of: str) -> dict[str, int]:
     return found
 
 
-def known(numbers: Mapping[str, int]) -> list[str]:
+def words_by_number(numbers: Mapping[str, int]) -> list[str]:
     """What each number stands for."""
     return ["<end>", "<unknown>", *sorted(numbers, key=numbers.__getitem__)]
 

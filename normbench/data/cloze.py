@@ -22,9 +22,9 @@ TEXTS = ("document", "question")
 Item = TypeVar("Item")
 
 
-def known(codes: Mapping[str, int], numbers: np.ndarray, entities: int, words: int) -> np.ndarray:
+def words_by_number(codes: Mapping[str, int], numbers: np.ndarray, entities: int, words: int) -> np.ndarray:
     """What each number below `words` stands for, as `words.known` says it."""
-    return of_words.known(codes, numbers, words, [*FIRST, *(f"@entity{i}" for i in range(entities))])
+    return of_words.words_by_number(codes, numbers, words, [*FIRST, *(f"@entity{i}" for i in range(entities))])
 
 
 def packed(part: str, texts: dict[str, list[np.ndarray]], answers: Sequence[int]) -> Arrays:
@@ -50,7 +50,7 @@ def split(arrays: Arrays, part: str, count: int) -> Split:
     return Split(document=texts("document"), question=texts("question"), answer=answer, index=rows)
 
 
-def shown(items: Sequence[Item], text: str) -> Iterable[Item]:
+def with_progress(items: Sequence[Item], text: str) -> Iterable[Item]:
     """The same items, with a bar on the terminal, if there is one, while they are worked on."""
     from rich.console import Console
     from rich.progress import track

@@ -62,7 +62,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     for part, wanted in config["declares"]["sizes"].items():
         if len(found[part]) != wanted:
             raise NormbenchError(
-                f"{files.shown(folders[part])} has {len(found[part])} question files instead of {wanted}. "
+                f"{files.as_text(folders[part])} has {len(found[part])} question files instead of {wanted}. "
                 f"{files.registration(config, root)}"
             )
     maths = int(config["declares"]["maths"])
@@ -84,7 +84,7 @@ def _made(paths: Mapping[str, list[Path]], words: int, entities: int, sentences:
     for part, questions in paths.items():
         texts: dict[str, list[np.ndarray]] = {kind: [] for kind in cloze.TEXTS}
         answers = []
-        for path in cloze.shown(questions, f"questions for {part}"):
+        for path in cloze.with_progress(questions, f"questions for {part}"):
             *both, answer = read(path, sums, entities, sentences)
             for kind, text in zip(cloze.TEXTS, both, strict=True):
                 texts[kind].append(np.array([codes[word] for word in text], np.int32))
@@ -100,7 +100,7 @@ def _made(paths: Mapping[str, list[Path]], words: int, entities: int, sentences:
     for part in paths:
         for kind in (*cloze.TEXTS, "answer"):
             arrays[f"{part}_{kind}"] = numbers[arrays[f"{part}_{kind}"]]
-    arrays["words"] = cloze.known(codes, numbers, entities, words)
+    arrays["words"] = cloze.words_by_number(codes, numbers, entities, words)
     return arrays | {"sha256": np.array(sums.hexdigest())}
 
 
@@ -125,7 +125,7 @@ def read(path: Path, sums: Any, entities: int, sentences: int) -> tuple[list[str
             raise _wrong(path, f"has {marker[0]}, but does not say whose marker it is")
         if int(marker[1]) >= entities:
             raise NormbenchError(
-                f"{files.shown(path)} has {marker[0]}, beyond data.entities={entities}: give more, such as "
+                f"{files.as_text(path)} has {marker[0]}, beyond data.entities={entities}: give more, such as "
                 f"data.entities={int(marker[1]) + 1}."
             )
     asked = question.split()
@@ -145,4 +145,4 @@ def relevant(document: str, question: list[str], sentences: int) -> list[str]:
 
 
 def _wrong(path: Path, what: str) -> NormbenchError:
-    return NormbenchError(f"{files.shown(path)} {what}: it is damaged. Unpack it again from cnn.tgz.")
+    return NormbenchError(f"{files.as_text(path)} {what}: it is damaged. Unpack it again from cnn.tgz.")

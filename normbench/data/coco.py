@@ -33,7 +33,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     entries, features = images(root, int(declares["captions"])), _features(root, int(declares["features"]))
     if len(features) != len(entries):
         raise NormbenchError(
-            f"{files.shown(root / FEATURES)} has {len(features)} rows, {files.shown(root / JSON)} {len(entries)} "
+            f"{files.as_text(root / FEATURES)} has {len(features)} rows, {files.as_text(root / JSON)} {len(entries)} "
             "images: a row each, in its order. Extract the features anew."
         )
     rows: dict[str, list[int]] = {part: [] for part in ("train", "valid", "test")}
@@ -43,7 +43,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         # Of the validation images, of which the split has five folds, the others are left out.
         if len(rows[part]) < wanted or (part != "valid" and len(rows[part]) > wanted):
             raise NormbenchError(
-                f"{files.shown(root / JSON)} has {len(rows[part])} images for {part} instead of {wanted}: it is not "
+                f"{files.as_text(root / JSON)} has {len(rows[part])} images for {part} instead of {wanted}: it is not "
                 "Karpathy's split. Bring it anew."
             )
     rows["valid"] = rows["valid"][: int(config["fold"])]
@@ -52,7 +52,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     numbers = captions.ranks(known, int(config["words"]), name)
     splits = {
         part: Split(
-            image=captions.unit_rows(np.asarray(features[chosen]), files.shown(root / FEATURES)),
+            image=captions.unit_rows(np.asarray(features[chosen]), files.as_text(root / FEATURES)),
             captions=captions.encode(told[part], numbers),
             index=torch.tensor(chosen),
         )
@@ -60,7 +60,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     }
     sums = [files.digest(files.find(root, file), "sha256") for file in (JSON, FEATURES)]
     return Dataset(
-        name, splits, copy={"sha256": content.checksum(sums), "deviations": []}, words=captions.known(numbers)
+        name, splits, copy={"sha256": content.checksum(sums), "deviations": []}, words=captions.words_by_number(numbers)
     )
 
 
@@ -99,17 +99,18 @@ def images(root: Path, count: int) -> list[dict[str, Any]]:
             for image in given
         ]
     except FileNotFoundError:
-        raise NormbenchError(f"{files.shown(path)} is missing: Karpathy's split, which only you can bring.") from None
+        raise NormbenchError(f"{files.as_text(path)} is missing: Karpathy's split, which only you can bring.") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NormbenchError(
-            f"{files.shown(path)} is not Karpathy's dataset_coco.json ({type(error).__name__}: {error}). Bring it anew."
+            f"{files.as_text(path)} is not Karpathy's dataset_coco.json ({type(error).__name__}: {error}). Bring it "
+            "anew."
         ) from None
     for image in found:
         if image["split"] not in tuple(SPLITS):  # it may be a list, which no dict can be asked for
-            raise NormbenchError(f"{files.shown(path)}: {image['file']} is of the split {image['split']!r}.")
+            raise NormbenchError(f"{files.as_text(path)}: {image['file']} is of the split {image['split']!r}.")
         if len(image["captions"]) < count:
             raise NormbenchError(
-                f"{files.shown(path)}: {image['file']} has {len(image['captions'])} captions instead of {count}."
+                f"{files.as_text(path)}: {image['file']} has {len(image['captions'])} captions instead of {count}."
             )
     return found
 
@@ -120,10 +121,10 @@ def _features(root: Path, length: int) -> np.ndarray:
     try:
         found = np.lib.format.open_memmap(path, "r")
     except reading.NO_ARCHIVE as error:
-        raise NormbenchError(f"{files.shown(path)} is not a readable .npy file ({error}). Extract it anew.") from None
+        raise NormbenchError(f"{files.as_text(path)} is not a readable .npy file ({error}). Extract it anew.") from None
     if found.ndim != 2 or found.shape[1] != length or not np.issubdtype(found.dtype, np.floating):
         raise NormbenchError(
-            f"{files.shown(path)} has {found.dtype} of shape {found.shape}, not {length} floats an image. Extract it "
+            f"{files.as_text(path)} has {found.dtype} of shape {found.shape}, not {length} floats an image. Extract it "
             "anew."
         )
     return found

@@ -77,7 +77,7 @@ def get(
     except OSError as error:
         # The network's errors are _MirrorFailed; what is left is the disk.
         raise NormbenchError(
-            f"{files.title(config)} cannot be written to {files.shown(root)}: {error.strerror or error}. "
+            f"{files.title(config)} cannot be written to {files.as_text(root)}: {error.strerror or error}. "
             f"Make room or point NORMBENCH_DATA at a folder that you can write to.",
             code_of(error),
         ) from error
@@ -160,7 +160,7 @@ def _bring(target: Path, wanted: str, mirrors: _Mirrors) -> None:
         return
     raise NormbenchError(
         f"{target.name} could not be brought ({'; '.join(tried) or 'no mirrors'}). Try again later, or bring it by "
-        f"hand: place it at {files.shown(target)} ({files.algorithm(wanted)} {wanted})."
+        f"hand: place it at {files.as_text(target)} ({files.algorithm(wanted)} {wanted})."
     )
 
 

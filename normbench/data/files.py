@@ -81,9 +81,9 @@ def listed(folder: Path, ending: str) -> list[tuple[Path, os.stat_result]]:
             try:
                 facts = entry.stat()
             except OSError as error:
-                raise NormbenchError(f"{shown(path)} cannot be read: {error.strerror}. Bring it anew.") from None
+                raise NormbenchError(f"{as_text(path)} cannot be read: {error.strerror}. Bring it anew.") from None
             if not stat.S_ISREG(facts.st_mode):
-                raise NormbenchError(f"{shown(path)} is not a file but a {_kind(path)}. Move it away.")
+                raise NormbenchError(f"{as_text(path)} is not a file but a {_kind(path)}. Move it away.")
             found.append((path, facts))
     return found
 
@@ -106,7 +106,7 @@ def title(config: Mapping[str, Any]) -> str:
     return str(config["name"]).upper()
 
 
-def shown(path: Path) -> str:
+def as_text(path: Path) -> str:
     """The path as a user would type it; a relative one starts with ./"""
     text = str(path)
     return text if path.is_absolute() or text.startswith(".") else f".{os.sep}{text}"
@@ -115,19 +115,20 @@ def shown(path: Path) -> str:
 def registration(config: Mapping[str, Any], root: Path) -> str | None:
     """What to do for a set that its owners hand out themselves, or the user brings, as a line; None for any other."""
     if bring := config["declares"].get("bring"):
-        places = " and ".join(shown(root / name) for name in folders(config))
+        places = " and ".join(as_text(root / name) for name in folders(config))
         return f"Place in {places} what only you can bring: {bring}; or point NORMBENCH_DATA at it."
     if archive := config["declares"].get("archive"):
-        unpack = f"tar -xzf {archive['name']} -C {shown(root)}"
+        unpack = f"tar -xzf {archive['name']} -C {as_text(root)}"
         return (
-            f"Unpack {archive['name']} of {archive['of']} in {shown(root)} ({unpack}), or point NORMBENCH_DATA at it."
+            f"Unpack {archive['name']} of {archive['of']} in {as_text(root)} ({unpack}), or point NORMBENCH_DATA at it."
         )
     given = config["declares"].get("sources") or {}
     if "register" not in given:
         return None
     return (
         f"{title(config)} needs registration with its owners: {given['register']}. Place their "
-        f"{' and '.join(given['files'])} in {shown(sources(config, root))} and run: normbench data get {config['name']}"
+        f"{' and '.join(given['files'])} in {as_text(sources(config, root))} and run: normbench data get "
+        f"{config['name']}"
     )
 
 
@@ -143,26 +144,26 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
 
     That is by the sum of its bytes, or of its content, or by that of the file which `prepare` made here.
     """
-    path, wanted, here = find(root, name), declared(config)[name], shown(root / name)
+    path, wanted, here = find(root, name), declared(config)[name], as_text(root / name)
     own = "like" in config["declares"]
     get = f"place it at {here}" if own else f"run: normbench data get {config['name']}"
     try:
         # Asked first, because opening a pipe would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
-            return f"{shown(path)} is not a file but a {_kind(path)}. Move it away and {get}"
+            return f"{as_text(path)} is not a file but a {_kind(path)}. Move it away and {get}"
         made = record(config, root).get("files", {}).get(name)
         if (made and digest(path, "sha256") == made) or same(config["declares"], path, name):
             return None
         if is_another(config, path, name):
             return (
-                f"{shown(path)} is whole, but of another data set than {config['name']}. Move it away and {get}; or "
+                f"{as_text(path)} is whole, but of another data set than {config['name']}. Move it away and {get}; or "
                 "train on it as a set of your own (normbench data --help)"
             )
         kind = algorithm(wanted)
         sums = f"{kind} {digest(path, kind)[:4]}… instead of {wanted[:4]}…" if wanted else "not a whole file"
-        source = f"; if another program packed it, set data.source={shown(path.parent)}" if "source" in config else ""
+        source = f"; if another program packed it, set data.source={as_text(path.parent)}" if "source" in config else ""
         return (
-            f"{shown(path)} is damaged ({sums}{looks_like(path)}). Point NORMBENCH_DATA at another copy{source}; or "
+            f"{as_text(path)} is damaged ({sums}{looks_like(path)}). Point NORMBENCH_DATA at another copy{source}; or "
             f"{get}{'' if own else ' (which replaces it)'}"
         )
     except (FileNotFoundError, NotADirectoryError):
@@ -171,8 +172,8 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
         size = f" ({megabytes(config)} MB)" if megabytes(config) else ""
         bring = f"Place it at {here}" if own else f"Bring it with: normbench data get {config['name']}{size}"
         return (
-            f"{title(config)} is not in {shown(root)}: {path.name} is missing{link}. {bring}, or point NORMBENCH_DATA "
-            "at it."
+            f"{title(config)} is not in {as_text(root)}: {path.name} is missing{link}. {bring}, or point "
+            "NORMBENCH_DATA at it."
         )
     except OSError as error:
         return _unreadable(path, error)
@@ -189,7 +190,7 @@ def empty(config: Mapping[str, Any], root: Path, name: str) -> str | None:
     except OSError as error:
         return _unreadable(root / name, error)
     way = registration(config, root)
-    return f"{title(config)} is not in {shown(root)}: {name} has no {folders(config)[name]} files. {way}"
+    return f"{title(config)} is not in {as_text(root)}: {name} has no {folders(config)[name]} files. {way}"
 
 
 def not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str | None:
@@ -202,8 +203,8 @@ def not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str | None
     except OSError as error:
         return _unreadable(root / name, error)
     return (
-        f"{title(config)} is not in {shown(root)}: {name} is missing, which only you can bring: "
-        f"{supplied(config)[name]}. Place it in {shown((root / name).parent)}, or point NORMBENCH_DATA at it."
+        f"{title(config)} is not in {as_text(root)}: {name} is missing, which only you can bring: "
+        f"{supplied(config)[name]}. Place it in {as_text((root / name).parent)}, or point NORMBENCH_DATA at it."
     )
 
 
@@ -319,7 +320,7 @@ def filling(folder: Path, wait: float, waiting: Callable[[str], None] | None = N
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".normbench.lock").open("a+") as file:
         if not locks.take(file.fileno(), folder, 0):
-            filled = f"{shown(folder)} is being filled by"
+            filled = f"{as_text(folder)} is being filled by"
             if waiting and wait:
                 waiting(f"{filled} {locks.holder(file.fileno())}: waiting for it, {wait / 60:g} minutes at most")
             if not locks.take(file.fileno(), folder, wait):
@@ -331,7 +332,7 @@ def filling(folder: Path, wait: float, waiting: Callable[[str], None] | None = N
 
 def _unreadable(path: Path, error: OSError) -> str:
     return (
-        f"{shown(path)} cannot be read: {error.strerror or error}. "
+        f"{as_text(path)} cannot be read: {error.strerror or error}. "
         f"Make it readable, or point NORMBENCH_DATA at another copy."
     )
 

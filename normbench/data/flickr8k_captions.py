@@ -91,12 +91,12 @@ def _numbered(config: Mapping[str, Any], root: Path, most: int) -> Arrays:
         images = [given for of, given in zip(table["split"], table["captions"], strict=True) if of == split]
         if len(images) != config["declares"]["sizes"][split]:
             raise NormbenchError(
-                f"{files.shown(path)} has {len(images)} images of the split {split} instead of "
+                f"{files.as_text(path)} has {len(images)} images of the split {split} instead of "
                 f"{config['declares']['sizes'][split]}."
             )
         texts[part] = [captions.split(caption) for image in images for caption in image]
     numbers = captions.ranks([*texts["train"], *texts["valid"]], most, str(config["name"]))
-    arrays: Arrays = {"words": np.array(captions.known(numbers))}
+    arrays: Arrays = {"words": np.array(captions.words_by_number(numbers))}
     for part, told in texts.items():
         arrays[f"{part}_values"] = np.array([numbers.get(w, UNKNOWN) for c in told for w in c], np.int32)
         arrays[f"{part}_lengths"] = np.array([len(caption) for caption in told], np.int32)

@@ -63,8 +63,8 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
         return _loaded(source, wanted)
     except Exception as error:  # not there, which each release says with another class; damaged; of another form
         raise NormbenchError(
-            f"data.source={source} is not in the hub's cache ({files.shown(Path(constants.HF_HOME))}), and the network "
-            f"is not asked. Bring it with: hf download --repo-type dataset {source}, or set HF_HUB_OFFLINE=0. "
+            f"data.source={source} is not in the hub's cache ({files.as_text(Path(constants.HF_HOME))}), and the "
+            f"network is not asked. Bring it with: hf download --repo-type dataset {source}, or set HF_HUB_OFFLINE=0. "
             f"{_otherwise(config)}"
         ) from error
 
@@ -78,7 +78,7 @@ def read(paths: Sequence[Path], names: Sequence[str], more: Sequence[str] = ()) 
     for path, columns in zip(paths, had, strict=True):
         if lacking := [name for name in names if name not in columns]:
             raise NormbenchError(
-                f"{files.shown(path)} lacks {', '.join(lacking)} of the columns {', '.join(names)}; it has "
+                f"{files.as_text(path)} lacks {', '.join(lacking)} of the columns {', '.join(names)}; it has "
                 f"{', '.join(columns)}. Bring the set anew, or point NORMBENCH_DATA or data.source at another copy."
             )
     library = _datasets()
@@ -93,7 +93,7 @@ def read(paths: Sequence[Path], names: Sequence[str], more: Sequence[str] = ()) 
                 keep_in_memory=in_memory,
             )
         except Exception as error:  # its own, pyarrow's, the disk's: of many kinds
-            shown = " and ".join(files.shown(path) for path in paths)
+            shown = " and ".join(files.as_text(path) for path in paths)
             # It may be the cache that is full and not the file that is damaged: datasets has no class for that.
             room = f" (it unpacks them in {folder}: is there room? XDG_CACHE_HOME moves that)"
             raise NormbenchError(
@@ -113,7 +113,7 @@ def texts(paths: Sequence[Path], name: str) -> list[str]:
     """A column of texts, rows in the order of the files; NormbenchError as `read`, and for a row that is none."""
     found = columns(paths, (name,))[name]
     if (row := next((row for row, text in enumerate(found) if not isinstance(text, str)), None)) is not None:
-        shown = " and ".join(files.shown(path) for path in paths)
+        shown = " and ".join(files.as_text(path) for path in paths)
         raise NormbenchError(f"{shown}: {name} of row {row} is no text but {str(found[row])[:50]}.")
     return found
 
@@ -157,7 +157,7 @@ def refusal(config: Mapping[str, Any], rows: str, found: str, wanted: str) -> No
         )
     return NormbenchError(
         f"{files.title(config)}'s {rows} are not the declared ones (sha256 of the content {found[:8]}… instead of "
-        f"{wanted[:8]}…). Delete {files.shown(files.cache('datasets'))} and run the command again."
+        f"{wanted[:8]}…). Delete {files.as_text(files.cache('datasets'))} and run the command again."
     )
 
 
@@ -217,7 +217,7 @@ def _columns(path: Path) -> list[str]:
         with pa.memory_map(str(path)) as file:
             return list(pa.ipc.open_stream(file).schema.names)
     except (pa.ArrowException, OSError) as error:
-        raise NormbenchError(f"{files.shown(path)} is no {path.suffix[1:]} file: {_line(error)}.") from error
+        raise NormbenchError(f"{files.as_text(path)} is no {path.suffix[1:]} file: {_line(error)}.") from error
 
 
 def _otherwise(config: Mapping[str, Any]) -> str:

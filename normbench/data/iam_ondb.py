@@ -33,20 +33,20 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     lines = _strokes(config, npz, ids, texts)
     forms = np.array([line.rsplit("-", 1)[0] for line in ids])
     listed, sums = _listed(config, root, set(forms.tolist()))
-    belongs = listed or drawn(forms.tolist(), **config["declares"]["split"])
+    belongs = listed or random_parts(forms.tolist(), **config["declares"]["split"])
     parts = {part: np.flatnonzero(np.isin(forms, sorted(names))) for part, names in belongs.items()}
     for part, rows in parts.items():
         if not len(rows):
-            raise NormbenchError(f"{files.shown(npz.parent)} has no line of the forms that are there to {part}.")
+            raise NormbenchError(f"{files.as_text(npz.parent)} has no line of the forms that are there to {part}.")
     said = _said(parts, len(ids), bool(listed))
     copy = {"sha256": content.checksum(files.sums(config, root) | sums), "deviations": [said]}
     alphabet = config["declares"]["alphabet"]
     splits, scale = strokes.splits(lines, parts, int(config["points"]), alphabet)
-    note = said if listed else f"{said} (below {files.shown(root)}: {', '.join(_lists(config))})"
+    note = said if listed else f"{said} (below {files.as_text(root)}: {', '.join(_lists(config))})"
     return Dataset(str(config["name"]), splits, (note,), copy, strokes.symbols(alphabet), scale)
 
 
-def drawn(forms: list[str], test: int, seed: int) -> dict[str, set[str]]:
+def random_parts(forms: list[str], test: int, seed: int) -> dict[str, set[str]]:
     """Forms to train and to test, of the form of each line: those that fit into `test` lines, in an order by `seed`.
 
     It is that of a hash of their names, so that a copy with a form more or less has much the same parts.
@@ -77,7 +77,7 @@ def _listed(config: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[dic
     as_rest = lacking == lists[rest]
     if lacking and not as_rest:
         raise NormbenchError(
-            f"{files.shown(root / lacking[0])} is missing: of the owners' lists of forms all are used or none. "
+            f"{files.as_text(root / lacking[0])} is missing: of the owners' lists of forms all are used or none. "
             "Place it beside the others, or move those away."
         )
     parts: dict[str, set[str]] = {part: set() for part in lists}
@@ -86,17 +86,17 @@ def _listed(config: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[dic
             try:
                 named = content.text(files.find(root, name)).decode().split()
             except (OSError, UnicodeDecodeError) as error:
-                raise NormbenchError(f"{files.shown(root / name)} cannot be read: {error}.") from None
+                raise NormbenchError(f"{files.as_text(root / name)} cannot be read: {error}.") from None
             if not named:
-                raise NormbenchError(f"{files.shown(root / name)} names no form: it is empty. Bring it anew.")
+                raise NormbenchError(f"{files.as_text(root / name)} names no form: it is empty. Bring it anew.")
             before = set().union(*parts.values())
             for form in named:
                 if not FORM.fullmatch(form):
                     raise NormbenchError(
-                        f"{files.shown(root / name)} names '{form[:50]}', which is no form (a01-000u)."
+                        f"{files.as_text(root / name)} names '{form[:50]}', which is no form (a01-000u)."
                     )
                 if form in before:
-                    raise NormbenchError(f"{files.shown(root / name)} names {form}, as another of the lists does.")
+                    raise NormbenchError(f"{files.as_text(root / name)} names {form}, as another of the lists does.")
             parts[part].update(named)
     if as_rest:
         parts[rest] = forms - set().union(*parts.values())
@@ -164,5 +164,5 @@ def _strokes(config: Mapping[str, Any], path: Path, ids: list[str], texts: list[
 
 def _wrong(config: Mapping[str, Any], path: Path, what: str) -> NormbenchError:
     return NormbenchError(
-        f"{files.shown(path)} {what}: it is damaged. Make it anew: normbench data get {config['name']}"
+        f"{files.as_text(path)} {what}: it is damaged. Make it anew: normbench data get {config['name']}"
     )

@@ -41,7 +41,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         splits[part] = Split(image=captions.unit_rows(images, f"data={config['name']}"), captions=said)
     words = [*(f"thing{i}" for i in range(THINGS)), *(f"filler{i}" for i in range(FILLERS))]
     numbers = {word: captions.FIRST + place for place, word in enumerate(words)}
-    return Dataset(str(config["name"]), splits, words=captions.known(numbers))
+    return Dataset(str(config["name"]), splits, words=captions.words_by_number(numbers))
 
 
 def _draw(seed: int, part: str, count: int, features: int, told: int) -> tuple[np.ndarray, Ragged]:

@@ -53,7 +53,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     verbs = (words - first - 1) // 2
     told = [".", *(f"verb{i}" for i in range(verbs)), *(f"object{i}" for i in range(words - first - 1 - verbs))]
     numbers = np.arange(first, words)
-    names = cloze.known({word: place for place, word in enumerate(told)}, numbers, entities, words)
+    names = cloze.words_by_number({word: place for place, word in enumerate(told)}, numbers, entities, words)
     return Dataset(str(config["name"]), splits, words=names.tolist())
 
 

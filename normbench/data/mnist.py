@@ -48,7 +48,7 @@ def _read(config: Mapping[str, Any], part: str, *paths: Path) -> Split:
     sizes = (images.shape[:1], labels.shape, math.prod(images.shape[1:]))
     if sizes != ((rows,), (rows,), pixels) or labels.max() >= classes:
         raise NormbenchError(
-            f"The {part} images in {files.shown(paths[0])} are of {images.shape}, the labels in {paths[1].name} of "
+            f"The {part} images in {files.as_text(paths[0])} are of {images.shape}, the labels in {paths[1].name} of "
             f"{labels.shape} up to {labels.max(initial=0)}, instead of {rows} images of {pixels} grey values in "
             f"{classes} classes."
         )
@@ -60,5 +60,5 @@ def _array(path: Path) -> np.ndarray:
     try:
         shape, body = content.idx(path)
     except ValueError as error:
-        raise NormbenchError(f"{files.shown(path)}: {error}.") from error
+        raise NormbenchError(f"{files.as_text(path)}: {error}.") from error
     return np.frombuffer(body, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)

@@ -89,17 +89,17 @@ def _made(path: Path, words: int, entities: int, length: int, candidates: int) -
     belongs = {name: part for part, names in books.parts(list(sentences)).items() for name in names}
     vocabulary = _Vocabulary()
     novels, counts = {}, np.zeros(0, np.int64)
-    for name in cloze.shown(list(sentences), "novels"):
+    for name in cloze.with_progress(list(sentences), "novels"):
         novels[name], seen = vocabulary.read(sentences.pop(name))
         if belongs[name] == "train":
             counts = np.pad(counts, (0, len(seen) - len(counts))) + seen
     counts = np.pad(counts, (0, len(vocabulary.small) - len(counts)))
     numbers = ranked(counts, ENTITY + entities, words)
-    arrays: Arrays = {"words": cloze.known(vocabulary.small, numbers, entities, words)}
+    arrays: Arrays = {"words": cloze.words_by_number(vocabulary.small, numbers, entities, words)}
     for part in ("train", "valid", "test"):
         texts: dict[str, list[np.ndarray]] = {kind: [] for kind in cloze.TEXTS}
         answers = []
-        for name in cloze.shown([name for name in novels if belongs[name] == part], f"questions for {part}"):
+        for name in cloze.with_progress([name for name in novels if belongs[name] == part], f"questions for {part}"):
             for document, question, answer in _questions(name, novels[name], numbers, entities, length, candidates):
                 texts["document"].append(document)
                 texts["question"].append(question)

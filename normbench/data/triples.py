@@ -23,7 +23,7 @@ import torch
 from normbench.data import check, cloze
 from normbench.data.array_cache import Arrays
 from normbench.data.examples import Shared, Split
-from normbench.data.words import END, UNKNOWN, Numbers, known, ranked, split
+from normbench.data.words import END, UNKNOWN, Numbers, ranked, split, words_by_number
 from normbench.errors import NormbenchError
 
 FIRST = 2
@@ -44,7 +44,7 @@ def made(
     codes = Numbers()
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {part: [] for part in PARTS}
     counts = np.zeros(0, np.int64)
-    for book in cloze.shown(books, "books"):
+    for book in cloze.with_progress(books, "books"):
         tokens, lengths = _coded(read(book), codes)
         if len(lengths) < 3:
             raise NormbenchError(
@@ -55,7 +55,7 @@ def made(
             seen = np.bincount(tokens, minlength=len(codes))
             counts = np.pad(counts, (0, len(seen) - len(counts))) + seen
     numbers = ranked(np.pad(counts, (0, len(codes) - len(counts))), FIRST, words)
-    arrays: Arrays = {"words": known(codes, numbers, words, ["<end>", "<unknown>"])}
+    arrays: Arrays = {"words": words_by_number(codes, numbers, words, ["<end>", "<unknown>"])}
     for part in PARTS:
         arrays |= _part(part, found.pop(part), numbers, length)
     return arrays

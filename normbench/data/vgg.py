@@ -82,7 +82,7 @@ def _network(weights: Path) -> torch.nn.Module:
     except Exception as error:  # of torch's unpickler too, whose own class only pickle has
         reason = str(error).splitlines()[0]
         raise NormbenchError(
-            f"{files.shown(weights)} does not hold the weights of torchvision's vgg19 ({reason}). Take its "
+            f"{files.as_text(weights)} does not hold the weights of torchvision's vgg19 ({reason}). Take its "
             "vgg19-dcbb9e9d.pth (download.pytorch.org/models)."
         ) from None
     model.classifier = model.classifier[:5]
@@ -98,6 +98,6 @@ def _crops(path: Path) -> torch.Tensor:
         with Image.open(path) as image:
             whole = transforms.resize(image.convert("RGB"), SIDE, antialias=True)
     except Exception as error:  # Pillow's for a broken or immense image, of many kinds
-        raise NormbenchError(f"{files.shown(path)} cannot be read as an image ({error}). Bring it anew.") from None
+        raise NormbenchError(f"{files.as_text(path)} cannot be read as an image ({error}). Bring it anew.") from None
     crops = [transforms.to_tensor(crop) for crop in transforms.ten_crop(whole, CROP)]
     return torch.stack([transforms.normalize(crop, MEAN, STD) for crop in crops])

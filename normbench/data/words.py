@@ -50,7 +50,7 @@ def ranked(counts: np.ndarray, first: int, words: int) -> np.ndarray:
     return numbers
 
 
-def known(codes: Mapping[str, int], numbers: np.ndarray, words: int, first: Sequence[str]) -> np.ndarray:
+def words_by_number(codes: Mapping[str, int], numbers: np.ndarray, words: int, first: Sequence[str]) -> np.ndarray:
     """What each number below `words` stands for: `first`, then words, of which `codes` has the places in `numbers`.
 
     "" for a number that stands for nothing.

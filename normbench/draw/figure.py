@@ -25,9 +25,9 @@ def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
         _draw(axis, panel)
         _finish(axis, panel)
         if row == 0:
-            axis.set_title(plain(panel.column))
+            axis.set_title(literal_text(panel.column))
         if row == len(rows) - 1:
-            axis.set_xlabel(plain(panel.quantity.x))
+            axis.set_xlabel(literal_text(panel.quantity.x))
     handles = {text: line for axis in axes.flat for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     if handles:
         fig.legend(handles.values(), handles.keys(), loc="upper center", ncol=3, bbox_to_anchor=(0.5, 0.0))
@@ -35,7 +35,7 @@ def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
     save(fig, target)
 
 
-def plain(text: str) -> str:
+def literal_text(text: str) -> str:
     """Text that matplotlib shows as it is: to it dollar signs are mathematics, and a label with a leading _ is none."""
     shown = visible(text).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
@@ -45,12 +45,14 @@ def _draw(axis: Any, panel: Panel) -> None:
     for reference in panel.references if panel.lines else ():
         x, y = [epoch for epoch, _ in reference.points], [value for _, value in reference.points]
         grey: dict[str, Any] = {"color": REFERENCE, "lw": WIDTH["reference"], "zorder": 1}
-        axis.plot(x, y, DASHES[reference.dash], label=plain(reference.name), **grey)
+        axis.plot(x, y, DASHES[reference.dash], label=literal_text(reference.name), **grey)
     for line in panel.lines:
         look = line.look
         style, width = ("-", WIDTH["paper"]) if look.in_paper else ("--", WIDTH["extra"])
         x = [point.x for point in line.points]
-        axis.plot(x, [point.mean for point in line.points], style, color=look.colour, lw=width, label=plain(look.name))
+        axis.plot(
+            x, [point.mean for point in line.points], style, color=look.colour, lw=width, label=literal_text(look.name)
+        )
         band = [p for p in line.points if p.interval is not None and p.n >= 3]  # of two runs it covers the whole panel
         axis.fill_between(
             [p.x for p in band],
@@ -63,7 +65,7 @@ def _draw(axis: Any, panel: Panel) -> None:
 
 
 def _finish(axis: Any, panel: Panel) -> None:
-    axis.set_ylabel(plain(panel.quantity.name))
+    axis.set_ylabel(literal_text(panel.quantity.name))
     if not panel.lines:
         axis.set_xticks([])
         axis.set_yticks([])
@@ -75,5 +77,12 @@ def _finish(axis: Any, panel: Panel) -> None:
     if panel.quantity.log or (panel.quantity.top is not None and axis.get_ylim()[1] > panel.quantity.top):
         axis.set_ylim(*limits)
     axis.text(
-        0.98, 0.96, plain(panel.count()), ha="right", va="top", transform=axis.transAxes, color="#888888", fontsize=8
+        0.98,
+        0.96,
+        literal_text(panel.count()),
+        ha="right",
+        va="top",
+        transform=axis.transAxes,
+        color="#888888",
+        fontsize=8,
     )

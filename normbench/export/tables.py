@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from normbench.compare import configuration
+from normbench.eval_variants import text
 from normbench.runs import files
 from normbench.runs.columns import SAME
 from normbench.runs.record import RunRecord
-from normbench.variants import text
 
 ALWAYS = ("model", "data", "norm")
 PLACES = ("split", "mode", "variant", "order", "block", "epoch", "step", "examples")

@@ -16,9 +16,9 @@ import normbench
 from normbench.compare import configuration
 from normbench.config.plan import ADHOC
 from normbench.errors import NormbenchError, code_of
+from normbench.eval_variants import text
 from normbench.runs import files
 from normbench.runs.record import PLACE, RunRecord
-from normbench.variants import text
 
 INIT_SECONDS = 30.0  # with a key and no network, wandb itself would wait 90 s and more
 ASKED_WRONGLY = ("UsageError", "AuthenticationError")  # of W&B's errors those for which no key, or a wrong one, is why
@@ -109,7 +109,7 @@ def group(run: RunRecord) -> str:
 
 def name(run: RunRecord) -> str:
     """Its arm; of a run of no experiment its configuration."""
-    return configuration.spoken(run.config) if run.experiment == ADHOC else run.arm
+    return configuration.describe_config(run.config) if run.experiment == ADHOC else run.arm
 
 
 def epochs(records: Sequence[Mapping[str, Any]], after: float) -> Iterator[dict[str, Any]]:

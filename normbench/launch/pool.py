@@ -21,7 +21,7 @@ from normbench.config.identity import RunSpec
 from normbench.launch.base import Launcher, Listener, Outcome, cores, python, worker_environment
 from normbench.runs import writing
 
-WORKER = ("-m", "normbench.launch.worker")
+WORKER = ("-m", "normbench.launch.process")
 POLL_SECONDS = 0.1
 END_SECONDS = 10.0  # for a process that says nothing any more, before it is killed
 

@@ -21,9 +21,9 @@ from normbench import slurm
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 from normbench.launch.base import Launcher, Listener, Outcome, python
-from normbench.launch.claiming import STOPPED, settled
 from normbench.launch.queue import with_jobs
-from normbench.runs import claims, files, plans, writing
+from normbench.launch.worker import STOPPED, settled
+from normbench.runs import files, leases, plans, writing
 from normbench.runs.plans import Plan
 
 RESTARTS = 5  # of a task that was killed, by whatever, or told to stop before it got anywhere: not for ever
@@ -232,7 +232,7 @@ def script(plan: Path, setup: Sequence[str], grace: int) -> str:
         stopped=STOPPED,
         ended=ENDED,
         killed=KILLED,
-        lost=claims.LOST,
+        lost=leases.LOST,
         grace=grace,
         restarts=RESTARTS,
     )

@@ -1,68 +1,121 @@
-"""A worker process: trains the runs that arrive on its standard input, one by one; torch is imported once.
-
-Lines of JSON both ways. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out, on a descriptor of their own whose
-number is the only argument: events, `progress` and `end`. What is printed is no part of it: a run's goes to its log.
-The end of the input means that the parent is gone, however it went: the run is saved and the worker ends.
-"""
+"""A worker of a plan: it claims one run after the other and trains it, beside any number of others, anywhere."""
 
 from __future__ import annotations
 
-import contextlib
-import json
+import errno
 import os
-import queue
-import sys
-import threading
-from collections.abc import Mapping
-from pathlib import Path
-from typing import IO, Any
+import random
+import signal
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
 
-from normbench.launch.one import train_one
-from normbench.runs import writing
+from normbench.config.identity import RunSpec
+from normbench.errors import NormbenchError
+from normbench.launch.base import Outcome
+from normbench.launch.run_one import train_one
+from normbench.runs import store, writing
+from normbench.runs.damaged import Damaged, why
+from normbench.runs.plans import Plan
 
-GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
-
-
-def main() -> None:
-    events = int(sys.argv[1])
-    os.set_inheritable(events, False)  # not for programs that a run starts: they may outlive it
-    source = os.fdopen(os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a run starts or asks must not read what is meant for us
-    jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
-    stopping = threading.Event()
-    threading.Thread(target=_listen, args=(source, jobs, stopping), daemon=True).start()
-    while (job := jobs.get()) is not None:
-        _run(job, events, stopping)
+STOPPED = 130  # the exit code of a worker that was told to stop and leaves runs to be trained
+PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE}  # not the run's fault
+UNREAD = 4  # of a run that could not be looked at: repeat the command
+CODES = {"refused": 2, "failed": 4, "damaged": 4}
 
 
-def _listen(source: IO[str], jobs: queue.Queue[dict[str, Any] | None], stopping: threading.Event) -> None:
-    with contextlib.suppress(ValueError):  # a torn line: the parent was killed as it wrote
-        for text in source:
-            message = json.loads(text)
-            if message.get("stop"):
-                stopping.set()
+def work(plan: Plan, say: Callable[[str], None]) -> int:
+    """Train what is left of a plan. Exit code: 0 done, 2 a run was refused, 4 one failed or is damaged, 130 stopped.
+
+    SIGTERM or SIGINT let it save its run and end. A worker that finds only runs which others write leaves them: who
+    waits for the end of a run holds a node for nothing.
+    """
+    told = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal told  # no Event: a second signal inside its `set` would wait for the first for ever
+        told = True
+
+    def stopping() -> bool:
+        return told
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    waiting = {str(run["id"]): run for run in plan.runs}
+    left = random.SystemRandom().randrange(len(waiting) or 1)  # not all workers ask for the same run first
+    order = [*waiting][left:] + [*waiting][:left]
+    code, again, found = 0, True, 0
+    busy: list[Outcome] = []
+    while waiting and again and not told:
+        busy, again = [], False
+        for run in [run for run in order if run in waiting]:
+            ended = _one(plan, waiting[run], stopping)
+            if ended.status == "busy":
+                busy.append(ended)
+                continue
+            if ended.status == "finished before":
+                found += 1
             else:
-                jobs.put(message)
-    stopping.set()
-    jobs.put(None)
-    timer = threading.Timer(GRACE_SECONDS, os._exit, (1,))
-    timer.daemon = True  # a worker that ends in time is not held back
-    timer.start()
+                again = True  # it took a while: what was busy may have been left since
+                reason = f": {ended.reason}" if ended.reason else ""
+                say(f"{run} {ended.status}{reason}")
+            code = max(code, ended.code or CODES.get(ended.status, 0))
+            if told:
+                break
+            del waiting[run]
+    if told and (left := sum(_is_left(plan, message) for message in waiting.values())):
+        say(f"told to stop: {left} of {len(plan.runs)} runs are left")
+        return STOPPED
+    if found:
+        say(f"{found} of {len(plan.runs)} runs found; not trained again")
+    unread = [ended.reason for ended in busy if ended.code == UNREAD]
+    for reason in unread:
+        say(reason)
+    if len(busy) > len(unread):
+        say(f"nothing left to claim: {len(busy) - len(unread)} being written by other workers")
+    return max([code, UNREAD]) if unread else code
 
 
-def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
-    def tell(event: Mapping[str, Any]) -> None:
-        line = (json.dumps(event) + "\n").encode()
-        try:
-            while line:
-                line = line[os.write(events, line) :]
-        except OSError:  # the parent is gone; `stopping` ends the run
-            stopping.set()
+def _one(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -> Outcome:
+    try:
+        spec = RunSpec.from_message(message)
+    except NormbenchError as error:
+        return Outcome("refused", str(error), error.code)
+    try:
+        run = writing.directory(plan.root, spec)
+        before = settled(plan, spec, run)
+    except OSError as error:  # of this run: the others go on
+        return Outcome("busy", f"{spec.id} cannot be read now: {why(error)}", UNREAD)
+    run.claimed = True
+    return before or train_one(message, run, stopping=stopping)
 
-    run = writing.RunDirectory(Path(job["path"]))
-    ended = train_one(job["run"], run, lambda event: tell({"event": "progress"} | event), stopping.is_set)
-    tell({"event": "end"} | vars(ended))
+
+def settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> Outcome | None:
+    """Why there is nothing to train: finished, damaged, or tried and failed since the plan was asked for; else None.
+
+    OSError where the file system does not answer, as NFS may for a file that another node has just replaced.
+    """
+    before = Outcome("finished before")
+    if not run.path.is_dir():
+        return None
+    try:
+        if store.read_status(run.path)["status"] == "failed":
+            return before if os.stat(run.path / "status.json").st_mtime_ns > plan.since else None
+    except FileNotFoundError:
+        return None
+    except Damaged as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in PASSING:
+            raise error.__cause__ from None
+        return Outcome("damaged", f"{why(error)}; it is left alone (normbench check)")
+    return before if store.finished(run.path, spec.steps, spec) else None
 
 
-if __name__ == "__main__":
-    main()
+def _is_left(plan: Plan, message: Mapping[str, Any]) -> bool:
+    """Whether a later worker would find it to be trained: nobody has finished it meanwhile, and it is not refused."""
+    try:
+        spec = RunSpec.from_message(message)
+        return settled(plan, spec, writing.directory(plan.root, spec)) is None
+    except NormbenchError:
+        return False
+    except OSError:
+        return True

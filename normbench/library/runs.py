@@ -31,7 +31,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
     Columns: `run` (the id), `experiment`, `arm`, `seed`, `fidelity`, `control`, `status` (done, diverged), `source`
     (published, smoke, own); the configuration, the names of what was chosen (`model`, `norm`, `data`, `optim`, ...) and
     every option of what was trained that any of the runs has (`optim.lr`, `train.batch_size`), lists as text, and the
-    length; `last SPLIT METRIC` and `best SPLIT METRIC` of the usual evaluation, after the last update and where what
+    length; `last SPLIT METRIC` and `best SPLIT METRIC` of the default evaluation, after the last update and where what
     the run monitors is best. What a run lacks is missing.
 
     Args:
@@ -77,7 +77,7 @@ def load_runs(*words: str, results: str | Path | None = None, records: bool = Fa
 
 
 def _metrics(run: RunRecord) -> dict[str, float]:
-    """The usual evaluation after the last update, and at the best."""
+    """The default evaluation after the last update, and at the best."""
     moments = {"last": run.steps, "best": best_step(run)}
     found: dict[str, float] = {}
     for record in run.records:

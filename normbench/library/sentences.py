@@ -16,7 +16,7 @@ from normbench.data.words import split
 from normbench.errors import NormbenchError
 from normbench.runs import root
 from normbench.sentences import word_vectors
-from normbench.train.kept import kept_run, refuse_edited, trained
+from normbench.train.weights import kept_run, refuse_edited, trained
 
 if TYPE_CHECKING:
     from normbench.models.base import Model

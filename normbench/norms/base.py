@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from normbench import own_file
+from normbench import user_code
 from normbench.errors import NormbenchError
+from normbench.eval_variants import DEFAULT, Variant, text
 from normbench.norms.sites import Choice, Site
-from normbench.variants import USUAL, Variant, text
 
 REGISTRY: dict[str, type[nn.Module]] = {}
 Marked = TypeVar("Marked", bound=type[nn.Module])
@@ -45,11 +45,11 @@ class Normalizer(nn.Module):
 
     Constructed as `Class(site, **options)` with the options declared in its YAML. A normalizer whose evaluation has
     variants names those of every evaluation in `variants` and says of any whether it `serves` it; it reads
-    `self.variant`, the options that are set otherwise ({} is the usual evaluation). One that keeps statistics has them
-    in buffers, so that a resumed run has them: these, and what is drawn from torch's generators, are put back after
-    every pass that is not training (`self.track` false), so that it may update them there or not. One that `stacks`
-    evaluates several variants at once: with `stack` set it returns them one after another along the batch axis, and
-    takes in an input of that form as well.
+    `self.variant`, the options that are set otherwise ({} is the default evaluation). One that keeps statistics has
+    them in buffers, so that a resumed run has them: these, and what is drawn from torch's generators, are put back
+    after every pass that is not training (`self.track` false), so that it may update them there or not. One that
+    `stacks` evaluates several variants at once: with `stack` set it returns them one after another along the batch
+    axis, and takes in an input of that form as well.
 
     As with torch's own, no values give no values and nothing is learned of them; bfloat16 and half are computed in the
     type of the parameters and buffers, float32 where there are none, and given back as they came.
@@ -59,7 +59,7 @@ class Normalizer(nn.Module):
     """
 
     variants: tuple[Variant, ...] = ()
-    variant: Variant = USUAL
+    variant: Variant = DEFAULT
     track: bool = True
     gathers: bool = False
     gathering: bool = False
@@ -222,7 +222,7 @@ def normalizer(name: str) -> Callable[[Marked], Marked]:
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
             raise NormbenchError(f"what @normalizer('{name}') marks must be a class of modules.")
         cls.registered_as = name  # type: ignore[attr-defined]
-        if not cls.__module__.startswith(f"{own_file.__name__}."):
+        if not cls.__module__.startswith(f"{user_code.__name__}."):
             REGISTRY[name] = cls
         return cls
 
@@ -259,14 +259,14 @@ def import_file(path: str) -> dict[str, type[nn.Module]]:
     It is carried out once as long as it stays as it is. A name that this package has as well is not replaced.
     NormbenchError for whatever is wrong in it, and for several classes of which none is registered.
     """
-    return _registered(Path(path), own_file.digest(Path(path)))
+    return _registered(Path(path), user_code.digest(Path(path)))
 
 
 @functools.cache
 def _registered(path: Path, sha256: str) -> dict[str, type[nn.Module]]:
     before = dict(REGISTRY)
     try:
-        own = vars(own_file.carried_out(path, sha256))
+        own = vars(user_code.carried_out(path, sha256))
         if found := {name: cls for name, cls in REGISTRY.items() if before.get(name) is not cls}:
             return found
     finally:

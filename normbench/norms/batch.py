@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from normbench.errors import NormbenchError
+from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.sites import Site
-from normbench.variants import USUAL, Variant
 
 
 @normalizer("batch")
@@ -126,7 +126,7 @@ class BatchNorm(Normalizer):
         return variant in self.variants or variant in ({"eval_stats": "running"}, {"eval_stats": "batch"})
 
     def by_batch(self, variant: Variant) -> bool:
-        return self._statistics(variant if self.serves(variant) else USUAL) == "batch"
+        return self._statistics(variant if self.serves(variant) else DEFAULT) == "batch"
 
     def _statistics(self, variant: Variant) -> str:
         """Which ones an evaluation normalizes with; a variant of momentum is one of the running averages."""

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from normbench.eval_variants import DEFAULT, Variant
 from normbench.norms.base import Normalizer, affine, fixed_factor, gain_and_bias, normalizer
 from normbench.norms.populations import Populations
 from normbench.norms.sites import Site
-from normbench.variants import USUAL, Variant
 
 CONFIGURATIONS = tuple("".join(letters) for letters in itertools.product("TF", repeat=4))
 EPS_V = {"code": 1e-3, "paper": 1e-4}
@@ -237,7 +237,7 @@ class BatchLayerNorm(Normalizer):
 
     def _chosen(self, variant: Variant) -> tuple[str, str]:
         """Letters and populations of a variant."""
-        own = variant if self.serves(variant) else USUAL
+        own = variant if self.serves(variant) else DEFAULT
         return own.get("configuration", self.configuration), own.get("populations", self.populations)
 
     def computes(self, variant: Variant) -> Hashable:

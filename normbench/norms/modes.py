@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from normbench.eval_variants import DEFAULT, Variant, text
 from normbench.norms.base import Normalizer, Stack, WeightNormalizer
 from normbench.norms.layers import Weighted
-from normbench.variants import USUAL, Variant, text
 
 
 def normalizers(model: nn.Module) -> Iterator[Normalizer]:
@@ -19,7 +19,7 @@ def normalizers(model: nn.Module) -> Iterator[Normalizer]:
 
 
 def variants(model: nn.Module) -> list[Variant]:
-    """The variants that every evaluation of this model has beside the usual one, e.g. `[{"momentum": 0.01}]`."""
+    """The variants that every evaluation of this model has beside the default one, e.g. `[{"momentum": 0.01}]`."""
     return list({text(variant): variant for norm in normalizers(model) for variant in norm.variants}.values())
 
 
@@ -65,19 +65,19 @@ def without_trace(model: nn.Module, learning: Collection[Normalizer] = ()) -> It
 
 
 @contextmanager
-def inference(model: nn.Module, variant: Variant = USUAL) -> Iterator[None]:
+def inference(model: nn.Module, variant: Variant = DEFAULT) -> Iterator[None]:
     """Evaluation mode, without a trace, with this variant in every normalizer that serves it."""
     was_training = model.training
     model.eval()
     for norm in normalizers(model):
-        norm.variant = variant if norm.serves(variant) else USUAL
+        norm.variant = variant if norm.serves(variant) else DEFAULT
     try:
         with without_trace(model):
             yield
     finally:
         model.train(was_training)
         for norm in normalizers(model):
-            vars(norm).pop("variant", None)  # the class has the usual one
+            vars(norm).pop("variant", None)  # the class has the default one
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def training_without_tracking(model: nn.Module, learning: Collection[Normalizer]
 
 
 @contextmanager
-def gathering(model: nn.Module, variants: Sequence[Variant] = (USUAL,)) -> Iterator[None]:
+def gathering(model: nn.Module, variants: Sequence[Variant] = (DEFAULT,)) -> Iterator[None]:
     """Training mode for a pass over the training batches: those that ask for it keep its statistics, running ones rest.
 
     They ask for it for an evaluation in these variants. After an error inside, what they gathered is no population.

@@ -33,10 +33,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from normbench import schema, variants
+from normbench import eval_variants, schema
 from normbench.errors import NormbenchError, unknown
+from normbench.eval_variants import Declared, Variant
 from normbench.norms.patterns import match_patterns
-from normbench.variants import Declared, Variant
 
 KINDS = ("pre_activation", "post_activation", "state", "weight", "block")
 AXES = ("batch", "time", "feature", "space")
@@ -233,7 +233,7 @@ def asked_variants(asked: Mapping[str, Any], choices: Mapping[str, Choice], key:
         for option, values in choice.variants.items():
             declared.setdefault(option, []).extend(values)
     of = f"norm={', '.join(sorted({choice.name for choice in choices.values()})) or 'none'}"
-    return [variants.parse(words, declared, f"eval.{key}", of) for words in asked[key]]
+    return [eval_variants.parse(words, declared, f"eval.{key}", of) for words in asked[key]]
 
 
 def refusal(site: Site, declares: Mapping[str, Any]) -> str:

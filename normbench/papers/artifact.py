@@ -14,12 +14,12 @@ from typing import Protocol, cast
 
 import yaml
 
-from normbench import own_file
+from normbench import user_code
 from normbench.config import FIDELITIES, compose, experiment_file, plan
 from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import NormbenchError, unknown
-from normbench.papers import by_claims, claim_file, claims, rules
+from normbench.papers import claim_file, claims, default_artifact, rules
 from normbench.runs.record import RunRecord
 
 HERE = Path(__file__).parent
@@ -40,21 +40,23 @@ class Drawing(Protocol):
         """Our numbers, and the paper's where it has them."""
 
 
-def _folders(extra: Path | None) -> list[Path]:
-    return [*([extra / "papers"] if extra else []), HERE]
+def _folders(config_dir: Path | None) -> list[Path]:
+    return [*([config_dir / "papers"] if config_dir else []), HERE]
 
 
-def ids(extra: Path | None = None) -> list[str]:
-    """All artifacts, such as `ln2016/fig6`; `extra`: with those of a `--config-dir`, as everywhere here."""
+def ids(config_dir: Path | None = None) -> list[str]:
+    """All artifacts, such as `ln2016/fig6`; `config_dir`: with those of a `--config-dir`, as everywhere here."""
     names = {
-        path.relative_to(base).with_suffix("").as_posix() for base in _folders(extra) for path in base.glob("*/*.yaml")
+        path.relative_to(base).with_suffix("").as_posix()
+        for base in _folders(config_dir)
+        for path in base.glob("*/*.yaml")
     }
     return sorted(names)
 
 
-def select(names: Sequence[str], extra: Path | None = None) -> list[str]:
+def select(names: Sequence[str], config_dir: Path | None = None) -> list[str]:
     """Artifact ids from ids, a paper's name or `all`."""
-    known, papers = ids(extra), {name.split("/")[0] for name in ids(extra)}
+    known, papers = ids(config_dir), {name.split("/")[0] for name in ids(config_dir)}
     chosen: list[str] = []
     for name in names:
         if name == "all":
@@ -64,31 +66,32 @@ def select(names: Sequence[str], extra: Path | None = None) -> list[str]:
         elif name in known:
             chosen.append(name)
         else:
-            _refuse_unbuilt(name, extra)
-            if name in compose.choices("experiment", extra):
+            _refuse_unbuilt(name, config_dir)
+            if name in compose.choices("experiment", config_dir):
                 raise NormbenchError(
                     f"{name} is an experiment without claims: normbench train -m experiment={name} arm=... and then "
-                    f"normbench compare experiment={name}. An artifact has a file of claims: {extra}/papers/{name}.yaml"
+                    f"normbench compare experiment={name}. An artifact has a file of claims: "
+                    f"{config_dir}/papers/{name}.yaml"
                 )
             listing = "normbench list artifacts; one's own: --config-dir DIR, with DIR/papers/PAPER/NAME.yaml"
             raise unknown(f"{name} is not an artifact.", name, [*known, *sorted(papers), "all"], listing)
     return list(dict.fromkeys(chosen))
 
 
-def again(name: str, fidelity: str, extra: Path | None = None) -> str:
+def again(name: str, fidelity: str, config_dir: Path | None = None) -> str:
     """The command that judges what is published again, and trains nothing."""
-    return f"{claims.command(name, None if name in ids() else extra)} --fidelity {fidelity} --max-time 0"
+    return f"{claims.command(name, None if name in ids() else config_dir)} --fidelity {fidelity} --max-time 0"
 
 
-def papers(extra: Path | None = None) -> dict[str, Paper]:
+def papers(config_dir: Path | None = None) -> dict[str, Paper]:
     """As `contents.yaml` lists them, by folder or source; then what it does not list, under the names of folder and
     artifact.
     """
     found = dict(_listed(HERE / "contents.yaml"))
     known = {entry.get("artifact") for paper in found.values() for entry in paper.contents}
-    for name in ids(extra):
+    for name in ids(config_dir):
         if name not in known:
-            folder, own = name.split("/")[0], read(name, extra)
+            folder, own = name.split("/")[0], read(name, config_dir)
             paper = found.get(folder, Paper(folder, []))
             entry = {"what": own.locator, "title": own.title, "artifact": name}
             found[folder] = replace(paper, contents=[*paper.contents, entry])
@@ -123,10 +126,10 @@ def _listed(path: Path) -> dict[str, Paper]:
     return {name: Paper(**paper) for name, paper in listed.items()}
 
 
-def _refuse_unbuilt(name: str, extra: Path | None) -> None:
+def _refuse_unbuilt(name: str, config_dir: Path | None) -> None:
     """Say of a figure or table of a paper that has no artifact why there is nothing to run."""
     paper, _, asked = name.partition("/")
-    listed = papers(extra).get(paper)
+    listed = papers(config_dir).get(paper)
     for entry in listed.contents if listed else ():
         if "artifact" in entry or entry["what"].lower().replace(". ", "").replace(" ", "") != asked:
             continue
@@ -135,20 +138,20 @@ def _refuse_unbuilt(name: str, extra: Path | None) -> None:
         raise NormbenchError(f"{name} ({entry['title']}): {entry['reason']}.")
 
 
-def load(name: str, extra: Path | None = None) -> claims.Artifact:
+def load(name: str, config_dir: Path | None = None) -> claims.Artifact:
     """The artifact, checked key by key and against its experiment: every verdict must be within reach of its runs.
 
     Its module is, too: it is needed when all runs are trained.
     """
-    artifact = read(name, extra)
+    artifact = read(name, config_dir)
     _check_runs(artifact)
     drawing(artifact)
     return artifact
 
 
-def read(name: str, extra: Path | None = None) -> claims.Artifact:
+def read(name: str, config_dir: Path | None = None) -> claims.Artifact:
     """The artifact, checked key by key alone."""
-    own, shipped = (extra and extra / "papers" / f"{name}.yaml"), HERE / f"{name}.yaml"
+    own, shipped = (config_dir and config_dir / "papers" / f"{name}.yaml"), HERE / f"{name}.yaml"
     if own is None or not own.is_file():
         own = None
     elif shipped.is_file():
@@ -156,8 +159,8 @@ def read(name: str, extra: Path | None = None) -> claims.Artifact:
     artifact = claim_file.load(path := own or shipped)
     if artifact.id != name:  # results lie where the id says
         raise NormbenchError(f"{path}: id: {artifact.id} must be {name}, as the file lies.")
-    of_experiment = extra and extra / "experiment" / f"{artifact.experiment}.yaml"
-    return replace(artifact, config_dir=extra if own or (of_experiment and of_experiment.is_file()) else None)
+    of_experiment = config_dir and config_dir / "experiment" / f"{artifact.experiment}.yaml"
+    return replace(artifact, config_dir=config_dir if own or (of_experiment and of_experiment.is_file()) else None)
 
 
 class Plan:
@@ -245,9 +248,9 @@ def drawing(artifact: claims.Artifact) -> Drawing:
     """The artifact's own module, or what shows any artifact by its claims. NormbenchError where that is broken."""
     path = artifact.path.parent / f"{artifact.path.stem}.py"
     if not path.exists():
-        return by_claims
+        return default_artifact
     if not path.is_relative_to(HERE):
-        found = own_file.carried_out(path, own_file.digest(path))
+        found = user_code.carried_out(path, user_code.digest(path))
     else:
         try:
             found = importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")

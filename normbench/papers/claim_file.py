@@ -13,7 +13,7 @@ A direction's `test` is `t` (the default: Student's, of the mean) or `sign` (the
 a value can be censored or diverged, or has a heavy tail). Its smallest effect is that of `rules.yaml`, or its `delta`.
 
 Endpoints are `final` (last epoch), `time_to_level` (a number, or a share of a way, see `Endpoint`), `area` (mean over
-the epochs, geometric for losses), `chosen` (at `epoch`: a number, `last`, `best` for that of the usual evaluation, by
+the epochs, geometric for losses), `chosen` (at `epoch`: a number, `last`, `best` for that of the default evaluation, by
 what is monitored, `own` for that of the variant itself), `value`. With `chosen` a cell may name the inference
 `variant`, several by patterns (`TT**|FF**`: their mean), or `best by valid`. `gain` is the last value less the one
 after a `share` of the updates. At `best` and `last`, the interval covers the choice of the test examples beside the

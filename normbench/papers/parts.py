@@ -289,7 +289,7 @@ def _reason(seen: Observed, word: str, alpha: float) -> str:
         return seen.reason
     if not n:
         return "no seed has a run in every cell"
-    text = _measured(seen, alpha)
+    text = _describe_values(seen, alpha)
     if not seen.complete:
         least = max(seen.least, rules.FEWEST)
         planned = f"no verdict before the planned n = {least}" if n >= rules.FEWEST else f"no verdict below n = {least}"
@@ -317,7 +317,7 @@ def _reason(seen: Observed, word: str, alpha: float) -> str:
     return text + (_power(seen, alpha) if word == rules.UNDECIDED else "")
 
 
-def _measured(seen: Observed, alpha: float) -> str:
+def _describe_values(seen: Observed, alpha: float) -> str:
     part = seen.part
     lost = [f"{seen.censored} censored"] if seen.censored else []
     lost += [f"{seen.diverged} diverged"] if seen.diverged else []
@@ -333,7 +333,7 @@ def _measured(seen: Observed, alpha: float) -> str:
     return f"{part.endpoint}{number}, n = {len(seen.seeds)}{over}" + "".join(f", {text}" for text in lost)
 
 
-def measured(part: Mapping[str, Any]) -> str:
+def describe_effect(part: Mapping[str, Any]) -> str:
     """`nats −0.02 [−0.05, 0.01]` of a part as verdicts.json has it; what its runs give where they give no mean."""
     if part["effect"] is not None:
         what = "median " if part["test"] == "sign" else ""

@@ -18,7 +18,7 @@ from normbench.papers import rules
 from normbench.papers.artifact import Plan
 from normbench.papers.claims import Claim
 from normbench.papers.parts import Observed, gather
-from normbench.papers.way_on import core_hours, lacking
+from normbench.papers.suggested_runs import core_hours, lacking
 from normbench.runs.record import RunRecord
 from normbench.streams import stream
 

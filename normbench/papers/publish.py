@@ -15,12 +15,12 @@ from normbench.draw.panels import Panel
 from normbench.draw.tables import Entry
 from normbench.errors import FULL, NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, gallery, history, stated, verdicts
+from normbench.papers import history, per_example_effects, sample_archive, stated, verdicts
 from normbench.papers.claims import Artifact
-from normbench.papers.contrasts import Contrasts
-from normbench.papers.findings import findings, settings
+from normbench.papers.per_example_effects import Contrasts
 from normbench.papers.published import verdicts_of
-from normbench.papers.way_on import way_on
+from normbench.papers.suggested_runs import suggested_runs
+from normbench.papers.summary import findings, settings
 from normbench.runs import files, own, pack, samples, seals
 from normbench.runs.record import RunRecord
 
@@ -46,13 +46,13 @@ def judge(
     `previous` are the last ones; they may be of another pack: this is how what was cut short between pack and verdicts
     is made good. On embedded data no claim is judged.
     """
-    examples = known or contrasts.Contrasts({})
+    examples = known or per_example_effects.Contrasts({})
     planned = artifacts.Plan(artifact, fidelity)
     if fidelity == SMOKE:
         artifact = replace(artifact, claims=(), amendments=())
     judged = verdicts.judge(artifact, runs, fidelity, previous, planned, examples.spread)
     for claim, found in zip(artifact.claims, judged["claims"], strict=True):
-        found["way_on"] = way_on(artifact, claim, found, runs, fidelity, planned)
+        found["way_on"] = suggested_runs(artifact, claim, found, runs, fidelity, planned)
     return verdicts.sealed(judged, pack_sha256, examples.sha256, samples_sha256)
 
 
@@ -102,22 +102,22 @@ def publish(
                    "train what is missing, or publish so few with --drop-stale")
             )  # fmt: skip
         same = runs == list(packed.runs)
-        published = contrasts.load(place / contrasts.NAME)
-        examples = contrasts.collect(artifact, runs, results, published)
+        published = per_example_effects.load(place / per_example_effects.NAME)
+        examples = per_example_effects.collect(artifact, runs, results, published)
         before = last(results, artifact, fidelity)
-        shown_before = gallery.load(place / gallery.NAME)
-        drawn, left = gallery.collect(runs, samples.of_raw(results), shown_before)
+        shown_before = sample_archive.load(place / sample_archive.NAME)
+        drawn, left = sample_archive.collect(runs, samples.of_raw(results), shown_before)
         if left:
             notes.append(f"samples of {', '.join(f'{run.arm} s{run.seed}' for run in left)} are too large to publish")
         if before and before.get("samples_sha256", "") not in ("", shown_before.sha256):
-            notes.append(f"{place / gallery.NAME} is gone, or not the one that verdicts.json had the hash of")
+            notes.append(f"{place / sample_archive.NAME} is gone, or not the one that verdicts.json had the hash of")
         judged = judge(artifact, runs, fidelity, before, packed.sha256 if same else pack.sha256(runs), examples,
                        drawn.sha256)  # fmt: skip
         contents = {
             pack.NAME: None if same else pack.dump(runs),
-            gallery.NAME: None if drawn == shown_before else drawn.content or None,
-            contrasts.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
-            "figure.svg": _figure(artifacts.panels(artifact, runs), shown(judged)),
+            sample_archive.NAME: None if drawn == shown_before else drawn.content or None,
+            per_example_effects.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
+            "figure.svg": _figure(artifacts.panels(artifact, runs), figure_key(judged)),
             **pages(artifact, fidelity, judged, runs),
             "verdicts.json": verdicts.as_file(judged),
         }
@@ -125,9 +125,9 @@ def publish(
             return judged, runs, notes
         try:
             if published.sha256 and not examples.sha256:  # none of what was compared is so any more
-                (place / contrasts.NAME).unlink()
+                (place / per_example_effects.NAME).unlink()
             if shown_before.runs and not drawn.runs:
-                (place / gallery.NAME).unlink()
+                (place / sample_archive.NAME).unlink()
             if contents["figure.svg"] is None:  # nothing is drawn of so few runs
                 (place / "figure.svg").unlink(missing_ok=True)
             for name, content in contents.items():
@@ -157,7 +157,7 @@ def pages(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Seque
     }
 
 
-def shown(judged: Mapping[str, Any]) -> str:
+def figure_key(judged: Mapping[str, Any]) -> str:
     """What a figure is of, for its hash."""
     return f"{judged['artifact']} {judged['fidelity']} {judged['pack_sha256']}"
 

@@ -13,7 +13,7 @@ from normbench import reading
 from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, history
+from normbench.papers import history, per_example_effects
 from normbench.papers import verdicts as judging
 from normbench.papers.claims import Artifact
 from normbench.runs import own, pack
@@ -78,10 +78,10 @@ class Damaged:
     reason: str
 
 
-def collect(results: Path, extra: Path | None = None) -> tuple[list[Published], list[Damaged]]:
+def collect(results: Path, config_dir: Path | None = None) -> tuple[list[Published], list[Damaged]]:
     """Everything published below `results`: by artifact, then from `paper` fidelity down to `smoke`.
 
-    `extra`: the `--config-dir` that has artifacts of one's own; without it they are as those of another version.
+    `config_dir`: the `--config-dir` that has artifacts of one's own; without it they are as those of another version.
     """
     found: list[Published] = []
     damaged: list[Damaged] = []
@@ -94,7 +94,7 @@ def collect(results: Path, extra: Path | None = None) -> tuple[list[Published], 
     for place in sorted({path.parent for name in ("verdicts.json", pack.NAME) for path in pack.paths(results, name)}):
         root = place.parents[2]
         try:
-            entry = read(place, extra=extra)
+            entry = read(place, config_dir=config_dir)
             life = [e for e in lives.get(root, ()) if (e["artifact"], e["fidelity"]) == (entry.name, entry.fidelity)]
             found.append(replace(entry, history=life, own=root == own(results)))
         except NormbenchError as error:
@@ -102,7 +102,7 @@ def collect(results: Path, extra: Path | None = None) -> tuple[list[Published], 
     return sorted(found, key=lambda p: (p.name, FIDELITIES.index(p.fidelity))), damaged
 
 
-def read(place: Path, packed: pack.Pack | None = None, extra: Path | None = None) -> Published:
+def read(place: Path, packed: pack.Pack | None = None, config_dir: Path | None = None) -> Published:
     """Verdicts and pack at one place; NormbenchError with one line where they are missing or damaged.
 
     `packed` is the pack there, where it has been read.
@@ -110,22 +110,22 @@ def read(place: Path, packed: pack.Pack | None = None, extra: Path | None = None
     root = place.parents[2]
     name, fidelity = place.parent.relative_to(root).as_posix(), place.name
     if name in artifacts.ids() and root != own(root.parent):
-        extra = None  # whatever experiment the user has in the place of a shipped one
+        config_dir = None  # whatever experiment the user has in the place of a shipped one
     verdicts = verdicts_of(name, fidelity, place / "verdicts.json")
     if fidelity not in FIDELITIES:
         raise NormbenchError(f"{place}: {fidelity} is not a fidelity ({', '.join(FIDELITIES)}).")
-    packed, again = packed or pack.load(place / pack.NAME), artifacts.again(name, fidelity, extra)
+    packed, again = packed or pack.load(place / pack.NAME), artifacts.again(name, fidelity, config_dir)
     if verdicts["pack_sha256"] != packed.sha256:
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged on another pack than the {pack.NAME} beside it. Restore both (git "
             f"checkout), or judge again: {again}"
         )
-    if verdicts["contrasts_sha256"] != contrasts.load(place / contrasts.NAME).sha256:
+    if verdicts["contrasts_sha256"] != per_example_effects.load(place / per_example_effects.NAME).sha256:
         raise NormbenchError(
-            f"{place / 'verdicts.json'} was judged on other contrasts than the {contrasts.NAME} beside it. Restore "
-            f"both (git checkout), or judge again: {again}"
+            f"{place / 'verdicts.json'} was judged on other contrasts than the {per_example_effects.NAME} beside it. "
+            f"Restore both (git checkout), or judge again: {again}"
         )
-    known = artifacts.load(name, extra) if name in artifacts.ids(extra) else None
+    known = artifacts.load(name, config_dir) if name in artifacts.ids(config_dir) else None
     if known is not None and not _of_todays_rules(known, verdicts):
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"

@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from normbench.papers.claims import Artifact
-from normbench.papers.contrasts import Contrasts
-from normbench.papers.parts import gather, measured, result
+from normbench.papers.parts import describe_effect, gather, result
+from normbench.papers.per_example_effects import Contrasts
 from normbench.runs.record import RunRecord
 
 
@@ -23,7 +23,7 @@ def _text(number: Mapping[str, Any]) -> str:
     """`LN against BN, seeds 1 to 5, lr-low: points −0.02 [−0.05, 0.01]`."""
     where = [number["control"], number["fidelity"] if number["fidelity"] != "paper" else ""]
     told = ", ".join([number["part"], "seeds {from} to {to}".format(**number["seeds"]), *filter(None, where)])
-    return f"{told}: {measured(number)}"
+    return f"{told}: {describe_effect(number)}"
 
 
 def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], known: Contrasts) -> Iterator[str]:

@@ -18,7 +18,7 @@ from normbench.papers import rules
 from normbench.papers.artifact import Plan, again
 from normbench.papers.claims import Artifact, Claim, Part
 from normbench.papers.endpoints import paired_runs
-from normbench.papers.parts import Observed, gather, measured, result
+from normbench.papers.parts import Observed, describe_effect, gather, result
 from normbench.runs import files
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import Spread
@@ -111,7 +111,7 @@ class _Judge:
             evidence += ", but no part is so under all of them" if scattered else ""
             evidence += f"; no control varies the {' and the '.join(claim.unvaried)}" if claim.unvaried else ""
         reported = [self.result(part, self.observe(part, "")) for part in claim.reported]
-        evidence += "".join(f"; beside it, {told['id']}: {measured(told)} ({told['word']})" for told in reported
+        evidence += "".join(f"; beside it, {told['id']}: {describe_effect(told)} ({told['word']})" for told in reported
                             if told["id"] in claim.beside and told["n"])  # fmt: skip
         evidence += _on_seeds(claim, self.fidelity)
         headline = parts[deciding] if parts else None

@@ -13,7 +13,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, TypeVar, overload
 
-from normbench.variants import USUAL
+from normbench.eval_variants import DEFAULT
 
 Record = dict[str, Any]
 Made = TypeVar("Made")
@@ -81,7 +81,7 @@ class Columns(Sequence[Mapping[str, Any]]):
         """
         for group in self._groups:
             same, columns = group.same, group.columns
-            there = same.get("split") == split and same.get("mode") in modes and same.get("variant", USUAL) == variant
+            there = same.get("split") == split and same.get("mode") in modes and same.get("variant", DEFAULT) == variant
             if there and columns.keys() >= set(keys) and not without & columns.keys():
                 yield from zip(*(columns[key] for key in keys), strict=True)
 

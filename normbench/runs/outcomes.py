@@ -24,7 +24,7 @@ def arrays(path: str | Path) -> Iterator[Any]:
 
 
 def read(path: Path, split: str, variants: Sequence[str], metric: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """(N,) the examples' own numbers, (N,) float64 the mean over `variants` ("" is the usual evaluation).
+    """(N,) the examples' own numbers, (N,) float64 the mean over `variants` ("" is the default evaluation).
 
     None where the file or one of the variants is not there; NormbenchError where what is there does not fit together.
     """

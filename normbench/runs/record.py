@@ -26,7 +26,7 @@ UNLIKE_NUMBERS = ("NaN", "Infinity", "-Infinity")  # as a log has them
 
 
 def evaluation_complete(records: Sequence[Mapping[str, Any]], step: int) -> bool:
-    """Whether a curve has got past the evaluation at `step`: all its records are there, and the usual ones finite.
+    """Whether a curve has got past the evaluation at `step`: all its records are there, and the default ones finite.
 
     An evaluation has the records of the first one and the running mean, and may have more; those of test splits it may
     lack. Variants, and what a model does after training, may have numbers that are not finite.

@@ -23,7 +23,7 @@ import yaml
 
 from normbench import reading
 from normbench.config.identity import RunSpec, satisfies
-from normbench.runs import claims, curve_file, seals, yaml_text
+from normbench.runs import curve_file, leases, seals, yaml_text
 from normbench.runs.damaged import Damaged, no_json, why
 from normbench.runs.record import HIGHEST, RunRecord, check_config
 
@@ -83,7 +83,7 @@ def is_locked(path: Path) -> bool:
         return True
     except OSError:
         pass
-    return claims.is_claimed(path)  # on another node, where a lock is not seen here
+    return leases.is_claimed(path)  # on another node, where a lock is not seen here
 
 
 def with_status(run: Stored) -> Stored:

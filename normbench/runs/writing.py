@@ -16,7 +16,7 @@ import yaml
 from normbench import locks, reading
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError, code_of
-from normbench.runs import claims, curve_file, files, lookup, seals, store
+from normbench.runs import curve_file, files, leases, lookup, seals, store
 from normbench.runs.damaged import Damaged
 
 READERS = 0.2  # s: `is_locked` in some reader holds a lock for a moment; a writer holds it on
@@ -64,7 +64,7 @@ class RunDirectory:
                 f"run {self.path.name[-12:]} is being written by {locks.holder(handle.fileno())}.", code=5
             )
         locks.sign(handle.fileno())
-        self._held.enter_context(claims.hold(self.path) if self.claimed else claims.respected(self.path))
+        self._held.enter_context(leases.hold(self.path) if self.claimed else leases.respected(self.path))
         for left in self.path.glob("**/.*.tmp"):  # by a writer that was killed; now there is no other
             left.unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ from normbench.errors import NormbenchError
 from normbench.sentences.sets import STEMS, Labelled
 
 SHOWN = 40  # characters of a sentence in an error
-USUAL = (np.float32, np.float64)  # what is computed with; all else becomes the latter
+DEFAULT = (np.float32, np.float64)  # what is computed with; all else becomes the latter
 
 
 class NotFinite(NormbenchError):
@@ -47,12 +47,12 @@ class Files:
         self.names = [name for name, stems in STEMS.items() if any(self._path(stem).exists() for stem in stems)]
         if not self.names:
             raise NormbenchError(
-                f"{files.shown(folder)} holds none of {', '.join(f'{name}.npy' for name in STEMS)} "
+                f"{files.as_text(folder)} holds none of {', '.join(f'{name}.npy' for name in STEMS)} "
                 "(sick_train_a.npy and so on). Sentences to encode: normbench embed-eval --write-sentences DIR"
             )
         for name in self.names:
             if missing := [stem for stem in STEMS[name] if not self._path(stem).exists()]:
-                raise NormbenchError(f"{files.shown(self._path(missing[0]))} is missing: {name} takes "
+                raise NormbenchError(f"{files.as_text(self._path(missing[0]))} is missing: {name} takes "
                                      f"{', '.join(f'{stem}.npy' for stem in STEMS[name])}.")  # fmt: skip
 
     def __call__(self, given: Labelled) -> np.ndarray:
@@ -62,10 +62,10 @@ class Files:
             path = self._path(stem)
             rows = _read(path, told, f"{stem}.txt")
             rows[[place for place, sentence in enumerate(told) if not sentence]] = 0
-            found.append(checked(rows, told, files.shown(path), f"{stem}.txt"))
+            found.append(checked(rows, told, files.as_text(path), f"{stem}.txt"))
         sizes = {rows.shape[1] for rows in found}
         if len(sizes) > 1:
-            raise NormbenchError(f"{files.shown(self.folder)}: the vectors of {given.name} have different lengths: "
+            raise NormbenchError(f"{files.as_text(self.folder)}: the vectors of {given.name} have different lengths: "
                                  f"{', '.join(map(str, sorted(sizes)))}.")  # fmt: skip
         return np.concatenate(found)
 
@@ -75,7 +75,7 @@ class Files:
 
 def _read(path: Path, told: Sequence[str], where: str) -> np.ndarray:
     """The array of a file, whose heading is believed where it suits the sentences and the file's size."""
-    shown = files.shown(path)
+    shown = files.as_text(path)
     try:
         with reading.opened(path.resolve()) as file:
             shape, dtype = _heading(file)
@@ -112,7 +112,7 @@ def checked(found: Any, told: list[str], of: str, where: str) -> Any:
     _check_form(found.shape, found.dtype, told, of, where)
     native = found.dtype.newbyteorder("=")
     with np.errstate(over="ignore"):  # of a longer float: Inf is refused
-        found = found.astype(native if native in USUAL else np.float64, copy=False)
+        found = found.astype(native if native in DEFAULT else np.float64, copy=False)
     if not isinstance(found, np.ndarray):
         found = found.tocsr()
         if not np.isfinite(found.data).all():

@@ -80,6 +80,6 @@ def _columns(path: Path, *names: str) -> list[list[str]]:
     """Columns of a tab-separated file with a header; a line ends at a line feed alone, for texts hold U+0085."""
     header, *rows = (line.split("\t") for line in path.read_text(encoding="utf-8-sig").rstrip("\n").split("\n"))
     if missing := [name for name in names if name not in header]:
-        raise NormbenchError(f"{files.shown(path)} has no column {missing[0]}.")
+        raise NormbenchError(f"{files.as_text(path)} has no column {missing[0]}.")
     places = [header.index(name) for name in names]
     return [[row[place] for row in rows] for place in places]

@@ -31,7 +31,7 @@ def read(path: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
     same without that line (GloVe), and word2vec's binary (`.bin`). NormbenchError for a file that is none of these.
     """
     name = path.name.removesuffix(".gz")
-    place = files.shown(path)
+    place = files.as_text(path)
     try:
         with reading.opened(path.resolve(), LARGEST) as raw:
             source = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from normbench.eval_variants import DEFAULT, Variant, select, text
 from normbench.runs.record import RunRecord
 from normbench.stats.statistics import Estimate, Interval, t_interval
-from normbench.variants import USUAL, Variant, select, text
 
 LOSSES = ("nll", "loss")  # interpolated on their logarithm
 CLOCKS = {"epoch": "epochs", "step": "updates", "examples": "examples"}
@@ -48,10 +48,10 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
     """(x, value) of one metric, e.g. `series(run, "train", "eval", "nll")`; values as logged, NaN and inf included.
 
     Records of mode `both` stand for `eval` and `train`: a model whose two modes are one function is evaluated once.
-    variant: words that name one, as `normbench.variants` reads them (`momentum=0.01`); None is the usual evaluation,
-    and a name that fits none or several has no points. x: `epoch`, `step` or `examples`.
+    variant: words that name one, as `normbench.eval_variants` reads them (`momentum=0.01`); None is the usual
+    evaluation, and a name that fits none or several has no points. x: `epoch`, `step` or `examples`.
     """
-    chosen = [USUAL] if variant is None else select(variant, variants(run))
+    chosen = [DEFAULT] if variant is None else select(variant, variants(run))
     return sorted(_points(run, (split, mode, metric), chosen[0], x).items()) if len(chosen) == 1 else []
 
 
@@ -95,7 +95,7 @@ def area(points: Series, log: bool) -> float | None:
     return math.exp(mean) if log else mean
 
 
-def best_step(run: RunRecord, variant: Variant = USUAL) -> int | None:
+def best_step(run: RunRecord, variant: Variant = DEFAULT) -> int | None:
     """The update at which what the run monitors is best, the first of equal ones; None without a finite value."""
     asked = best_step, text(variant)
     if asked not in run.known:
@@ -142,14 +142,14 @@ def in_orders(run: RunRecord, metric: str, variant: str | None = None) -> list[f
         and record["step"] == step
         and record["split"] == "test"
         and "order" in record
-        and record.get("variant", USUAL) == chosen[0]
+        and record.get("variant", DEFAULT) == chosen[0]
     ]
 
 
 def named(run: RunRecord, words: str | None, when: str | int) -> list[Variant]:
     """The variants of this run that words of a claim name, as in `at_epoch`; none where they fit none."""
     if words is None:
-        return [USUAL]
+        return [DEFAULT]
     if " by " in words:
         ranked = _ranked(run, words, when)
         return [] if ranked is None else [ranked]
@@ -164,8 +164,8 @@ def at_epoch(
 ) -> float | None:
     """A metric at an evaluation, None where it is not logged.
 
-    when: an epoch; `last`; `best`, where what is monitored is best in the usual evaluation; `own`, where it is in this
-        variant.
+    when: an epoch; `last`; `best`, where what is monitored is best in the default evaluation; `own`, where it is in
+        this variant.
     variant: words that name some (`TT**|FF**`, `TF** populations=recalibrated`), for the mean over them; or `best by
         SPLIT`, `worst by SPLIT`: the one with the lowest (highest finite) NLL there, each at its evaluation.
     """
@@ -177,7 +177,7 @@ def at_epoch(
 def _value(run: RunRecord, when: str | int, variant: Variant, of: tuple[str, str, str]) -> float | None:
     if isinstance(when, int):
         return _points(run, of, variant).get(when)
-    step = run.steps if when == "last" else best_step(run, variant if when == "own" else USUAL)
+    step = run.steps if when == "last" else best_step(run, variant if when == "own" else DEFAULT)
     return None if not step else _points(run, of, variant, "step").get(step)
 
 

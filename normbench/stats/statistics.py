@@ -104,12 +104,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def told_apart(samples: Sequence[Sequence[float]], alpha: float) -> list[int | None]:
+def significant_signs(samples: Sequence[Sequence[float]], alpha: float) -> list[int | None]:
     """Of each sample the sign of its mean where t tells it from 0, else 0; Holm's adjustment is for all of them.
 
     None where there are fewer than two values.
 
-    >>> told_apart([[1.0, 1.1], [-1.0, 2.0], [3.0]], 0.05)
+    >>> significant_signs([[1.0, 1.1], [-1.0, 2.0], [3.0]], 0.05)
     [0, 0, None]
     """
     found = [t_interval(sample, 1 - alpha) for sample in samples]

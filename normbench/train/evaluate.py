@@ -16,12 +16,12 @@ from normbench.data import Dataset
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
+from normbench.eval_variants import DEFAULT, Variant, text
 from normbench.models.base import Metric, Model, Noise, PerPlace, evaluating, finite
 from normbench.norms.modes import inference, normalizers, stacked, training_without_tracking, variants, without_trace
 from normbench.norms.sites import Choice, asked_variants
 from normbench.streams import stream
 from normbench.train import populations
-from normbench.variants import USUAL, Variant, text
 
 PREPARED = 250  # examples at once where a model prepares its inputs
 STACK_ROWS = 1200  # rows at once where several variants are stacked: their activations stay in the cache
@@ -38,7 +38,7 @@ class Pass:
 
     split: str
     mode: str = "eval"
-    variants: Sequence[Variant] = (USUAL,)
+    variants: Sequence[Variant] = (DEFAULT,)
     order: int = 0
 
 
@@ -46,7 +46,7 @@ class Pass:
 class State:
     """When a run is evaluated, and what of the monitored values was the lowest before, by variant.
 
-    `moment` keys what is drawn. `best`: the usual evaluation is at its lowest; `better`: that of any variant is.
+    `moment` keys what is drawn. `best`: the default evaluation is at its lowest; `better`: that of any variant is.
     """
 
     moment: int | str = 0
@@ -96,13 +96,13 @@ class Evaluation:
     def __call__(self, state: State) -> list[Record]:
         """Every pass that the state calls for. Normalizers that evaluate with statistics of a pass get one first.
 
-        It is `broken`, and has the usual passes at most, where outputs of these, or the weights, are not finite.
+        It is `broken`, and has the default passes at most, where outputs of these, or the weights, are not finite.
         """
         self.outcomes.clear()
         self.broken = ""
         self._prepared.cache_clear()
-        self.gather(state, [USUAL])
-        records = self.run(self.usual(state), state)
+        self.gather(state, [DEFAULT])
+        records = self.run(self.default(state), state)
         if self.broken:
             return records
         if not finite(self.model.parameters()):
@@ -128,7 +128,7 @@ class Evaluation:
         the evaluation is broken.
         """
         found = {
-            text(record.get("variant", USUAL)): self.sign * float(record[self.monitor["metric"]])
+            text(record.get("variant", DEFAULT)): self.sign * float(record[self.monitor["metric"]])
             for record in records
             if record["split"] == self.monitor["split"]
             and record["mode"] in ("eval", "both")
@@ -157,7 +157,7 @@ class Evaluation:
                     records.append({"mode": mode, **one.record})
                     if nested and self.asked["outcomes"]:
                         examples = {metric: torch.from_numpy(values) for metric, values in one.examples.items()}
-                        self.outcomes[one.record["split"], text(USUAL)] = examples
+                        self.outcomes[one.record["split"], text(DEFAULT)] = examples
         except NotFinite as error:
             self.broken = str(error).removesuffix(".")
         return records
@@ -169,7 +169,7 @@ class Evaluation:
 
     # --- the lists ---------------------------------------------------------------------------------------------------
 
-    def usual(self, state: State) -> list[Pass]:
+    def default(self, state: State) -> list[Pass]:
         """Every split as usual, test splits if it is their turn; the training split in training mode as well."""
         each = self._tested(state)
         passes = [Pass(name) for name in self.splits if each or name not in self.tests]
@@ -201,7 +201,7 @@ class Evaluation:
         passes = [Pass(name, variants=[v for v in [*self.variants, *others] if v not in made])]
         if state.best and name in self.tests:
             orders = range(1, self.asked["reshuffles"] + 1)
-            passes += [Pass(name, variants=(USUAL, *self.reshuffled), order=order) for order in orders]
+            passes += [Pass(name, variants=(DEFAULT, *self.reshuffled), order=order) for order in orders]
         return passes
 
     def _others(self) -> list[Variant]:
@@ -210,7 +210,7 @@ class Evaluation:
         def computed(variant: Variant) -> tuple[Any, ...]:
             return tuple(norm.computes(variant) for norm in normalizers(self.model))
 
-        names = [USUAL, *self.variants]
+        names = [DEFAULT, *self.variants]
         known = {computed(name) for name in names}
         found: list[Variant] = []
         for options in self.also:
@@ -242,7 +242,7 @@ class Evaluation:
             yield place | (numbers if variant else self._sound(one.split, numbers))
 
     def _sound(self, split: str, numbers: Record) -> Record:
-        """The numbers of a usual pass; where one is not finite none is left finite, and the evaluation is broken.
+        """The numbers of a default pass; where one is not finite none is left finite, and the evaluation is broken.
 
         An arg-max, a threshold or a rank of NaN is a number like any other, and may be a good one. Variants keep
         theirs: at m = 1 half of BLN's configurations have no finite loss, and the authors log the errors beside it.
@@ -384,7 +384,7 @@ class Evaluation:
             )
         needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["test"] == "lowest"
         needs_best = needs_best or "best" in config["train"]["keep"]
-        may_lack = {*self.data.splits, MONITOR["split"]}  # who chooses nothing may do without the usual one
+        may_lack = {*self.data.splits, MONITOR["split"]}  # who chooses nothing may do without the default one
         if self.monitor["split"] not in self.splits and (needs_best or self.monitor["split"] not in may_lack):
             raise NormbenchError(
                 f"monitor.split={self.monitor['split']}: there is no evaluation of it to tell what is best. "

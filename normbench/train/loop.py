@@ -19,7 +19,7 @@ from normbench.norms.modes import inference, normalizers, seed_torch
 from normbench.runs import writing
 from normbench.streams import stream
 from normbench.train import checkpoint, environment, optim
-from normbench.train.adjust import Adjust
+from normbench.train.clipping import Adjust
 from normbench.train.denormals import flushed
 from normbench.train.evaluate import Evaluation
 from normbench.train.progress import resume, save

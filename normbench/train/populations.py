@@ -8,15 +8,15 @@ import torch
 
 from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
+from normbench.eval_variants import DEFAULT, Variant
 from normbench.models.base import Model, Noise, evaluating
 from normbench.norms.modes import gathering, normalizers, seed_torch
 from normbench.streams import stream
-from normbench.variants import USUAL, Variant
 
 
 @torch.no_grad()
 def gather(
-    model: Model, split: Split, moment: int | str, sampler: Sampler, variants: Sequence[Variant] = (USUAL,)
+    model: Model, split: Split, moment: int | str, sampler: Sampler, variants: Sequence[Variant] = (DEFAULT,)
 ) -> None:
     """Let every normalizer that asks for it for these variants take its statistics from one pass, in training mode, of
     the weights as they are; without one that asks nothing is done.

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from normbench.data.sampler import Sampler
+from normbench.eval_variants import DEFAULT
 from normbench.models.base import Model
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, outcomes
 from normbench.train.evaluate import Evaluation, Record, State
 from normbench.train.progress import Progress
-from normbench.variants import USUAL
 
 Event = dict[str, Any]
 
@@ -65,14 +65,14 @@ class Recorder:
             spent = {"train_seconds": began - self.clock, "evaluate_seconds": time.monotonic() - began}
             self.run.append("timing.jsonl", [place | spent])
             told = {"step": progress.step, "steps": self.steps, "loss": records[0][loss], "epoch": place["epoch"]}
-            if "" in state.values:  # the usual evaluation has what is monitored
+            if "" in state.values:  # the default evaluation has what is monitored
                 told["monitored"] = self.evaluation.sign * state.values[""]
             self.listen(told)
         progress.evaluated, self.clock = progress.step, time.monotonic()
 
     def gather(self, progress: Progress) -> None:
         """Normalizers that evaluate with statistics of a pass get those of the run where it is."""
-        self.evaluation.gather(self._place(progress)[1], [USUAL])
+        self.evaluation.gather(self._place(progress)[1], [DEFAULT])
 
     def _place(self, progress: Progress) -> tuple[Record, State]:
         per_epoch, step = self.sampler.per_epoch, progress.step

@@ -52,7 +52,7 @@ class Setting:
 # --- fewer points ----------------------------------------------------------------------------------------------------
 
 
-def kept(x: Sequence[float], curves: Sequence[Sequence[float]], columns: int) -> list[int]:
+def points_to_draw(x: Sequence[float], curves: Sequence[Sequence[float]], columns: int) -> list[int]:
     """Which points to draw in so many columns: of each column the extremes of every curve, and both sides of a gap.
 
     x: ascending. Curves with NaN or inf have a gap there. All points where there are at most two a column.
@@ -82,7 +82,7 @@ def kept(x: Sequence[float], curves: Sequence[Sequence[float]], columns: int) ->
 
 def thinned(points: Series, columns: int) -> Series:
     """A curve for so many columns of a plot, values to five digits."""
-    indices = kept([x for x, _ in points], [[y for _, y in points]], columns)
+    indices = points_to_draw([x for x, _ in points], [[y for _, y in points]], columns)
     return [(_digits(points[i][0], 7), _digits(points[i][1], 5)) for i in indices]
 
 
@@ -92,7 +92,7 @@ def thinned_line(line: Line, of_seeds: int = OF_SEEDS) -> Line:
     ends = [p.interval or (math.nan, math.nan) for p in points]
     means = [math.nan if p.mean is None else p.mean for p in points]
     curves = [means, [low for low, _ in ends], [high for _, high in ends]]
-    few = [_short(points[i]) for i in kept([p.x for p in points], curves, COLUMNS)]
+    few = [_short(points[i]) for i in points_to_draw([p.x for p in points], curves, COLUMNS)]
     return replace(line, points=few, seeds=[(s, run, thinned(curve, of_seeds)) for s, run, curve in line.seeds])
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from normbench.compare import beside, configuration
+from normbench.compare import configuration, paper_references
 from normbench.compare.answer import value
-from normbench.compare.cells import Cell, Task
+from normbench.compare.groups import Cell, Task
 from normbench.compare.question import Question
 from normbench.draw.tables import mean_of_all
 from normbench.runs.record import RunRecord
@@ -39,7 +39,7 @@ def configurations(task: Task, question: Question, others: Sequence[Task], load:
         means = [sign * mean for mean in _means(cell, question, ways) if mean is not None]
         if len(means) == len(ways):
             shown.setdefault(name, means)
-        for told, numbers in beside.numbers(cell, ways):
+        for told, numbers in paper_references.numbers(cell, ways):
             shown.setdefault(told, [numbers[way] for way in ways])
     names = list(shown)[:MOST_COLUMNS]
     if not names:

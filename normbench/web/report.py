@@ -20,17 +20,17 @@ from normbench.draw import tables
 from normbench.draw.style import on_dark
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import gallery, measured, published, stated
+from normbench.papers import measured, published, sample_archive, stated
 from normbench.papers.claims import Artifact
-from normbench.papers.findings import deciding, findings, said, tally
 from normbench.papers.published import Published
 from normbench.papers.rules import DECIDED, HOLDS, NEWS, UNDECIDED
+from normbench.papers.summary import deciding, findings, tally, verb
 from normbench.runs import pack
 from normbench.runs import samples as raw_samples
 from normbench.runs.record import RunRecord
 from normbench.web import figures, forest, samples, site
 
-DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME, gallery.NAME)
+DOWNLOADS = ("figure.svg", "table.csv", "verdicts.json", pack.NAME, sample_archive.NAME)
 OPEN = 2  # claims of each word that the index tells unfolded
 OWN = "Your own and smoke runs"
 
@@ -43,10 +43,10 @@ class Report:
     notes: Sequence[str]
 
 
-def build(results: Path, target: Path | None = None, extra: Path | None = None) -> Report:
+def build(results: Path, target: Path | None = None, config_dir: Path | None = None) -> Report:
     """Write the whole site aside and put it in place at once; NormbenchError where it cannot be written.
 
-    `target`: by default `results/report`; a folder that is not empty and not a report is left alone. `extra`: the
+    `target`: by default `results/report`; a folder that is not empty and not a report is left alone. `config_dir`: the
     `--config-dir` that has artifacts of one's own.
     """
     place = results / "report" if target is None else target
@@ -58,8 +58,8 @@ def build(results: Path, target: Path | None = None, extra: Path | None = None) 
     notes: list[str] = []
 
     def write(folder: Path) -> None:
-        found, damaged = published.collect(results, extra)
-        known = _Known.of(extra)
+        found, damaged = published.collect(results, config_dir)
+        known = _Known.of(config_dir)
         shown = _presentable(found, known, damaged, raw_samples.of_raw(results))
         try:
             _write(folder, results, known, shown, damaged)
@@ -84,8 +84,10 @@ class _Known:
     papers: Mapping[str, artifacts.Paper]
 
     @classmethod
-    def of(cls, extra: Path | None) -> _Known:
-        return cls({name: artifacts.read(name, extra) for name in artifacts.ids(extra)}, artifacts.papers(extra))
+    def of(cls, config_dir: Path | None) -> _Known:
+        return cls(
+            {name: artifacts.read(name, config_dir) for name in artifacts.ids(config_dir)}, artifacts.papers(config_dir)
+        )
 
     def order(self, entry: Published) -> tuple[bool, int]:
         """In the papers' own order, then what no paper of ours has, then what is the user's own."""
@@ -99,11 +101,14 @@ class _Shown:
 
     entry: Published
     content: Mapping[str, Any]
-    drawn: Sequence[tuple[RunRecord, gallery.Files]]
+    drawn: Sequence[tuple[RunRecord, sample_archive.Files]]
 
 
 def _presentable(
-    found: Sequence[Published], known: _Known, damaged: list[published.Damaged], raw: Callable[[str], gallery.Files]
+    found: Sequence[Published],
+    known: _Known,
+    damaged: list[published.Damaged],
+    raw: Callable[[str], sample_archive.Files],
 ) -> list[_Shown]:
     """Those whose content can be made, by paper; the others are added to the damaged ones."""
     good = []
@@ -115,21 +120,21 @@ def _presentable(
 
 
 def _drawn(
-    entry: Published, arms: Sequence[str], damaged: list[published.Damaged], raw: Callable[[str], gallery.Files]
-) -> list[tuple[RunRecord, gallery.Files]]:
+    entry: Published, arms: Sequence[str], damaged: list[published.Damaged], raw: Callable[[str], sample_archive.Files]
+) -> list[tuple[RunRecord, sample_archive.Files]]:
     """In the order of the figure's arms; of raw runs where they are here, which may have more than was published."""
-    known = gallery.Gallery()
+    known = sample_archive.Gallery()
     try:
-        known = gallery.load(entry.place / gallery.NAME)
+        known = sample_archive.load(entry.place / sample_archive.NAME)
         if known.sha256 != entry.verdicts.get("samples_sha256", ""):
             raise NormbenchError(
-                f"{entry.place / gallery.NAME} is gone, or not the one that verdicts.json has the hash of. Restore it "
-                f"(git checkout), or publish again: {entry.again}"
+                f"{entry.place / sample_archive.NAME} is gone, or not the one that verdicts.json has the hash of. "
+                f"Restore it (git checkout), or publish again: {entry.again}"
             )
     except NormbenchError as error:
-        known = gallery.Gallery()
+        known = sample_archive.Gallery()
         damaged.append(published.Damaged(entry.place, str(error)))
-    found = gallery.of_arms(entry.runs, raw, known.runs.get)
+    found = sample_archive.of_arms(entry.runs, raw, known.runs.get)
     return sorted(found, key=lambda own: arms.index(own[0].arm) if own[0].arm in arms else len(arms))
 
 
@@ -295,7 +300,7 @@ def _blocks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             few = group[:OPEN] if word in DECIDED and not computed else []
             told += few
             if rest := group[len(few) :]:
-                folded.append((f"{len(rest)}{' more' if few else ''} {said(word, len(rest))}", rest))
+                folded.append((f"{len(rest)}{' more' if few else ''} {verb(word, len(rest))}", rest))
         kind = ("hypothesis of our own", "hypotheses of our own") if ours else ("quoted claim", "quoted claims")
         blocks.append(
             {

@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from normbench import reading
 from normbench.compare.answer import Answer
-from normbench.compare.more import way_on
+from normbench.compare.suggested_seeds import suggested_commands
 from normbench.draw.text import visible
 from normbench.errors import NormbenchError
 from normbench.runs import samples
@@ -41,7 +41,7 @@ from normbench.runs.record import RunRecord
 from normbench.web import share as pages
 from normbench.web import view as views
 from normbench.web.index import Index
-from normbench.web.plain import dumped
+from normbench.web.json_safe import dumped
 
 HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 SCRIPT_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
@@ -63,7 +63,7 @@ def app(
     index: Index,
     token: str,
     ending: Callable[[], bool] = lambda: False,
-    commands: Callable[[Answer], Sequence[str]] = way_on,
+    commands: Callable[[Answer], Sequence[str]] = suggested_commands,
 ) -> Starlette:
     """The application; `token` lets in whoever has it. `ending`: whether pages that wait for news are let go.
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from normbench.runs.record import RunRecord
 from normbench.web import site
-from normbench.web.plain import dumped
+from normbench.web.json_safe import dumped
 from normbench.web.site import PLOTLY
 from normbench.web.view import Load, View, pairs, runs_of, view
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from normbench.compare import configuration, metrics
 from normbench.compare.answer import Answer, chosen_by, difference_curve
-from normbench.compare.cells import Task, tasks, with_longer
+from normbench.compare.groups import Task, tasks, with_longer
 from normbench.compare.metrics import Metric
-from normbench.compare.more import way_on
 from normbench.compare.question import BEST, END, Question
+from normbench.compare.suggested_seeds import suggested_commands
 from normbench.draw.style import colours_of, on_dark
 from normbench.draw.text import visible
 from normbench.errors import NormbenchError
@@ -25,9 +25,9 @@ from normbench.runs.store import FINISHED
 from normbench.stats.series import CLOCKS, Point
 from normbench.web import figures_compare as figures
 from normbench.web import grid
-from normbench.web.drawn import AXES, Drawn, Kept, clocks, counts, logged_clock, seeds, state, value_text
+from normbench.web.figure_cache import AXES, Drawn, Kept, clocks, counts, logged_clock, seeds, state, value_text
 from normbench.web.grid import Load
-from normbench.web.plain import plain
+from normbench.web.json_safe import json_safe
 
 View = dict[str, Any]
 ASKED = ("split", "metric", "at", "by", "against", "level")  # what a question is made of
@@ -39,7 +39,7 @@ def view(
     heads: Sequence[RunRecord],
     load: Load,
     query: Mapping[str, str],
-    commands: Callable[[Answer], Sequence[str]] = way_on,
+    commands: Callable[[Answer], Sequence[str]] = suggested_commands,
 ) -> View:
     """The page for this address.
 
@@ -71,7 +71,7 @@ def view(
     canonical = {**asked, "task": task.key}
     if len(found) == 1 and "filter" in asked:
         del canonical["task"]
-    shown = plain(
+    shown = json_safe(
         {
             "query": {key: canonical[key] for key in KEPT if key in canonical},
             **common,
@@ -265,7 +265,7 @@ def _pair(drawn: Drawn, a: str, b: str) -> Pair | None:
         "a": first.key, "b": second.key, "names": names, "n": max((p.n for p in points), default=0),
         "diff": [{"key": key, "a": value_text(first, key), "b": value_text(second, key)} for key in keys],
     }  # fmt: skip
-    told = plain(told)
+    told = json_safe(told)
     if not points:
         return told, None
     name = f"difference{unit}"

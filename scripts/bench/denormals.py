@@ -23,7 +23,7 @@ from normbench.config.plan import train_specs
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, loop
 from normbench.train.denormals import flushed
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 ROUND = 125
 SIDES: dict[str, Callable[[], Any]] = {"flushed": flushed, "kept": contextlib.nullcontext}

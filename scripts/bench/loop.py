@@ -30,7 +30,7 @@ from normbench.models import base
 from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
 from normbench.train import loop
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 FEATURES, CLASSES, HIDDEN = 784, 10, 1000
 # batch size -> steps of an epoch, which is a round: about a second

@@ -24,7 +24,7 @@ from normbench.config import compose
 from normbench.models.draw import Draw
 from normbench.runs import files, lookup, store
 from normbench.streams import stream
-from normbench.train.kept import trained
+from normbench.train.weights import trained
 
 COUNT, SEED = 1000, 1
 

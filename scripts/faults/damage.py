@@ -32,7 +32,7 @@ from normbench.check.ids import Ids
 from normbench.config import plan
 from normbench.papers import history
 from normbench.runs import find, lookup, pack, store, writing
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 HEAVY = ("bln2022/ablation", "bln2022/table1", "bln2022/table2")  # take seconds each time they are judged
 NOTHING_PROMISED = ("lock", "output.log")

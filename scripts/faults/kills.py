@@ -38,7 +38,7 @@ from normbench.papers import artifact as artifacts
 from normbench.papers import history
 from normbench.papers import publish as publishing
 from normbench.runs import pack
-from normbench.web import remembered, report, share, standing
+from normbench.web import battery_page, remembered, report, share
 from normbench.web.index import Index
 
 NAME, FIDELITY = "ln2016/geometry", "paper"
@@ -83,7 +83,7 @@ def site(folder: Path) -> None:
 
 def page_of_battery(folder: Path) -> None:
     adopted = adopt(str(ROOT / "examples" / "own_normalizer" / "norm" / "centre.yaml"), None, folder / "own")
-    told = standing.Standing(name=adopted.name, title="", source="", file="centre.py", derived="", fidelity="smoke",
+    told = battery_page.Standing(name=adopted.name, title="", source="", file="centre.py", derived="", fidelity="smoke",
                              command="", promises=[("kept", 3)], table1=([], []), outcomes=[], notes=[])  # fmt: skip
     battery.write(told, folder / "battery" / adopted.name)
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from normbench import reading
 from normbench.errors import NormbenchError
-from normbench.papers import contrasts, history, measured, published
+from normbench.papers import history, measured, per_example_effects, published
 from normbench.runs import curve_file, files, outcomes, pack, seals, store, yaml_text
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, check_record
@@ -58,7 +58,7 @@ def whole() -> dict[str, bytes]:
         history.NAME: files.line(seals.sealed(entry)),
         "verdicts.json": json.dumps({"schema": 3, "artifact": "a/b", "claims": [], "amendments": []}).encode(),
         "one.json": json.dumps({"title": "t", "command": "c", "machine": "m", "rows": []}).encode(),
-        contrasts.NAME: b"",
+        per_example_effects.NAME: b"",
         "best.npz": b"",
     }
 
@@ -125,7 +125,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     history.NAME: _history,
     "verdicts.json": lambda path: published.read_verdicts(path / "verdicts.json"),
     "one.json": lambda path: list(measured._read(path, measured._bench)),
-    contrasts.NAME: lambda path: contrasts.load(path / contrasts.NAME),
+    per_example_effects.NAME: lambda path: per_example_effects.load(path / per_example_effects.NAME),
     "best.npz": lambda path: outcomes.read(path / "best.npz", "test", [""], "nll"),
 }
 
@@ -197,7 +197,7 @@ def test_a_reader_takes_thousands_of_files_or_refuses_them(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in READERS if name not in (contrasts.NAME, "best.npz", "verdicts.json")]
+    "name", [name for name in READERS if name not in (per_example_effects.NAME, "best.npz", "verdicts.json")]
 )
 def test_the_whole_file_is_taken(name: str) -> None:
     """The tests above would hold for readers that refuse everything."""

@@ -19,15 +19,15 @@ from hostile import PLACED, VALUES
 
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, gallery, history, measured, publish, published
+from normbench.papers import history, measured, per_example_effects, publish, published, sample_archive
 from normbench.runs import files, outcomes, pack
 
 READERS: dict[str, Callable[[Path], object]] = {
     pack.NAME: lambda place: pack.load(place / pack.NAME),
     "verdicts.json": lambda place: published.read_verdicts(place / "verdicts.json"),
     "history.jsonl": history.read,
-    contrasts.NAME: lambda place: contrasts.load(place / contrasts.NAME),
-    gallery.NAME: lambda place: gallery.load(place / gallery.NAME),
+    per_example_effects.NAME: lambda place: per_example_effects.load(place / per_example_effects.NAME),
+    sample_archive.NAME: lambda place: sample_archive.load(place / sample_archive.NAME),
     "best.npz": lambda place: outcomes.read(place / "best.npz", "test", [""], "nll"),
 }
 CONTENT = {
@@ -59,7 +59,7 @@ def test_a_hostile_file_is_one_line(name: str, how: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-@pytest.mark.parametrize("name", [contrasts.NAME, "best.npz"])
+@pytest.mark.parametrize("name", [per_example_effects.NAME, "best.npz"])
 def test_arrays_packed_as_nobody_here_packs_them_are_not_unpacked(name: str, method: int, tmp_path: Path) -> None:
     """A few bytes would be gigabytes, whatever size they say."""
     array = io.BytesIO()

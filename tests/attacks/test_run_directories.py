@@ -18,7 +18,7 @@ from hostile import CASES, FEW
 
 from normbench.cli import main
 from normbench.config.identity import RunSpec
-from normbench.stats.distance import DIFFERENT, WORDS
+from normbench.stats.rerun_diff import DIFFERENT, WORDS
 from normbench.web.index import Index
 
 GOOD = 3  # runs beside the hostile ones

@@ -13,7 +13,7 @@ import smallest
 import torch
 import yaml
 
-from normbench import GRU, LSTM, create_norm, own_file
+from normbench import GRU, LSTM, create_norm, user_code
 from normbench.battery import contract
 from normbench.battery.adopt import adopt, in_words
 from normbench.battery.cases import LAYOUTS, Subject
@@ -287,12 +287,12 @@ def test_modules_of_its_folder_are_found_and_are_part_of_what_it_is(tmp_path: Pa
     path = write(
         tmp_path, HELPED + "def later():\n    from packed_helpers.deep import a\nimport random, torch\n", "helped.py"
     )
-    alone = own_file.digest(path)
+    alone = user_code.digest(path)
     (tmp_path / "random.py").write_text("raise SystemExit")  # a standard module stays what it is
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "helped.py").write_text("")
     (tmp_path / "unused.py").write_text("")
-    assert own_file.digest(path) == alone
+    assert user_code.digest(path) == alone
     known = {alone}
     deep = tmp_path / "packed_helpers" / "deep"  # without any __init__.py
     deep.mkdir(parents=True)
@@ -304,8 +304,8 @@ def test_modules_of_its_folder_are_found_and_are_part_of_what_it_is(tmp_path: Pa
         (tmp_path / "helping.py", "STRETCH = 3\nimport further_helping\n"),
     ):
         file.write_text(text)
-        assert own_file.digest(path) not in known
-        known.add(own_file.digest(path))
+        assert user_code.digest(path) not in known
+        known.add(user_code.digest(path))
         if (tmp_path / "further_helping.py").exists():
             x = torch.randn(2, 3)
             stretch = int((tmp_path / "helping.py").read_text()[10])

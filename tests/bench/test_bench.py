@@ -19,7 +19,7 @@ from smallest import small
 
 from normbench.battery.cost import interleave
 from normbench.runs.writing import RunDirectory
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts" / "bench"
 
@@ -194,7 +194,7 @@ def test_made_up_runs_are_whole_and_of_tasks(bench, tmp_path: Path, monkeypatch:
 
     for name, value in {"NORMS": ("none", "layer"), "RATES": (0.01,), "SEEDS": 2}.items():
         monkeypatch.setattr(made_runs, name, value)
-    from normbench.compare.cells import tasks
+    from normbench.compare.groups import tasks
     from normbench.runs.find import everything
 
     made_runs.write(tmp_path, islice(made_runs.specs(8), 5), 8)

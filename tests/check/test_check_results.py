@@ -26,7 +26,7 @@ from normbench.config.compose import stored_form
 from normbench.config.identity import OWN, RunSpec
 from normbench.papers import artifact as artifacts
 from normbench.papers import history, publish
-from normbench.runs import claims, files, pack, seals, writing
+from normbench.runs import files, leases, pack, seals, writing
 
 Damage = Callable[[Path], object]
 
@@ -272,7 +272,7 @@ def test_what_an_amendment_states_follows_from_the_pack(
     number = {key: part[key] for key in ("unit", "test", "effect", "interval", "level")}
     number |= {"part": part["id"], "fidelity": "paper", "control": "", "seeds": {"from": 6, "to": 10}, **changes}
     amendment = {"claim": "LN-F1", "change": "x", "reason": "y", "stated": [number]}
-    monkeypatch.setattr(artifacts, "load", lambda name, extra=None: replace(real, amendments=(amendment,)))
+    monkeypatch.setattr(artifacts, "load", lambda name, config_dir=None: replace(real, amendments=(amendment,)))
     monkeypatch.setattr(publish, "_figure", lambda panels, of: (place / "figure.svg").read_bytes())
     publish.publish(artifacts.load("ln2016/fig6"), [], "paper", results)
     assert found(results) == [], "shipped claims speak of what is shipped"
@@ -336,16 +336,16 @@ def test_repair_removes_leftovers_alone(results: Path, command: Any) -> None:
 
 def test_a_claim_is_a_leftover_once_its_process_is_gone(results: Path, command: Any) -> None:
     run = run_of(results, 1)
-    with claims.hold(run):
+    with leases.hold(run):
         assert found(results) == []
-        said = (run / claims.NAME).read_text()
-    (run / claims.NAME).write_text(said.replace(f'"pid": {os.getpid()}', f'"pid": {2**22 + 1}'))
-    (run / claims.TAKING).touch()
-    os.utime(run / claims.TAKING, (0, 0))
+        said = (run / leases.NAME).read_text()
+    (run / leases.NAME).write_text(said.replace(f'"pid": {os.getpid()}', f'"pid": {2**22 + 1}'))
+    (run / leases.TAKING).touch()
+    os.utime(run / leases.TAKING, (0, 0))
     place = run.relative_to(results)
-    assert found(results) == [("leftover", f"{place / name}") for name in (claims.NAME, claims.TAKING)]
+    assert found(results) == [("leftover", f"{place / name}") for name in (leases.NAME, leases.TAKING)]
     assert "; removed" in command("--results", results, "--repair")[1]
-    assert not (run / claims.NAME).exists() and not (run / claims.TAKING).exists()
+    assert not (run / leases.NAME).exists() and not (run / leases.TAKING).exists()
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -418,7 +418,7 @@ def test_a_normalizer_that_was_given_as_a_file_is_known_where_it_lies(results: P
 def test_publish_seals_its_figure_and_history(tmp_path: Path) -> None:
     place = madeup.published(tmp_path)
     judged = json.loads((place / "verdicts.json").read_text())
-    assert seals.unmarked((place / "figure.svg").read_bytes(), publish.shown(judged)) == ""
+    assert seals.unmarked((place / "figure.svg").read_bytes(), publish.figure_key(judged)) == ""
     (place / "verdicts.json").unlink()
     publish.publish(artifacts.load("ln2016/fig6"), [], "paper", tmp_path)
     lines = history.read(tmp_path)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import tiny
 
-from normbench.launch import ensure
+from normbench.launch import run_missing
 from normbench.papers import verdicts
 from normbench.runs import lookup, pack, store, writing
 
@@ -144,7 +144,9 @@ def test_a_loss_that_ends_far_above_its_beginning_is_said(normbench, capfd):
 def test_a_sweep_comes_back_to_what_another_one_writes(normbench, capfd, tmp_path: Path, monkeypatch):
     held = writing.directory(tmp_path / "results" / "runs", tiny.spec("norm=none")).writing()
     held.__enter__()
-    monkeypatch.setattr(ensure.time, "sleep", lambda seconds: held.__exit__(None, None, None))  # while it is waited for
+    monkeypatch.setattr(
+        run_missing.time, "sleep", lambda seconds: held.__exit__(None, None, None)
+    )  # while it is waited for
     assert normbench("train", "-m", *tiny.WORDS, "norm=none,layer", "launcher=pool", "launcher.jobs=1") == 0
     out = capfd.readouterr().out
     assert " busy: run " in out and "normbench: " not in out

@@ -14,7 +14,7 @@ import tiny
 import yaml
 
 from normbench import load_runs
-from normbench.compare import beside
+from normbench.compare import paper_references
 from normbench.draw.panels import Quantity, Reference
 from normbench.papers.bln2022 import configurations
 from normbench.runs import pack
@@ -89,7 +89,7 @@ def test_what_the_papers_and_their_authors_have_stands_beside(
     results: Path, said: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = [Reference("authors' log, LN", [(0.0, 2.3), (1.0, 0.25), (2.0, 0.05)]), Reference("far", [(1.0, 2.0)])]
-    monkeypatch.setattr(beside, "references", lambda task, question: known)
+    monkeypatch.setattr(paper_references, "references", lambda task, question: known)
     words = ("--results", str(results), "--level", "0.05")
     shown = said("compare", *words)
     assert "beside    authors' log, LN: 0.05 after 2 epochs, 2 epochs to the level" in shown

@@ -16,7 +16,7 @@ from normbench.commands import rerun
 from normbench.config.plan import train_specs
 from normbench.runs import pack
 from normbench.runs.record import RunRecord
-from normbench.stats.distance import compare
+from normbench.stats.rerun_diff import compare
 
 HERE = {"processor": "EPYC", "torch": "2.9"}
 PACK = Path("results") / "paper2020" / "fig" / "paper" / pack.NAME

@@ -14,8 +14,8 @@ from swept import asked, config, run, sweep
 from normbench.commands.compare import selecting
 from normbench.compare import configuration, metrics
 from normbench.compare.answer import difference_curve
-from normbench.compare.cells import Task, tasks
-from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, held_against, worded
+from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, held_against, judge
+from normbench.compare.groups import Task, tasks
 from normbench.compare.question import Question
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
@@ -107,9 +107,11 @@ def test_runs_of_other_code_with_one_configuration_are_told() -> None:
 
 
 def test_a_run_by_itself_is_told_by_what_differs_from_the_defaults() -> None:
-    told = configuration.spoken(config("layer", lr=0.01))
+    told = configuration.describe_config(config("layer", lr=0.01))
     assert told.startswith("mnist_mlp layer ") and "data=digits" in told and "optim.lr=0.01" in told
-    assert configuration.spoken({"model": {"name": "mine"}, "norm": {"name": "own"}}) == "mine own"  # not known here
+    assert (
+        configuration.describe_config({"model": {"name": "mine"}, "norm": {"name": "own"}}) == "mine own"
+    )  # not known here
 
 
 def test_a_number_has_one_short_form_unless_two_would_look_alike() -> None:
@@ -245,7 +247,7 @@ def test_one_pair_has_one_word_which_rests_on_all_pairs() -> None:
     told = {d.first: d for d in group.against}["layer"]
     (pair,) = (d for d in group.pairs if {d.first, d.second} == {"layer", "none"})
     assert told == pair and (told.told, told.word) == (7, UNDECIDED)  # three of ten pairs have no spread
-    assert worded(group.against, {}, False)[0].word == AHEAD and told.p and told.p < 0.05 / 4
+    assert judge(group.against, {}, False)[0].word == AHEAD and told.p and told.p < 0.05 / 4
     assert "layer, batch, rms and group against none are undecided" in asked(runs).sentence
     assert "layer against batch, rms and group is undecided" in asked(runs).sentence
     assert len([d for d in group.open if {d.first, d.second} == {"layer", "none"}]) == 1
@@ -330,9 +332,9 @@ def test_the_time_to_a_level_is_interpolated_and_a_bound_where_some_never_come_t
 def test_a_rising_metric_is_better_when_higher() -> None:
     metric = metrics.Metric("image_r1", share=True, rising=True)
     better, worse = {s: 0.5 + s / 100 for s in range(6)}, {s: 0.4 + s / 90 for s in range(6)}
-    (pair,) = worded([held_against(better, worse, ("a", "b"))], {}, metric.rising)
+    (pair,) = judge([held_against(better, worse, ("a", "b"))], {}, metric.rising)
     assert pair.word == AHEAD
-    (pair,) = worded([held_against(worse, better, ("b", "a"))], {}, metric.rising)
+    (pair,) = judge([held_against(worse, better, ("b", "a"))], {}, metric.rising)
     assert pair.word == BEHIND
 
 
@@ -422,8 +424,8 @@ def test_a_run_with_normalizers_by_site_is_called_by_them(words: list[str], norm
     (spec,) = train_specs(["model=mnist_mlp", "data=digits", *words], False)
     config = spec.filed()["config"]
     assert configuration.flat(config)["norm"] == norm
-    assert configuration.spoken(config).startswith(f"mnist_mlp {norm}")
-    again = configuration.spelt(configuration.overrides(config, spec.epochs, spec.steps))
+    assert configuration.describe_config(config).startswith(f"mnist_mlp {norm}")
+    again = configuration.format_words(configuration.overrides(config, spec.epochs, spec.steps))
     assert [one.id for one in train_specs(again, False)] == [spec.id]
 
 

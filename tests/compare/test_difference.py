@@ -8,10 +8,10 @@ import pytest
 import scipy.stats
 from swept import SPREAD, asked, run, sweep
 
-from normbench.compare import more
+from normbench.compare import suggested_seeds
 from normbench.compare.answer import answer
-from normbench.compare.cells import tasks
-from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, held_against, worded
+from normbench.compare.difference import AHEAD, BEHIND, UNDECIDED, Difference, held_against, judge
+from normbench.compare.groups import tasks
 from normbench.compare.question import Question
 from normbench.stats import statistics as stats
 from normbench.streams import stream
@@ -47,7 +47,7 @@ def test_whichever_side_lost_runs_is_never_ahead(turned: bool) -> None:
     worse[0] += 0.01
     arms = [("worse", worse), ("better", better)] if turned else [("better", better), ("worse", worse)]
     held = held_against(arms[0][1], arms[1][1], (arms[0][0], arms[1][0]))
-    words = {lost: worded([held], {lost: 1}, False)[0].word for lost in ("better", "worse")}
+    words = {lost: judge([held], {lost: 1}, False)[0].word for lost in ("better", "worse")}
     assert words == {"better": UNDECIDED, "worse": BEHIND if turned else AHEAD}
 
 
@@ -87,7 +87,10 @@ def test_seeds_that_all_say_the_same_decide_nothing(shift: float, step: float) -
         (difference,) = found.groups[0].against
         assert (difference.word, difference.p, difference.interval) == (UNDECIDED, None, None)
         assert found.groups[0].winner == "" and found.sentence.startswith("No winner: undecided between ")
-        assert "all seeds alike: a spread of zero decides nothing" in found.sentence and more.way_on(found) == []
+        assert (
+            "all seeds alike: a spread of zero decides nothing" in found.sentence
+            and suggested_seeds.suggested_commands(found) == []
+        )
     other = asked([*runs, *(run(0.2 + 0.01 * (seed % 2) + step * seed, "layer", seed) for seed in seeds)])
     assert other.groups[0].winner == "layer"
 
@@ -101,7 +104,7 @@ def arms_alike(draw: Any, arms: int) -> list[Difference]:
 
 def test_power_is_told_at_the_level_that_is_left_of_many_arms() -> None:
     held = arms_alike(stream(0, "power of many"), 30)
-    (alone,), (among, *_) = worded(held[:1], {}, False), worded(held, {}, False)
+    (alone,), (among, *_) = judge(held[:1], {}, False), judge(held, {}, False)
     assert alone.sd and alone.mean and alone.detectable and alone.needed and among.detectable and among.needed
     assert alone.detectable == stats.detectable_effect(alone.sd, 5)
     level = 1 - 0.05 / 29
@@ -111,7 +114,7 @@ def test_power_is_told_at_the_level_that_is_left_of_many_arms() -> None:
 
 def test_of_thirty_arms_without_a_difference_rarely_one_has_a_word() -> None:
     draw = stream(0, "thirty arms")
-    wrong = sum(any(d.word != UNDECIDED for d in worded(arms_alike(draw, 30), {}, False)) for _ in range(60))
+    wrong = sum(any(d.word != UNDECIDED for d in judge(arms_alike(draw, 30), {}, False)) for _ in range(60))
     assert wrong <= 9  # of 60 at 5 %: more is one chance in 2000; without the adjustment it is every second time
 
 
@@ -149,7 +152,7 @@ def test_an_arm_that_lost_every_run_stands_in_nobodys_way() -> None:
     found = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost])
     (group,) = found.groups
     assert group.winner == "layer" and "Every run of batch diverged." in found.sentence
-    assert "batch" not in [d.first for d in group.open] and more.way_on(found) == []
+    assert "batch" not in [d.first for d in group.open] and suggested_seeds.suggested_commands(found) == []
     as_baseline = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost], against="batch")
     assert as_baseline.groups[0].winner == "layer" and "Every run of batch diverged." in as_baseline.sentence
     few = asked([*sweep({"none": 0.2, "layer": 0.1}), *lost[:3]])
@@ -172,9 +175,7 @@ def test_a_side_with_more_seeds_than_pairs_says_how_many_pairs() -> None:
 def test_what_takes_more_seeds_than_anybody_trains_is_out_of_reach(gap: float, far: bool) -> None:
     """And no number is named that nobody would run."""
     first, second = ({seed: 0.2 + sign * SPREAD[seed % 6] for seed in range(6)} for sign in (1, -1))
-    (held,) = worded(
-        [held_against(first, {seed: value + gap for seed, value in second.items()}, ("a", "b"))], {}, False
-    )
+    (held,) = judge([held_against(first, {seed: value + gap for seed, value in second.items()}, ("a", "b"))], {}, False)
     assert held.word == UNDECIDED and ((held.needed or math.inf) > stats.REACH) == far
     assert ("out of reach (more than 60 seeds)" in held.because()) == far
     assert (f"about {held.needed} seeds would show" in held.because()) != far

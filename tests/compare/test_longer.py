@@ -9,7 +9,7 @@ from swept import asked, sweep
 from normbench.commands.compare import selecting
 from normbench.compare import configuration
 from normbench.compare.answer import answer
-from normbench.compare.cells import tasks, with_longer
+from normbench.compare.groups import tasks, with_longer
 from normbench.compare.question import Question
 from normbench.runs.record import RunRecord
 from normbench.web import share as shared

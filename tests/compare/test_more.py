@@ -13,9 +13,9 @@ from rich.console import Console
 from swept import asked, run, sweep
 
 from normbench.commands.compare import out_of_reach, show
-from normbench.compare import configuration, more
+from normbench.compare import configuration, suggested_seeds
 from normbench.compare.answer import answer
-from normbench.compare.cells import Task, tasks
+from normbench.compare.groups import Task, tasks
 from normbench.compare.question import Question
 from normbench.config.plan import train_specs
 from normbench.runs.record import RunRecord
@@ -35,7 +35,7 @@ def test_the_command_that_would_decide_composes_the_same_configurations() -> Non
         for spec in specs
     ]  # fmt: skip
     (task,) = tasks(runs)
-    (line,) = more.way_on(answer(task, Question.of(task, {})))
+    (line,) = suggested_seeds.suggested_commands(answer(task, Question.of(task, {})))
     words = line.replace("'", "").split()
     assert words[:4] == ["normbench", "train", "-m", "model=mnist_mlp"] and "seed=range(4,6)" in words
     repeated = [word.replace("range(4,6)", "range(1,4)") for word in words[3:]]
@@ -54,9 +54,9 @@ def test_a_normalizer_of_ones_own_is_in_the_command_or_told_to_be_missing() -> N
         for spec in specs
     ]).cells  # fmt: skip
     options = ["--results", "a b", "--config-dir", str(own)]
-    lines = more.commands(cells, 2, 5, own, options)
+    lines = suggested_seeds.commands(cells, 2, 5, own, options)
     assert "norm=centre" in " ".join(lines) and all(line.endswith(shlex.join(options)) for line in lines)
-    known, told = more.commands(cells, 2, 5)  # told once for both learning rates
+    known, told = suggested_seeds.commands(cells, 2, 5)  # told once for both learning rates
     assert "norm=layer" in known and "centre" not in known
     assert told.startswith("# seeds 2 to 5 of centre: norm=centre is not")
     assert "one's own: --config-dir DIR, with DIR/norm/centre.yaml" in told
@@ -81,7 +81,7 @@ def test_runs_before_and_after_ones_own_normalizer_was_edited_are_two_arms(tmp_p
     hashes = [str(cell.values[configuration.FILE]) for cell in task.cells]
     assert list(task.arms(task.arm_keys).values()) == [f"norm.own_file={sha256}" for sha256 in hashes]
     assert configuration.select([f"norm.own_file={hashes[0]}"], task.runs) == runs
-    told, line = sorted(more.commands(task.cells, 4, 5, own))
+    told, line = sorted(suggested_seeds.commands(task.cells, 4, 5, own))
     assert told == f"# seeds 4 to 5 of centre: {file} was changed since it was trained."
     assert "norm=centre" in line and "own_file" not in line, "that is no word of a command"
 
@@ -90,10 +90,10 @@ def test_runs_of_an_experiment_are_added_by_it(monkeypatch: pytest.MonkeyPatch) 
     ours = {"experiment": "x/y", "fidelity": "proxy"}
     runs = [run(0.1, "layer", s, arm="ln", **ours) for s in (1, 2)] + [run(0.2, arm="none", **ours)]
     (task,) = tasks(runs)
-    lines = more.commands(task.cells, 3, 5)
+    lines = suggested_seeds.commands(task.cells, 3, 5)
     assert lines == ["normbench train -m experiment=x/y arm=ln,none fidelity=proxy 'seed=range(3,6)' launcher=pool"]
-    monkeypatch.setattr(more.artifacts, "ids", lambda extra: ["x/y"])
-    lines = more.commands(task.cells, 3, 5)
+    monkeypatch.setattr(suggested_seeds.artifacts, "ids", lambda extra: ["x/y"])
+    lines = suggested_seeds.commands(task.cells, 3, 5)
     assert lines == ["normbench reproduce x/y --fidelity proxy --only ln --only none --seeds 3-5"]
 
 
@@ -107,7 +107,7 @@ def test_the_command_for_an_experiment_without_claims_trains_its_runs(tmp_path: 
                   control=spec.control, steps=spec.steps, config=spec.filed()["config"], records=run(0.1).records)
         for spec in specs
     ]  # fmt: skip
-    (line,) = more.commands(_task(runs).cells, 1, 2, tmp_path)
+    (line,) = suggested_seeds.commands(_task(runs).cells, 1, 2, tmp_path)
     assert {spec.id for spec in train_specs(shlex.split(line)[3:-1], True, tmp_path)} == {spec.id for spec in specs}
 
 
@@ -123,7 +123,7 @@ def test_every_comparison_has_a_line_of_its_own_and_says_why_it_has_no_command()
     (why,) = [line for line in lines if "no command for" in line]
     assert "batch against none" in why and why.endswith(": out of reach (more than 60 seeds)")
     few = asked(sweep({"none": 0.30, "layer": 0.2999}, seeds=2))
-    assert more.way_on(few) and not out_of_reach(few), "first there are seeds for a word at all"
+    assert suggested_seeds.suggested_commands(few) and not out_of_reach(few), "first there are seeds for a word at all"
 
 
 def test_both_sides_of_an_open_comparison_get_their_seeds_where_they_lie() -> None:
@@ -137,6 +137,6 @@ def test_both_sides_of_an_open_comparison_get_their_seeds_where_they_lie() -> No
         for seed, place in enumerate(seeds[norm], 1)
     ]  # fmt: skip
     (task,) = tasks(runs)
-    (line,) = more.way_on(answer(task, Question.of(task, {})))
+    (line,) = suggested_seeds.suggested_commands(answer(task, Question.of(task, {})))
     start = "normbench reproduce ln2016/fig6 --only none --only ln --only train.batch_size=128 --seeds 6-"
     assert line.startswith(start), line

@@ -42,7 +42,7 @@ FORBIDDEN = {
     "library": ("papers", "check", "web", "launch"),
 }
 # What a worker calls trains; the rest of its folder is the parent, which does not.
-TRAINS = {"launch/one.py"}
+TRAINS = {"launch/run_one.py"}
 COMMANDS = {"cli.py", "__main__.py"}
 
 
@@ -84,7 +84,7 @@ def test_imports_go_one_way(path: Path) -> None:
 def test_the_walk_sees_imports() -> None:
     """The rule above would hold for any code if the walk were blind."""
     assert "norms.modes" in imports(PACKAGE / "models" / "base.py")
-    assert any(within(name, "train") for name in imports(PACKAGE / "launch" / "one.py"))
+    assert any(within(name, "train") for name in imports(PACKAGE / "launch" / "run_one.py"))
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_the_walk_sees_imports() -> None:
         "runs.find, normbench.runs.store, normbench.runs.pack",
         "stats, normbench.stats.series, normbench.stats.statistics",
         "papers, normbench.papers.claims",
-        "web.report, normbench.web.figures, normbench.web.standing, normbench.battery.trials",
+        "web.report, normbench.web.figures, normbench.web.battery_page, normbench.battery.trials",
         "check, normbench.compare.answer, normbench.library.runs",
         "export.mirror, normbench.export.tables, normbench.export.wandb_run",
-        "launch.slurm, normbench.launch.queue, normbench.launch.claiming, normbench.launch.plan",
+        "launch.slurm, normbench.launch.queue, normbench.launch.worker, normbench.launch.plan",
         "launch.pool, normbench.norms.sites, normbench.norms, normbench.data",
     ],
 )

@@ -12,7 +12,7 @@ from normbench import data as datasets
 from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.models import base as models
-from normbench.train import adjust
+from normbench.train import clipping
 
 WORDS = ["model=mnist_mlp", "data=digits"]
 DECLARES = {"title": "t", "source": "s", "maths": 1, "kinds": ["pre_activation"], "axes": ["batch", "feature"]}
@@ -141,7 +141,7 @@ def test_a_faulty_normalizer_yaml_is_one_line(tmp_path: Path, content: object, s
 def test_an_experiment_without_its_keys_is_one_line(tmp_path: Path, key: str):
     node = {"title": "t", "base": WORDS, "arms": {"a": []}, "fidelities": {"paper": {"set": []}}}
     folder = _own(tmp_path, "experiment", "mine", node)
-    assert len(plan.artifact_specs("mine", "paper", 2, extra=folder)) == 2
+    assert len(plan.artifact_specs("mine", "paper", 2, config_dir=folder)) == 2
     del node[key]
     _own(tmp_path / "other", "experiment", "mine", node)
     with pytest.raises(NormbenchError, match=key):
@@ -214,25 +214,25 @@ def test_a_faulty_experiment_is_one_line_that_names_its_file(tmp_path: Path, lin
     folder = _own(tmp_path, "experiment", "mine", "\n".join([*rest, line]))
     place = f"{tmp_path}/experiment/mine.yaml: "
     with pytest.raises(NormbenchError) as error:
-        plan.artifact_specs("mine", "paper", 1, controls=True, extra=folder)
+        plan.artifact_specs("mine", "paper", 1, controls=True, config_dir=folder)
     said = str(error.value)
     assert said.startswith(place) and says in said and said.count(place) == 1 and error.value.code == 2
     with pytest.raises(NormbenchError) as error:  # one run of it, without a word about axes
         plan.train_specs(["experiment=mine", "arm=none"], False, folder)
-        plan.artifact_specs("mine", "paper", 1, controls=True, extra=folder)  # what this run has no part in
+        plan.artifact_specs("mine", "paper", 1, controls=True, config_dir=folder)  # what this run has no part in
     assert str(error.value).startswith(place)
 
 
 def test_what_the_users_own_words_do_wrong_is_not_the_experiments_file(tmp_path: Path):
     folder = _own(tmp_path, "experiment", "mine", EXPERIMENT)
-    assert len(plan.artifact_specs("mine", "paper", 1, controls=True, extra=folder)) == 8
+    assert len(plan.artifact_specs("mine", "paper", 1, controls=True, config_dir=folder)) == 8
     with pytest.raises(NormbenchError, match=r"^norm\.p is not an option"):
         plan.train_specs(["experiment=mine", "arm=none", "train.batch_size=50", "norm.p=1"], False, folder)
 
 
 def test_a_condition_may_ask_for_an_option_that_not_all_arms_have(tmp_path: Path):
     text = EXPERIMENT.replace("{arm: rms, train.batch_size: 50}", "{norm.eps: 1.0e-8}")
-    specs = plan.artifact_specs("mine", "paper", 1, extra=_own(tmp_path, "experiment", "mine", text))
+    specs = plan.artifact_specs("mine", "paper", 1, config_dir=_own(tmp_path, "experiment", "mine", text))
     assert {(spec.arm, spec.config["norm"].get("eps")) for spec in specs} == {("none", None), ("rms", 1e-6)}
 
 
@@ -277,7 +277,7 @@ def test_a_choice_whose_code_is_not_there_is_told_so(tmp_path: Path, group: str,
     with pytest.raises(NormbenchError, match=f"^{group}={name} (has no code here|is not a data set)") as error:
         datasets.module(spec.config["data"])
         model = models.build(spec.config, spec.sites())
-        adjust.Adjust(spec.config, model, torch.optim.SGD(model.parameters()))
+        clipping.Adjust(spec.config, model, torch.optim.SGD(model.parameters()))
     assert error.value.code == 2 and "\n" not in str(error.value)
 
 

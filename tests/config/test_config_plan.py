@@ -214,7 +214,7 @@ def test_a_spec_travels_to_a_worker_unchanged(own: Path) -> None:
 
 def test_a_normalizer_of_ones_own_trains(own: Path, tmp_path: Path) -> None:
     from normbench.runs.writing import RunDirectory
-    from normbench.train.ensure import ensure_run
+    from normbench.train.train_one import ensure_run
 
     spec = tiny.spec("norm=centre", "train.epochs=1", config_dir=own)
     assert spec.arm == "mnist_mlp-centre"
@@ -285,7 +285,7 @@ def test_a_broken_yaml_is_one_line(own: Path, change: tuple[str], wanted: str) -
 
 def test_an_experiment_of_ones_own(own: Path) -> None:
     assert "mine/one" in compose.choices("experiment", own) and "ln2016/fig6" in compose.choices("experiment", own)
-    specs = plan.artifact_specs("mine/one", "smoke", 2, extra=own)
+    specs = plan.artifact_specs("mine/one", "smoke", 2, config_dir=own)
     assert len(specs) == 2 * 2 * 2
     words = ["experiment=mine/one", "arm=mine", "fidelity=smoke", "seed=2"]
     assert {(spec.experiment, spec.arm) for spec in specs} == {("mine/one", "plain"), ("mine/one", "mine")}
@@ -308,7 +308,7 @@ def test_a_wrong_experiment_is_one_line(own: Path, old: str, new: str, wanted: s
     path = own / "experiment" / "mine" / "one.yaml"
     path.write_text(OWN_EXPERIMENT.replace(old, new))
     with pytest.raises(NormbenchError, match=wanted):
-        plan.artifact_specs("mine/one", "smoke", 1, extra=own)
+        plan.artifact_specs("mine/one", "smoke", 1, config_dir=own)
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -448,7 +448,7 @@ def test_wrong_limits_are_refused(tmp_path: Path, limits: str, said: str) -> Non
     rest = "title: Mine\nbase: [model=mnist_mlp]\narms: {ours: [norm=none]}\nfidelities: {paper: {set: []}}\n"
     path.write_text(f"{rest}limits: {limits}\n")
     with pytest.raises(NormbenchError) as caught:
-        plan.artifact_specs("mine", "paper", 1, extra=tmp_path / "conf")
+        plan.artifact_specs("mine", "paper", 1, config_dir=tmp_path / "conf")
     assert said in str(caught.value)
 
 
@@ -462,7 +462,7 @@ def test_wrong_seeds_are_refused(tmp_path: Path, seeds: str) -> None:
     rest = "title: Mine\nbase: [model=mnist_mlp]\narms: {ours: [norm=none]}\nfidelities: {paper: {set: []}}\n"
     path.write_text(f"{rest}seeds: {seeds}\n")
     with pytest.raises(NormbenchError, match=r"seeds must be a list of \{when: \{KEY: VALUE\}, from: N, to: N\}"):
-        plan.artifact_specs("mine", "paper", 1, extra=tmp_path / "conf")
+        plan.artifact_specs("mine", "paper", 1, config_dir=tmp_path / "conf")
 
 
 @pytest.mark.parametrize("model", compose.choices("model"))

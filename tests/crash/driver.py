@@ -24,7 +24,7 @@ import tiny
 
 from normbench.config.identity import RunSpec
 from normbench.runs.writing import RunDirectory
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 WORDS = ("train.checkpoint_seconds=0", "norm=batch", "norm.also_momenta=[0.01]")
 RANDOM, POINTS = ("train.epochs=8",), ("train.epochs=1", "train.batch_size=400")

@@ -173,7 +173,7 @@ WORDS = ("train.checkpoint_seconds=0", "train.epochs=1", "train.batch_size=400",
 
 
 def train(folder: Path) -> None:
-    from normbench.train.ensure import ensure_run
+    from normbench.train.train_one import ensure_run
 
     spec = tiny.spec(*WORDS)
     ensure_run(spec, directory(folder / "runs", spec))

@@ -34,7 +34,7 @@ def told(ragged: Any, row: int) -> list[list[int]]:
 def test_captions_are_split_and_numbered_as_the_code_does() -> None:
     assert captions.split("A t-shirt, two dogs .") == ["a", "tshirt", "two", "dogs"]
     numbers = captions.ranks([["b", "a"], ["a"]], 4, "x")
-    assert numbers == {"a": 2, "b": 3} and captions.known(numbers)[2:] == ["a", "b"]
+    assert numbers == {"a": 2, "b": 3} and captions.words_by_number(numbers)[2:] == ["a", "b"]
     ragged = captions.encode([[["a", "c"], ["b"]]], numbers)
     assert ragged.values.tolist() == [2, UNKNOWN, END, 3, END]
     with pytest.raises(NormbenchError, match=r"data.words=3 is too few: the captions of data=x have 2 words"):

@@ -64,7 +64,7 @@ def table(ids: list[str] = IDS, texts: list[str] = TEXTS) -> bytes:
 
 
 def write(root: Path, tsv: bytes | None = None, **changed: Any) -> dict[str, Any]:
-    """The set's files, with some arrays in the place of the usual ones, and a configuration that declares them."""
+    """The set's files, with some arrays in the place of the default ones, and a configuration that declares them."""
     (root / "iam_ondb").mkdir(parents=True, exist_ok=True)
     np.savez_compressed(root / NPZ, **{k: v for k, v in (arrays(written()) | changed).items() if v is not None})
     (root / TSV).write_bytes(table() if tsv is None else tsv)
@@ -184,13 +184,13 @@ def test_parts_are_of_whole_forms_and_in_every_run_the_same(config: dict[str, An
 def test_forms_are_drawn_whatever_others_there_are() -> None:
     draw = stream(1, "forms")
     forms = [f"a{place // 100:02}-{place:03}" for place in range(1700) for _ in range(draw.integers(1, 14))]
-    parts = iam_ondb.drawn(forms, 1438, 1)
+    parts = iam_ondb.random_parts(forms, 1438, 1)
     assert sum(form in parts["test"] for form in forms) == 1438
     assert parts["train"] | parts["test"] == set(forms) and not parts["train"] & parts["test"]
-    assert iam_ondb.drawn(forms[::-1], 1438, 1) == parts
-    fewer = iam_ondb.drawn([form for form in forms if form != forms[900]], 1438, 1)["test"]
+    assert iam_ondb.random_parts(forms[::-1], 1438, 1) == parts
+    fewer = iam_ondb.random_parts([form for form in forms if form != forms[900]], 1438, 1)["test"]
     assert len(fewer ^ parts["test"]) < 12
-    other = iam_ondb.drawn(forms, 1438, 2)["test"]
+    other = iam_ondb.random_parts(forms, 1438, 2)["test"]
     assert len(other & parts["test"]) < len(other) / 4
 
 

@@ -14,10 +14,10 @@ import pyarrow.parquet
 import pytest
 import tiny
 
+from normbench.eval_variants import text
 from normbench.export import tables
 from normbench.runs import pack
 from normbench.runs.find import everything
-from normbench.variants import text
 
 
 def test_everything_is_published_and_raw_runs_once_each(tmp_path: Path):

@@ -74,7 +74,7 @@ def test_a_users_normalizer_of_before_is_the_same_run() -> None:
 
 def test_a_users_normalizer_of_before_trains(tmp_path: Path) -> None:
     from normbench.runs.writing import RunDirectory
-    from normbench.train.ensure import ensure_run
+    from normbench.train.train_one import ensure_run
 
     spec, run = tiny.spec("norm=centre", config_dir=golden.HERE / "user"), RunDirectory(tmp_path / "run")
     assert ensure_run(spec, run) == "done"

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 from normbench import locks
-from normbench.launch import claiming
-from normbench.runs import claims, plans
+from normbench.launch import worker
+from normbench.runs import leases, plans
 
 plan, host, *stale = sys.argv[1:]
 socket.gethostname = lambda: host
 fcntl.flock = lambda handle, kind: None
 assert locks.take(0, Path("."), 0)
 if stale:
-    claims.STALE, claims.BEAT = float(stale[0]), float(stale[0]) / 4
-sys.exit(claiming.work(plans.load(Path(plan)), lambda line: print(line, flush=True)))
+    leases.STALE, leases.BEAT = float(stale[0]), float(stale[0]) / 4
+sys.exit(worker.work(plans.load(Path(plan)), lambda line: print(line, flush=True)))

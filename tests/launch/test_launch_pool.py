@@ -17,7 +17,7 @@ import tiny
 
 from normbench.config import compose
 from normbench.errors import NormbenchError
-from normbench.launch import base, ensure, pool
+from normbench.launch import base, pool, run_missing
 from normbench.launch.pool import Pool
 from normbench.runs import lookup, store, writing
 from normbench.runs.find import find
@@ -215,7 +215,7 @@ def resumed_and_equal(driven: Driven, tmp_path: Path) -> None:
     """The run goes on to its end; asked for fewer steps than it has, so that this takes no time."""
     from drive import WORDS
 
-    from normbench.train.ensure import ensure_run
+    from normbench.train.train_one import ensure_run
 
     spec = tiny.spec(*WORDS, "seed=1")
     before = driven.stored()[0].status["step"]
@@ -272,10 +272,10 @@ def test_results_that_cannot_be_written_are_refused_before_anything(
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NormbenchError, match="cannot be made"):
-        ensure.check_writable(tmp_path / "file" / "results")
-    monkeypatch.setattr(ensure.os, "access", lambda path, mode: False)  # simulated: root may write anywhere
+        run_missing.check_writable(tmp_path / "file" / "results")
+    monkeypatch.setattr(run_missing.os, "access", lambda path, mode: False)  # simulated: root may write anywhere
     with pytest.raises(NormbenchError, match=r"cannot be written\. Choose another place"):
-        ensure.check_writable(tmp_path / "results")
+        run_missing.check_writable(tmp_path / "results")
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from normbench import slurm as commands
 from normbench.cli import main
 from normbench.config import compose
 from normbench.errors import NormbenchError
-from normbench.launch import claiming, queue, slurm
-from normbench.runs import claims, files, plans
+from normbench.launch import queue, slurm, worker
+from normbench.runs import files, leases, plans
 
 FAKES = {  # `jobs`: a line per job, its name and number; a file that is called like a command: what that does before
     "sbatch": """
@@ -373,7 +373,7 @@ def task(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
 
 
 @pytest.mark.parametrize(
-    ("code", "requeued"), [(0, 0), (2, 0), (4, 0), (claiming.STOPPED, 1), (claims.LOST, 1), (137, 1)]
+    ("code", "requeued"), [(0, 0), (2, 0), (4, 0), (worker.STOPPED, 1), (leases.LOST, 1), (137, 1)]
 )
 def test_which_workers_are_started_again(task: Task, code: int, requeued: int) -> None:
     assert task.run(f"exit {code}") == code
@@ -388,7 +388,7 @@ def test_a_task_that_is_told_to_stop_waits_until_its_worker_has_saved(task: Task
     ended = task.start(FOR_EVER, *setup, at_term=SAVES)
     assert tiny.wait_until((task.folder / "begun").exists)
     ended.send_signal(signal.SIGTERM)
-    assert ended.wait(30) == claiming.STOPPED
+    assert ended.wait(30) == worker.STOPPED
     assert "saved" in task.log and "setup line failed" not in task.log and task.requeued == 1
 
 
@@ -409,13 +409,13 @@ def test_a_worker_is_told_even_where_the_task_was_before_it_listened(task: Task)
     assert tiny.wait_until((task.folder / "begun").exists)
     ended.send_signal(signal.SIGTERM)
     (task.folder / "told").touch()
-    assert ended.wait(30) == claiming.STOPPED and "saved" in task.log
+    assert ended.wait(30) == worker.STOPPED and "saved" in task.log
 
 
 def test_a_slurm_that_is_busy_is_asked_again(task: Task) -> None:
     asked = task.fake.folder / "asked"
     task.fake.first("squeue", f"[ -e {asked} ] || {{ touch {asked}; echo busy >&2; exit 1; }}")
-    assert task.run("exit 130") == claiming.STOPPED
+    assert task.run("exit 130") == worker.STOPPED
     assert task.requeued == 1 and "busy" in task.log
 
 

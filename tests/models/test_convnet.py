@@ -22,10 +22,10 @@ from normbench.models.base import Model
 from normbench.norms.base import own_parameters
 from normbench.papers import artifact as artifacts
 from normbench.runs.writing import RunDirectory
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 CHANNELS, SIDES = (3, 4, 4, 8, 8, 16, 16), (32, 32, 16, 16, 8, 8)  # of the smallest form
-UNITS = 64 + 64 + 128 + 128 + 256 + 256 + 256  # of the usual one: channels, and units of the dense layer
+UNITS = 64 + 64 + 128 + 128 + 256 + 256 + 256  # of the default one: channels, and units of the dense layer
 ELEMENTS = 2 * (64 * 32**2 + 128 * 16**2 + 256 * 8**2)  # of its convolutions
 NORMS = {
     "none": (),

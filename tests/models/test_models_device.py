@@ -15,7 +15,7 @@ from normbench.models import base as models
 from normbench.norms.modes import normalizers
 from normbench.runs.writing import RunDirectory
 from normbench.train import optim
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 PAIRS = [pytest.param(m, n, id=f"{m}-{n}") for m in MODELS for n in NORMS if able(m, n)]
 OF_LENGTHS = ("order_embeddings", "skip_thoughts")  # cut sequences to lengths that they read from them

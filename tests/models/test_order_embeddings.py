@@ -16,7 +16,7 @@ from normbench.models import base as models
 from normbench.models import retrieval
 from normbench.runs import find, writing
 from normbench.streams import stream
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 
 def violation(s: np.ndarray, v: np.ndarray) -> np.ndarray:

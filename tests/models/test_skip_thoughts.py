@@ -25,7 +25,7 @@ from normbench.models import softmax
 from normbench.models.skip_thoughts import SkipThoughts
 from normbench.runs.writing import RunDirectory
 from normbench.sentences import relatedness
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 ARMS = {
     "none": ("norm=none",),

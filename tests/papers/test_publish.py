@@ -14,7 +14,7 @@ import pytest
 from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, history, publish, published, verdicts
+from normbench.papers import history, per_example_effects, publish, published, verdicts
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -263,9 +263,9 @@ def test_contrasts_that_no_part_asks_for_any_more_are_removed_and_damaged_ones_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(publish, "_figure", lambda panels, of: None)
-    path = _unpublished(tmp_path, _runs("ln")) / contrasts.NAME
+    path = _unpublished(tmp_path, _runs("ln")) / per_example_effects.NAME
     rows = {seed: (np.arange(4), np.arange(4.0)) for seed in (1, 2)}
-    whole = contrasts.Contrasts({"0" * 16: rows}).dump()
+    whole = per_example_effects.Contrasts({"0" * 16: rows}).dump()
     assert whole is not None
     for content in (b"", b"no archive", whole[:-30], whole.replace(b"PK", b"KP")):
         path.write_bytes(content)

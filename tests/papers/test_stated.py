@@ -14,7 +14,7 @@ from judged import arms, artifact, direction
 from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import contrasts, published, stated
+from normbench.papers import per_example_effects, published, stated
 from normbench.papers.claims import Artifact
 from normbench.runs import pack
 
@@ -32,7 +32,7 @@ def amended(**changes: Any) -> Artifact:
 
 def differing(found: Artifact, n: int = 5) -> list[str]:
     runs = [*arms(-1.0, n), *arms(-2.0, n, control="lr-low")]
-    return list(stated.differing(found, "paper", runs, contrasts.Contrasts({})))
+    return list(stated.differing(found, "paper", runs, per_example_effects.Contrasts({})))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_is_stated_follows_from_the_packs(name: str) -> None:
     told = {number["fidelity"] for amendment in found.amendments for number in amendment.get("stated", ())}
     for fidelity in filter(told.__contains__, FIDELITIES):
         place = RESULTS / name / fidelity
-        runs, known = pack.load(place / pack.NAME).runs, contrasts.load(place / contrasts.NAME)
+        runs, known = pack.load(place / pack.NAME).runs, per_example_effects.load(place / per_example_effects.NAME)
         assert list(stated.differing(found, fidelity, runs, known)) == []
 
 

@@ -14,7 +14,7 @@ from judged import arms, artifact, direction, final_run
 from ruled import UNIT, effects
 
 from normbench.errors import NormbenchError
-from normbench.papers import findings, history, power, rules, verdicts, way_on
+from normbench.papers import history, power, rules, suggested_runs, summary, verdicts
 from normbench.papers.claims import Part
 from normbench.stats import statistics as stats
 
@@ -41,7 +41,7 @@ class Five:
 
 
 def test_core_hours_are_plain_numbers() -> None:
-    assert [way_on._two_digits(hours) for hours in (0.0123, 0.85, 3.14, 12.3, 638.0)] == [
+    assert [suggested_runs._two_digits(hours) for hours in (0.0123, 0.85, 3.14, 12.3, 638.0)] == [
         "0.012", "0.85", "3.1", "12", "640",
     ]  # fmt: skip
 
@@ -52,20 +52,20 @@ def judged(claims: Any, runs: Any, **more: Any) -> dict[str, Any]:
 
 def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
     claims = artifact(direction())
-    (told,) = findings.findings(judged(claims, arms(-3.0)))
+    (told,) = summary.findings(judged(claims, arms(-3.0)))
     assert told.startswith("At the paper's setting, of 1 claim, 1 holds: C1 (points −3.02 [")
     open_claim = artifact(direction(), open=["learning rate"])
-    setting, across = findings.findings(judged(open_claim, arms(-3.0)))
+    setting, across = summary.findings(judged(open_claim, arms(-3.0)))
     assert setting == told and across == "The controls, settings that the paper leaves open, are not run."
     one_of_two = judged(open_claim, arms(-3.0) + arms(-2.0, control="lr-low"))
-    assert findings.findings(one_of_two)[1].endswith(" leaves open, C1 lacks control runs.")
+    assert summary.findings(one_of_two)[1].endswith(" leaves open, C1 lacks control runs.")
     depends = judged(open_claim, arms(-3.0) + arms(3.0, control="lr-low"))
-    assert findings.findings(depends)[1].endswith(" leaves open, C1 (under lr-low) changes its verdict.")
+    assert summary.findings(depends)[1].endswith(" leaves open, C1 (under lr-low) changes its verdict.")
     robust = judged(open_claim, arms(-3.0) + arms(-2.0, control="lr-low") + arms(-2.5, control="lr-high"))
-    assert findings.findings(robust)[1].endswith(" leaves open, C1 (lr-low −2.02, lr-high −2.52) says the same.")
-    assert findings.findings(judged(claims, []))[0].endswith("1 is not run: C1.")
+    assert summary.findings(robust)[1].endswith(" leaves open, C1 (lr-low −2.02, lr-high −2.52) says the same.")
+    assert summary.findings(judged(claims, []))[0].endswith("1 is not run: C1.")
     of_two, absent = (replace(claims.claims[0], id=id, parts=parts) for id, parts in (("C1", TWO), ("C2", (BEYOND,))))
-    (told,) = findings.findings(judged(replace(claims, claims=(of_two, absent)), arms(-3.0)))
+    (told,) = summary.findings(judged(replace(claims, claims=(of_two, absent)), arms(-3.0)))
     assert told.startswith("At the paper's setting, of 2 claims, 1 holds: C1 (a: points ")
     assert told.endswith("]); 1 is not run: C2.")
 
@@ -73,12 +73,12 @@ def test_findings_give_each_word_its_claims_and_the_numbers_behind_it() -> None:
 def test_parts_are_told_at_the_papers_setting_and_under_the_controls_that_were_run() -> None:
     claims = artifact(direction(), open=["learning rate"])
     own, low = arms(-3.0), arms(-1.5, control="lr-low")
-    assert findings.settings(judged(claims, own)["claims"]) == []
-    header, row = findings.settings(judged(claims, own + low)["claims"])
+    assert summary.settings(judged(claims, own)["claims"]) == []
+    header, row = summary.settings(judged(claims, own + low)["claims"])
     assert header == ["claim", "part", "the paper's setting", "lr-low", "lr-high"]
     assert row[0] == "C1" and row[-1] == "not run"
     assert row[2].startswith("points −3.02 [") and row[2].endswith("]: holds") and row[3].startswith("points −1.52 [")
-    assert findings.settings(judged(artifact(direction()), own)["claims"]) == [], "nothing is open"
+    assert summary.settings(judged(artifact(direction()), own)["claims"]) == [], "nothing is open"
 
 
 def test_runs_that_give_no_mean_are_told_as_runs() -> None:
@@ -97,7 +97,7 @@ def test_runs_that_give_no_mean_are_told_as_runs() -> None:
         "4 censored, 1 diverged, 0 above : 4 below zero: undecided": {"censored": 4, "diverged": 1, "sign_test": signs},
     }
     for text, changes in told.items():
-        assert findings._and_word({**part, **changes}) == text
+        assert summary._and_word({**part, **changes}) == text
 
 
 def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
@@ -106,7 +106,7 @@ def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
 
     def way(runs: Any) -> str:
         content = judged(claims, runs)
-        return way_on.way_on(claims, claims.claims[0], content["claims"][0], runs, "paper", Five())
+        return suggested_runs.suggested_runs(claims, claims.claims[0], content["claims"][0], runs, "paper", Five())
 
     missing = "planned runs are missing, about"
     assert way(runs) == f"2 {missing} 0.02 core-hours: normbench reproduce x/fig --only C1"
@@ -139,7 +139,7 @@ def test_what_is_open_below_the_papers_fidelity_has_a_way_on_too() -> None:
     def way(fidelity: str, n: int) -> str:
         runs = [replace(run, fidelity=fidelity, seconds=36.0) for run in arms(-3.0, n=n)]
         (found,) = verdicts.judge(replace(whole, claims=(claim,)), runs, fidelity, None, Five())["claims"]
-        return way_on.way_on(whole, claim, found, runs, fidelity, Five())
+        return suggested_runs.suggested_runs(whole, claim, found, runs, fidelity, Five())
 
     command = "normbench reproduce x/fig --only C1 --fidelity reduced"
     said = f"4 planned runs are missing, about 0.04 core-hours: {command}"
@@ -158,13 +158,13 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
     claim = artifact(direction()).claims[0]
 
     def way(**more: Any) -> str:
-        return way_on._more(claim, [PART | more], [], rules.HOLDS)
+        return suggested_runs._more(claim, [PART | more], [], rules.HOLDS)
 
     assert "about 787 fresh seeds" in way()
-    stricter = way_on._more(claim, [PART], [], rules.HOLDS, 0.025)
+    stricter = suggested_runs._more(claim, [PART], [], rules.HOLDS, 0.025)
     assert int(stricter.split()[1]) > 787, "a claim that is looked at twice"
     two = [{**PART, "effect": effect} for effect in (-0.1, -0.2)]
-    assert "about 787 fresh seeds" in way_on._more(claim, two, [], rules.HOLDS), "the one that needs most"
+    assert "about 787 fresh seeds" in suggested_runs._more(claim, two, [], rules.HOLDS), "the one that needs most"
     assert "about 5 fresh seeds" in way(delta=1.0, tost=[-0.5, 0.5]), "small already, on seeds that had been seen"
     eight, all_below = {"above": 4, "below": 8}, {"above": 0, "below": 5}
     needed = stats.signs_needed(1 / 3)

@@ -12,7 +12,7 @@ from judged import (
     verdict,
 )
 
-from normbench.papers.parts import measured
+from normbench.papers.parts import describe_effect
 from normbench.runs.record import RunRecord
 
 
@@ -78,9 +78,9 @@ def test_an_undecided_claim_shows_what_speaks_against_it() -> None:
 def test_another_level_than_95_percent_is_said() -> None:
     found = only(artifact(direction(), added=(5, 10)), arms(-1.0, n=10), planned=Plan(10))
     assert "] (97.5 %), n = 10" in found["evidence"] and "%" not in only(artifact(direction()), arms(-1.0))["evidence"]
-    assert measured(found["parts"][0]).endswith("] (97.5 %)")
+    assert describe_effect(found["parts"][0]).endswith("] (97.5 %)")
     signed = only(artifact(direction(test="sign")), arms(-1.0, n=6), planned=Plan(6))["parts"][0]
-    assert measured(signed).startswith("median points −0.95 [")
+    assert describe_effect(signed).startswith("median points −0.95 [")
 
 
 def test_a_robust_negligible_claim_says_how_many_parts_each_control_rests_on() -> None:

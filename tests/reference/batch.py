@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from reference.common import USUAL, Base, Index, every, mean, variance
+from reference.common import DEFAULT, Base, Index, every, mean, variance
 
 
 class Reference(Base):
     def __init__(self, axes: Any, sizes: Any, options: Any) -> None:
         super().__init__(axes, sizes, options)
-        momenta = {None: options["momentum"]} | {m: m for m in options["also_momenta"]}  # None: the usual evaluation's
+        momenta = {None: options["momentum"]} | {
+            m: m for m in options["also_momenta"]
+        }  # None: the default evaluation's
         self.running = {of: {"momentum": m, "mean": {}, "var": {}} for of, m in momenta.items()}
         self.passed: dict[Index, list[tuple[float, float]]] = {}  # means and variances of each batch of a pass
         self.gathering = False
@@ -31,7 +33,7 @@ class Reference(Base):
         x: np.ndarray,
         training: bool,
         track: bool = True,
-        variant: Mapping[str, Any] = USUAL,
+        variant: Mapping[str, Any] = DEFAULT,
         mask: np.ndarray | None = None,
         **_: Any,
     ) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from reference.common import USUAL, Base, Index, groups, mean, variance
+from reference.common import DEFAULT, Base, Index, groups, mean, variance
 
 
 class Population:
@@ -67,7 +67,7 @@ class Reference(Base):
         return math.sqrt(v + (1e-12 if self.paper and term == "F" else self.eps_v))
 
     def __call__(
-        self, x: np.ndarray, training: bool, track: bool = True, variant: Mapping[str, Any] = USUAL, **_: Any
+        self, x: np.ndarray, training: bool, track: bool = True, variant: Mapping[str, Any] = DEFAULT, **_: Any
     ) -> np.ndarray:
         if training:
             if track:

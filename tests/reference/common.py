@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 Index = tuple[int, ...]
-USUAL: Mapping[str, Any] = MappingProxyType({})  # no option is set otherwise for the evaluation
+DEFAULT: Mapping[str, Any] = MappingProxyType({})  # no option is set otherwise for the evaluation
 
 
 class Base:
@@ -43,7 +43,7 @@ class Base:
         x: np.ndarray,
         training: bool,
         track: bool = True,
-        variant: Mapping[str, Any] = USUAL,
+        variant: Mapping[str, Any] = DEFAULT,
         mask: np.ndarray | None = None,
         hold: np.ndarray | None = None,
     ) -> np.ndarray:

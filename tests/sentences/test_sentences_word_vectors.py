@@ -18,7 +18,7 @@ from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
 from normbench.runs.writing import RunDirectory
 from normbench.sentences import word_vectors
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 WORDS = ["the", "café", "of_all", "dog"]
 VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3) / 8

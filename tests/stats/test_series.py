@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from normbench.eval_variants import text
 from normbench.runs.record import RunRecord
 from normbench.stats.series import (
     Censored,
@@ -26,7 +27,6 @@ from normbench.stats.series import (
     time_to_level,
     variants,
 )
-from normbench.variants import text
 
 
 def record(epoch: float, value: Any, mode: str = "eval", split: str = "train", **more: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from normbench.config import identity
 from normbench.config.plan import train_specs
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
+from normbench.eval_variants import parse, text
 from normbench.models import base as models
 from normbench.norms.batch_layer import CONFIGURATIONS, KINDS
 from normbench.norms.modes import inference, normalizers
@@ -24,7 +25,6 @@ from normbench.runs import writing
 from normbench.runs.find import find
 from normbench.runs.record import evaluation_complete
 from normbench.train.evaluate import Evaluation, Pass, State
-from normbench.variants import parse, text
 
 BLN = ("norm=batch_layer", "norm.configuration=FFFF")
 
@@ -190,7 +190,7 @@ def test_a_run_without_an_evaluation_is_not_the_one_that_is_asked_for(tmp_path: 
     """It is trained anew."""
     root = tmp_path / "runs"
     first, second = tiny.spec(*BLN, "eval.variants=[TTFF]"), tiny.spec(*BLN, "eval.variants=[FFFT]")
-    from normbench.train.ensure import ensure_run
+    from normbench.train.train_one import ensure_run
 
     ensure_run(first, writing.directory(root, first))
     assert find([first], tmp_path).of(first)
@@ -199,7 +199,7 @@ def test_a_run_without_an_evaluation_is_not_the_one_that_is_asked_for(tmp_path: 
     ensure_run(second, writing.directory(root, second))
     (record,) = find([second], tmp_path).runs
     assert {"configuration=FFFT"} <= {text(r["variant"]) for r in record.records if "variant" in r}
-    other = tiny.spec("norm=batch_layer", "norm.configuration=TTTT")  # another usual evaluation of the same training
+    other = tiny.spec("norm=batch_layer", "norm.configuration=TTTT")  # another default evaluation of the same training
     assert other.id == first.id and not find([other], tmp_path).records
 
 
@@ -257,7 +257,7 @@ def test_a_run_tested_less_often_is_not_one_tested_at_every_epoch() -> None:
 
 
 def test_a_shorter_request_has_its_last_epoch_tested(tmp_path: Path) -> None:
-    from normbench.train.ensure import ensure_run
+    from normbench.train.train_one import ensure_run
 
     words = (*BLN, "optim.lr=0.3", "eval.test=lowest")
     root = tmp_path / "runs"

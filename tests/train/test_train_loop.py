@@ -19,8 +19,8 @@ from normbench.models.mnist_mlp import MnistMLP
 from normbench.runs import curve_file
 from normbench.runs.writing import RunDirectory
 from normbench.train import optim
-from normbench.train.ensure import ensure_run
 from normbench.train.evaluate import Evaluation, Pass, State
+from normbench.train.train_one import ensure_run
 
 
 def status(folder: Path) -> dict:

@@ -18,8 +18,8 @@ from normbench.runs.store import read_status
 from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
 from normbench.train import probes
-from normbench.train.ensure import ensure_run
 from normbench.train.probes import bln_weights
+from normbench.train.train_one import ensure_run
 
 TABLE1 = artifacts.load("ln2016/table1")
 ARMS = plan.experiment("ln2016/table1")["arms"]

@@ -20,7 +20,7 @@ from normbench.errors import NormbenchError
 from normbench.runs import files, find, lookup, seals, store, writing
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, loop
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 ARMS = {
     "none": (),

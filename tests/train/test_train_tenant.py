@@ -43,7 +43,7 @@ from normbench.runs.find import find
 from normbench.runs.writing import RunDirectory
 from normbench.streams import stream
 from normbench.train import loop, populations
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 WORDS = 7
 CHOICES = {
@@ -202,7 +202,7 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
 
 
 def test_evaluations_after_named_updates(spec: Any, tmp_path: Path) -> None:
-    """Beside the usual ones; a run that has them serves whoever asks for fewer, and is repeated for another one."""
+    """Beside the default ones; a run that has them serves whoever asks for fewer, and is repeated for another one."""
     given = spec("eval.also_after=[1,7]")
     evaluation = {**given.config["eval"], "also_after": [1, 7, 500]}  # as an experiment at a smaller size may have it
     given = replace(given, config={**given.config, "eval": evaluation})

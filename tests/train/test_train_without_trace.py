@@ -16,7 +16,7 @@ from normbench.config import compose
 from normbench.config.plan import train_specs
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint
-from normbench.train.ensure import ensure_run
+from normbench.train.train_one import ensure_run
 
 FILE = Path(__file__).with_name("odd.py")
 ODD = [line.split('"')[1] for line in FILE.read_text().splitlines() if line.startswith("@normalizer")]

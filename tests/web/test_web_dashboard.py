@@ -69,8 +69,8 @@ def test_the_line_that_is_printed() -> None:
         port = listener.getsockname()[1]
         query = urlencode({"filter": "norm=layer seed=1", "token": "t"})
         assert dashboard.link(listener, "t", ["norm=layer", "seed=1"]) == f"http://127.0.0.1:{port}/?{query}"
-    assert "normbench reproduce" in dashboard.told(0, Path("results"))
-    assert dashboard.told(2, Path("results")).startswith("2 runs")
+    assert "normbench reproduce" in dashboard.describe_runs(0, Path("results"))
+    assert dashboard.describe_runs(2, Path("results")).startswith("2 runs")
 
 
 def test_reading_needs_no_torch() -> None:

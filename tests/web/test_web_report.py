@@ -467,7 +467,7 @@ def test_what_is_the_users_own_is_never_among_the_findings(tmp_path: Path):
     assert all(path.read_bytes() == content for path, content in before.items())
     assert history.read(results / "own") and not (results / "history.jsonl").exists()
     assert not (results / "ln2016" / "fig6" / "smoke").exists()
-    index = report.build(results, extra=extra).index
+    index = report.build(results, config_dir=extra).index
     text = index.read_text()
     assert text.split('class="words"')[1].split("</form>")[0] == counted and 'class="own"' in text
     assert "no finding about a paper" in (index.parent / "own-ln2016-fig6-paper.html").read_text()

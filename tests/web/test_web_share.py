@@ -14,7 +14,7 @@ import compared
 import pytest
 
 from normbench.web import share
-from normbench.web.plain import dumped
+from normbench.web.json_safe import dumped
 from normbench.web.view import view
 
 DATA = re.compile(r'<script type="application/json" id="shared">(.*?)</script>', re.DOTALL)

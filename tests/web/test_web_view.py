@@ -13,7 +13,7 @@ import plotly.graph_objects
 import pytest
 
 from normbench.compare.answer import answer
-from normbench.compare.cells import tasks
+from normbench.compare.groups import tasks
 from normbench.compare.question import Question
 from normbench.draw.style import COLOURS, colours_of
 from normbench.runs.record import RunRecord
@@ -185,8 +185,8 @@ def test_a_map_of_configurations_beside_what_a_paper_has(monkeypatch: pytest.Mon
     class Told:
         reference: Mapping[str, Any] = {"test": {"0.2": {"TTTT": 1.0, "TTTF": 3.0, "FFFF": 2.0}, "1.0": {"TTTT": 1.0}}}
 
-    monkeypatch.setattr("normbench.compare.beside._artifacts_of", lambda experiment: (Told(),))
-    monkeypatch.setattr("normbench.compare.beside.references", lambda task, question: [])
+    monkeypatch.setattr("normbench.compare.paper_references._artifacts_of", lambda experiment: (Told(),))
+    monkeypatch.setattr("normbench.compare.paper_references.references", lambda task, question: [])
     (heat,) = traces(seen(known), "heat", "heat")
     assert heat["x"][1] == "paper: test 0.2" and [row[1] for row in heat["text"]] == ["1", "3", "2"]
 
@@ -205,10 +205,10 @@ def test_thinned_curves_keep_extremes_and_gaps():
     y[1234], y[3210] = 9.0, -9.0
     for i in range(2000, 2010):
         y[i] = math.nan
-    places = figures_compare.kept(range(5000), [y], 100)
+    places = figures_compare.points_to_draw(range(5000), [y], 100)
     assert len(places) <= 2 * 100 + 10 and {0, 4999, 1234, 3210, 1999, 2000, 2009, 2010} <= set(places)
-    assert figures_compare.kept([0, 1, 2], [[1.0, 2.0, 3.0]], 100) == [0, 1, 2]
-    flat = figures_compare.kept([float(i) for i in range(1000)], [[1.0] * 1000], 50)
+    assert figures_compare.points_to_draw([0, 1, 2], [[1.0, 2.0, 3.0]], 100) == [0, 1, 2]
+    flat = figures_compare.points_to_draw([float(i) for i in range(1000)], [[1.0] * 1000], 50)
     assert flat[0] == 0 and flat[-1] == 999 and len(flat) <= 102
 
 

@@ -19,14 +19,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(given: Namespace, console: Any) -> int:
     """Write the site and say where; what is damaged is left out of it, with a line."""
-    from normbench.commands import places
+    from normbench.commands import format
     from normbench.commands.terminal import say
     from normbench.web import report
 
     written = report.build(given.results, given.output, given.config_dir)
     for note in written.notes:
         say(console, f"  note: {note}")
-    if hint := places.where_published(given.results):
+    if hint := format.where_published(given.results):
         say(console, f"  note: {hint}")
     say(console, f"report  {written.index}")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from normbench.commands import places
+from normbench.commands import format
 from normbench.commands.arguments import from_options
 from normbench.config import FIDELITIES, FIDELITY_HELP
 from normbench.errors import NormbenchError
@@ -39,7 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--controls", action="store_true", help="also the control settings of the experiment")
     parser.add_argument(
-        "--max-time", type=places.seconds, metavar="TIME", help="stop after 90s, 30m, 2h; 0 starts nothing"
+        "--max-time", type=format.seconds, metavar="TIME", help="stop after 90s, 30m, 2h; 0 starts nothing"
     )
     parser.add_argument("--retry-failed", action="store_true", help="train failed runs again")
     parser.add_argument("--dry-run", action="store_true", help="show what would run")
@@ -54,8 +54,8 @@ def seeds(given: str) -> int | range:
     if first.isdecimal() and (last.isdecimal() if dash else True):
         asked = range(int(first), int(last) + 1) if dash else int(first)
         if asked and (isinstance(asked, int) or asked[0] > 0):
-            if (asked if isinstance(asked, int) else asked[-1]) > places.MOST_SEEDS:
-                raise NormbenchError(f"--seeds {given} is too large: at most {places.MOST_SEEDS}.")
+            if (asked if isinstance(asked, int) else asked[-1]) > format.MOST_SEEDS:
+                raise NormbenchError(f"--seeds {given} is too large: at most {format.MOST_SEEDS}.")
             return asked
     raise NormbenchError(
         f"--seeds {given} must be a number of seeds (at least 1), or the first and the last, such as 6-10."

@@ -41,7 +41,7 @@ def run(config: Mapping[str, Any], root: Path) -> list[Path]:
         _install(config, root, aside, remark)
     except Wrong as error:
         raise NormbenchError(
-            f"{files.title(config)} cannot be prepared from the files in {files.shown(sources)}: {error}. "
+            f"{files.title(config)} cannot be prepared from the files in {files.as_text(sources)}: {error}. "
             f"Replace what is wrong there and run: normbench data get {name}"
         ) from None
     finally:

@@ -173,7 +173,7 @@ class Changes:
     ) -> str:
         """`-1.2 points [-1.4, -1.0], n = 5`, with batches of 25, at each run's lowest validation loss or `last` epoch.
 
-        The ways of evaluation are `at_epoch`'s, the usual ones unless given.
+        The ways of evaluation are `at_epoch`'s, the default ones unless given.
         """
         a, b = (
             {run.seed: at_epoch(run, "test", "error", when, variant) for run in self._cell(name, 25)}

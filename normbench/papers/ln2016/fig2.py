@@ -15,7 +15,7 @@ from normbench.papers.parts import gather
 from normbench.papers.rules import ALPHA
 from normbench.runs.record import RunRecord
 from normbench.stats.series import at_epoch
-from normbench.stats.statistics import t_interval, told_apart
+from normbench.stats.statistics import significant_signs, t_interval
 
 ARMS = {
     "none": Look("LSTM", COLOURS["none"]),
@@ -100,7 +100,7 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
         return ""
     best = min(bars, key=bars.__getitem__)
     above = [[error - bars[best] for error in errors] for errors in found.values()]
-    if any(sign is None or sign < 0 for sign in told_apart(above, ALPHA)):
+    if any(sign is None or sign < 0 for sign in significant_signs(above, ALPHA)):
         return ""
     shown = ", ".join(
         f"{ARMS[arm].name} {t_interval(errors).mean:.1f} %" for arm, errors in found.items() if ARMS[arm].in_paper
@@ -175,7 +175,7 @@ def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
     for rule, bar in bars.items():
         sides: dict[str, list[str]] = {"below it": [], "above it": [], "not told apart from it": []}
         above = [[error - bar for error in _test_errors(runs, arm)] for arm in ARMS]
-        for look, sign in zip(ARMS.values(), told_apart(above, ALPHA), strict=True):
+        for look, sign in zip(ARMS.values(), significant_signs(above, ALPHA), strict=True):
             if sign is not None:
                 sides["above it" if sign > 0 else "below it" if sign else "not told apart from it"].append(look.name)
         found = "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names)

@@ -12,7 +12,7 @@ from normbench.papers.claims import Artifact
 from normbench.papers.rules import ALPHA
 from normbench.runs.record import RunRecord
 from normbench.stats.series import area, final, series
-from normbench.stats.statistics import t_interval, told_apart
+from normbench.stats.statistics import significant_signs, t_interval
 
 ARMS = {"none": Look("Skip-Thoughts", COLOURS["none"]), "ln": Look("Skip-Thoughts + LN", COLOURS["layer"])}
 RULES = "rules"
@@ -94,7 +94,7 @@ def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
     The measures are one family: a false word about any has a chance of ALPHA at most.
     """
     found: dict[str, list[str]] = {"better": [], "worse": [], "not told apart": []}
-    for measure, sign in zip(gains, told_apart(list(gains.values()), ALPHA), strict=True):
+    for measure, sign in zip(gains, significant_signs(list(gains.values()), ALPHA), strict=True):
         if sign is not None:
             better = -sign if measure == LESS_IS_BETTER else sign
             found["better" if better > 0 else "worse" if better else "not told apart"].append(MEASURES[measure][0])

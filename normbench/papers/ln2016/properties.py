@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from normbench.draw.tables import Entry
 from normbench.papers.claims import Artifact
-from normbench.papers.ln2016.table1 import shown
+from normbench.papers.ln2016.table1 import format_deviation
 from normbench.runs.record import RunRecord
 
 COLUMNS = {
@@ -31,7 +31,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         for key, name in (COLUMNS | COUNTS).items():
             value = float(record[key]) if key in record else None
             paper = {True: "yes", False: "no"}[said[key]] if key in said else "–" if key in COLUMNS else ""
-            told = shown(value) if key in COLUMNS or value is None else f"{value:g}"
+            told = format_deviation(value) if key in COLUMNS or value is None else f"{value:g}"
             group = "Properties" if key in COLUMNS else "Parameters and statistics, 6 channels"
             entries.append(Entry(group, arm, name, "", int(value is not None), value, paper=paper, shown=told))
     return entries

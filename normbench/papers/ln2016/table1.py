@@ -37,7 +37,9 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
                 paper = "–" if known is None else _word(known[reference["columns"].index(key)])
             value = float(record[key]) if key in record else None
             entries.append(
-                Entry("Table 1", arm, name, "", int(value is not None), value, paper=paper, shown=shown(value))
+                Entry(
+                    "Table 1", arm, name, "", int(value is not None), value, paper=paper, shown=format_deviation(value)
+                )
             )
     return entries
 
@@ -46,7 +48,7 @@ def _word(invariant: bool) -> str:
     return "yes" if invariant else "no"
 
 
-def shown(value: float | None) -> str:
+def format_deviation(value: float | None) -> str:
     """Yes or no, as in the claims, with the deviation: `yes (2e-16)`."""
     if value is None:
         return ""

@@ -31,7 +31,7 @@ from normbench.data.sampler import Sampler
 from normbench.models import base as models
 from normbench.streams import stream
 from normbench.train import optim
-from normbench.train.adjust import Adjust
+from normbench.train.clipping import Adjust
 
 SEED = 1
 Arrays = dict[str, np.ndarray]
@@ -52,7 +52,7 @@ class Recorded:
 
 
 def examples(artifact: str, fidelity: str) -> Arrays:
-    config = plan.plain(artifact, fidelity, [])
+    config = plan.config_without_arm(artifact, fidelity, [])
     found = {}
     for part, split in datasets.load(config["data"], seed=SEED).splits.items():
         for name, tensor in split.tensors.items():

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from normbench.eval_variants import DEFAULT, Variant, text
 from normbench.runs.record import PLACE, RunRecord, curve_sha256
 from normbench.stats.statistics import prediction_interval
-from normbench.variants import USUAL, Variant, text
 
 TO_THE_BYTE, ROUNDING, CHAOTIC, DIFFERENT = WORDS = (
     "to the byte", "rounding", "chaotic, inside the seeds' spread", "different"
@@ -49,7 +49,7 @@ class Gap:
 
     @property
     def variant(self) -> Variant:
-        found: Variant = self.place.get("variant", USUAL)
+        found: Variant = self.place.get("variant", DEFAULT)
         return found
 
 
@@ -184,7 +184,7 @@ def _by_row(gaps: Iterable[Gap]) -> dict[tuple[str, str, str], list[Gap]]:
 
 
 def _kind(record: Mapping[str, Any], metric: str) -> tuple[str, ...]:
-    return *_row(record, metric), text(record.get("variant", USUAL))
+    return *_row(record, metric), text(record.get("variant", DEFAULT))
 
 
 class _Judge:

@@ -22,7 +22,7 @@ MOST = 1000  # seeds that are within reach
 Lacking = set[tuple[str, tuple[tuple[str, Any], ...], str, int]]  # arm, axes, control, seed
 
 
-def way_on(
+def suggested_runs(
     artifact: Artifact, claim: Claim, judged: Mapping[str, Any], runs: Sequence[RunRecord], fidelity: str, plan: Plan
 ) -> str:
     """One line, "" where nothing is open; core-hours from the median seconds of runs like those that lack."""

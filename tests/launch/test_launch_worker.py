@@ -23,10 +23,10 @@ import tiny
 from normbench import locks
 from normbench.config import compose
 from normbench.errors import NormbenchError
-from normbench.launch import claiming, one, queue, slurm
+from normbench.launch import queue, run_one, slurm, worker
 from normbench.launch.base import Outcome
 from normbench.launch.pool import Pool
-from normbench.runs import claims, lookup, plans, store, writing
+from normbench.runs import leases, lookup, plans, store, writing
 from normbench.web import index as index_module
 from normbench.web.index import Index
 
@@ -40,7 +40,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def worker(plan: plans.Plan, host: str, stale: str = "1") -> subprocess.Popen[str]:
+def started(plan: plans.Plan, host: str, stale: str = "1") -> subprocess.Popen[str]:
     words = [sys.executable, str(DRIVE), str(plan.path), host, stale]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
@@ -54,7 +54,7 @@ def test_two_hosts_without_locks_train_each_run_once(tmp_path: Path) -> None:
     """Their curves are the pool's."""
     specs = [tiny.spec("train.batch_size=20", f"seed={seed}") for seed in range(1, 5)]
     plan = plans.write(specs, tmp_path)
-    first, second = worker(plan, "one"), worker(plan, "two")
+    first, second = started(plan, "one"), started(plan, "two")
     assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/claim")))
     ended = first.communicate(timeout=120)[0] + second.communicate(timeout=120)[0]
     trained = Counter(re.findall(r"([0-9a-f]{12}) done", ended))
@@ -70,15 +70,15 @@ def test_two_hosts_without_locks_train_each_run_once(tmp_path: Path) -> None:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is on another host, where the locks of the first do not hold."""
-    monkeypatch.setattr(claims, "host", lambda: "two")
-    monkeypatch.setattr(claims, "STALE", 1.0)
+    monkeypatch.setattr(leases, "host", lambda: "two")
+    monkeypatch.setattr(leases, "STALE", 1.0)
     monkeypatch.setattr(locks.fcntl, "flock", lambda handle, kind: None)
 
 
 def begun(tmp_path: Path) -> tuple[subprocess.Popen[str], writing.RunDirectory]:
     """A worker in the middle of a long run."""
     plan = plans.write([tiny.spec("train.batch_size=4", "train.epochs=3000")], tmp_path)
-    first = worker(plan, "one")
+    first = started(plan, "one")
     assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/timing.jsonl")))
     return first, writing.RunDirectory(next((tmp_path / "runs").glob("*/*")), claimed=True)
 
@@ -95,7 +95,7 @@ def test_a_killed_worker_is_replaced_when_its_heartbeat_is_stale(tmp_path: Path)
         pass
     time.sleep(1.2)
     with run.writing():
-        assert claims.read(run.path).said["host"] == "two"
+        assert leases.read(run.path).said["host"] == "two"
     assert not (run.path / "claim").exists()
 
 
@@ -106,8 +106,8 @@ def test_a_worker_that_stood_still_too_long_ends_without_writing_on(tmp_path: Pa
     time.sleep(1.2)
     with run.writing():
         first.send_signal(signal.SIGCONT)
-        assert first.wait(30) == claims.LOST
-        assert claims.read(run.path).said["host"] == "two"
+        assert first.wait(30) == leases.LOST
+        assert leases.read(run.path).said["host"] == "two"
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.EMFILE])
@@ -116,9 +116,9 @@ def test_a_file_system_that_does_not_answer_for_a_while_takes_nothing(
     number: int, folder_too: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The heartbeat goes on afterwards, and notices then who took the run over in earnest."""
-    monkeypatch.setattr(claims, "BEAT", 0.01)
+    monkeypatch.setattr(leases, "BEAT", 0.01)
     ended: list[int] = []
-    monkeypatch.setattr(claims.os, "_exit", ended.append)
+    monkeypatch.setattr(leases.os, "_exit", ended.append)
     tried, real_open, real_stat = [0], os.open, os.stat
 
     def fails(path: Any) -> bool:
@@ -134,7 +134,7 @@ def test_a_file_system_that_does_not_answer_for_a_while_takes_nothing(
 
         return asked
 
-    with claims.hold(tmp_path):
+    with leases.hold(tmp_path):
         with monkeypatch.context() as patched:
             patched.setattr(os, "open", refuse(real_open))
             patched.setattr(os, "stat", refuse(real_stat))
@@ -142,23 +142,23 @@ def test_a_file_system_that_does_not_answer_for_a_while_takes_nothing(
         os.utime(tmp_path / "claim", (0, 0))
         assert tiny.wait_until(lambda: (tmp_path / "claim").stat().st_mtime > 0) and not ended
         (tmp_path / "claim").write_text('{"token": "another"}')
-        assert tiny.wait_until(lambda: ended) and ended[0] == claims.LOST
+        assert tiny.wait_until(lambda: ended) and ended[0] == leases.LOST
 
 
 def test_a_claim_that_could_not_be_kept_for_too_long_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may have it by then, whom this process cannot see."""
-    monkeypatch.setattr(claims, "BEAT", 0.01)
-    monkeypatch.setattr(claims, "STALE", 0.5)
+    monkeypatch.setattr(leases, "BEAT", 0.01)
+    monkeypatch.setattr(leases, "STALE", 0.5)
     ended: list[int] = []
-    monkeypatch.setattr(claims.os, "_exit", ended.append)
+    monkeypatch.setattr(leases.os, "_exit", ended.append)
 
     def refuse(path: Path, mine: str) -> bool:
         raise OSError(errno.EMFILE, "Too many open files")
 
     started = time.monotonic()
-    with monkeypatch.context() as patched, claims.hold(tmp_path):
-        patched.setattr(claims, "_is_lost", refuse)
-        assert tiny.wait_until(lambda: ended) and ended[0] == claims.LOST
+    with monkeypatch.context() as patched, leases.hold(tmp_path):
+        patched.setattr(leases, "_is_lost", refuse)
+        assert tiny.wait_until(lambda: ended) and ended[0] == leases.LOST
     assert time.monotonic() - started >= 0.5
 
 
@@ -172,7 +172,7 @@ def test_a_full_disk_leaves_no_claim(place: str, tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(os, place, full)
         with pytest.raises(OSError, match="No space left"):
-            claims._make(tmp_path / "claim", b"{}")
+            leases._make(tmp_path / "claim", b"{}")
     assert not [*tmp_path.iterdir()]
 
 
@@ -180,12 +180,12 @@ CONTEST = """
 import sys, time
 from pathlib import Path
 from normbench.errors import NormbenchError
-from normbench.runs import claims
-claims.host = lambda: sys.argv[1]
+from normbench.runs import leases
+leases.host = lambda: sys.argv[1]
 print("ready", flush=True)
 for folder in sys.stdin:
     try:
-        with claims.hold(Path(folder.strip())):
+        with leases.hold(Path(folder.strip())):
             print("won", flush=True)
             sys.stdin.readline()
     except NormbenchError:
@@ -223,7 +223,7 @@ def test_of_many_that_claim_one_run_at_once_one_wins(stale: bool, tmp_path: Path
 
 
 def test_a_run_that_cannot_be_read_now_stops_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(worker.signal, "signal", lambda number, handler: None)
     done, other = fake.specs(2)
     path = fake.directory(tmp_path / "runs", done)
     fake.directory(tmp_path / "runs", other)
@@ -237,16 +237,16 @@ def test_a_run_that_cannot_be_read_now_stops_no_worker(tmp_path: Path, monkeypat
 
         with monkeypatch.context() as patched:
             patched.setattr(os, name, refuse)
-            assert claiming.work(plan, said.append) == claiming.UNREAD
-            assert claiming._is_left(plan, plan.runs[0]) != claiming._is_left(plan, plan.runs[1])
+            assert worker.work(plan, said.append) == worker.UNREAD
+            assert worker._is_left(plan, plan.runs[0]) != worker._is_left(plan, plan.runs[1])
         assert said.pop().startswith(f"{done.id} cannot be read now: ")
         assert said.pop() == "1 of 2 runs found; not trained again" and not said
 
 
 def test_a_refused_run_is_not_left(tmp_path: Path) -> None:
     plan = plans.write([tiny.spec()], tmp_path)
-    assert claiming._is_left(plan, plan.runs[0])
-    assert not claiming._is_left(plan, plan.runs[0] | {"id": "0" * 12})
+    assert worker._is_left(plan, plan.runs[0])
+    assert not worker._is_left(plan, plan.runs[0] | {"id": "0" * 12})
 
 
 @pytest.mark.parametrize(("status", "code"), [("failed", 4), ("done", 0)])
@@ -254,25 +254,25 @@ def test_told_to_stop_as_its_last_run_ends_a_worker_says_how(
     status: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []
-    monkeypatch.setattr(claiming.signal, "signal", lambda number, handler: told.append(handler))
-    monkeypatch.setattr(claiming, "_is_left", lambda plan, message: False)
+    monkeypatch.setattr(worker.signal, "signal", lambda number, handler: told.append(handler))
+    monkeypatch.setattr(worker, "_is_left", lambda plan, message: False)
 
     def one(*arguments: Any) -> Outcome:
         told[0](signal.SIGTERM, None)
         return Outcome(status)
 
-    monkeypatch.setattr(claiming, "_one", one)
-    assert claiming.work(plans.write([tiny.spec()], tmp_path), lambda line: None) == code
+    monkeypatch.setattr(worker, "_one", one)
+    assert worker.work(plans.write([tiny.spec()], tmp_path), lambda line: None) == code
 
 
 def test_told_to_stop_a_worker_saves_and_says_what_is_left(tmp_path: Path) -> None:
     plan = plans.write([tiny.spec("train.batch_size=4", "train.epochs=3000", f"seed={n}") for n in (1, 2)], tmp_path)
-    first = worker(plan, "one")
+    first = started(plan, "one")
     assert tiny.wait_until(lambda: any((tmp_path / "runs").glob("*/*/timing.jsonl")))
     first.send_signal(signal.SIGTERM)
     first.send_signal(signal.SIGTERM)  # a batch system may send it twice
     assert "2 of 2 runs are left" in first.communicate(timeout=30)[0]
-    assert first.returncode == claiming.STOPPED
+    assert first.returncode == worker.STOPPED
     (run,) = (run for run in lookup.scan(plan.root) if run.status.get("step"))
     assert run.state == "interrupted" and not (run.path / "claim").exists()
 
@@ -282,8 +282,8 @@ def test_a_second_signal_inside_the_handler_of_the_first_holds_nothing_up(
 ) -> None:
     """Slurm's own and the one that its script passes on come within a moment of each other."""
     handlers = {}
-    monkeypatch.setattr(claiming.signal, "signal", lambda number, handler: handlers.update({number: handler}))
-    claiming.work(plans.write([], tmp_path), print)
+    monkeypatch.setattr(worker.signal, "signal", lambda number, handler: handlers.update({number: handler}))
+    worker.work(plans.write([], tmp_path), print)
     nested = []
 
     def again(frame: FrameType, event: str, arg: object) -> Any:
@@ -334,12 +334,12 @@ def test_a_task_says_which_of_its_setup_lines_failed_and_goes_on(
     ],
 )
 def test_when_a_claim_is_dead(said: dict[str, object], age: float, dead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "host", lambda: "here")
-    monkeypatch.setattr(claims, "_boot", lambda: "b")
-    monkeypatch.setattr(claims.slurm, "is_gone", lambda job: job == "7_1")
+    monkeypatch.setattr(leases, "host", lambda: "here")
+    monkeypatch.setattr(leases, "_boot", lambda: "b")
+    monkeypatch.setattr(leases.slurm, "is_gone", lambda job: job == "7_1")
     for name, value in {"ARRAY_JOB_ID": "9", "ARRAY_TASK_ID": "0", "JOB_ID": "9", "RESTART_COUNT": "1"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
-    assert claims.is_dead(claims.Claim(said, 1000.0), 1000.0 + age) is dead
+    assert leases.is_dead(leases.Claim(said, 1000.0), 1000.0 + age) is dead
 
 
 def test_others_give_way_to_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,20 +365,20 @@ def test_a_failed_run_is_tried_once_a_plan(tmp_path: Path) -> None:
     time.sleep(0.02)
     plan = plans.write([spec], tmp_path)
     run = writing.directory(plan.root, spec)
-    assert claiming.settled(plan, spec, run) is None
+    assert worker.settled(plan, spec, run) is None
     time.sleep(0.02)
     os.utime(run.path / "status.json")
-    assert claiming.settled(plan, spec, run)
+    assert worker.settled(plan, spec, run)
 
 
 def test_a_damaged_run_is_said_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(worker.signal, "signal", lambda number, handler: None)
     done, damaged = fake.specs(2)
     fake.directory(tmp_path / "runs", done)
     status = fake.directory(tmp_path / "runs", damaged) / "status.json"
     status.write_text("{")
     plan, said = plans.write([done, damaged], tmp_path), list[str]()
-    assert claiming.work(plan, said.append) == 4
+    assert worker.work(plan, said.append) == 4
     line, found = said
     assert found == "1 of 2 runs found; not trained again"
     assert line.startswith(f"{damaged.id} damaged: ") and line.endswith("(normbench check)")
@@ -390,7 +390,7 @@ def test_a_failure_of_an_unfinished_run_is_recorded(tmp_path: Path) -> None:
     try:
         raise ValueError("no")
     except ValueError:
-        one._record_failure(writing.RunDirectory(path), "no")
+        run_one._record_failure(writing.RunDirectory(path), "no")
     assert store.read_status(path)["status"] == "failed"
 
 

@@ -10,15 +10,15 @@ from normbench.config import compose
 from normbench.config.identity import assign, edited
 from normbench.errors import NormbenchError
 from normbench.runs import lookup
-from normbench.runs.known import known
 from normbench.runs.record import RunRecord
+from normbench.runs.resolve import resolve
 
 LARGEST = 1 << 37  # bytes of weights
 
 
 def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     """The run called `name` and its directory. NormbenchError where it is published alone, without its weights."""
-    found = known(name, results)
+    found = resolve(name, results)
     raw = lookup.below(results / "runs").stored([found.run.id])
     folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.source)
     if not folder.is_dir():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from normbench.compare import configuration
 from normbench.compare.answer import Answer
-from normbench.compare.cells import Cell
+from normbench.compare.groups import Cell
 from normbench.config.identity import edited
 from normbench.config.plan import ADHOC
 from normbench.errors import NormbenchError
@@ -21,9 +21,9 @@ from normbench.stats.statistics import REACH
 SHOWN = 4  # comparisons
 
 
-def way_on(answer: Answer, extra: Path | None = None, given: Sequence[str] = ()) -> list[str]:
+def suggested_commands(answer: Answer, config_dir: Path | None = None, given: Sequence[str] = ()) -> list[str]:
     """Of the open comparisons that need the fewest seeds, what both sides lack; nothing where all is decided or out of
-    reach. `extra`: a folder of the user's own choices; `given`: options that all commands need here.
+    reach. `config_dir`: a folder of the user's own choices; `given`: options that all commands need here.
     """
     asked: list[tuple[int, Cell, Cell]] = []  # how many seeds, and who
     for group in answer.groups:
@@ -44,11 +44,11 @@ def way_on(answer: Answer, extra: Path | None = None, given: Sequence[str] = ())
             last = max(run.seed for run in cell.runs)
             lacking.setdefault((last + 1, last + more), []).append(cell)
     ranked = sorted(lacking.items(), key=lambda item: item[0][1] - item[0][0])
-    return [line for (first, last), own in ranked for line in commands(own, first, last, extra, given)]
+    return [line for (first, last), own in ranked for line in commands(own, first, last, config_dir, given)]
 
 
 def commands(
-    cells: Sequence[Cell], first: int, last: int, extra: Path | None = None, given: Sequence[str] = ()
+    cells: Sequence[Cell], first: int, last: int, config_dir: Path | None = None, given: Sequence[str] = ()
 ) -> list[str]:
     """Commands that run these cells with the seeds from `first` to `last`; runs of an artifact as its runs, and those
     of another experiment as its own.
@@ -57,13 +57,13 @@ def commands(
     """
     found, unknown = [], []
     filed: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
-    claimed = set(artifacts.ids(extra))
+    claimed = set(artifacts.ids(config_dir))
     own = []
     for cell in cells:
         run = cell.runs[0]
         gone = ""
         with contextlib.suppress(NormbenchError):  # whose choices are not known here: an experiment of theirs has them
-            gone = edited(run.config, run.id, extra)
+            gone = edited(run.config, run.id, config_dir)
         if gone:
             unknown.append(f"# seeds {first} to {last} of {cell.norm}: {gone}")
         elif run.experiment == ADHOC:
@@ -86,7 +86,7 @@ def commands(
     known = []
     for cell in own:
         try:
-            known.append(configuration.overrides(cell.runs[0].config, *_length(cell), extra))
+            known.append(configuration.overrides(cell.runs[0].config, *_length(cell), config_dir))
         except NormbenchError as error:
             unknown.append(f"# seeds {first} to {last} of {cell.norm}: {error}")
     swept = [_sweep(words, first, last, given) for words in _sweeps(known)]
@@ -107,7 +107,7 @@ def _sweeps(asked: Sequence[Mapping[str, str]]) -> list[list[str]]:
         choices = {key: list(dict.fromkeys(words[key] for words in asked)) for key in keys}
         if math.prod(map(len, choices.values())) == len({tuple(words.values()) for words in asked}):
             return [[f"{key}={','.join(values)}" for key, values in choices.items()]]
-    return [configuration.spelt(words) for words in asked]
+    return [configuration.format_words(words) for words in asked]
 
 
 def _length(cell: Cell) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from normbench.compare.cells import Cell, Task
+from normbench.compare.groups import Cell, Task
 from normbench.compare.question import Question
 from normbench.draw.panels import Reference
 from normbench.papers import artifact as artifacts
@@ -53,7 +53,7 @@ def references(task: Task, question: Question) -> list[Reference]:
     return list(found.values())
 
 
-def told(task: Task, question: Question) -> list[dict[str, Any]]:
+def references_as_rows(task: Task, question: Question) -> list[dict[str, Any]]:
     """The same in numbers: `name`, `last` with its place `x`, and `time` to the level, as text where it is a bound."""
     found = []
     sign = -1 if question.metric.rising else 1

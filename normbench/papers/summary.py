@@ -8,7 +8,7 @@ from typing import Any
 
 from normbench.draw.text import show
 from normbench.papers import rules
-from normbench.papers.parts import measured
+from normbench.papers.parts import describe_effect
 
 _SAID = {  # of one, of several
     rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),
@@ -32,7 +32,7 @@ def findings(judged: Mapping[str, Any]) -> list[str]:
     groups = {word: [claim for claim in claims if claim["setting"] == word] for word in _SAID}
     numbered = {claim["id"] for claim in [c for word in rules.DECIDED for c in groups[word] if _number(c)][:NUMBERED]}
     told = [
-        f"{len(groups[word])} {said(word, len(groups[word]))}: {_named(groups[word], numbered)}"
+        f"{len(groups[word])} {verb(word, len(groups[word]))}: {_named(groups[word], numbered)}"
         for word in _SAID
         if groups[word]
     ]
@@ -91,13 +91,13 @@ def _and_word(part: Mapping[str, Any] | None, over_examples: bool = False) -> st
     if part is None or not part["n"]:
         return rules.NOT_RUN
     alone = " (over seeds alone)" if over_examples and not part["examples"] else ""
-    return f"{measured(part)}{alone}: {part['word']}"
+    return f"{describe_effect(part)}{alone}: {part['word']}"
 
 
 def tally(claims: Sequence[Mapping[str, Any]], kind: tuple[str, str] = ("claim", "claims")) -> str:
     """`Of 3 claims, 2 hold; 1 is undecided.`: how many have which word at the paper's setting; `kind`: one, several."""
     counts = Counter(claim["setting"] for claim in claims)
-    told = [f"{counts[word]} {said(word, counts[word])}" for word in _SAID if counts[word]]
+    told = [f"{counts[word]} {verb(word, counts[word])}" for word in _SAID if counts[word]]
     return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(told)}."
 
 
@@ -107,7 +107,7 @@ def decided(claims: Sequence[Mapping[str, Any]]) -> int:
     return sum(kind not in ("open", "none") for kind in news)
 
 
-def said(word: str, claims: int) -> str:
+def verb(word: str, claims: int) -> str:
     """`are undecided`: what that many claims do that have this word."""
     return _SAID[word][claims > 1] if word in _SAID else word
 
@@ -131,4 +131,4 @@ def _number(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "exact" or part is None:
         return ""
     which = f"{part['id']}: " if len(claim["parts"]) > 1 else ""
-    return f" ({which}{measured(part)})"
+    return f" ({which}{describe_effect(part)})"

@@ -17,16 +17,16 @@ import torch
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.rnn.layers import GRU
-from normbench.train import adjust, optim
+from normbench.train import clipping, optim
 
 SCHEDULES = {name: compose.declaration("schedule", name) for name in compose.choices("schedule")}
 USED = [name for name, facts in SCHEDULES.items() if "class" in facts and "refused" not in facts]
 
 
-def built(config: dict[str, Any]) -> tuple[adjust.Adjust, torch.optim.Optimizer]:
+def built(config: dict[str, Any]) -> tuple[clipping.Adjust, torch.optim.Optimizer]:
     model = torch.nn.Linear(3, 2)
     optimizer = optim.build(config["optim"], model)
-    return adjust.Adjust(config, model, optimizer), optimizer
+    return clipping.Adjust(config, model, optimizer), optimizer
 
 
 # --- clipping --------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def test_gradients_are_clipped_by_the_rule(rule: str, at: Any, size: float) -> N
     gradients = {name: size * torch.randn(shape, generator=draw) for name, shape in shapes.items()}
     before = {name: x.double() for name, x in gradients.items()}
     wanted = clipped(rule, before, at)
-    acted = adjust.RULES[rule](gradients, at)
+    acted = clipping.RULES[rule](gradients, at)
     for name, x in gradients.items():
         torch.testing.assert_close(x.double(), wanted[name], rtol=1e-6, atol=0)
         if not acted:
@@ -63,7 +63,7 @@ def test_the_attentive_readers_clip_is_weak() -> None:
     """Nothing below 100; above it the norm G becomes 10 sqrt(G), which is still more than 100."""
     for norm, after in ((99.0, 99.0), (400.0, 200.0)):
         gradients = {"w": torch.tensor([0.6, 0.8]) * norm}
-        adjust.RULES["attr_legacy"](gradients, 10.0)
+        clipping.RULES["attr_legacy"](gradients, 10.0)
         assert float(gradients["w"].norm()) == pytest.approx(after)
 
 
@@ -72,7 +72,7 @@ def test_a_grus_gates_and_candidate_are_clipped_apart() -> None:
     model = torch.nn.Module()
     model.gru = GRU(3, 4, bias="inside")
     config = tiny.spec("clip=per_tensor", "clip.at=2").config
-    clip = adjust.Adjust(config, model, optim.build(config["optim"], model))
+    clip = clipping.Adjust(config, model, optim.build(config["optim"], model))
     draw = torch.Generator().manual_seed(1)
     for p in model.parameters():
         p.grad = 30 * torch.randn(p.shape, generator=draw)
@@ -84,7 +84,7 @@ def test_a_grus_gates_and_candidate_are_clipped_apart() -> None:
 
 
 def test_every_way_of_clipping_has_its_rule() -> None:
-    assert set(adjust.RULES) == set(compose.choices("clip"))
+    assert set(clipping.RULES) == set(compose.choices("clip"))
 
 
 # --- schedules -------------------------------------------------------------------------------------------------------

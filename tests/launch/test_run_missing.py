@@ -13,9 +13,9 @@ import tiny
 from normbench.config import compose, plan
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch import base, ensure, pace
+from normbench.launch import base, pace, run_missing
 from normbench.launch.base import Outcome
-from normbench.launch.ensure import ensure_runs
+from normbench.launch.run_missing import ensure_runs
 from normbench.runs import writing
 from normbench.runs.find import Found
 
@@ -78,7 +78,7 @@ def test_a_busy_run_is_waited_for_and_taken_over(
     held = writing.directory(tmp_path / "runs", specs[0]).writing()
     held.__enter__()
     # the other process lets go while it is waited for
-    monkeypatch.setattr(ensure.time, "sleep", lambda seconds: held.__exit__(None, None, None))
+    monkeypatch.setattr(run_missing.time, "sleep", lambda seconds: held.__exit__(None, None, None))
     ensured = ensure_runs(specs, launcher, tmp_path, wait_for_busy=wait)
     assert launcher.launches == launches
     assert ensured.outcomes[specs[0].id].status == ("done" if wait else "busy")
@@ -95,7 +95,7 @@ def test_an_interrupt_while_waiting_keeps_what_was_done(tmp_path: Path, monkeypa
         raise KeyboardInterrupt
 
     first, second = specs = fake.specs(2)
-    monkeypatch.setattr(ensure.time, "sleep", interrupted)
+    monkeypatch.setattr(run_missing.time, "sleep", interrupted)
     with writing.directory(tmp_path / "runs", first).writing():
         ensured = ensure_runs(specs, Made(seed1="busy"), tmp_path, wait_for_busy=True)
     assert ensured.interrupted and ensured.found.state(second) == "done"
@@ -107,7 +107,7 @@ def test_only_busy_runs_that_are_free_again_are_come_back_to(tmp_path: Path, mon
     held = [writing.directory(tmp_path / "runs", spec).writing() for spec in specs]
     for lock in held:
         lock.__enter__()
-    monkeypatch.setattr(ensure.time, "sleep", lambda seconds: held.pop().__exit__(None, None, None))
+    monkeypatch.setattr(run_missing.time, "sleep", lambda seconds: held.pop().__exit__(None, None, None))
     launcher = Made(seed1="busy", seed2="busy")
     ensure_runs(specs, launcher, tmp_path, wait_for_busy=True)
     assert launcher.launches == [[1, 2], [2], [1]]

@@ -21,6 +21,7 @@ import numpy as np
 
 from normbench import reading
 from normbench.errors import NormbenchError
+from normbench.eval_variants import text
 from normbench.papers.claims import Artifact, Part
 from normbench.papers.endpoints import paired_runs
 from normbench.papers.parts import gather
@@ -28,7 +29,6 @@ from normbench.runs import lookup, outcomes, store
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import Spread, spread
 from normbench.stats.series import at_epoch, final, named
-from normbench.variants import text
 
 NAME = "contrasts.npz"
 MOST = 5_000_000  # bytes of an artifact

@@ -22,7 +22,7 @@ class Known:
     log: Path | None = None  # of a run that printed something, or failed
 
 
-def known(name: str, results: Path) -> Known:
+def resolve(name: str, results: Path) -> Known:
     """The run called `name`: the longest finished one, published or raw, else what is there, damaged or going on."""
     asked, name = name or "''", Path(name).name[-12:] if "/" in name else name
     raw = lookup.below(results / "runs")

@@ -13,7 +13,7 @@ from normbench.draw import tables
 from normbench.draw.style import COLOURS
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import by_claims, publish, published
+from normbench.papers import default_artifact, publish, published
 from normbench.papers.claims import Artifact
 from normbench.web import report
 
@@ -51,26 +51,26 @@ def own(tmp_path: Path) -> Artifact:
 
 def test_the_figure_has_a_row_for_each_metric_and_a_column_for_each_place(own: Artifact) -> None:
     runs = madeup.runs()
-    panels = by_claims.panels(own, runs)
+    panels = default_artifact.panels(own, runs)
     rows = [(panel.quantity.name, panel.quantity.log, panel.quantity.x) for panel in panels]
     assert rows == [("Train NLL", True, "Update"), ("Test error", False, "Update")]  # one axis; nobody dreams
     assert {panel.column for panel in panels} == {"batch size 128"}  # batch size 4 has no runs
     assert {line.arm for line in panels[0].lines} == {run.arm for run in runs}
-    both = by_claims.panels(own, [*runs, replace(runs[0], axes={"train.batch_size": 4})])
+    both = default_artifact.panels(own, [*runs, replace(runs[0], axes={"train.batch_size": 4})])
     assert [panel.column for panel in both[:2]] == ["batch size 128", "batch size 4"]  # as the experiment has them
 
 
 def test_an_arm_has_the_colour_of_its_normalizer(own: Artifact) -> None:
     norms = {"none": "none", "ln": "layer", "ln-all": "layer", "bn": "batch", "bn-all": "batch"}
     runs = [replace(run, config={"norm": {"name": norms[run.arm]}}) for run in madeup.runs()]
-    looks = {line.arm: line.look.colour for line in by_claims.panels(own, runs)[0].lines}
+    looks = {line.arm: line.look.colour for line in default_artifact.panels(own, runs)[0].lines}
     assert looks["none"] == COLOURS["none"] and COLOURS["batch"] in (looks["bn"], looks["bn-all"])
     assert len(set(looks.values())) == len(looks)
 
 
 def test_the_table_has_each_number_once_for_each_arm(own: Artifact) -> None:
     runs = madeup.runs()
-    entries = by_claims.table(own, runs)
+    entries = default_artifact.table(own, runs)
     told = {entry.quantity: entry for entry in entries if entry.row == "ln"}
     assert list(told) == [
         "final train NLL (evaluation mode), geometric mean",  # of an area
@@ -92,7 +92,7 @@ def test_the_table_has_each_number_once_for_each_arm(own: Artifact) -> None:
     assert (rise.mean, rise.censored) == (0, 0)  # above it from the start, as errors are here, not below it at the end
     assert told["updates to train NLL 0.5 (evaluation mode)"].unit == "updates"
     lost = [replace(run, status="diverged", records=run.records[:4]) for run in runs]
-    assert all(entry.diverged == 5 for entry in by_claims.table(own, lost))
+    assert all(entry.diverged == 5 for entry in default_artifact.table(own, lost))
     assert tables.markdown(entries).count("\n| ln |") == 1
 
 
@@ -103,22 +103,24 @@ def test_runs_of_controls_have_tables_of_their_own_at_the_end(own: Artifact) -> 
     runs = madeup.runs()
     low = [replace(run, control="lr-low") for run in runs if run.arm == "ln"]
     elsewhere = [replace(run, axes={"train.batch_size": 4}) for run in runs]
-    found = tables.groups(by_claims.table(artifacts.read("me2030/net", own.config_dir), [*low, *runs, *elsewhere]))
+    found = tables.groups(
+        default_artifact.table(artifacts.read("me2030/net", own.config_dir), [*low, *runs, *elsewhere])
+    )
     assert found == ["batch size 128", "batch size 4", "control lr-low, batch size 128"]
 
 
 def test_it_is_published_and_stands_in_the_report_under_its_own_name(own: Artifact, tmp_path: Path) -> None:
-    assert artifacts.drawing(own) is by_claims
+    assert artifacts.drawing(own) is default_artifact
     assert artifacts.select(["me2030"], tmp_path) == ["me2030/net"] and "me2030/net" not in artifacts.ids()
     results = tmp_path / "results"
     place = results / "own" / "me2030" / "net" / "paper"
     judged, *_ = publish.publish(own, madeup.runs(), "paper", results)
     assert {"figure.svg", "table.md"} <= {path.name for path in place.iterdir()}
     assert judged["command"].startswith(f"normbench reproduce me2030/net --config-dir {tmp_path} --fidelity")
-    index = report.build(results, extra=tmp_path).index
+    index = report.build(results, config_dir=tmp_path).index
     assert "me2030" in index.read_text() and "Mine · MNIST" in index.read_text()
     page = (index.parent / "own-me2030-net-paper.html").read_text()
-    assert published.read(place, extra=tmp_path).artifact == own and 'class="panel' in page
+    assert published.read(place, config_dir=tmp_path).artifact == own and 'class="panel' in page
     unknown = report.build(results).index.read_text()  # as that of another version
     assert published.read(place).artifact is None and "me2030/net" in unknown
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normbench.runs.record import RunRecord
-from normbench.stats.distance import BOUND, CHAOTIC, DIFFERENT, ROUNDING, TO_THE_BYTE, Distance, Row, compare
+from normbench.stats.rerun_diff import BOUND, CHAOTIC, DIFFERENT, ROUNDING, TO_THE_BYTE, Distance, Row, compare
 
 HERE = {"processor": "A", "torch": "2.9", "instruction_set": "AVX512", "threads": 1, "device": "cpu"}
 THERE = HERE | {"processor": "B"}

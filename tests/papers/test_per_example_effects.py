@@ -13,9 +13,9 @@ import pytest
 from judged import judge
 
 from normbench.errors import NormbenchError
-from normbench.papers import contrasts
+from normbench.papers import per_example_effects
 from normbench.papers.claims import Artifact, Claim, Endpoint, Part
-from normbench.papers.contrasts import Contrasts, collect, key, load
+from normbench.papers.per_example_effects import Contrasts, collect, key, load
 from normbench.runs import files, outcomes, seals, store
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import spread
@@ -86,8 +86,8 @@ def campaign(results: Path, seeds: Sequence[int] = FIVE, **more: Any) -> list[Ru
 
 
 def published(path: Path, found: Contrasts) -> Contrasts:
-    (path / contrasts.NAME).write_bytes(found.dump() or b"")
-    return load(path / contrasts.NAME)
+    (path / per_example_effects.NAME).write_bytes(found.dump() or b"")
+    return load(path / per_example_effects.NAME)
 
 
 def only(claims: Artifact, runs: Sequence[RunRecord], known: Contrasts) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def test_what_goes_beyond_the_limit_is_left_out_and_smaller_ones_behind_it_are_n
         for name, table in whole.tables.items()
     }
     for kept in range(len(order)):
-        monkeypatch.setattr(contrasts, "MOST", most := sum(size[name] for name in order[: kept + 1]) - 1)
+        monkeypatch.setattr(per_example_effects, "MOST", most := sum(size[name] for name in order[: kept + 1]) - 1)
         found = collect(claims, runs, tmp_path, Contrasts({}))
         fits, used = order[:kept], sum(size[name] for name in order[:kept])
         for name in order[kept:]:
@@ -323,9 +323,9 @@ def test_the_hash_is_of_the_content_not_of_its_compression(tmp_path: Path) -> No
     known = collect(artifact(part()), campaign(tmp_path), tmp_path, Contrasts({}))
     plain = io.BytesIO()
     np.savez(plain, **known._arrays())  # type: ignore[arg-type]  # numpy's stub, as in contrasts.py
-    (tmp_path / contrasts.NAME).write_bytes(plain.getvalue())
+    (tmp_path / per_example_effects.NAME).write_bytes(plain.getvalue())
     assert plain.getvalue() != known.dump()
-    assert load(tmp_path / contrasts.NAME).sha256 == known.sha256
+    assert load(tmp_path / per_example_effects.NAME).sha256 == known.sha256
     ((name, table),) = known.tables.items()
     numbers, effects = table[1]
     changed = Contrasts({name: {**table, 1: (numbers, effects + np.eye(60)[0])}})
@@ -335,14 +335,14 @@ def test_the_hash_is_of_the_content_not_of_its_compression(tmp_path: Path) -> No
 
 
 def test_without_examples_there_is_no_file(tmp_path: Path) -> None:
-    none = load(tmp_path / contrasts.NAME)
+    none = load(tmp_path / per_example_effects.NAME)
     assert (none.tables, none.sha256, none.dump()) == ({}, "", None)
     assert none.spread(part(), "", FIVE) is None
 
 
 def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
     known = collect(artifact(part()), campaign(tmp_path), tmp_path, Contrasts({}))
-    content, path = known.dump() or b"", tmp_path / contrasts.NAME
+    content, path = known.dump() or b"", tmp_path / per_example_effects.NAME
     ((name, _),) = known.tables.items()
     arrays = known._arrays()
 
@@ -371,7 +371,7 @@ def test_whatever_bit_is_flipped_it_is_read_or_refused_in_one_line(tmp_path: Pat
     runs = campaign(tmp_path, [1, 2])
     known = collect(artifact(part()), runs, tmp_path, Contrasts({}))
     (raw,) = tmp_path.glob(f"runs/**/*.{runs[0].id}/outcomes/last.npz")
-    path, draw, refused = tmp_path / contrasts.NAME, stream(0, "bits"), 0
+    path, draw, refused = tmp_path / per_example_effects.NAME, stream(0, "bits"), 0
     reads: list[tuple[bytes, Callable[[], Any]]] = [
         (known.dump() or b"", lambda: load(path)),
         (raw.read_bytes(), lambda: outcomes.read(path, "test", [""], "nll")),

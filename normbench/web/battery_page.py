@@ -9,7 +9,7 @@ from typing import Any
 
 import normbench
 from normbench.battery.trials import Effect, Trial, metric, quantities
-from normbench.compare.metrics import spoken
+from normbench.compare.metrics import format_metric
 from normbench.draw.panels import Look, Quantity, panels
 from normbench.draw.style import colours_of, on_dark
 from normbench.draw.tables import Entry, final_entry, grid
@@ -94,14 +94,14 @@ def entries(runs: Mapping[str, Sequence[RunRecord]], asked: Sequence[tuple[str, 
     every = [run for own in runs.values() for run in own]
     known = {where: metric(every, where) for where in asked}
     return [
-        final_entry(own, "", norm, spoken(where[0], where[2]), where, m.factor, m.unit, log=m.loss)
+        final_entry(own, "", norm, format_metric(where[0], where[2]), where, m.factor, m.unit, log=m.loss)
         for norm, own in runs.items()
         for where, m in known.items()
     ]
 
 
 def _quantity(where: tuple[str, str, str], runs: Sequence[RunRecord]) -> Quantity:
-    return Quantity(spoken(where[0], where[2]), *where, log=metric(runs, where).loss)
+    return Quantity(format_metric(where[0], where[2]), *where, log=metric(runs, where).loss)
 
 
 def _part(effect: Effect) -> dict[str, Any]:

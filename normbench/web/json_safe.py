@@ -10,12 +10,12 @@ from typing import Any
 from normbench.draw.text import visible
 
 
-def plain(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """Plain data for JSON: what is not finite is null; no text hides anything."""
     if isinstance(value, Mapping):
-        return {visible(key): plain(inner) for key, inner in value.items()}
+        return {visible(key): json_safe(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [json_safe(inner) for inner in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return visible(value)
@@ -26,5 +26,5 @@ def dumped(value: Any) -> str:
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError:  # rare: to look for them takes longer than the JSON
-        text = json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
+        text = json.dumps(json_safe(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from normbench.compare import beside, configuration
+from normbench.compare import configuration, paper_references
 from normbench.compare.answer import answer
-from normbench.compare.cells import Cell, Task
+from normbench.compare.groups import Cell, Task
 from normbench.compare.question import TUNED, Question
 from normbench.draw.panels import Line, Look, Quantity
 from normbench.draw.style import EXTRA_COLOURS, colours_of, on_dark
@@ -137,7 +137,7 @@ class Drawn:
         drawn = figures.curves(
             lines,
             self._quantity(f"{q.split} {q.metric.title}{_unit(q, ', ')}"),
-            beside.references(self.task, q) if self.clock == q.clock else (),
+            paper_references.references(self.task, q) if self.clock == q.clock else (),
             lost,
             None if q.level is None else q.level * q.metric.factor,
             self._times(),

@@ -26,7 +26,7 @@ def train_one(
     stopping: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Train the run of a spec's message in its directory, or on from where it stands."""
-    from normbench.train.ensure import ensure_run  # here, for torch takes a while, in which others are heard
+    from normbench.train.train_one import ensure_run  # here, for torch takes a while, in which others are heard
 
     try:
         spec = RunSpec.from_message(message)

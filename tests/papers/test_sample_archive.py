@@ -17,7 +17,7 @@ from normbench.check import Check
 from normbench.config import plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import gallery, publish
+from normbench.papers import publish, sample_archive
 from normbench.runs import samples, writing
 from normbench.runs.record import RunRecord
 from normbench.web import report
@@ -36,7 +36,7 @@ FILES = {"one.svg": SVG, "two.html": PAGE, "three.png": PNG}
 def published(results: Path) -> dict[str, dict[str, bytes]]:
     runs = [fake.record(spec, records=RECORDS) for spec in SPECS]
     publish.publish(artifacts.load("ln2016/fig6"), runs, "reduced", results)
-    return dict(gallery.load(results / PLACE / gallery.NAME).runs)
+    return dict(sample_archive.load(results / PLACE / sample_archive.NAME).runs)
 
 
 def drew(results: Path, arm: str, seed: int, **drawn: bytes) -> str:
@@ -53,12 +53,12 @@ def test_of_each_arm_the_lowest_seed_is_kept_and_shown_without_the_raw_runs(tmp_
     drew(tmp_path, "ln", 2)
     assert published(tmp_path) == {first: FILES, second: FILES}
     (tmp_path / "runs").rename(tmp_path / "elsewhere")
-    before = (tmp_path / PLACE / gallery.NAME).read_bytes()
+    before = (tmp_path / PLACE / sample_archive.NAME).read_bytes()
     assert published(tmp_path) == {first: FILES, second: FILES}
     page = report.build(tmp_path).index.with_name("ln2016-fig6-reduced.html")
     assert page.read_text().count("<figure><figcaption>") >= 6
     assert {path.read_bytes() for path in page.with_suffix("").iterdir()} >= {SVG, PNG}
-    assert (tmp_path / PLACE / gallery.NAME).read_bytes() == before
+    assert (tmp_path / PLACE / sample_archive.NAME).read_bytes() == before
 
 
 def test_what_is_drawn_later_is_shown_here_and_not_published(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_lower_seed_takes_the_place_and_who_left_none_has_none(tmp_path: Path)
     published(tmp_path)
     first = drew(tmp_path, "ln", 1)
     assert published(tmp_path).keys() == {first}
-    assert gallery.of_arms([replace(fake.record(SPECS[0]), control="lr-low")], lambda run: FILES) == []
+    assert sample_archive.of_arms([replace(fake.record(SPECS[0]), control="lr-low")], lambda run: FILES) == []
 
 
 def test_samples_go_with_the_last_of_their_runs(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_samples_go_with_the_last_of_their_runs(tmp_path: Path) -> None:
     published(tmp_path)
     (tmp_path / PLACE / "runs.jsonl.gz").unlink()
     publish.publish(artifacts.load("ln2016/fig6"), [], "reduced", tmp_path)
-    assert not (tmp_path / PLACE / gallery.NAME).exists()
+    assert not (tmp_path / PLACE / sample_archive.NAME).exists()
 
 
 def records(*arms: str, seed: int = 1) -> list[RunRecord]:
@@ -94,41 +94,41 @@ def records(*arms: str, seed: int = 1) -> list[RunRecord]:
 
 def test_the_same_samples_are_the_same_bytes_in_whatever_order_they_come() -> None:
     runs = records("a", "b", "c")
-    found, left = gallery.collect(runs, lambda run: FILES, gallery.Gallery())
-    again, _ = gallery.collect(runs[::-1], lambda run: dict(reversed(FILES.items())), gallery.Gallery())
+    found, left = sample_archive.collect(runs, lambda run: FILES, sample_archive.Gallery())
+    again, _ = sample_archive.collect(runs[::-1], lambda run: dict(reversed(FILES.items())), sample_archive.Gallery())
     assert found == again and found.sha256 == again.sha256 and not left
-    assert gallery._unpacked(found.content) == found.runs == {run.id: FILES for run in runs}
-    assert gallery.collect([], lambda run: FILES, found) == (gallery.Gallery(), [])
+    assert sample_archive._unpacked(found.content) == found.runs == {run.id: FILES for run in runs}
+    assert sample_archive.collect([], lambda run: FILES, found) == (sample_archive.Gallery(), [])
 
 
 def test_what_is_published_keeps_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = {name: {"a.png": random.Random(name).randbytes(40_000)} for name in "abc"}
-    monkeypatch.setattr(gallery, "MOST", 100_000)
+    monkeypatch.setattr(sample_archive, "MOST", 100_000)
     a, b, c = runs = records("a", "b", "c")
     drawn = {run.id: noise[run.arm] for run in runs}
-    first, left = gallery.collect([b, c], drawn.get, gallery.Gallery())
+    first, left = sample_archive.collect([b, c], drawn.get, sample_archive.Gallery())
     assert first.runs.keys() == {b.id, c.id} and not left
-    again, left = gallery.collect(runs, drawn.get, first)
+    again, left = sample_archive.collect(runs, drawn.get, first)
     assert again is first and left == [a], "neither pushed out nor packed anew"
-    assert gallery.collect(runs, drawn.get, first)[0] is first
-    monkeypatch.setattr(gallery, "UNPACKED", 50_000)
-    fewer, left = gallery.collect(runs, drawn.get, gallery.Gallery())
+    assert sample_archive.collect(runs, drawn.get, first)[0] is first
+    monkeypatch.setattr(sample_archive, "UNPACKED", 50_000)
+    fewer, left = sample_archive.collect(runs, drawn.get, sample_archive.Gallery())
     assert (fewer.runs.keys(), left) == ({a.id}, [b, c])
-    assert gallery._unpacked(fewer.content) == fewer.runs
+    assert sample_archive._unpacked(fewer.content) == fewer.runs
 
 
 def test_any_damage_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / gallery.NAME
-    content = gallery._packed({"0" * 12: FILES, "1" * 12: {"one.svg": SVG}})
+    path = tmp_path / sample_archive.NAME
+    content = sample_archive._packed({"0" * 12: FILES, "1" * 12: {"one.svg": SVG}})
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x15]) + content[place + 1 :])
         with pytest.raises(NormbenchError, match="is damaged") as caught:
-            gallery.load(path)
+            sample_archive.load(path)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
     for length in range(0, len(content), 7):
         path.write_bytes(content[:length])
         with pytest.raises(NormbenchError, match="is damaged"):
-            gallery.load(path)
+            sample_archive.load(path)
 
 
 def zipped(entries: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -137,18 +137,18 @@ def zipped(entries: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byt
     with zipfile.ZipFile(content, "w", method) as archive:
         for name, data in entries.items():
             archive.writestr(name, data)
-        archive.comment = bytes(gallery.DIGITS)
-    before = content.getvalue()[: -gallery.DIGITS]
-    return before + gallery._sha256(before)
+        archive.comment = bytes(sample_archive.DIGITS)
+    before = content.getvalue()[: -sample_archive.DIGITS]
+    return before + sample_archive._sha256(before)
 
 
 @pytest.mark.parametrize("name", ["../x.svg", "ID/../x.svg", "ID/.x.svg", "ID/x.exe", "x.svg", "ID/a/x.svg",
                                   "ID/x.svg\n", "ID/a\nb.svg", "ID\\x.svg", "ID/a\\x.svg", "/x.svg",
                                   "IDa/x.svg"])  # fmt: skip
 def test_no_name_leads_out(name: str, tmp_path: Path) -> None:
-    (tmp_path / gallery.NAME).write_bytes(zipped({name.replace("ID", "0" * 12): SVG}))
+    (tmp_path / sample_archive.NAME).write_bytes(zipped({name.replace("ID", "0" * 12): SVG}))
     with pytest.raises(NormbenchError, match="is no sample"):
-        gallery.load(tmp_path / gallery.NAME)
+        sample_archive.load(tmp_path / sample_archive.NAME)
 
 
 def test_a_name_that_cannot_be_written_everywhere_stays_with_its_run(tmp_path: Path) -> None:
@@ -161,35 +161,35 @@ def test_a_name_that_cannot_be_written_everywhere_stays_with_its_run(tmp_path: P
 
 
 def test_a_file_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
-    path, run = tmp_path / gallery.NAME, "0" * 12
+    path, run = tmp_path / sample_archive.NAME, "0" * 12
     path.write_bytes(zipped({f"{run}/{i}.svg": bytes(1 << 19) for i in range(65)}))
     with pytest.raises(NormbenchError, match="unpacks to more than 32 MiB"):
-        gallery.load(path)
-    lying = zipped({f"{run}/x.svg": bytes(1 << 20)})[: -gallery.DIGITS]
+        sample_archive.load(path)
+    lying = zipped({f"{run}/x.svg": bytes(1 << 20)})[: -sample_archive.DIGITS]
     lying = lying.replace((1 << 20).to_bytes(4, "little"), (9).to_bytes(4, "little"))
-    path.write_bytes(lying + gallery._sha256(lying))
+    path.write_bytes(lying + sample_archive._sha256(lying))
     with pytest.raises(NormbenchError, match="is damaged"):
-        gallery.load(path)
+        sample_archive.load(path)
     for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):  # of these all is unpacked, whatever size is said
         path.write_bytes(zipped({f"{run}/x.svg": SVG}, method))
         with pytest.raises(NormbenchError, match="packed by method"):
-            gallery.load(path)
+            sample_archive.load(path)
     path.write_bytes(zipped({}))
     with pytest.raises(NormbenchError, match="no samples"):
-        gallery.load(path)
+        sample_archive.load(path)
 
 
 def test_damage_costs_no_page_and_check_names_it(tmp_path: Path) -> None:
     drew(tmp_path, "ln", 1)
     (found,) = published(tmp_path).items()
-    path = tmp_path / PLACE / gallery.NAME
+    path = tmp_path / PLACE / sample_archive.NAME
     assert not [f for f in Check(tmp_path).findings() if f.place == path]
     shutil.rmtree(tmp_path / "runs")
     whole = path.read_bytes()
     for damage, kind in (
         (lambda: path.unlink(), "missing"),
-        (lambda: path.write_bytes(gallery._packed({found[0]: {"one.svg": SVG}})), "damage"),
-        (lambda: path.write_bytes(gallery._packed({"f" * 12: FILES})), "damage"),
+        (lambda: path.write_bytes(sample_archive._packed({found[0]: {"one.svg": SVG}})), "damage"),
+        (lambda: path.write_bytes(sample_archive._packed({"f" * 12: FILES})), "damage"),
     ):
         damage()
         assert [f.kind for f in Check(tmp_path).findings() if f.place == path] == [kind]

@@ -15,12 +15,12 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 
 Variant = Mapping[str, Any]
-USUAL: Variant = MappingProxyType({})
+DEFAULT: Variant = MappingProxyType({})
 Declared = Mapping[str, Sequence[Any]]  # the options that an evaluation may set otherwise, and their values
 
 
 def text(variant: Variant) -> str:
-    """`configuration=TTFF populations=recalibrated`; "" for the usual one. Equal for equal variants."""
+    """`configuration=TTFF populations=recalibrated`; "" for the default one. Equal for equal variants."""
     return " ".join(f"{option}={value}" for option, value in sorted(variant.items()))
 
 

@@ -1,0 +1,68 @@
+"""A worker process: trains the runs that arrive on its standard input, one by one; torch is imported once.
+
+Lines of JSON both ways. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out, on a descriptor of their own whose
+number is the only argument: events, `progress` and `end`. What is printed is no part of it: a run's goes to its log.
+The end of the input means that the parent is gone, however it went: the run is saved and the worker ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from normbench.launch.run_one import train_one
+from normbench.runs import writing
+
+GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
+
+
+def main() -> None:
+    events = int(sys.argv[1])
+    os.set_inheritable(events, False)  # not for programs that a run starts: they may outlive it
+    source = os.fdopen(os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a run starts or asks must not read what is meant for us
+    jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    stopping = threading.Event()
+    threading.Thread(target=_listen, args=(source, jobs, stopping), daemon=True).start()
+    while (job := jobs.get()) is not None:
+        _run(job, events, stopping)
+
+
+def _listen(source: IO[str], jobs: queue.Queue[dict[str, Any] | None], stopping: threading.Event) -> None:
+    with contextlib.suppress(ValueError):  # a torn line: the parent was killed as it wrote
+        for text in source:
+            message = json.loads(text)
+            if message.get("stop"):
+                stopping.set()
+            else:
+                jobs.put(message)
+    stopping.set()
+    jobs.put(None)
+    timer = threading.Timer(GRACE_SECONDS, os._exit, (1,))
+    timer.daemon = True  # a worker that ends in time is not held back
+    timer.start()
+
+
+def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
+    def tell(event: Mapping[str, Any]) -> None:
+        line = (json.dumps(event) + "\n").encode()
+        try:
+            while line:
+                line = line[os.write(events, line) :]
+        except OSError:  # the parent is gone; `stopping` ends the run
+            stopping.set()
+
+    run = writing.RunDirectory(Path(job["path"]))
+    ended = train_one(job["run"], run, lambda event: tell({"event": "progress"} | event), stopping.is_set)
+    tell({"event": "end"} | vars(ended))
+
+
+if __name__ == "__main__":
+    main()
