@@ -36,7 +36,17 @@ def killed(mutant: dict[str, Any], tests: list[str]) -> str:
             return "its text does not occur once"
         holders[0].write_text(text.replace(mutant["old"], mutant["new"]))
         environment = {**os.environ, "PYTHONPATH": name, "OMP_NUM_THREADS": "1"}
-        called = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.get("tests", tests)]
+        called = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-n0",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *mutant.get("tests", tests),
+        ]
         code = subprocess.run(called, cwd=copy, env=environment, capture_output=True).returncode
     return {0: "survived", 1: "killed"}.get(code, f"pytest ended with {code}")
 
