@@ -34,13 +34,7 @@ LAYOUTS: tuple[Axes, ...] = (
 WEIGHT_LAYOUTS = LAYOUTS[:3]  # a linear map, one over a sequence, a convolution
 FEATURES, SPACE, TIME = 6, (2, 3), 3
 UNITS, INPUTS, KERNEL = 5, 6, 2  # of the map around a weight normalizer
-
-
-def identity(z: Tensor) -> Tensor:
-    return z
-
-
-FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "tanh": torch.tanh, "none": identity}
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "tanh": torch.tanh, "none": nn.Identity()}
 
 
 def draw(shape: Sequence[int], seed: int = 0, scale: float = 2.0, shift: float = 1.0) -> Tensor:

@@ -201,7 +201,7 @@ def chosen_by(task: Task) -> str:
 def value(run: RunRecord, question: Question, at: str = "", variant: str | None = None) -> float | None:
     """The asked number of one run as it is shown; None where it diverged, is unfinished or has none there.
 
-    variant: words that name another evaluation than the default one, as `curves.series.at_epoch` reads them.
+    variant: words that name another evaluation than the default one, as `stats.series.at_epoch` reads them.
     """
     if run.status != "done":
         return None

@@ -101,7 +101,7 @@ class Normed(layers.Recurrent):
         if state is None and (isinstance(mask, tuple | list) or (mask is not None and mask.dim() == 3)):
             mask, state = None, mask  # as torch has it
         if not isinstance(x, PackedSequence):
-            return super().forward(x, mask, state, rng, drop)  # type: ignore[arg-type]
+            return super().forward(x, mask, state, rng, drop)  # type: ignore[arg-type]  # the mask is one by now
         if mask is not None:
             raise NormbenchError(f"{self.place}: a PackedSequence has its own lengths: it takes no mask.")
         padded, lengths = pad_packed_sequence(x, self.batch_first)

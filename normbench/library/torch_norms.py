@@ -74,9 +74,9 @@ def load_norm(ours: nn.Module, theirs: nn.Module) -> None:
     """Give a normalizer the gain, shift and running averages of torch's module with the same formula.
 
     >>> import torch
-    >>> from normbench import create_norm
+    >>> from normbench import create_norm, load_torch
     >>> norm, theirs = create_norm("batch", 8, momentum=0.2), torch.nn.BatchNorm1d(8, momentum=0.2)
-    >>> load_norm(norm, theirs)
+    >>> load_torch(norm, theirs)
 
     `nn.LayerNorm`, `nn.RMSNorm`, `nn.GroupNorm`, `nn.InstanceNorm*` and `nn.BatchNorm*`; the order of axes stays ours.
     torch's momentum is ours; `num_batches_tracked` counts for `momentum=None` alone, which is refused.

@@ -210,7 +210,7 @@ class Plain(Normalizer):
         try:
             with torch.random.fork_rng(devices=[]):
                 self._of(made().eval(), torch.zeros(2, self.site.features, height, width), None)
-        except Exception:  # of whatever kind
+        except Exception:  # whatever a user's module raises at an image: it takes rows
             return False
         return True
 
@@ -221,8 +221,8 @@ def normalizer(name: str) -> Callable[[Marked], Marked]:
     def register(cls: Marked) -> Marked:
         if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
             raise NormbenchError(f"what @normalizer('{name}') marks must be a class of modules.")
-        cls.registered_as = name  # type: ignore[attr-defined]
-        if not cls.__module__.startswith(f"{user_code.__name__}."):
+        cls.registered_as = name  # type: ignore[attr-defined]  # a mark, by which `import_file` finds users' classes
+        if cls.__module__.startswith("normbench.norms."):
             REGISTRY[name] = cls
         return cls
 
@@ -264,18 +264,12 @@ def import_file(path: str) -> dict[str, type[nn.Module]]:
 
 @functools.cache
 def _registered(path: Path, sha256: str) -> dict[str, type[nn.Module]]:
-    before = dict(REGISTRY)
-    try:
-        own = vars(user_code.carried_out(path, sha256))
-        if found := {name: cls for name, cls in REGISTRY.items() if before.get(name) is not cls}:
-            return found
-    finally:
-        REGISTRY.clear()
-        REGISTRY.update(before)
-    modules = [one for one in own.values() if isinstance(one, type) and issubclass(one, nn.Module)]
-    modules = [*dict.fromkeys(one for one in modules if one.__module__ == own["__name__"])]
-    if marked := {vars(one)["registered_as"]: one for one in modules if "registered_as" in vars(one)}:
-        return marked
+    own = vars(user_code.carried_out(path, sha256))
+    modules = [*dict.fromkeys(one for one in own.values() if isinstance(one, type) and issubclass(one, nn.Module))]
+    marked = (one for one in modules if "registered_as" in vars(one) and one not in REGISTRY.values())
+    if found := {vars(one)["registered_as"]: one for one in marked}:
+        return found
+    modules = [one for one in modules if one.__module__ == own["__name__"]]
     if len(modules) > 1:
         names = ", ".join(one.__name__ for one in modules)
         raise NormbenchError(

@@ -27,7 +27,7 @@ def match_patterns(
     Errors, beginning with `place`: a pattern without a path, two patterns equally specific.
     """
     chosen: dict[str, str] = {}
-    # the most specific first, so that only claims that could win are compared, in whatever order they were written
+    # the most specific first, so that only patterns that could win are compared, in whatever order they were written
     for pattern in sorted(patterns, key=_specificity, reverse=True):
         hits = [path for path in paths if matches(pattern, path)]
         if not hits:
@@ -36,5 +36,5 @@ def match_patterns(
         for path in hits:
             other = chosen.setdefault(path, pattern)
             if other != pattern and _specificity(other) == _specificity(pattern):
-                raise NormbenchError(f"{place}: '{other}' and '{pattern}' both claim {noun} '{path}' of {model}.")
+                raise NormbenchError(f"{place}: '{other}' and '{pattern}' both match {noun} '{path}' of {model}.")
     return chosen

@@ -221,8 +221,8 @@ def read_environment(path: Path) -> dict[str, Any]:
     return content
 
 
-def finished(path: Path, steps: int, asked: RunSpec | None = None) -> tuple[dict[str, Any], Path] | None:
-    """Status and curve of the run at `path` if it is done (or diverged) and at least `steps` long.
+def finished(path: Path, steps: int, asked: RunSpec | None = None) -> dict[str, Any] | None:
+    """Status of the run at `path` if it is done (or diverged) and at least `steps` long.
 
     With `asked`, only if it has the evaluations of that spec as well.
     """
@@ -234,7 +234,7 @@ def finished(path: Path, steps: int, asked: RunSpec | None = None) -> tuple[dict
             return None
     except Damaged:
         return None
-    return status, path / "curve.jsonl"
+    return status
 
 
 def can_become(path: Path, spec: RunSpec) -> bool:
@@ -276,13 +276,12 @@ def _record(
 ) -> RunRecord | None:
     if stored.reason:
         raise Damaged(stored.reason)
-    found = finished(stored.path, steps, asked)
-    if found is None:
+    status = finished(stored.path, steps, asked)
+    if status is None:
         return None
-    status, curve = found
     if asked is not None:  # it may have more evaluations than are asked for here
         config = {**config, "eval": read_config(stored.path)["config"].get("eval", config["eval"])}
-    records = curve_file.packed(curve, status)
+    records = curve_file.packed(stored.path / "curve.jsonl", status)
     whole = replace(bare(stored, status, labels, config), records=records, environment=read_environment(stored.path))
     _check_files(stored.path, status)
     return whole.cut(steps) if whole.serves(steps) else None

@@ -36,7 +36,7 @@ def ensure_run(
         already = store.finished(run.path, spec.steps, spec)
         if already is not None:
             _tidy(run)
-            return str(already[0]["status"])
+            return str(already["status"])
         old = run.old_status()  # refused where it is damaged, before anything is changed
         anew = old is not None and not store.can_become(run.path, spec)
         run.began = "" if anew else str((old or {}).get("began", ""))

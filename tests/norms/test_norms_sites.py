@@ -229,7 +229,7 @@ def test_a_tie_below_the_winner_is_no_tie(order: list[str]) -> None:
 @pytest.mark.parametrize("sites", [{"*.0": "flat", "dense.*": "scale"}, {"dense.?": "flat", "dense.*": "scale"}])
 def test_a_tie_is_refused_with_both_names(sites: dict[str, str]) -> None:
     message = refusal("none", sites)
-    assert all(pattern in message for pattern in sites) and "both claim site 'dense." in message
+    assert all(pattern in message for pattern in sites) and "both match site 'dense." in message
 
 
 @pytest.mark.parametrize(
