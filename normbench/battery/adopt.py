@@ -1,8 +1,8 @@
-"""From a word to a normalizer that the rest knows by name: a registered one, a file, an installed package's.
+"""Finds the normalizer that a word means: a registered one, a file, or one of an installed package.
 
-A file without a YAML beside it is taken for what it does: layouts and facts by trying, a Normalizer's options from its
-constructor. A plain module has none: the defaults of its constructor hold.
-What it ought to do, such as gradients and an evaluation of each sample alone, is never taken from it.
+For a file without a YAML next to it, layouts and facts are found by trying, and a Normalizer's options are those of its
+constructor. An nn.Module has no options: the defaults of its constructor hold.
+Requirements, such as correct gradients and an evaluation of each sample alone, are never derived from a file.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from normbench.norms.sites import NOT
 from normbench.runs import files
 
 ENTRY_POINTS = "normbench.norms"  # NAME = "package.module"
-PLAIN = {bool: "bool", int: "int", float: "float", str: "str"}
+TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 @dataclass(frozen=True)
 class Adopted:
-    """A normalizer's name, the folder of choices that has it, and its YAML where that was made here."""
+    """A normalizer's name, its folder of choices, and its YAML if that was derived here."""
 
     name: str
     config_dir: Path | None
@@ -45,22 +45,22 @@ class Adopted:
 
     @property
     def remark(self) -> str:
-        """Where it does not say itself what it is; "" where it does."""
+        """A remark if its YAML was derived; else ""."""
         if not self.derived:
             return ""
-        measured = yaml.safe_load(self.derived)["declares"].get("measured", {})
-        said = f" (at convolutions {measured['space']})" if "space" in measured else ""
-        return f"{self.name}: no YAML beside the file; options and facts are taken from what it does{said}"
+        facts = yaml.safe_load(self.derived)["declares"].get("measured", {})
+        space = f" (at convolutions {facts['space']})" if "space" in facts else ""
+        return f"{self.name}: no YAML beside the file; options and facts are taken from what it does{space}"
 
     def subject(self) -> Subject:
         return Subject.registered(self.name, self.config_dir)
 
 
 def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
-    """A path, a registered name, or an entry point of `normbench.norms`; what is made here goes into the folder `conf`.
+    """A path, a registered name, or an entry point of `normbench.norms`; its YAML is written to the folder `conf`.
 
-    Errors: no such file or name, a file that cannot be imported, has no class or serves no layout, a constructor whose
-    options have no plain default, a name that another file has in `conf`.
+    Errors: no such file or name, a file that cannot be imported, has no class or serves no layout, a constructor with
+    options without a simple default, a name that another file has in `conf`.
     """
     if is_file(word):
         if config_dir is not None:
@@ -81,22 +81,22 @@ def adopt(word: str, config_dir: Path | None, conf: Path) -> Adopted:
 
 
 def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple[list[str], list[Adopted]]:
-    """Override words with names where they have `norm=FILE`, one of several too, and what was adopted for that.
+    """Override words with each file in `norm=FILE,...` replaced by its normalizer's name, and the adopted normalizers.
 
-    Errors as of `adopt`; files beside a folder of choices that was given.
+    Errors: those of `adopt`; a file together with a config_dir.
     """
-    adopted: dict[str, tuple[Path, Adopted]] = {}  # by name: the file, and what it gave
+    adopted: dict[str, tuple[Path, Adopted]] = {}  # by name: the file and its normalizer
 
     def named(value: str) -> str:
         if not user_code.is_a_normalizers(value):
             return value
         if config_dir is not None:
             raise NormbenchError(f"norm={value} is a file: leave out --config-dir, or name a choice that is in there.")
-        of = reading.place(value).resolve()
-        if known := next((name for name, (file, _) in adopted.items() if file == of), ""):
-            return known
+        path = reading.place(value).resolve()
+        if name := next((name for name, (file, _) in adopted.items() if file == path), ""):
+            return name
         one = _file(reading.place(value), conf, trains=True)
-        adopted[one.name] = of, one
+        adopted[one.name] = path, one
         return one.name
 
     replaced = []
@@ -109,17 +109,17 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
 
 
 def keep(adopted: Adopted, conf: Path) -> Adopted:
-    """The same in a folder of choices that stays. Error: another file's normalizer has the name there."""
+    """Copy its YAML to the folder of choices `conf`. Error: another file's normalizer has the name there."""
     assert adopted.config_dir is not None
     name = Path("norm") / f"{adopted.name}.yaml"
     content = (adopted.config_dir / name).read_bytes()
     target = conf / name
     files.make_folder(target.parent)
     with files.alone(target.parent):
-        file, there = _file_of(content), _file_of(target.read_bytes()) if target.exists() else ""
-        if there not in ("", file) and Path(there).exists():
+        file, other = _file_of(content), _file_of(target.read_bytes()) if target.exists() else ""
+        if other not in ("", file) and Path(other).exists():
             raise NormbenchError(
-                f"{file}: there is a norm={adopted.name} of {there} already. Give yours another name, or take another "
+                f"{file}: there is a norm={adopted.name} of {other} already. Give yours another name, or take another "
                 "--results."
             )
         files.atomic_write(target, content)
@@ -140,21 +140,20 @@ def _file(path: Path, conf: Path, trains: bool = False) -> Adopted:
 
 
 def _yaml(path: Path) -> Path | None:
-    """The choice that a file is, or that lies beside it, of a link beside the link itself first; None for none."""
-    beside = (path, path.resolve()) if path.suffix.lower() == ".py" else ()
-    return next((it for one in beside if (it := one.with_suffix(".yaml")).is_file()), None if beside else path)
+    """The YAML that `path` is or that lies next to it (for a link: first next to the link); None without one."""
+    if path.suffix.lower() != ".py":
+        return path
+    candidates = [file.with_suffix(".yaml") for file in (path, path.resolve())]
+    return next((file for file in candidates if file.is_file()), None)
 
 
 def is_file(word: str) -> bool:
-    """Whether a word means a file, there or not, and no normalizer's name."""
+    """Whether a word means a file, existing or not, rather than a normalizer's name."""
     return user_code.is_a_normalizers(word) or Path(word).is_file()
 
 
 def described(path: Path) -> tuple[dict[str, Any], bool]:
-    """The choice that a file of one's own is: its YAML; of a Python file without one what its class says and does.
-
-    Second: whether there is no YAML.
-    """
+    """The choice of a user's file: its YAML, or one derived from its class; and whether it was derived."""
     if not path.is_file():
         raise NormbenchError(f"{path} does not exist.")
     if declared := _yaml(path):
@@ -166,17 +165,17 @@ def described(path: Path) -> tuple[dict[str, Any], bool]:
             raise NormbenchError(f"{declared}: no class of {file} is registered with @normalizer('{node['name']}').")
         return node, False
     path = path.resolve()
-    return _taken(path, user_code.digest(path)), True
+    return _derived_choice(path, user_code.digest(path)), True
 
 
 @functools.cache
-def _taken(path: Path, sha256: str) -> dict[str, Any]:
-    """The YAML of a file that has none: what its class says, and what is found by trying."""
-    own = base.import_file(str(path))
-    if len(own) != 1:
-        found = f"registers {', '.join(own)}: a file each, please" if own else "has no class"
-        raise NormbenchError(f"{path} {found}. It needs one, an nn.Module; @normalizer('NAME') gives it a name.")
-    ((name, cls),) = own.items()
+def _derived_choice(path: Path, sha256: str) -> dict[str, Any]:
+    """A YAML for a file without one, from its class and from trying it."""
+    classes = base.import_file(str(path))
+    if len(classes) != 1:
+        fault = f"registers {', '.join(classes)}: a file each, please" if classes else "has no class"
+        raise NormbenchError(f"{path} {fault}. It needs one, an nn.Module; @normalizer('NAME') gives it a name.")
+    ((name, cls),) = classes.items()
     options, specs = _options(cls, path) if issubclass(cls, base.Normalizer) else ({}, {})
     of_weights = issubclass(cls, base.WeightNormalizer)
     doc = (inspect.getdoc(cls) or name).split("\n")[0]
@@ -192,7 +191,7 @@ def _taken(path: Path, sha256: str) -> dict[str, Any]:
     subject = Subject(name, facts, options)
     try:
         _measure(subject, facts)
-    except Exception as error:  # whatever somebody's code does
+    except Exception as error:  # raised by the user's code
         raise NormbenchError(f"{path}: {contract.format_error(subject, error)}") from error
     return {"name": name, "sites": None, "preceding_bias": "site", **options, "declares": facts}
 
@@ -212,13 +211,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool, trains: bool) -> Adopted:
-    """Write the YAML where Hydra finds it; the Python file stays where it is, and is read from there.
+    """Write the YAML where Hydra finds it; the Python file stays where it is.
 
-    It is tried before, as a choice among the shipped ones: what is wrong with it leaves nothing.
+    It is first composed and tried in a temporary folder, so that an error leaves nothing behind.
     """
     name = str(node["name"])
-    plain = name.isascii() and name.isidentifier()
-    if not plain or grammar.chosen(grammar.parse([f"norm={name}"]), "norm") != [name]:
+    is_identifier = name.isascii() and name.isidentifier()
+    if not is_identifier or grammar.chosen(grammar.parse([f"norm={name}"]), "norm") != [name]:
         raise NormbenchError(
             f"{source}: '{name}' is no name for a normalizer: letters a to z, digits and _ alone, and no word that "
             "YAML takes for something else. Rename it."
@@ -226,37 +225,38 @@ def _place(node: Mapping[str, Any], conf: Path, source: Path, derived: bool, tra
     if name in compose.choices("norm"):
         raise NormbenchError(f"{source}: there is a shipped norm={name}. Give yours another name.")
     text = yaml.safe_dump(dict(node), sort_keys=False, allow_unicode=True)
-    with scratch.folder("normbench-own-") as tried:
-        target = tried / "norm" / f"{name}.yaml"
+    with scratch.folder("normbench-own-") as folder:
+        target = folder / "norm" / f"{name}.yaml"
         files.make_folder(target.parent)
         files.atomic_write(target, text.encode())
         compose.forget()
         try:
-            compose.compose(grammar.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), tried)
+            compose.compose(grammar.parse(["model=mnist_mlp", f"norm={name}", "norm.sites=[]"]), folder)
         except NormbenchError as error:
             raise NormbenchError(str(error).replace(str(target.resolve()), str(source))) from None
-        subject = Subject.registered(name, tried)
+        subject = Subject.registered(name, folder)
         _refuse_unserved(subject, source)
         if trains:
             _refuse_untrainable(subject, source)
-        return keep(Adopted(name, tried, text if derived else ""), conf)
+        return keep(Adopted(name, folder, text if derived else ""), conf)
 
 
 def _refuse_unserved(subject: Subject, source: Path) -> None:
-    """NormbenchError where it serves no layout, with what came of trying."""
+    """NormbenchError if it serves no layout, with the errors of trying."""
     troubles = {axes: contract.broken(contract.FITS, subject, axes) for axes in subject.layouts()}
-    if None in subject.defaults.values() or not all(troubles.values()):  # a command gives the value that is missing
+    if None in subject.defaults.values() or not all(troubles.values()):  # an override will give the missing value
         return
     plainest = {troubles[axes]: axes for axes in (LAYOUTS[2], subject.layouts()[0]) if axes in troubles}
-    told = "; ".join(f"{' × '.join(axes)}: {text}" for text, axes in reversed(plainest.items()))
+    reasons = "; ".join(f"{' × '.join(axes)}: {text}" for text, axes in reversed(plainest.items()))
     raise NormbenchError(
-        f"{source}: {subject.name} serves no layout ({told}). A forward takes x, a Normalizer's also mask=None, and "
+        f"{source}: {subject.name} serves no layout ({reasons}). A forward takes x, a Normalizer's also mask=None, and "
         "gives one tensor of x's shape and type."
     )
 
 
 def _refuse_untrainable(subject: Subject, source: Path) -> None:
-    """NormbenchError where it changes its input, or a checkpoint would lack some of it; a battery's page says so."""
+    """NormbenchError if it changes its input or a checkpoint would lack part of its state; a battery only reports "
+    "it."""
     axes = subject.layouts()[0]
     try:
         x = subject.inputs(axes)
@@ -265,12 +265,12 @@ def _refuse_untrainable(subject: Subject, source: Path) -> None:
         contract.whole_state(subject, axes)
     except contract.Broken as error:
         raise NormbenchError(f"{source}: {subject.name}: {error}.") from None
-    except Exception:  # another fault, perhaps of float64 alone: the contract names it
+    except Exception:  # another fault, perhaps in float64 only, which the contract reports
         return
 
 
 def _measure(subject: Subject, facts: dict[str, Any]) -> None:
-    """Narrow the facts, which are the subject's, to what is found by trying; they stay where it serves nothing."""
+    """Narrow the facts (the subject's own mapping) by trying; unchanged if it serves no layout."""
     served = [axes for axes in subject.layouts() if not contract.broken(contract.FITS, subject, axes)]
     if not served:
         return
@@ -289,7 +289,7 @@ def _measure(subject: Subject, facts: dict[str, Any]) -> None:
         if LAYOUTS[2] in served and isinstance(one := subject.make(LAYOUTS[2], subject.defaults), base.Plain):
             facts["measured"]["space"] = f"x is {'(N, C, H, W)' if one.channels_first else '(positions, features)'}"
         facts["reads_mask"] = any(_promises_break(subject, axes, "mask_counts") for axes in served)
-        zeros = torch.zeros_like(subject.inputs(served[0]))  # to which its parameters may add something
+        zeros = torch.zeros_like(subject.inputs(served[0]))  # its parameters may add a shift
         facts["own_shift"] = bool(subject.make(served[0], subject.defaults)(zeros).abs().sum() > 0)
         in_time, kinds = ("batch", "time", "feature"), [*facts["kinds"], "state"]
         if in_time in served and not _promises_break(_with(subject, kinds=kinds), in_time, "stepwise"):
@@ -304,7 +304,7 @@ def _options(cls: type[nn.Module], path: Path) -> tuple[dict[str, Any], dict[str
     """Keyword arguments of the constructor with their defaults, and their types."""
     options, specs = {}, {}
     for parameter in list(inspect.signature(cls).parameters.values())[1:]:  # the first is the site
-        kind = PLAIN.get(type(parameter.default))
+        kind = TYPES.get(type(parameter.default))
         if kind is None or parameter.kind is not parameter.KEYWORD_ONLY:
             raise NormbenchError(
                 f"{path}: the option '{parameter.name}' of {cls.__name__} needs to be keyword-only with a default that "

@@ -1,7 +1,7 @@
-"""A normalizer made small, in every layout that it says it serves and with its switches in all pairs: what is examined.
+"""Small normalizers for the contract: in every layout that they declare, with their options in all pairs.
 
 Normalizers of activations are called on a tensor of the site's layout; those of weights and blocks inside a linear
-map or a convolution, which is then the module that is examined.
+map or a convolution, which is then the examined module.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "tanh": torc
 
 
 def draw(shape: Sequence[int], seed: int = 0, scale: float = 2.0, shift: float = 1.0) -> Tensor:
-    """Normal values in float64 from a generator of their own."""
+    """Normal values in float64 from their own generator."""
     generator = torch.Generator().manual_seed(seed)
     return shift + scale * torch.randn(tuple(shape), generator=generator, dtype=torch.float64)
 
@@ -46,8 +46,8 @@ def draw(shape: Sequence[int], seed: int = 0, scale: float = 2.0, shift: float =
 def sizes(axes: Axes, batch: int = 4, time: int = TIME, space: Sequence[int] = SPACE) -> tuple[int, ...]:
     """The size of every axis."""
     places = iter(space)
-    known = {"batch": batch, "time": time, "feature": FEATURES}
-    return tuple(next(places) if axis == "space" else known[axis] for axis in axes)
+    size = {"batch": batch, "time": time, "feature": FEATURES}
+    return tuple(next(places) if axis == "space" else size[axis] for axis in axes)
 
 
 def site(axes: Axes, space: tuple[int, ...] = SPACE) -> Site:
@@ -63,7 +63,7 @@ def valid(batch: int, seed: int, time: int = TIME) -> Tensor:
 class Subject:
     """A normalizer by name: its declarations, its layouts, rows of its options, and small modules of it in float64.
 
-    `numbers` gives options that are numbers the values they take turns with; without, they keep the shipped one.
+    `numbers`: values to try for numeric options; without, these have their shipped value.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class Subject:
         return cls(name, facts, {option: node[option] for option in facts.get("options") or {}}, numbers)
 
     def layouts(self) -> list[Axes]:
-        """Those that the declarations allow."""
-        known = WEIGHT_LAYOUTS if self.of_weights else LAYOUTS
+        """The layouts that the declarations allow."""
+        layouts = WEIGHT_LAYOUTS if self.of_weights else LAYOUTS
         served, needed = set(self.facts["axes"]), set(self.facts.get("needs") or [])
-        ordered = self.facts.get("layouts") or [list(axes) for axes in known]
-        return [axes for axes in known if set(axes) <= served and needed <= set(axes) and list(axes) in ordered]
+        ordered = self.facts.get("layouts") or [list(axes) for axes in layouts]
+        return [axes for axes in layouts if set(axes) <= served and needed <= set(axes) and list(axes) in ordered]
 
     def option_rows(self) -> Iterator[Options]:
         """The defaults, then rows in which every pair of values of two options occurs (all of them: 2^n rows)."""
@@ -100,7 +100,7 @@ class Subject:
         yield from pairs({key: self._values(key, spec, self.defaults[key]) for key, spec in self.specs.items()})
 
     def _values(self, option: str, spec: Mapping[str, Any], default: Any) -> list[Any]:
-        """What an option takes: both ways of a switch, every choice; numbers as given."""
+        """The values to try for an option: both of a switch, every choice; `numbers` for numbers."""
         if option in self.numbers and isinstance(default, type(self.numbers[option][0])):
             return self.numbers[option]
         if spec.get("list"):
@@ -110,7 +110,7 @@ class Subject:
         return list(spec["choices"]) if "choices" in spec else [default]
 
     def activations(self) -> list[str]:
-        """The non-linearities that a block knows; any will do for the others."""
+        """The non-linearities that a block supports; any one for the others."""
         return list(self.facts.get("activations") or ["tanh"])
 
     def mode_dependent(self, options: Options) -> bool:
@@ -118,11 +118,11 @@ class Subject:
         return bool(options[fact] if isinstance(fact, str) else fact)
 
     def refuses_single(self, axes: Axes, options: Options) -> bool:
-        """Whether one value per feature, in a batch of one at this layout, is refused."""
+        """Whether one value per feature, as in a batch of one at this layout, is refused."""
         return bool(sites.single_refused(self.facts, axes, options))
 
     def masks(self, axes: Axes, batch: int, seed: int) -> list[Tensor | None]:
-        """No mask; and where it is read, sequences of mixed lengths, and a last step that nobody has."""
+        """No mask; and if it is read, sequences of mixed lengths, and a last step without any sequence."""
         if not self.facts.get("reads_mask") or "time" not in axes:
             return [None]
         empty = valid(batch, seed + 1)
@@ -130,7 +130,7 @@ class Subject:
         return [None, valid(batch, seed), empty]
 
     def inputs(self, axes: Axes, batch: int = 4, seed: int = 0, scale: float = 2.0, shift: float = 1.0) -> Tensor:
-        """What the module takes."""
+        """An input for the module."""
         if not self.of_weights:
             return draw(sizes(axes, batch), seed, scale, shift)
         shape = {2: (batch, INPUTS), 3: (batch, TIME, INPUTS), 4: (batch, INPUTS, 3, 3)}[len(axes)]
@@ -144,7 +144,7 @@ class Subject:
             return self._make_map(axes, options, seed, **map_facts)
         choice = Choice(self.name, self.kind, dict(options), False, False, 1, self.file)
         module = base.build(site(axes, space), choice).double()
-        return module if seed is None else _moved(module, module.parameters(), 1.0, seed)
+        return module if seed is None else _perturbed(module, module.parameters(), 1.0, seed)
 
     def _make_map(
         self, axes: Axes, options: Options, seed: int | None, bias: bool = True, activation: str = ""
@@ -160,10 +160,10 @@ class Subject:
             if bias:
                 module.linear.bias.zero_()
             module.start()
-        return module if seed is None else _moved(module, module.parameters(), 0.3, seed + 1)
+        return module if seed is None else _perturbed(module, module.parameters(), 0.3, seed + 1)
 
     def settled(self, axes: Axes, options: Options, seed: int = 0) -> nn.Module:
-        """After a first minibatch, so that nothing waits for one; in training mode."""
+        """The module in training mode, after a first minibatch if it needs one."""
         module = self.make(axes, options, seed).train()
         if self.of_weights:
             with torch.no_grad():
@@ -171,7 +171,7 @@ class Subject:
         return module
 
     def served(self, axes: Axes, options: Options) -> str:
-        """Empty where this row can be made; else the words in which it is refused."""
+        """Empty if the module can be made with these options; else the refusal."""
         try:
             self.make(axes, options)
         except NormbenchError as refusal:
@@ -180,7 +180,7 @@ class Subject:
 
 
 @torch.no_grad()
-def _moved(module: nn.Module, parameters: Iterator[nn.Parameter], by: float, seed: int) -> nn.Module:
+def _perturbed(module: nn.Module, parameters: Iterator[nn.Parameter], by: float, seed: int) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     for parameter in parameters:
         parameter.add_(by * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))

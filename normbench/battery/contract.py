@@ -1,7 +1,7 @@
-"""What every normalizer keeps to. Each check looks at all layouts and switches; a failure is one sentence.
+"""The contract of normalizers. Each check covers all layouts and options; a failure is one sentence.
 
-The tests of this package run the same checks over all registered normalizers, and hold these to naive references in
-float64 besides, which a normalizer of somebody's own has not got.
+The tests of this package run the same checks over all registered normalizers, and also compare these with naive
+references in float64, which a user's normalizer lacks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Function = Callable[[Subject, Axes], None]
 
 
 class Broken(Exception):
-    """A promise that is not kept, in words."""
+    """A broken promise, as a sentence."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One promise: `title` is what a normalizer keeps to."""
+    """One promise; `title` states it."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check said of one layout; `broken` is empty where the promise is kept."""
+    """The result of one check on one layout; `broken` is empty if the promise holds."""
 
     check: Check
     axes: Axes
@@ -63,29 +63,30 @@ def check(title: str, of: str = "all") -> Callable[[Function], Function]:
 
 
 def checks(subject: Subject) -> list[Check]:
-    """Those that concern a normalizer of this kind."""
+    """The checks for a normalizer of this kind."""
     return [c for c in CHECKS if c.of in ("all", "weights" if subject.of_weights else "activations")]
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
-    """Every check on every layout. What a normalizer raises is a broken promise too, with its line."""
+    """Every check on every layout. An exception of the normalizer is a broken promise too, with its line."""
     for one in checks(subject):
         for axes in subject.layouts():
             yield Finding(one, axes, broken(one, subject, axes))
 
 
 def broken(one: Check, subject: Subject, axes: Axes) -> str:
+    """How a normalizer breaks a promise in one layout; "" if it does not."""
     try:
         one.function(subject, axes)
     except Broken as failure:
         return str(failure)
-    except Exception as error:  # whatever somebody's code does: it is the promise and the line that they need
+    except Exception as error:  # raised by the user's code: report the promise and the line
         return format_error(subject, error)
     return ""
 
 
 def format_error(subject: Subject, error: Exception) -> str:
-    """What a normalizer raised, with its line."""
+    """An exception of a normalizer, with its line."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == subject.file]
     line = f" ({Path(subject.file).name}, line {frames[-1].lineno})" if frames else ""
     kind = "" if isinstance(error, NormbenchError) else f"{type(error).__name__}: "
@@ -96,12 +97,12 @@ def format_error(subject: Subject, error: Exception) -> str:
 
 
 def rows(subject: Subject, axes: Axes) -> Iterator[Options]:
-    """The rows of options that can be made; that the shipped ones can is a promise of its own."""
+    """The rows of options that the constructor accepts; for the shipped ones that is a promise itself."""
     return (options for options in subject.option_rows() if not subject.served(axes, options))
 
 
 def differing(subject: Subject, options: Options) -> str:
-    """Which options are not as shipped, for a message."""
+    """The options that differ from the shipped ones, for a message."""
     changed = [f"{key}={value}" for key, value in options.items() if value != subject.defaults[key]]
     return f" with {', '.join(changed)}" if changed else ""
 
@@ -138,19 +139,19 @@ def called(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def first_to_mend(findings: Sequence[Finding]) -> str:
-    """The broken promise that makes what others compare mean nothing, "" where there is none."""
+    """The broken promise that makes the other comparisons meaningless; "" if there is none."""
     causes = [f for f in findings if f.broken and (f.check.name == "repeatable" or f.broken == IN_PLACE)]
     return causes[0].check.name if causes else ""
 
 
 def passes(module: nn.Module, subject: Subject, axes: Axes) -> list[Tensor]:
-    """Two steps of training and an evaluation, each of an input of its own, for one may be changed in place."""
+    """Two training steps and an evaluation, each on a new input, since an input may be changed in place."""
     steps = [called(module, subject.inputs(axes, seed=step)) for step in range(2)]
     return [*steps, called(module.eval(), subject.inputs(axes, seed=3))]
 
 
 def fits(subject: Subject, axes: Axes) -> None:
-    """Called as a model calls it, it gives one tensor like its input: else the layout is not for it."""
+    """Called as a model calls it, it returns one tensor like its input; else it does not serve the layout."""
     module, x = subject.settled(axes, subject.defaults).float(), subject.inputs(axes).float()
     y: object = module(x) if subject.of_weights else module(x, None)
     demand(isinstance(y, Tensor), f"forward gives a {type(y).__name__}")
@@ -180,7 +181,7 @@ def declared_options(subject: Subject, axes: Axes) -> None:
         passes(subject.make(axes, options, seed=None), subject, axes)
         for options in ({}, subject.defaults, subject.defaults)
     )
-    if all(map(torch.equal, declared, again)):  # else it is no matter of options: `repeatable` says so
+    if all(map(torch.equal, declared, again)):  # else `repeatable` reports it
         same = all(map(torch.equal, bare, declared))
         demand(same, "the constructor's defaults differ from those of its YAML")
 
@@ -191,13 +192,13 @@ def shape_and_type(subject: Subject, axes: Axes) -> None:
         for training in (True, False):
             module = subject.settled(axes, options).train(training)
             x, before = subject.inputs(axes), states(module)
-            kept = x.clone()
+            before_pass = x.clone()
             y = module(x)
-            wanted = tuple(x.shape) if not subject.of_weights else None
-            if wanted:
-                demand(tuple(y.shape) == wanted, f"an input of {wanted} gives {tuple(y.shape)}")
+            expected = tuple(x.shape) if not subject.of_weights else None
+            if expected:
+                demand(tuple(y.shape) == expected, f"an input of {expected} gives {tuple(y.shape)}")
             demand(y.dtype == x.dtype, f"an input of {x.dtype} gives {y.dtype}")
-            demand(torch.equal(x, kept), IN_PLACE)
+            demand(torch.equal(x, before_pass), IN_PLACE)
             same = all(torch.equal(value, before[name]) for name, value in module.named_parameters())
             demand(same, "a parameter was changed in a pass")
             single = module.float()(x.float())
@@ -247,7 +248,7 @@ def _exact(module: nn.Module, x: Tensor, mask: Tensor | None) -> bool:
 
 @torch.no_grad()
 def _estimate_to_the_end(module: nn.Module, x: Tensor) -> None:
-    """What training passes estimate step by step, such as a largest singular value, is taken where it has settled."""
+    """Run estimates that training passes iterate, such as a largest singular value, to convergence."""
     for _ in range(500):
         before = states(module)
         module(x)
@@ -308,15 +309,17 @@ def magnitudes(subject: Subject, axes: Axes) -> None:
     for options in rows(subject, axes):
         for scale in (1e-18, 1e-6, 1e6, 1e15):
             x = subject.inputs(axes, batch=8, shift=0.0).mul_(scale).float()
-            wanted = subject.make(axes, options, seed=None).train()(x.double()).detach()
+            expected = subject.make(axes, options, seed=None).train()(x.double()).detach()
             module = subject.make(axes, options, seed=None).float().train()
             x.requires_grad_()
             y = module(x)
             y.sum().backward()
             words = f"at inputs of about {scale:g}{differing(subject, options)}"
             demand(finite(y, x.grad, *(p.grad for p in module.parameters())), f"{words} they are not finite")
-            off = (y.detach().double() - wanted).abs().max()
-            demand(bool(off <= 1e-3 * wanted.abs().max() + 1e-30), f"{words} float32 differs from float64 by {off:.1g}")
+            off = (y.detach().double() - expected).abs().max()
+            demand(
+                bool(off <= 1e-3 * expected.abs().max() + 1e-30), f"{words} float32 differs from float64 by {off:.1g}"
+            )
 
 
 @check("bfloat16 is near float64")
@@ -344,8 +347,8 @@ def single_batch(subject: Subject, axes: Axes) -> None:
             try:
                 module(x)
             except NormbenchError as refusal:
-                told = re.search(rf"one value per feature.*{single}", str(refusal))
-                demand(bool(told), f"the refusal does not say `one value per feature` and `{single}`: {refusal}")
+                names_both = re.search(rf"one value per feature.*{single}", str(refusal))
+                demand(bool(names_both), f"the refusal does not say `one value per feature` and `{single}`: {refusal}")
                 continue
             raise Broken(f"it declares single_batch: {single}, and takes one value per feature all the same")
         y = module(x)
@@ -475,7 +478,7 @@ def _normalizer(subject: Subject, axes: Axes, options: Options) -> base.Normaliz
     return module
 
 
-SCALES = (1e-2, 1.0, 1e2)  # of the inputs: what is flat at one of them is not at another
+SCALES = (1e-2, 1.0, 1e2)  # of the inputs: a function that is flat at one of them is not at another
 CHANGES: dict[str, Callable[[Tensor, float], Tensor]] = {
     "recentres": lambda x, scale: x + 7 * scale,
     "rescales": lambda x, scale: 3 * x,
@@ -484,7 +487,7 @@ CHANGES: dict[str, Callable[[Tensor, float], Tensor]] = {
 
 @check("a constant on all data, a factor on all data count as it declares (`recentres`, `rescales`)", of="activations")
 def invariances(subject: Subject, axes: Axes) -> None:
-    """What holds but for an eps, so not where inputs are small, may be declared either way."""
+    """A fact that holds up to an eps, and so not for small inputs, may be declared either way."""
     if axes != subject.layouts()[0]:
         return
     for fact in CHANGES:
@@ -499,7 +502,7 @@ def invariances(subject: Subject, axes: Axes) -> None:
 
 
 def deviations(subject: Subject, axes: Axes, fact: str) -> dict[float, float]:
-    """By how much what a fact is about changes three training steps, at inputs of about each scale; eps at its least.
+    """How much the change of a fact alters three training steps, for inputs of each scale, with the smallest eps.
 
     As in Table 1 (`normbench.train.probes.invariances`): max |f' - f| / max |f|.
     """

@@ -1,4 +1,4 @@
-"""Time of a training step, side by side: rounds of all normalizers in turn, so that each meets the same machine."""
+"""Times a training step with all normalizers in interleaved rounds, so that all have the same machine load."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cost:
 
 
 def interleave(sides: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
-    """Seconds of each side in each round, A B, B A, A B, ...; the first `warmup` rounds are not counted."""
+    """Seconds of each side in each round, A B, B A, A B, ...; the first `warmup` rounds do not count."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for index in range(warmup + rounds):
         order = list(sides) if index % 2 == 0 else list(sides)[::-1]
@@ -65,9 +65,9 @@ def costs(specs: Mapping[str, RunSpec], rounds: int = 21) -> dict[str, Cost]:
     seconds = interleave({name: repeated(step) for name, step in steps.items()}, rounds)
     reference = seconds[next(iter(steps))]
     found = {}
-    for name, own in seconds.items():
-        low, middle, high = statistics.quantiles([a / b for a, b in zip(own, reference, strict=True)], n=4)
-        found[name] = Cost(1e3 * statistics.median(own) / repeats, middle, low, high)
+    for name, times in seconds.items():
+        low, middle, high = statistics.quantiles([a / b for a, b in zip(times, reference, strict=True)], n=4)
+        found[name] = Cost(1e3 * statistics.median(times) / repeats, middle, low, high)
     return found
 
 

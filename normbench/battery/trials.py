@@ -1,4 +1,4 @@
-"""The runs of a battery: Table 1's probe, and every experiment with the new normalizer in the arms' place."""
+"""The runs of a battery: Table 1's probe, and every experiment with the new normalizer in place of its arms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Trial:
     axes: Mapping[str, Any]
     specs: dict[str, list[RunSpec]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    # what a time loop asks of a normalizer, where that is not shipped
+    # options that a normalizer needs inside a time loop, if not shipped
     changed: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -40,12 +40,12 @@ class Trial:
 
 
 def contestants(name: str) -> list[str]:
-    """The normalizer itself first, then those it is held against."""
+    """The normalizer itself first, then those it is compared with."""
     return [name, *(other for other in OPPONENTS if other != name)]
 
 
 def table1(name: str, config_dir: Path | None) -> dict[str, RunSpec | str]:
-    """The probe of LN Table 1 for each contestant, eps as small as it may be; or why one cannot take part."""
+    """The probe of LN Table 1 for each contestant, with the smallest possible eps; or why one cannot take part."""
     base = plan.experiment(TABLE1)["base"]
     found: dict[str, RunSpec | str] = {}
     for norm in contestants(name):
@@ -64,18 +64,18 @@ def trials(
 ) -> tuple[list[Trial], list[str]]:
     """Every experiment that trains and has this fidelity, at the normalizers' shipped options and the model's sites.
 
-    Each as the experiment's plain arm has it, another normalizer in the place of none; without such an arm what the
-    experiment says of all. Second: lines about the experiments left out.
+    Each like the experiment's arm `none`, with another normalizer in its place; without such an arm, with the settings
+    of all arms. Second: lines about the experiments left out.
     """
-    known = [other for other in compose.choices("experiment", config_dir) if not _probe(other, config_dir)]
+    experiments = [other for other in compose.choices("experiment", config_dir) if not _probe(other, config_dir)]
     for word in only:
-        if word not in (*known, TABLE1):
+        if word not in (*experiments, TABLE1):
             raise unknown(
-                f"--only {word} is no experiment of the battery.", word, [TABLE1, *known], "--dry-run lists all"
+                f"--only {word} is no experiment of the battery.", word, [TABLE1, *experiments], "--dry-run lists all"
             )
     found, left_out = [], []
-    seen: dict[tuple[str, ...], str] = {}  # runs, and the experiment that has them
-    for experiment in known:
+    experiment_of: dict[tuple[str, ...], str] = {}  # the ids of a trial's runs, and their experiment
+    for experiment in experiments:
         if only and experiment not in only:
             continue
         node = plan.experiment(experiment, config_dir)
@@ -86,18 +86,20 @@ def trials(
             axes = dict(zip(node["axes"], values, strict=True))
             trial = Trial(experiment, node["title"], axes)
             for norm in contestants(name):
-                _enter(trial, norm, fidelity, seeds, config_dir)
+                _add_runs(trial, norm, fidelity, seeds, config_dir)
             ids = tuple(spec.id for specs in trial.specs.values() for spec in specs)
-            if ids and ids in seen:
-                left_out.append(f"{experiment} at {trial.where} would be the runs of {seen[ids]} once more: left out")
+            if ids and ids in experiment_of:
+                left_out.append(
+                    f"{experiment} at {trial.where} would be the runs of {experiment_of[ids]} once more: left out"
+                )
                 continue
-            seen[ids] = experiment
+            experiment_of[ids] = experiment
             found.append(trial)
     return found, left_out
 
 
-def _enter(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Path | None) -> None:
-    """As shipped; where that is refused, with the options that the normalizer needs inside a time loop."""
+def _add_runs(trial: Trial, norm: str, fidelity: str, seeds: int, config_dir: Path | None) -> None:
+    """Add runs as shipped, or, if refused, with the options that the normalizer needs inside a time loop."""
     axes = [f"{key}={value}" for key, value in trial.axes.items()]
     needed = compose.declaration("norm", norm, config_dir).get("state") or {}
     attempts = [{}, needed] if needed else [{}]
@@ -133,12 +135,12 @@ def _probe(experiment: str, config_dir: Path | None) -> bool:
     return bool(model) and compose.is_probe(model, config_dir)
 
 
-# --- what came of them -----------------------------------------------------------------------------------------------
+# --- their results ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The new normalizer's last value minus another's by seed: of losses the log of the ratio, of shares points."""
+    """The new normalizer's last value minus another's by seed: for losses the log of the ratio, for shares points."""
 
     quantity: str
     against: str
@@ -148,7 +150,7 @@ class Effect:
 
 
 def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, str, str]]:
-    """(split, mode, metric) of what is logged at the end in evaluation mode: test before train."""
+    """(split, mode, metric) of the metrics logged at the end in evaluation mode: test before train."""
     return list(
         dict.fromkeys(
             (split, mode, key)
@@ -163,9 +165,9 @@ def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, str, str]]:
 
 
 def effects(name: str, runs: Mapping[str, Sequence[RunRecord]]) -> list[Effect]:
-    """Of each quantity the paired difference from each opponent; `runs`: normalizer -> runs of one trial."""
+    """For each quantity the paired difference from each opponent; `runs`: normalizer -> runs of one trial."""
     found = []
-    every = [run for own in runs.values() for run in own]
+    every = [run for group in runs.values() for run in group]
     for where in quantities(every):
         for other in runs:
             if other != name:
@@ -174,16 +176,16 @@ def effects(name: str, runs: Mapping[str, Sequence[RunRecord]]) -> list[Effect]:
 
 
 def _effect(
-    where: tuple[str, str, str], against: str, mine: Sequence[RunRecord], theirs: Sequence[RunRecord]
+    where: tuple[str, str, str], against: str, runs: Sequence[RunRecord], opponents: Sequence[RunRecord]
 ) -> Effect:
-    shown = metric([*mine, *theirs], where)
-    log = shown.loss
-    ours, others = (_finals(runs, where, log, shown.factor) for runs in (mine, theirs))
+    scale = metric([*runs, *opponents], where)
+    log = scale.loss
+    ours, others = (_finals(side, where, log, scale.factor) for side in (runs, opponents))
     seeds = sorted(ours.keys() & others.keys())
-    unit = "log ratio" if log else shown.step_unit or "difference"
+    unit = "log ratio" if log else scale.step_unit or "difference"
     estimate = paired([ours[s] for s in seeds], [others[s] for s in seeds])
     return Effect(
-        metrics.format_metric(where[0], where[2]), against, unit, estimate, max(len(mine), len(theirs)) - len(seeds)
+        metrics.format_metric(where[0], where[2]), against, unit, estimate, max(len(runs), len(opponents)) - len(seeds)
     )
 
 
@@ -193,6 +195,6 @@ def _finals(runs: Sequence[RunRecord], where: tuple[str, str, str], log: bool, f
 
 
 def metric(runs: Sequence[RunRecord], where: tuple[str, str, str]) -> metrics.Metric:
-    """How this number is shown."""
-    known = metrics.logged([*runs]).get(where[0], ())
-    return next((one for one in known if one.name == where[2]), metrics.Metric(where[2]))
+    """The metric's unit and scale."""
+    metrics_logged = metrics.logged([*runs]).get(where[0], ())
+    return next((one for one in metrics_logged if one.name == where[2]), metrics.Metric(where[2]))

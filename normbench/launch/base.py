@@ -1,4 +1,4 @@
-"""What a launcher is: it trains runs somewhere. `normbench/launch/NAME.py` gives the one that is called NAME."""
+"""The interface of launchers, which train runs somewhere; `normbench/launch/NAME.py` defines the launcher NAME."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
 
 Listener = Callable[[RunSpec, dict[str, Any]], None]
-Watch = Callable[[int], AbstractContextManager[Listener]]  # a context for the training of so many runs
+Watch = Callable[[int], AbstractContextManager[Listener]]  # a context around the training of that many runs
 
-# glibc: large blocks that one step frees stay for the next. Given back and taken anew they are fresh pages every time,
-# which cost a quarter of a training step of the RNN on IMDB and almost half of its evaluation.
+# glibc: large blocks that one step frees stay allocated. Otherwise every step gets fresh pages, which took a
+# quarter of a training step of the RNN on IMDB and almost half of its evaluation.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-LEFT = ("queued", "planned")  # how runs end for a command whose launcher submits and leaves
+LEFT = ("queued", "planned")  # the outcome of runs whose launcher submits them and returns
 
 
 @dataclass
@@ -38,11 +36,11 @@ class Outcome:
 
 
 class Launcher(Protocol):
-    """Trains runs; what a launcher's module returns from `launcher(**options)`, the options those of its YAML."""
+    """Trains runs. A launcher's module returns one from `launcher(**options)`; the options are those of its YAML."""
 
     @property
     def processes(self) -> int:
-        """How many runs it trains at once, at most."""
+        """The largest number of runs that it trains at once."""
 
     @property
     def here(self) -> bool:
@@ -55,44 +53,45 @@ class Launcher(Protocol):
         listen: Listener = lambda spec, event: None,
         deadline: float | None = None,
     ) -> tuple[dict[str, Outcome], bool]:
-        """Train `specs` below `root`; returns outcomes by run id and whether the user interrupted.
+        """Train `specs` below `root`; returns outcomes by run id, and whether the user interrupted.
 
-        listen: hears `start`, `progress` and `end` of every run; a `progress` with an `epoch` is an evaluation's.
-        deadline: by time.monotonic(); then running runs are saved and stopped. A run that another process writes ends
-        as `busy`.
+        listen: called with the events `start`, `progress` and `end` of every run; a `progress` with an `epoch` comes
+        from an evaluation. deadline: a time.monotonic() at which running runs are saved and stopped. A run that another
+        process writes ends as `busy`.
         """
 
 
 def python(*words: str) -> list[str]:
-    """The command of a process of ours; a `queue.py` in the working directory is nothing to it, as to `normbench`."""
+    """A command that runs this Python; like `normbench`, it ignores modules in the working directory (`-P`)."""
     return [sys.executable, "-P", *words]
 
 
 def worker_environment() -> dict[str, str]:
-    """What a process that trains runs must be started with: one thread; kept memory, unless the user says otherwise."""
+    """The environment of processes that train runs: one thread; freed memory is not returned, unless the user sets "
+    "otherwise."""
     return {key: os.environ.get(key, value) for key, value in KEEP_MEMORY.items()} | dict.fromkeys(THREADS, "1")
 
 
 def load(options: Mapping[str, Any]) -> Launcher:
     """The launcher that a checked `launcher` node names, with its options."""
-    name, own = options["name"], {key: value for key, value in options.items() if key != "name"}
+    name, arguments = options["name"], {key: value for key, value in options.items() if key != "name"}
     if (launcher := function(name, "launcher")) is None:
         raise NormbenchError(f"launcher={name}: there is no normbench/launch/{name}.py with a function launcher.")
-    made: Launcher = launcher(**own)
-    return made
+    built: Launcher = launcher(**arguments)
+    return built
 
 
 def function(launcher: str, name: str) -> Any:
-    """The function that a launcher's module has by this name; None where there is no such module or function."""
+    """The function `name` of a launcher's module; None if there is no such module or function."""
     path = f"normbench.launch.{launcher}"
     module = importlib.import_module(path) if launcher.isidentifier() and importlib.util.find_spec(path) else None
     return getattr(module, name, None)
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Cores that this process may use: by its affinity and its container's share, not all that the machine has."""
+    """The number of cores that this process may use: limited by its affinity and by its container's share."""
     usable = len(os.sched_getaffinity(0))
-    with contextlib.suppress(OSError, ValueError):  # no cgroup v2, or "max": no share is set
+    with contextlib.suppress(OSError, ValueError):  # no cgroup v2, or "max": no limit is set
         allowed, period = quota.read_text().split()
         usable = min(usable, max(1, round(int(allowed) / int(period))))
     return usable

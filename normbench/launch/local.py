@@ -1,4 +1,4 @@
-"""One worker process that trains the runs one after the other: a pool of one."""
+"""One worker process that trains the runs one after another: a pool of size one."""
 
 from normbench.launch.pool import launcher
 

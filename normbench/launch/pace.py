@@ -1,4 +1,4 @@
-"""How long runs take, before they start: by runs like them that were timed, else by what their experiment says."""
+"""Predicts how long runs take: from the times of similar runs, else from the times that their experiment declares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from normbench.runs.record import RunRecord
 
 @dataclass(frozen=True)
 class Place:
-    """Where runs of one pace lie: an experiment at a fidelity, and values of its axes."""
+    """Runs that take equally long per update: an experiment at a fidelity, at values of its axes."""
 
     experiment: str
     fidelity: str
@@ -23,9 +23,9 @@ class Place:
 
 
 def seconds(runs: Iterable[tuple[Place, int]], timed: Iterable[RunRecord]) -> float | None:
-    """Of runs with so many updates each, one after another; None where nothing says how long one of them takes.
+    """The total time of runs, given each one's number of updates; None if it is unknown for one of them.
 
-    The pace is the median of timed runs of the same place, else `seconds` of a run in the experiment's fidelity.
+    Per update the median over timed runs of the same place, else per run `seconds` of the experiment's fidelity.
     """
     paces: dict[tuple[str, str, str], list[float]] = {}
     for run in timed:
@@ -34,8 +34,8 @@ def seconds(runs: Iterable[tuple[Place, int]], timed: Iterable[RunRecord]) -> fl
             paces.setdefault(key, []).append(run.seconds / run.steps)
     total = 0.0
     for place, steps in runs:
-        if own := paces.get((place.experiment, place.fidelity, plan.place_text(place.axes))):
-            total += statistics.median(own) * steps
+        if paces_there := paces.get((place.experiment, place.fidelity, plan.place_text(place.axes))):
+            total += statistics.median(paces_there) * steps
         elif declared := _declared(place):
             total += declared
         else:

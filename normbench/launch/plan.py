@@ -1,4 +1,4 @@
-"""Writes the plan and leaves; whoever starts `normbench worker PLAN`, here or elsewhere, trains its runs."""
+"""Writes the plan and returns; its runs are trained by `normbench worker PLAN`, started by the user anywhere."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from normbench.runs import plans
 
 
 def launcher() -> Launcher:
-    return Written()
+    return PlanWriter()
 
 
 @dataclass(frozen=True)
-class Written:
+class PlanWriter:
     processes: int = 1
     here: bool = False
 
@@ -28,5 +28,5 @@ class Written:
         deadline: float | None = None,
     ) -> tuple[dict[str, Outcome], bool]:
         plan = plans.write(specs, root.parent)
-        said = f"planned; workers train it, as many as you start: normbench worker {plan.path}"
-        return {spec.id: Outcome("planned", said) for spec in specs}, False
+        reason = f"planned; workers train it, as many as you start: normbench worker {plan.path}"
+        return {spec.id: Outcome("planned", reason) for spec in specs}, False

@@ -1,4 +1,4 @@
-"""Reused worker processes on this machine, one thread each; they end with their parent, however that ends."""
+"""Reused worker processes on this machine, one thread each; they end when their parent ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from normbench.runs import writing
 
 WORKER = ("-m", "normbench.launch.process")
 POLL_SECONDS = 0.1
-END_SECONDS = 10.0  # for a process that says nothing any more, before it is killed
+END_SECONDS = 10.0  # for a process to exit before it is killed
 
 
 def launcher(jobs: int) -> Launcher:
-    """A pool of so many worker processes; 0: one per core."""
+    """A pool of `jobs` worker processes; 0: one per core."""
     return Pool(jobs)
 
 
@@ -35,8 +35,8 @@ def launcher(jobs: int) -> Launcher:
 class Pool:
     """Trains runs on `jobs` processes, 0 for one per core.
 
-    The first interrupt (or a passed deadline) lets each worker save its run; a second one kills them at once, which
-    loses nothing but the work since the last checkpoint.
+    The first interrupt (or the deadline) lets each worker save its run; a second one kills them at once, which loses
+    only the work since the last checkpoint.
     """
 
     jobs: int = 0
@@ -59,54 +59,54 @@ class Pool:
 
 
 class _Worker:
-    """A worker process, and what it says on a pipe that nothing else writes to."""
+    """A worker process, and the pipe on which it alone sends events."""
 
     def __init__(self) -> None:
         self.spec: RunSpec | None = None
-        self.told_to_stop = False
-        self.begun = b""  # a line whose end has not come yet
+        self.stop_sent = False
+        self.partial = b""  # an incomplete last line
         self.events, writer = os.pipe()
         os.set_blocking(self.events, False)
         try:
             self.process = subprocess.Popen(
                 python(*WORKER, str(writer)),
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,  # what is printed while a run lasts goes to that run's log
+                stdout=subprocess.DEVNULL,  # a run's own output goes to its log
                 env=os.environ | worker_environment(),
                 pass_fds=[writer],
-                start_new_session=True,  # Ctrl-C reaches the parent alone, which asks its workers to save
+                start_new_session=True,  # Ctrl-C reaches only the parent, which asks its workers to save
             )
         finally:
             os.close(writer)
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(OSError):  # a worker that has just died is met when it is heard
+        with contextlib.suppress(OSError):  # if the worker has just died, `receive` finds out
             self.process.stdin.write((json.dumps(message) + "\n").encode())
             self.process.stdin.flush()
 
-    def heard(self) -> tuple[list[dict[str, Any]], bool]:
-        """Events that have come, and whether they are the last.
+    def receive(self) -> tuple[list[dict[str, Any]], bool]:
+        """New events, and whether they are the last.
 
-        The last: its process has ended, even if others that it forked hold the pipe open; or the pipe has; or a line
-        is no event.
+        They are the last if its process has ended (even if processes that it forked hold the pipe open), if the pipe
+        is closed, or if a line is not an event.
         """
-        last = self.process.poll() is not None  # asked first: what it wrote before is read below
+        last = self.process.poll() is not None  # checked first: what it wrote before that is read below
         with contextlib.suppress(BlockingIOError):
             while content := os.read(self.events, 1 << 16):
-                self.begun += content
+                self.partial += content
             last = True
-        *lines, self.begun = self.begun.split(b"\n")
+        *lines, self.partial = self.partial.split(b"\n")
         events: list[dict[str, Any]] = []
         for line in lines:
-            if (event := _event(line)) is None:
+            if (event := _parse_event(line)) is None:
                 self.process.kill()
                 return events, True
             events.append(event)
         return events, last
 
     def end(self) -> int:
-        """Its exit code."""
+        """Wait for its end; returns its exit code."""
         try:
             code = self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -116,7 +116,7 @@ class _Worker:
         return code
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
+def _parse_event(line: bytes) -> dict[str, Any] | None:
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -125,7 +125,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 
 class _Launch:
-    """One call of `launch`: its workers, the runs that wait for one, and how the others have ended."""
+    """One call of `launch`: its workers, the waiting runs, and the outcomes of the others."""
 
     def __init__(self, specs: Sequence[RunSpec], root: Path, listen: Listener, deadline: float | None) -> None:
         self.root, self.listen, self.deadline = root, listen, deadline
@@ -146,26 +146,26 @@ class _Launch:
                         poll.register(worker.events, select.POLLIN)
                     poll.poll(1000 * POLL_SECONDS)
                     for worker in busy:
-                        self._hear(worker)
+                        self._handle_events(worker)
             finally:
-                self._end()
+                self._end_workers()
 
     # --- workers ---
 
     def _start(self) -> None:
         if self.waiting and not self._stopped:
             self.workers.append(_Worker())
-            self._feed(self.workers[-1])
+            self._assign(self.workers[-1])
 
-    def _feed(self, worker: _Worker) -> None:
+    def _assign(self, worker: _Worker) -> None:
         if self.waiting and not self._stopped:
             worker.spec = self.waiting.popleft()
             path = writing.directory(self.root, worker.spec).path
-            worker.tell({"run": worker.spec.message(), "path": str(path)})
+            worker.send({"run": worker.spec.message(), "path": str(path)})
             self.listen(worker.spec, {"event": "start"})
 
-    def _hear(self, worker: _Worker) -> None:
-        events, last = worker.heard()
+    def _handle_events(self, worker: _Worker) -> None:
+        events, last = worker.receive()
         for event in events:
             if event["event"] == "end":
                 self._finish(worker, Outcome(event["status"], event.get("reason", ""), event.get("code", 0)))
@@ -177,7 +177,7 @@ class _Launch:
             self._finish(worker, Outcome("failed", f"its worker ended unexpectedly (exit code {code})", 4))
             self._start()
         elif worker.spec is None:
-            self._feed(worker)
+            self._assign(worker)
 
     def _finish(self, worker: _Worker, outcome: Outcome) -> None:
         if worker.spec is not None:
@@ -185,12 +185,12 @@ class _Launch:
             self.listen(worker.spec, {"event": "end", "status": outcome.status, "reason": outcome.reason})
             worker.spec = None
 
-    def _end(self) -> None:
+    def _end_workers(self) -> None:
         for worker in self.workers:
             assert worker.process.stdin is not None
             with contextlib.suppress(OSError):
                 worker.process.stdin.close()
-            if worker.spec is not None:  # only after a kill or an error of our own: nothing waits for it
+            if worker.spec is not None:  # only after a second interrupt or an error in the parent
                 worker.process.kill()
         for worker in self.workers:
             worker.end()
@@ -207,22 +207,22 @@ class _Launch:
             raise KeyboardInterrupt
         if self._stopped:
             for worker in busy:
-                if not worker.told_to_stop:
-                    worker.tell({"stop": True})
-                    worker.told_to_stop = True
+                if not worker.stop_sent:
+                    worker.send({"stop": True})
+                    worker.stop_sent = True
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
-            yield  # signal handlers belong to the main thread; a caller's thread leaves them alone
+            yield  # Python sets signal handlers in the main thread only
             return
 
         def interrupt(number: int, frame: FrameType | None) -> None:
             self.interrupts += 1
 
-        kept = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for number, handler in kept.items():
+            for number, handler in handlers.items():
                 signal.signal(number, handler)

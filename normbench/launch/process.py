@@ -1,8 +1,8 @@
-"""A worker process: trains the runs that arrive on its standard input, one by one; torch is imported once.
+"""A worker process: trains the runs that it receives on its standard input, one by one; imports torch once.
 
-Lines of JSON both ways. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out, on a descriptor of their own whose
-number is the only argument: events, `progress` and `end`. What is printed is no part of it: a run's goes to its log.
-The end of the input means that the parent is gone, however it went: the run is saved and the worker ends.
+It reads and writes lines of JSON. In: `{"run": {...}, "path": ...}` or `{"stop": true}`. Out, on a descriptor whose
+number is the only argument: the events `progress` and `end`. A run's printed output goes to its log instead.
+The end of the input means that the parent has ended: the run is saved and the worker ends.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ GRACE_SECONDS = 20.0  # for the last checkpoint after the parent has gone
 
 def main() -> None:
     events = int(sys.argv[1])
-    os.set_inheritable(events, False)  # not for programs that a run starts: they may outlive it
+    os.set_inheritable(events, False)  # programs that a run starts may outlive it
     source = os.fdopen(os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a run starts or asks must not read what is meant for us
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a run that reads its standard input must not read the jobs
     jobs: queue.Queue[dict[str, Any] | None] = queue.Queue()
     stopping = threading.Event()
     threading.Thread(target=_listen, args=(source, jobs, stopping), daemon=True).start()
@@ -46,12 +46,12 @@ def _listen(source: IO[str], jobs: queue.Queue[dict[str, Any] | None], stopping:
     stopping.set()
     jobs.put(None)
     timer = threading.Timer(GRACE_SECONDS, os._exit, (1,))
-    timer.daemon = True  # a worker that ends in time is not held back
+    timer.daemon = True  # it does not delay a worker that ends in time
     timer.start()
 
 
 def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
-    def tell(event: Mapping[str, Any]) -> None:
+    def send(event: Mapping[str, Any]) -> None:
         line = (json.dumps(event) + "\n").encode()
         try:
             while line:
@@ -60,8 +60,8 @@ def _run(job: dict[str, Any], events: int, stopping: threading.Event) -> None:
             stopping.set()
 
     run = writing.RunDirectory(Path(job["path"]))
-    ended = train_one(job["run"], run, lambda event: tell({"event": "progress"} | event), stopping.is_set)
-    tell({"event": "end"} | vars(ended))
+    outcome = train_one(job["run"], run, lambda event: send({"event": "progress"} | event), stopping.is_set)
+    send({"event": "end"} | vars(outcome))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs that wait in a batch system: they are in a plan whose jobs are there, and nobody has begun or finished them."""
+"""Queued runs: they are in a plan whose jobs wait or run in a batch system, and have not been started or finished."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from normbench.runs import plans, store
 from normbench.runs.plans import Plan
 
 WAITING = "queued"
-OPEN = ("interrupted", "missing")  # states of a run that a job of its plan begins or goes on with
+OPEN = ("interrupted", "missing")  # states of a run that a job of its plan will start or resume
 
 
 def with_jobs(results: Path) -> tuple[list[Plan], list[str]]:
-    """The plans whose jobs wait or run, and lines about what could not be asked or read."""
+    """The plans whose jobs wait or run, and notes about launchers and plans that could not be read."""
     started, notes = plans.started(results)
     found = []
     for launcher in sorted({one.launcher for one in started}):
-        own = [one for one in started if one.launcher == launcher]
+        candidates = [one for one in started if one.launcher == launcher]
         try:
-            there = _live(launcher, own)
+            live = _live(launcher, candidates)
         except NormbenchError as error:
             notes.append(f"what waits in {launcher} is not known: {error}")
             continue
-        for one in own:
-            if one.path not in there:
+        for one in candidates:
+            if one.path not in live:
                 continue
             try:
                 found.append(plans.read(one.path))
@@ -37,30 +37,30 @@ def with_jobs(results: Path) -> tuple[list[Plan], list[str]]:
 
 
 def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """The messages of all runs in plans whose jobs are there, by id, and the lines of `with_jobs`.
+    """The messages of all runs in plans whose jobs wait or run, by id, and the notes of `with_jobs`.
 
-    Those that are running or finished are among them: `state` tells them apart.
+    They include running and finished runs, which `state` distinguishes.
     """
     found, notes = with_jobs(results)
     return {run["id"]: run for plan in found for run in plan.runs}, notes
 
 
-def _live(launcher: str, known: Sequence[plans.Started]) -> set[Path]:
-    """As the launcher's `live` says; NormbenchError where there is none, or it cannot be asked."""
+def _live(launcher: str, started: Sequence[plans.Started]) -> set[Path]:
+    """The result of the launcher's `live`; NormbenchError if it has none or gets no answer."""
     if (live := function(launcher, "live")) is None:
-        raise NormbenchError(f"{known[0].path / plans.JOBS}: there is no launcher of that name that starts jobs.")
-    there: set[Path] = live(known)
-    return there
+        raise NormbenchError(f"{started[0].path / plans.JOBS}: there is no launcher of that name that starts jobs.")
+    folders: set[Path] = live(started)
+    return folders
 
 
 def state(state: str, run: str, waiting: Iterable[str]) -> str:
-    """A run's state as users see it: `missing` or interrupted, but queued, is queued."""
+    """A run's state as users see it: a queued run that is missing or interrupted is `queued`."""
     return WAITING if run in waiting and state in OPEN else state
 
 
-def not_begun(waiting: Mapping[str, Mapping[str, Any]], known: Iterable[str], root: Path) -> list[store.Stored]:
-    """Queued runs that have no directory yet, as if they had one."""
-    begun = set(known)
+def not_begun(waiting: Mapping[str, Mapping[str, Any]], ids: Iterable[str], root: Path) -> list[store.Stored]:
+    """Queued runs without a directory; `ids`: those that have one."""
+    existing = set(ids)
     return [
         store.Stored(
             store.place(root, run["experiment"], run["arm"], run["config"]["seed"], name),
@@ -71,5 +71,5 @@ def not_begun(waiting: Mapping[str, Mapping[str, Any]], known: Iterable[str], ro
             {"schema": store.SCHEMA, "status": WAITING, **{key: run[key] for key in ("fidelity", "control", "axes")}},
         )
         for name, run in waiting.items()
-        if name not in begun
+        if name not in existing
     ]

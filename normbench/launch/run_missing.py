@@ -1,4 +1,4 @@
-"""Runs that are there when this returns: found, or trained by a launcher."""
+"""Finds stored runs and lets a launcher train the missing ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUSY_SECONDS = 0.5  # between looks at runs that another process writes
 
 @dataclass(frozen=True)
 class Ensured:
-    """What is found now, which runs were missing before, and how those that were launched ended."""
+    """The runs found afterwards, the runs that were missing before, and the outcomes of the launched ones."""
 
     found: Found
     missing: Sequence[RunSpec]
@@ -40,33 +40,33 @@ def ensure_runs(
     seconds: float | None = None,
     wait_for_busy: bool = False,
 ) -> Ensured:
-    """Find `specs` below `results` and train what is missing; NormbenchError before any is trained, where it cannot be.
+    """Find `specs` below `results` and train the missing ones; NormbenchError before any training if that fails.
 
-    announce: called with what is found and what is missing before anything is checked or trained. watch: a context for
-    the training of so many runs, which gives what listens to it. seconds: after that long running runs are saved and
-    stopped; 0 trains nothing. wait_for_busy: runs that another process writes are waited for after all others, and
-    taken over if that process ends without finishing.
+    announce: called with the found and the missing runs before anything is checked or trained. watch: gives a context
+    around the training, whose value listens to events. seconds: running runs are saved and stopped after that time; 0
+    trains nothing. wait_for_busy: wait for runs that another process writes, after all others, and take over those that
+    it leaves unfinished.
     """
     found = find(specs, results)
-    lacking = missing(specs, found, retry_failed)
-    announce(found, lacking)
-    if not lacking or seconds == 0:
-        return Ensured(found, lacking)
+    to_train = missing(specs, found, retry_failed)
+    announce(found, to_train)
+    if not to_train or seconds == 0:
+        return Ensured(found, to_train)
     if seconds is not None and not launcher.here:
         raise NormbenchError(
             "--max-time ends runs that this command trains; this launcher leaves them to others. Leave one of the two "
             "out: how long a task of Slurm may take is launcher.time=4:00:00."
         )
     root = results / "runs"
-    check_data(lacking)
+    check_data(to_train)
     check_writable(root)
-    for device in sorted({spec.config["device"] for spec in lacking}) if launcher.here else ():
+    for device in sorted({spec.config["device"] for spec in to_train}) if launcher.here else ():
         check_device(device)
-    with watch(len(lacking)) as listen:
+    with watch(len(to_train)) as listen:
         deadline = None if seconds is None else time.monotonic() + seconds
-        outcomes, interrupted = launcher.launch(lacking, root, listen, deadline)
+        outcomes, interrupted = launcher.launch(to_train, root, listen, deadline)
         while wait_for_busy and not interrupted:
-            busy = [spec for spec in lacking if outcomes[spec.id].status == "busy"]
+            busy = [spec for spec in to_train if outcomes[spec.id].status == "busy"]
             if not busy or (deadline is not None and time.monotonic() >= deadline):
                 break
             try:
@@ -74,43 +74,43 @@ def ensure_runs(
                 if not free:
                     time.sleep(BUSY_SECONDS)
                     continue
-            except KeyboardInterrupt:  # a launcher hears it only while it trains
+            except KeyboardInterrupt:  # a launcher handles it only while it trains
                 interrupted = True
                 break
-            # a run that the other process has finished ends at once
+            # for a run that the other process has finished this returns at once
             again, interrupted = launcher.launch(free, root, listen, deadline)
             outcomes = {**outcomes, **again}
     found = find(specs, results)
-    done = {run.id: run.status for run in found.runs}
-    ended = {
-        run: Outcome(done[run]) if outcome.status == "busy" and run in done else outcome
-        for run, outcome in outcomes.items()  # who was met writing it has finished it since
+    statuses = {run.id: run.status for run in found.runs}
+    outcomes = {
+        run: Outcome(statuses[run]) if outcome.status == "busy" and run in statuses else outcome
+        for run, outcome in outcomes.items()  # the other process has finished it meanwhile
     }
-    return Ensured(found, lacking, ended, interrupted)
+    return Ensured(found, to_train, outcomes, interrupted)
 
 
 def missing(specs: Sequence[RunSpec], found: Found, retry_failed: bool = True) -> list[RunSpec]:
-    """Those that are to be trained: damaged ones are left alone, and failed ones unless they are tried again."""
-    left_alone = {"damaged"} if retry_failed else {"damaged", "failed"}
-    return [spec for spec in specs if found.of(spec) is None and found.state(spec) not in left_alone]
+    """The runs to train: damaged ones are skipped, and failed ones unless `retry_failed`."""
+    skipped = {"damaged"} if retry_failed else {"damaged", "failed"}
+    return [spec for spec in specs if found.of(spec) is None and found.state(spec) not in skipped]
 
 
 def check_data(specs: Sequence[RunSpec]) -> None:
-    """NormbenchError where data that these runs read is not here, or damaged."""
-    sets = [of for spec in specs for of in data.read_by(spec.config)]
+    """NormbenchError if data that these runs read is missing or damaged."""
+    sets = [config for spec in specs for config in data.read_by(spec.config)]
     for config in {(config["name"], config.get("source")): config for config in sets}.values():
         data.check(config)
 
 
 def check_device(name: str) -> None:
-    """Refuse a device that is not here, before anything starts; asked in a process of its own, for torch is slow."""
+    """Refuse a missing device before anything starts; in a subprocess, so that this one need not import torch."""
     if name == "cpu":
         return
     ask = f"from normbench.train.environment import device; device({name!r})"
-    asked = subprocess.run(python("-c", ask), stderr=subprocess.PIPE, text=True, check=False)
-    if asked.returncode:
-        reason = asked.stderr.strip().splitlines()[-1].partition("NormbenchError: ")[2]
-        raise NormbenchError(reason or f"device={name}: {asked.stderr.strip().splitlines()[-1]}")
+    done = subprocess.run(python("-c", ask), stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        reason = done.stderr.strip().splitlines()[-1].partition("NormbenchError: ")[2]
+        raise NormbenchError(reason or f"device={name}: {done.stderr.strip().splitlines()[-1]}")
 
 
 def check_writable(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""One run in this process, and how it ended, whatever it raises; what it prints goes to its log."""
+"""Trains one run in this process and returns its outcome, whatever it raises; its printed output goes to its log."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def train_one(
     listen: Callable[[dict[str, Any]], None] = lambda event: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Train the run of a spec's message in its directory, or on from where it stands."""
-    from normbench.train.train_one import ensure_run  # here, for torch takes a while, in which others are heard
+    """Train, or resume, the run of a spec's message in its directory."""
+    from normbench.train.train_one import ensure_run  # imported here: torch is slow
 
     try:
         spec = RunSpec.from_message(message)
@@ -35,26 +35,26 @@ def train_one(
         return Outcome(status, store.read_status(run.path).get("reason", ""))
     except NormbenchError as error:
         if error.code == 2:
-            _leave_nothing_begun(run.path)
+            _remove_if_empty(run.path)
         return Outcome("busy" if error.code == 5 else "refused", str(error), error.code)
-    except Exception as error:  # whatever a model or a user's normalizer raises: this run failed, the others go on
-        if isinstance(error, OSError) and error.errno in FULL:  # outside of the run's own care
+    except Exception as error:  # raised by a model or a user's normalizer: this run has failed, the others continue
+        if isinstance(error, OSError) and error.errno in FULL:  # where the run does not handle it itself
             return Outcome("refused", f"{run.path}: {error.strerror}", 4)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         _record_failure(run, reason)
         return Outcome("failed", reason)
 
 
-def _leave_nothing_begun(path: Path) -> None:
-    """A run that was refused before it began leaves no folder: it would be listed as one that was killed."""
+def _remove_if_empty(path: Path) -> None:
+    """Remove the folder of a run that was refused before it began: it would be listed as killed."""
     with contextlib.suppress(OSError):
         if {entry.name for entry in path.iterdir()} <= {"lock", "output.log"} and not store.is_locked(path):
             shutil.rmtree(path)
 
 
 def _record_failure(run: writing.RunDirectory, reason: str) -> None:
-    """The traceback into the run's log, and the status; a finished run keeps its own."""
-    # the failure may be that nothing can be written here; whoever asked for the run hears of it all the same
+    """Write the traceback to the run's log, and the status unless the run is finished."""
+    # the failure may be that nothing can be written here; the caller gets the outcome all the same
     with contextlib.suppress(Exception), run.writing():
         with open(run.path / "output.log", "a", opener=reading.at_once) as log:
             traceback.print_exc(file=log)
@@ -65,7 +65,7 @@ def _record_failure(run: writing.RunDirectory, reason: str) -> None:
 
 
 class _output_to:
-    """Standard output and error of the process into a run's log while the run lasts."""
+    """Redirects the process's standard output and error to a run's log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -73,7 +73,7 @@ class _output_to:
     def __enter__(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         sys.stdout.flush()
-        self.kept = os.dup(1), os.dup(2)
+        self.saved = os.dup(1), os.dup(2)
         log = reading.at_once(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -82,6 +82,6 @@ class _output_to:
     def __exit__(self, *error: object) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        for target, kept in zip((1, 2), self.kept, strict=True):
-            os.dup2(kept, target)
-            os.close(kept)
+        for target, saved in zip((1, 2), self.saved, strict=True):
+            os.dup2(saved, target)
+            os.close(saved)

@@ -1,4 +1,4 @@
-"""A worker of a plan: it claims one run after the other and trains it, beside any number of others, anywhere."""
+"""A worker of a plan: it claims and trains one run after another; any number of workers share a plan."""
 
 from __future__ import annotations
 
@@ -18,65 +18,72 @@ from normbench.runs import store, writing
 from normbench.runs.damaged import Damaged, why
 from normbench.runs.plans import Plan
 
-STOPPED = 130  # the exit code of a worker that was told to stop and leaves runs to be trained
-PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE}  # not the run's fault
-UNREAD = 4  # of a run that could not be looked at: repeat the command
+STOPPED = 130  # the exit code of a worker that was stopped while runs are left
+PASSING = {
+    errno.EIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EAGAIN,
+    errno.EMFILE,
+    errno.ENFILE,
+}
+UNREAD = 4  # the exit code if a run could not be read: repeat the command
 CODES = {"refused": 2, "failed": 4, "damaged": 4}
 
 
-def work(plan: Plan, say: Callable[[str], None]) -> int:
-    """Train what is left of a plan. Exit code: 0 done, 2 a run was refused, 4 one failed or is damaged, 130 stopped.
+def work(plan: Plan, report: Callable[[str], None]) -> int:
+    """Train the remaining runs of a plan. Exit code: 0 done, 2 a run was refused, 4 failed or damaged, 130 stopped.
 
-    SIGTERM or SIGINT let it save its run and end. A worker that finds only runs which others write leaves them: who
-    waits for the end of a run holds a node for nothing.
+    On SIGTERM or SIGINT it saves its run and ends. It also ends when all remaining runs are written by others: waiting
+    for them would occupy a node for nothing.
     """
-    told = False
+    stop_requested = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal told  # no Event: a second signal inside its `set` would wait for the first for ever
-        told = True
+        nonlocal stop_requested  # no Event: a second signal during its `set` would deadlock
+        stop_requested = True
 
     def stopping() -> bool:
-        return told
+        return stop_requested
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     waiting = {str(run["id"]): run for run in plan.runs}
-    left = random.SystemRandom().randrange(len(waiting) or 1)  # not all workers ask for the same run first
+    left = random.SystemRandom().randrange(len(waiting) or 1)  # workers start with different runs
     order = [*waiting][left:] + [*waiting][:left]
     code, again, found = 0, True, 0
     busy: list[Outcome] = []
-    while waiting and again and not told:
+    while waiting and again and not stop_requested:
         busy, again = [], False
         for run in [run for run in order if run in waiting]:
-            ended = _one(plan, waiting[run], stopping)
-            if ended.status == "busy":
-                busy.append(ended)
+            outcome = _train_if_needed(plan, waiting[run], stopping)
+            if outcome.status == "busy":
+                busy.append(outcome)
                 continue
-            if ended.status == "finished before":
+            if outcome.status == "finished before":
                 found += 1
             else:
-                again = True  # it took a while: what was busy may have been left since
-                reason = f": {ended.reason}" if ended.reason else ""
-                say(f"{run} {ended.status}{reason}")
-            code = max(code, ended.code or CODES.get(ended.status, 0))
-            if told:
+                again = True  # time has passed: busy runs may be free now
+                reason = f": {outcome.reason}" if outcome.reason else ""
+                report(f"{run} {outcome.status}{reason}")
+            code = max(code, outcome.code or CODES.get(outcome.status, 0))
+            if stop_requested:
                 break
             del waiting[run]
-    if told and (left := sum(_is_left(plan, message) for message in waiting.values())):
-        say(f"told to stop: {left} of {len(plan.runs)} runs are left")
+    if stop_requested and (left := sum(_is_left(plan, message) for message in waiting.values())):
+        report(f"told to stop: {left} of {len(plan.runs)} runs are left")
         return STOPPED
     if found:
-        say(f"{found} of {len(plan.runs)} runs found; not trained again")
-    unread = [ended.reason for ended in busy if ended.code == UNREAD]
+        report(f"{found} of {len(plan.runs)} runs found; not trained again")
+    unread = [outcome.reason for outcome in busy if outcome.code == UNREAD]
     for reason in unread:
-        say(reason)
+        report(reason)
     if len(busy) > len(unread):
-        say(f"nothing left to claim: {len(busy) - len(unread)} being written by other workers")
+        report(f"nothing left to claim: {len(busy) - len(unread)} being written by other workers")
     return max([code, UNREAD]) if unread else code
 
 
-def _one(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -> Outcome:
+def _train_if_needed(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -> Outcome:
     try:
         spec = RunSpec.from_message(message)
     except NormbenchError as error:
@@ -84,16 +91,16 @@ def _one(plan: Plan, message: Mapping[str, Any], stopping: Callable[[], bool]) -
     try:
         run = writing.directory(plan.root, spec)
         before = settled(plan, spec, run)
-    except OSError as error:  # of this run: the others go on
+    except OSError as error:  # of this run only: continue with the others
         return Outcome("busy", f"{spec.id} cannot be read now: {why(error)}", UNREAD)
     run.claimed = True
     return before or train_one(message, run, stopping=stopping)
 
 
 def settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> Outcome | None:
-    """Why there is nothing to train: finished, damaged, or tried and failed since the plan was asked for; else None.
+    """The outcome of a run that need not be trained: finished, damaged, or failed since it was planned; else None.
 
-    OSError where the file system does not answer, as NFS may for a file that another node has just replaced.
+    OSError if the file system does not answer, as NFS may for a file that another node has just replaced.
     """
     before = Outcome("finished before")
     if not run.path.is_dir():
@@ -111,7 +118,7 @@ def settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> Outcome | N
 
 
 def _is_left(plan: Plan, message: Mapping[str, Any]) -> bool:
-    """Whether a later worker would find it to be trained: nobody has finished it meanwhile, and it is not refused."""
+    """Whether a later worker would train it: it is neither finished meanwhile nor refused."""
     try:
         spec = RunSpec.from_message(message)
         return settled(plan, spec, writing.directory(plan.root, spec)) is None

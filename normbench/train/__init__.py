@@ -1,1 +1,1 @@
-"""One visible loop, optimizers, checkpoints and evaluation; probes, which compute without training; kept weights."""
+"""The training loop, optimizers, checkpoints, evaluation and stored weights; probes, which compute without training."""

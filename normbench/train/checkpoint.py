@@ -21,11 +21,11 @@ from normbench.runs.record import HIGHEST
 
 SLOTS = ("a", "b")
 HEAD = {"serial": int, "sha256": str, "progress": dict, "progress_sha256": str}
-LARGEST, LARGEST_HEAD = 1 << 37, 1 << 20  # bytes of tensors, of the JSON beside them
+LARGEST, LARGEST_HEAD = 1 << 37, 1 << 20  # bytes of the tensors and of the JSON file
 
 
 def save_slot(folder: Path, progress: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write the older slot: tensors first, then the JSON beside them that holds their hash and makes them valid."""
+    """Write the older slot: first the tensors, then the JSON file that holds their hash and makes them valid."""
     folder.mkdir(exist_ok=True)
     slot = min(SLOTS, key=lambda name: _serial(folder / f"{name}.json"))
     serial = 1 + max(_serial(folder / f"{name}.json") for name in SLOTS)
@@ -43,13 +43,13 @@ def save_slot(folder: Path, progress: Mapping[str, Any], tensors: Mapping[str, T
 def newest(
     folder: Path, take: Callable[[dict[str, Any], dict[str, Tensor]], object] = lambda progress, tensors: None
 ) -> tuple[dict[str, Any], dict[str, Tensor], list[str]] | None:
-    """Progress and tensors of the newest whole slot, with a note for each slot that was passed over.
+    """Progress and tensors of the newest intact slot, with a note for each slot that was skipped.
 
-    `take`: what is done with them; ValueError there, of what fits nothing here, is damage as well.
-    None where there is no slot at all. All slots damaged: NormbenchError; nothing is overwritten.
+    `take`: called with them; its ValueError, for contents that do not fit, counts as damage. None without any slot.
+    All slots damaged: NormbenchError; nothing is overwritten.
     """
     notes: list[str] = []
-    # a head that cannot be read comes first, to be noted: it may have been the newest
+    # an unreadable head comes first, to be noted: it may have been the newest
     for slot in sorted(SLOTS, key=lambda name: -(_serial(folder / f"{name}.json") or math.inf)):
         path = folder / f"{slot}.json"
         if not os.path.lexists(path):
@@ -75,7 +75,7 @@ def newest(
 
 
 def _head(path: Path) -> dict[str, Any]:
-    """What the JSON of a slot says. Its floats need not be finite: a lowest value may be infinity."""
+    """The JSON of a slot. Its floats need not be finite: a lowest value may be infinity."""
     try:
         head = json.loads(reading.read(path, LARGEST_HEAD))
     except RecursionError:
@@ -106,7 +106,7 @@ def _serial(path: Path) -> int:
 
 
 def clear(folder: Path) -> None:
-    """Remove all slots: heads first, so that no head is left without its tensors."""
+    """Remove all slots: heads first, so that no head remains without its tensors."""
     for suffix in ("json", "safetensors"):
         for slot in SLOTS:
             (folder / f"{slot}.{suffix}").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What stands between a backward pass and the optimizer's step: the update's learning rate, clipping of gradients."""
+"""Adjustments between the backward pass and the optimizer's step: learning rate schedules and gradient clipping."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from normbench.errors import unknown
 from normbench.rnn.cells import Cell
-from normbench.train.optim import made
+from normbench.train.optim import construct
 
 
 class Adjust:
     """Called before the optimizer's step of each update, with the number of the update, from 0.
 
-    `schedule`: the class of torch.optim.lr_scheduler that the choice declares, stepped at every update. A run that goes
-    on takes its schedule through the updates before again, so that checkpoints hold nothing of it.
+    `schedule`: the class of torch.optim.lr_scheduler that the choice declares, stepped at every update. A resumed run
+    steps its schedule through the earlier updates again, so that checkpoints need not hold it.
     `clip`: one of `RULES`, on the gradients of all parameters.
     Errors: options that do not go together, or not with the optimizer; no such rule.
     """
@@ -36,7 +36,7 @@ class Adjust:
     def __call__(self, number: int) -> dict[str, bool]:
         """`{"clipped": whether any gradient was changed}`; empty where there is no clipping."""
         if self.scheduler is not None:
-            with warnings.catch_warnings():  # that the optimizer has taken no step: it has, before it was interrupted
+            with warnings.catch_warnings():  # about a step of the optimizer, which was taken before the interruption
                 warnings.simplefilter("ignore")
                 while self.scheduler.last_epoch < number:
                     self.scheduler.step()
@@ -52,20 +52,20 @@ class Adjust:
 def _scheduler(config: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> Any:
     if config["name"] == "none":
         return None
-    rate = config["declares"].get("rate")  # the argument in which the class takes what is optim.lr here
+    rate = config["declares"].get("rate")  # the name of the argument for which the class takes optim.lr
     further = {rate: optimizer.defaults["lr"]} if rate else {}
-    return made("schedule", config, vars(torch.optim.lr_scheduler), optimizer, **further)
+    return construct("schedule", config, vars(torch.optim.lr_scheduler), optimizer, **further)
 
 
-# --- clipping: changes gradients in place, tells whether it did ------------------------------------------------------
+# --- clipping: changes gradients in place, returns whether it did ----------------------------------------------------
 
 Gradients = Mapping[str, Tensor]  # by the name of the parameter
 
 
 def blocks_of_rows(model: nn.Module) -> dict[str, list[int]]:
-    """Rows of each block in the recurrent parameters that hold several, such as a GRU's gates (2H) and candidate (H).
+    """Rows of each block in recurrent parameters with several blocks, such as a GRU's gates (2H) and candidate (H).
 
-    The authors' codes keep these blocks as parameters of their own.
+    In the authors' codes these blocks are separate parameters.
     """
     found = {}
     for path, cell in model.named_modules():
@@ -78,7 +78,7 @@ def blocks_of_rows(model: nn.Module) -> dict[str, list[int]]:
 
 
 def _norm(gradients: Gradients) -> float:
-    """Of all of them as one vector."""
+    """The norm of all gradients as one vector."""
     return torch.stack([torch.linalg.vector_norm(g) for g in gradients.values()]).norm().item()
 
 

@@ -1,4 +1,4 @@
-"""What the bytes of a curve depend on beside the configuration, and what wall times depend on."""
+"""The environment of a run: what the bytes of its curve depend on besides its configuration, and its wall times."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SIGNATURE = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", 
 
 
 def device(name: str) -> torch.device:
-    """The device to train on; NormbenchError where this machine or this torch has none of the name."""
+    """The device to train on; NormbenchError if this machine or this torch lacks it."""
     if name == "cuda" and not torch.cuda.is_available():
         raise NormbenchError(f"device=cuda: torch {torch.__version__} finds no CUDA device here. Take device=cpu.")
     return torch.device(name)
 
 
 def environment(model: nn.Module | None = None, on: torch.device | None = None) -> dict[str, Any]:
-    """Versions, processor and device; of a recurrent model also what computes it."""
+    """Versions, processor and device; for a recurrent model also its backend."""
     recurrent = model is not None and any(isinstance(module, Cell) for module in model.modules())
     cuda = on is not None and on.type == "cuda"
     return {
@@ -46,28 +46,28 @@ def environment(model: nn.Module | None = None, on: torch.device | None = None) 
 
 
 def _processor() -> dict[str, str]:
-    """Its name, and the signature that tells generations of one name apart, as virtual machines give it to all."""
+    """The processor's name, and a signature that distinguishes generations to which virtual machines give one name."""
     try:
         with open("/proc/cpuinfo") as file:
             first = file.read().split("\n\n", 1)[0]
     except OSError:
         first = ""
-    known = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
-    signature = ", ".join(f"{key} {known[key]}" for key in SIGNATURE if key in known)
-    name = known.get("model name") or platform.processor()
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    signature = ", ".join(f"{key} {fields[key]}" for key in SIGNATURE if key in fields)
+    name = fields.get("model name") or platform.processor()
     return {"processor": name, **({"processor_signature": signature} if signature else {})}
 
 
-def record(run: writing.RunDirectory, step: int, notes: Sequence[str], now: Mapping[str, Any]) -> None:
-    """environment.json: where the run began, and where that changed. A run that was resumed elsewhere says so."""
+def record(run: writing.RunDirectory, step: int, notes: Sequence[str], current: Mapping[str, Any]) -> None:
+    """Write environment.json: the environment at the run's start, and its changes at each resumption."""
     path = run.path / "environment.json"
-    content: dict[str, Any] = {**now, "resumed": []}
+    content: dict[str, Any] = {**current, "resumed": []}
     if step and path.exists():
         try:
             content = store.read_environment(run.path)
         except Damaged as damage:
             raise writing.start_anew(run.path, damage) from None
         content.setdefault("resumed", [])
-        changed = {key: value for key, value in now.items() if content.get(key) != value}
+        changed = {key: value for key, value in current.items() if content.get(key) != value}
         content["resumed"].append({"step": step, "changed": changed, "notes": list(notes)})
     files.write_json(path, content)

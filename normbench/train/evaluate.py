@@ -1,4 +1,4 @@
-"""What an evaluation does, as a list of passes over splits, and the one executor that makes records of them."""
+"""Evaluations: lists of passes over splits, and the executor that makes records of them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from normbench.norms.sites import Choice, asked_variants
 from normbench.streams import stream
 from normbench.train import populations
 
-PREPARED = 250  # examples at once where a model prepares its inputs
-STACK_ROWS = 1200  # rows at once where several variants are stacked: their activations stay in the cache
+PREPARED = 250  # examples at once when a model prepares its inputs
+STACK_ROWS = 1200  # rows at once when several variants are stacked: their activations stay in the cache
 Record = dict[str, Any]
 Chunks = dict[str, list[Metric]]  # per-example values of a metric, a tensor per chunk of the examples
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over a split, in evaluation mode unless `mode` is `train`; several variants at once where that can be.
+    """One pass over a split, in evaluation mode unless `mode` is `train`; several variants at once if possible.
 
-    `mode` `whole` is in evaluation mode without the split's stride; `order` K: the examples in the K-th further order.
+    `mode` `whole`: in evaluation mode, without the split's stride; `order` K: the examples in the K-th shuffled order.
     """
 
     split: str
@@ -44,9 +44,9 @@ class Pass:
 
 @dataclass(frozen=True)
 class State:
-    """When a run is evaluated, and what of the monitored values was the lowest before, by variant.
+    """The moment of an evaluation, and the lowest monitored values before it, by variant.
 
-    `moment` keys what is drawn. `best`: the default evaluation is at its lowest; `better`: that of any variant is.
+    `moment` keys random draws. `best`: the default evaluation is at its lowest; `better`: that of any variant is.
     """
 
     moment: int | str = 0
@@ -65,38 +65,38 @@ class State:
 
 
 class Evaluation:
-    """All that the evaluations of one run have in common: call it with a state for the records of one.
+    """Evaluates one run: call it with a state to get the records of one evaluation.
 
-    `config` is the run's: `eval`, `monitor`, `train.batch_size`. `outcomes` has each example's results of the last
-    evaluation's test passes, by split and variant, and after training those of the downstream tasks. `broken` is why
-    the last evaluation was given up: what it met is not finite. Errors: a split that is not there, a monitor that no
-    pass gives, a variant that no normalizer serves.
+    `config` is the run's: `eval`, `monitor`, `train.batch_size`. `outcomes`: each example's results of the last
+    evaluation's test passes, by split and variant, and after training those of the downstream tasks. `broken`: why the
+    last evaluation was given up, a value that is not finite. Errors: a missing split, a monitor that no pass gives, a
+    variant that no normalizer supports.
     """
 
     def __init__(self, model: Model, data: Dataset, config: Mapping[str, Any], choices: Mapping[str, Choice]) -> None:
         splits = data.splits
         self.model, self.seed, self.training = model, config["seed"], config["train"]
         self.batch_size = self.training["batch_size"]
-        self.data, self.train, self.monitor, self.asked = data, splits["train"], config["monitor"], config["eval"]
+        self.data, self.train, self.monitor, self.settings = data, splits["train"], config["monitor"], config["eval"]
         self.sign = 1 if self.monitor["goal"] == "min" else -1
         self.mode_dependent = any(choice.mode_dependent for choice in choices.values())
-        self.own = variants(model)
+        self.declared_variants = variants(model)
         self.variants, self.reshuffled, self.also = (
-            asked_variants(self.asked, choices, key) for key in ("variants", "reshuffled", "also_at_best")
+            asked_variants(self.settings, choices, key) for key in ("variants", "reshuffled", "also_at_best")
         )
-        strides = {name: self.asked["strides"].get(name, 1) for name in splits}
+        strides = {name: self.settings["strides"].get(name, 1) for name in splits}
         self.splits = {name: splits[name] if n == 1 else splits[name].every(n) for name, n in strides.items() if n}
-        if self.asked["drop_last"]:
-            self.splits = {name: self._in_whole_batches(name, split) for name, split in self.splits.items()}
+        if self.settings["drop_last"]:
+            self.splits = {name: self._drop_last_examples(name, split) for name, split in self.splits.items()}
         self.tests = [name for name in self.splits if name.startswith("test")]
         self.outcomes: dict[tuple[str, str], dict[str, Tensor]] = {}
         self.broken = ""
         self._refuse(config)
 
     def __call__(self, state: State) -> list[Record]:
-        """Every pass that the state calls for. Normalizers that evaluate with statistics of a pass get one first.
+        """The records of all passes due at this state; normalizers with statistics of a pass get that pass first.
 
-        It is `broken`, and has the default passes at most, where outputs of these, or the weights, are not finite.
+        It is `broken`, and has at most the default passes, if their outputs or the weights are not finite.
         """
         self.outcomes.clear()
         self.broken = ""
@@ -108,26 +108,26 @@ class Evaluation:
         if not finite(self.model.parameters()):
             self.broken = "the weights hold NaN or Inf"
             return []
-        state = self.seen(records, state)
-        others = self._others() if state.best else []
-        with without_trace(self.model):  # the run keeps no statistics that only these variants are evaluated with
+        state = self.with_values(records, state)
+        others = self._variants_at_best() if state.best else []
+        with without_trace(self.model):  # statistics for these variants alone are not stored in the run
             if others:
                 self.gather(state, others)
             records += self.run(self.further(state, others), state)
-            state = self.seen(records, state)  # further variants may be at their lowest
-            records += self.run(self.waiting(state, others), state)
+            state = self.with_values(records, state)  # further variants may be at their lowest
+            records += self.run(self.delayed(state, others), state)
         records += self._tasks(nested=False)
         if state.last:
-            records += self.run([Pass(name, mode="whole") for name in self.asked["whole"]], state)
+            records += self.run([Pass(name, mode="whole") for name in self.settings["whole"]], state)
             records += [{"mode": "stage", **record} for record in self.model.after(self.data.splits, self.seed)]
             records += self._tasks(nested=True)
         return records
 
-    def seen(self, records: Sequence[Record], state: State) -> State:
-        """The state with these records' monitored values, the lower the better; infinite where one is not finite, or
-        the evaluation is broken.
+    def with_values(self, records: Sequence[Record], state: State) -> State:
+        """The state with these records' monitored values, lower is better; infinite if not finite, or if the evaluation
+        is broken.
         """
-        found = {
+        monitored = {
             text(record.get("variant", DEFAULT)): self.sign * float(record[self.monitor["metric"]])
             for record in records
             if record["split"] == self.monitor["split"]
@@ -135,15 +135,14 @@ class Evaluation:
             and "order" not in record
             and self.monitor["metric"] in record
         }
-        sound = not self.broken
-        values = {name: value if sound and math.isfinite(value) else math.inf for name, value in found.items()}
+        values = {
+            name: value if not self.broken and math.isfinite(value) else math.inf for name, value in monitored.items()
+        }
         return replace(state, values=values)
 
     def _tasks(self, nested: bool) -> list[Record]:
-        """Of the downstream tasks that are asked for, with the model's vectors of sentences; those of them that can be
-        done before it is `broken`.
-        """
-        if not self.asked["tasks"] or self.broken:
+        """Records of the requested downstream tasks, by the model's sentence vectors; fewer if one is `broken`."""
+        if not self.settings["tasks"] or self.broken:
             return []
         from normbench.sentences import evaluate, sets
         from normbench.sentences.rows import NotFinite
@@ -153,16 +152,16 @@ class Evaluation:
         records: list[Record] = []
         try:
             with self.data.tasks() as folder, torch.no_grad(), inference(self.model):
-                for one in evaluate(encode, folder, nested, self.asked["tasks"], "the model", sets.unchecked):
+                for one in evaluate(encode, folder, nested, self.settings["tasks"], "the model", sets.unchecked):
                     records.append({"mode": mode, **one.record})
-                    if nested and self.asked["outcomes"]:
+                    if nested and self.settings["outcomes"]:
                         examples = {metric: torch.from_numpy(values) for metric, values in one.examples.items()}
                         self.outcomes[one.record["split"], text(DEFAULT)] = examples
         except NotFinite as error:
             self.broken = str(error).removesuffix(".")
         return records
 
-    def _in_whole_batches(self, name: str, split: Split) -> Split:
+    def _drop_last_examples(self, name: str, split: Split) -> Split:
         if count := len(split) // self.batch_size * self.batch_size:
             return split.first(count)
         raise NormbenchError(f"eval.drop_last leaves no batch of {self.batch_size} of {len(split)} {name} examples.")
@@ -170,54 +169,54 @@ class Evaluation:
     # --- the lists ---------------------------------------------------------------------------------------------------
 
     def default(self, state: State) -> list[Pass]:
-        """Every split as usual, test splits if it is their turn; the training split in training mode as well."""
+        """Default passes over every split, test splits when due; over the training split in training mode as well."""
         each = self._tested(state)
         passes = [Pass(name) for name in self.splits if each or name not in self.tests]
         if self.mode_dependent and "train" in self.splits:
             passes.append(Pass("train", mode="train"))
-        return passes + (self._own_variants() if each else [])
+        return passes + (self._declared_passes() if each else [])
 
     def further(self, state: State, others: Sequence[Variant]) -> list[Pass]:
-        """The variants that are asked for, on the splits that are asked for, and the others that the best one gets."""
-        names = [name for name in self.asked["splits"] if name not in self.tests or self._tested(state)]
-        return [made for name in names for made in self._asked_for(name, others, state)]
+        """The requested variants on the requested splits, and those that are added at the best evaluation."""
+        names = [name for name in self.settings["splits"] if name not in self.tests or self._tested(state)]
+        return [one for name in names for one in self._variant_passes(name, others, state)]
 
-    def waiting(self, state: State, others: Sequence[Variant]) -> list[Pass]:
-        """With `test: lowest` the test splits, once some variant is at its lowest."""
+    def delayed(self, state: State, others: Sequence[Variant]) -> list[Pass]:
+        """With `test: lowest` the test splits, if some variant is at its lowest."""
         if self._tested(state) or not state.better:
             return []
-        names = [name for name in self.asked["splits"] if name in self.tests]
-        passes = [*(Pass(name) for name in self.tests), *self._own_variants()]
-        return passes + [made for name in names for made in self._asked_for(name, others, state)]
+        names = [name for name in self.settings["splits"] if name in self.tests]
+        passes = [*(Pass(name) for name in self.tests), *self._declared_passes()]
+        return passes + [one for name in names for one in self._variant_passes(name, others, state)]
 
     def _tested(self, state: State) -> bool:
-        return bool(self.asked["test"] == "each" or state.first or state.last)
+        return bool(self.settings["test"] == "each" or state.first or state.last)
 
-    def _own_variants(self) -> list[Pass]:
-        return [Pass(name, variants=(variant,)) for variant in self.own for name in self.tests]
+    def _declared_passes(self) -> list[Pass]:
+        return [Pass(name, variants=(variant,)) for variant in self.declared_variants for name in self.tests]
 
-    def _asked_for(self, name: str, others: Sequence[Variant], state: State) -> list[Pass]:
-        made = self.own if name in self.tests else []
-        passes = [Pass(name, variants=[v for v in [*self.variants, *others] if v not in made])]
+    def _variant_passes(self, name: str, others: Sequence[Variant], state: State) -> list[Pass]:
+        done = self.declared_variants if name in self.tests else []
+        passes = [Pass(name, variants=[v for v in [*self.variants, *others] if v not in done])]
         if state.best and name in self.tests:
-            orders = range(1, self.asked["reshuffles"] + 1)
+            orders = range(1, self.settings["reshuffles"] + 1)
             passes += [Pass(name, variants=(DEFAULT, *self.reshuffled), order=order) for order in orders]
         return passes
 
-    def _others(self) -> list[Variant]:
-        """The variants with the options of `also_at_best`, without those that compute the same as another."""
+    def _variants_at_best(self) -> list[Variant]:
+        """The variants with the options of `also_at_best`, without those that compute the same function as another."""
 
         def computed(variant: Variant) -> tuple[Any, ...]:
             return tuple(norm.computes(variant) for norm in normalizers(self.model))
 
         names = [DEFAULT, *self.variants]
-        known = {computed(name) for name in names}
+        functions = {computed(name) for name in names}
         found: list[Variant] = []
         for options in self.also:
             for variant in ({**name, **options} for name in names):
-                served = any(norm.serves(variant) for norm in normalizers(self.model))
-                if served and computed(variant) not in known:
-                    known.add(computed(variant))
+                supported = any(norm.serves(variant) for norm in normalizers(self.model))
+                if supported and computed(variant) not in functions:
+                    functions.add(computed(variant))
                     found.append(variant)
         return found
 
@@ -232,20 +231,20 @@ class Evaluation:
         for variant, chunks in zip(one.variants, self._values(one, state), strict=True):
             whole = self._whole(one, variant)
             chunks |= {name: [metric] for name, metric in whole.items() if isinstance(metric, Tensor)}
-            if one.split in self.tests and self.asked["outcomes"] and not one.order and one.mode != "whole":
+            if one.split in self.tests and self.settings["outcomes"] and not one.order and one.mode != "whole":
                 self.outcomes[one.split, text(variant)] = {
                     name: _example_values(parts) for name, parts in chunks.items()
                 }
             place: Record = {"split": one.split, "mode": mode} | ({"variant": dict(variant)} if variant else {})
             place |= {"order": one.order} if one.order else {}
             numbers: Record = {**whole, **{name: _mean(parts) for name, parts in chunks.items()}}
-            yield place | (numbers if variant else self._sound(one.split, numbers))
+            yield place | (numbers if variant else self._checked(one.split, numbers))
 
-    def _sound(self, split: str, numbers: Record) -> Record:
-        """The numbers of a default pass; where one is not finite none is left finite, and the evaluation is broken.
+    def _checked(self, split: str, numbers: Record) -> Record:
+        """The numbers of a default pass; if one is not finite, the others become NaN and the evaluation is broken.
 
-        An arg-max, a threshold or a rank of NaN is a number like any other, and may be a good one. Variants keep
-        theirs: at m = 1 half of BLN's configurations have no finite loss, and the authors log the errors beside it.
+        For an arg-max, a threshold or a rank of NaN is a finite number, and may be a good one. Variants are unchanged:
+        at m = 1 half of BLN's configurations have no finite loss, and the authors log their errors.
         """
         bad = [name for name, value in numbers.items() if not math.isfinite(value)]
         if not bad:
@@ -262,35 +261,37 @@ class Evaluation:
             sampler = Sampler.of({**self.training, "drop_last": False}, self.seed, split)
             batches = sampler.once(stream(self.seed, "training-mode pass", state.moment))
             with torch.no_grad(), training_without_tracking(self.model):
-                return [self._collected(split, one.split, batches)]
+                return [self._collect(split, one.split, batches)]
         split, order = self._prepared(one.split, one.mode == "whole"), None
         if one.order:
             draw = stream(self.seed, f"evaluation order {one.split}", one.order)
             order = torch.from_numpy(draw.permutation(len(split)))
         rows = range(len(split))
-        if len(one.variants) == 1 or self.asked["samples"] > 1 or not all(n.stacks for n in normalizers(self.model)):
+        if len(one.variants) == 1 or self.settings["samples"] > 1 or not all(n.stacks for n in normalizers(self.model)):
             found = []
             for variant in one.variants:
                 with torch.no_grad(), inference(self.model, variant):
                     chunks = _chunks(rows, self._chunk(variant), order)
-                    found.append(self._collected(split, one.split, chunks))
+                    found.append(self._collect(split, one.split, chunks))
             return found
-        return self._stacked(split, one, _chunks(rows, self._whole_batches(STACK_ROWS // len(one.variants)), order))
+        return self._collect_stacked(
+            split, one, _chunks(rows, self._round_to_batches(STACK_ROWS // len(one.variants)), order)
+        )
 
-    def _collected(self, split: Split, name: str, chunks: Iterator[slice | Tensor] | Sequence[Tensor]) -> Chunks:
+    def _collect(self, split: Split, name: str, chunks: Iterator[slice | Tensor] | Sequence[Tensor]) -> Chunks:
         collected: Chunks = {}
         for index in chunks:
             batch = split.batch(index)
-            for metric, values in self._sampled(split, name, index, batch.tensors).items():
+            for metric, values in self._evaluate(split, name, index, batch.tensors).items():
                 collected.setdefault(metric, []).append(values)
         return collected
 
-    def _sampled(
+    def _evaluate(
         self, split: Split, name: str, index: slice | Tensor, tensors: Mapping[str, Tensor]
     ) -> Mapping[str, Metric]:
-        """Metrics of some examples, over as many passes with noise of their own as are asked for."""
+        """Metrics of some examples, averaged over `eval.samples` passes with independent noise."""
         examples, found = split.numbers(index), []
-        for sample in range(self.asked["samples"]):
+        for sample in range(self.settings["samples"]):
             with evaluating(self.model, Noise(self.seed, name, examples, sample)):
                 found.append(self.model.evaluate(**tensors))
         if len(found) == 1:
@@ -300,8 +301,8 @@ class Evaluation:
         counts = {name: metric.counts for name, metric in found[0].items() if isinstance(metric, PerPlace)}
         return {name: PerPlace(v, counts[name]) if name in counts else v for name, v in averaged.items()}
 
-    def _stacked(self, split: Split, one: Pass, chunks: Iterator[slice | Tensor]) -> list[Chunks]:
-        """All variants in one pass: the same numbers but for the rounding; layers before the first normalizer once."""
+    def _collect_stacked(self, split: Split, one: Pass, chunks: Iterator[slice | Tensor]) -> list[Chunks]:
+        """All variants in one pass: the same numbers up to rounding; layers before the first normalizer run once."""
         many = len(one.variants)
         collected: list[Chunks] = [{} for _ in one.variants]
         with torch.no_grad(), stacked(self.model, one.variants) as stack:
@@ -324,7 +325,7 @@ class Evaluation:
         return collected
 
     def _whole(self, one: Pass, variant: Variant) -> Mapping[str, float | Tensor]:
-        """Metrics of the whole split, for models that have such; NaN of what is not finite, which has no ranks."""
+        """Metrics of the whole split, for models that have such; NaN if the collected values are not finite."""
         if type(self.model).whole is Model.whole or one.mode == "train" or one.order:
             return {}
         split = self._prepared(one.split, one.mode == "whole")
@@ -338,62 +339,64 @@ class Evaluation:
         whole = self.model.whole(one.split, joined)
         return whole if finite(joined.values()) else {name: math.nan * value for name, value in whole.items()}
 
-    @functools.cache  # noqa: B019  an evaluation empties it when it begins
+    @functools.cache  # noqa: B019  cleared at the start of each evaluation
     def _prepared(self, name: str, whole: bool = False) -> Split:
-        """With what the model makes of the inputs before its first normalizer: once for all passes of an evaluation."""
+        """The split with the model's computations before its first normalizer: once for all passes of an evaluation."""
         split = self.data.splits[name] if whole else self.splits[name]
-        made: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         if type(self.model).prepare is Model.prepare:
             return split
         with torch.no_grad(), inference(self.model):
             for index in _chunks(range(len(split)), PREPARED):
                 for key, part in self.model.prepare(**split.batch(index).tensors).items():
-                    if key not in made:
-                        made[key] = part.new_empty(len(split), *part.shape[1:])
-                    made[key][index] = part
-        return split.with_tensors(made)
+                    if key not in tensors:
+                        tensors[key] = part.new_empty(len(split), *part.shape[1:])
+                    tensors[key][index] = part
+        return split.with_tensors(tensors)
 
     def gather(self, state: State, names: Sequence[Variant]) -> None:
-        """A pass for the statistics of these variants, where normalizers evaluate with those of one."""
+        """A pass for the statistics of these variants, if normalizers evaluate with those of a pass."""
         sampler = Sampler.of(self.training, self.seed, self.train)
         populations.gather(self.model, self.train, state.moment, sampler, names)
 
     def _chunk(self, variant: Variant) -> int:
-        """Examples at once: a training batch where these are normalized together, else whole such batches."""
+        """Examples at once: a training batch if its examples are normalized together, else a multiple of it."""
         if any(norm.by_batch(variant) for norm in normalizers(self.model)):
             return int(self.batch_size)
         at_once = self.model.evaluated_at_once
-        return self._whole_batches(at_once) if any(norm.stacks for norm in normalizers(self.model)) else at_once
+        return self._round_to_batches(at_once) if any(norm.stacks for norm in normalizers(self.model)) else at_once
 
-    def _whole_batches(self, size: int) -> int:
+    def _round_to_batches(self, size: int) -> int:
         return int(max(1, size // self.batch_size) * self.batch_size)
 
     # --- bad input ---------------------------------------------------------------------------------------------------
 
     def _refuse(self, config: Mapping[str, Any]) -> None:
-        asked, there = self.asked, ", ".join(self.splits)
+        settings, evaluated = self.settings, ", ".join(self.splits)
         for key in ("strides", "whole"):
-            for name in asked[key]:
+            for name in settings[key]:
                 if name not in self.data.splits:
-                    known = ", ".join(self.data.splits)
-                    raise NormbenchError(f"eval.{key}.{name}: the data have no split {name}. ({known})")
-        if asked["tasks"] and (type(self.model).encode is Model.encode or self.data.tasks is None):
+                    names = ", ".join(self.data.splits)
+                    raise NormbenchError(f"eval.{key}.{name}: the data have no split {name}. ({names})")
+        if settings["tasks"] and (type(self.model).encode is Model.encode or self.data.tasks is None):
             raise NormbenchError(
-                f"eval.tasks={asked['tasks']}: model={config['model']['name']} makes no vectors of the sentences of "
+                f"eval.tasks={settings['tasks']}: model={config['model']['name']} makes no vectors of the sentences of "
                 f"data={self.data.name}."
             )
-        needs_best = asked["also_at_best"] or asked["reshuffles"] or asked["test"] == "lowest"
+        needs_best = settings["also_at_best"] or settings["reshuffles"] or settings["test"] == "lowest"
         needs_best = needs_best or "best" in config["train"]["keep"]
-        may_lack = {*self.data.splits, MONITOR["split"]}  # who chooses nothing may do without the default one
+        may_lack = {*self.data.splits, MONITOR["split"]}  # the default split may be missing if nothing is chosen by it
         if self.monitor["split"] not in self.splits and (needs_best or self.monitor["split"] not in may_lack):
             raise NormbenchError(
                 f"monitor.split={self.monitor['split']}: there is no evaluation of it to tell what is best. "
-                f"(splits that are evaluated: {there})"
+                f"(splits that are evaluated: {evaluated})"
             )
         further = self.variants or self.also
-        for name in asked["splits"] if further else []:
+        for name in settings["splits"] if further else []:
             if name not in self.splits:
-                raise NormbenchError(f"eval.splits={name}: the data have no such split that is evaluated. ({there})")
+                raise NormbenchError(
+                    f"eval.splits={name}: the data have no such split that is evaluated. ({evaluated})"
+                )
         for variant in [*self.variants, *self.reshuffled]:
             if not any(norm.serves(variant) for norm in normalizers(self.model)):
                 raise NormbenchError(f"eval: no normalizer of this run can be evaluated with {text(variant)}.")
@@ -406,13 +409,13 @@ def _chunks(rows: range, size: int, order: Tensor | None = None) -> Iterator[sli
 
 
 def _example_values(parts: Sequence[Metric]) -> Tensor:
-    """One number per example, of places their mean."""
+    """One number per example: for metrics of places their mean."""
     return torch.cat([part if isinstance(part, Tensor) else part.sums / part.counts for part in parts])
 
 
 def _mean(parts: Sequence[Metric]) -> float:
-    """Over the examples, or over their places: sums of a chunk in float64, then exactly; of others than finite ones
-    the first."""
+    """The mean over examples, or over their places: each chunk summed in float64, the sums exactly; else the first sum
+    that is not finite."""
     pairs = [(p, len(p)) if isinstance(p, Tensor) else (p.sums, _total(p.counts)) for p in parts]
     sums = [_total(values) for values, _ in pairs]
     bad = next((total for total in sums if not math.isfinite(total)), None)

@@ -25,7 +25,7 @@ from normbench.train.evaluate import Evaluation
 from normbench.train.progress import resume, save
 from normbench.train.recorder import Event, Recorder, Stop, diverged
 
-DRAWN = 8  # samples that a run of a model that draws some leaves, at its end and at updates whose weights it keeps
+SAMPLES = 8  # written by runs of generative models, at the end and at updates whose weights are stored
 
 
 def train(
@@ -35,13 +35,13 @@ def train(
     stopping: Callable[[], bool],
     anew: bool,
 ) -> str:
-    """Train a run on from its directory, which this process holds, or `anew`; see `ensure_run`."""
+    """Train a run, resuming from its directory, whose lock this process holds, or `anew`; see `ensure_run`."""
     config, seed, steps = spec.config, spec.seed, spec.steps
     device = environment.device(config["device"])
     data = datasets.load(config["data"], seed=seed)
     for note in data.notes:
         print(note)
-    seed_torch(int(stream(seed, "torch").integers(2**63)), device)  # only normalizers of a user's own draw from it
+    seed_torch(int(stream(seed, "torch").integers(2**63)), device)  # only users' normalizers draw from it
     model = models.build(config, spec.sites()).to(device)
     splits = _splits(data, model, config["model"]["name"], device)
     examples = splits["train"]
@@ -51,12 +51,12 @@ def train(
     evaluation = Evaluation(model, replace(data, splits=splits), config, spec.sites())
     optimizer = optim.build(config["optim"], model)
     adjust = Adjust(config, model, optimizer)
-    here = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
-    if anew:  # not before all that the run needs was found to be there
+    current = environment.environment(model, device) | ({"data": dict(data.copy)} if data.copy else {})
+    if anew:  # only after everything that the run needs was found
         run.start_anew()
-    progress = resume(run, model, optimizer, steps, here)
+    progress = resume(run, model, optimizer, steps, current)
     recorder = Recorder(run, evaluation, sampler, steps, config["train"]["keep"], listen)
-    kept = {int(step) for step in config["train"]["keep"] if step.isdecimal()}
+    steps_kept = {int(step) for step in config["train"]["keep"] if step.isdecimal()}
     started, saved = time.monotonic() - progress.seconds, time.monotonic()
     try:
         if progress.evaluated < 0:
@@ -68,7 +68,7 @@ def train(
                 for norm in normalizers(model):
                     norm.end_epoch()
                 progress.epochs = epoch
-            if progress.step in kept:
+            if progress.step in steps_kept:
                 recorder.gather(progress)
                 checkpoint.save_weights(run.path / "weights" / f"step-{progress.step}.safetensors", model)
                 run.write_samples(_samples(model, seed, data, f"step-{progress.step}-"))
@@ -84,13 +84,13 @@ def train(
                 with models.update(model, seed, progress.step):
                     loss = model(**batch.tensors)
                 value = loss.item()
-                if not math.isfinite(value):  # before the update: the weights stay as they were
+                if not math.isfinite(value):  # before the update, so the weights stay unchanged
                     raise diverged(model, value, f"at step {progress.step + 1}")
                 loss.backward()
-                acted = {name: share * batch.size for name, share in adjust(progress.step).items()}
+                clipped = {name: share * batch.size for name, share in adjust(progress.step).items()}
                 optimizer.step()
                 optimizer.zero_grad()
-            progress.add(value, batch.counted, batch.size, {**model.tally, **acted})
+            progress.add(value, batch.counted, batch.size, {**model.tally, **clipped})
             if time.monotonic() - saved >= config["train"]["checkpoint_seconds"]:
                 save(run, progress, model, optimizer, time.monotonic() - started)
                 saved = time.monotonic()
@@ -100,7 +100,7 @@ def train(
         status, reason = "done", ""
     except Stop as stop:
         status, reason = stop.args
-    except NormbenchError as error:  # bad input that shows in training alone
+    except NormbenchError as error:  # bad input that shows only in training
         run.write_status("failed", step=progress.step, reason=str(error))
         raise
     seconds = time.monotonic() - started
@@ -120,10 +120,10 @@ def train(
 
 def _samples(model: models.Model, seed: int, data: datasets.Dataset, when: str = "") -> dict[str, bytes]:
     with inference(model):
-        return {when + name: content for name, content in model.sample(seed, DRAWN, data).items()}
+        return {when + name: content for name, content in model.sample(seed, SAMPLES, data).items()}
 
 
 def _splits(data: datasets.Dataset, model: models.Model, name: str, device: torch.device) -> dict[str, Split]:
-    """With the tensors that the model takes, where it computes."""
+    """The splits with the tensors that the model takes, on its device."""
     takes = models.takes(model)
     return {n: split.only(takes, f"model={name}", f"data={data.name}").to(device) for n, split in data.splits.items()}

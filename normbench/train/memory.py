@@ -1,4 +1,4 @@
-"""Whether a model fits into this machine, asked before anything is allocated: else it shows after a minute."""
+"""Refuses models that do not fit into memory, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ from normbench.models.base import unlearned
 
 COPIES = 2  # of each parameter, at least: its value and its gradient
 REAL = 4  # bytes
-LARGE = (
-    10_000  # of an option: smaller ones make no model that is too large, and need not be asked, which takes a second
-)
+LARGE = 10_000  # with smaller options no model is too large; counting its parameters would take a second
 
 
 def refuse_too_large(spec: RunSpec) -> None:
-    """NormbenchError for a model whose parameters and their gradients alone take more memory than there is."""
+    """NormbenchError for a model whose parameters and gradients alone need more memory than this machine has."""
     name = spec.config["model"]["name"]
     if max(_sizes(spec.config["model"]), default=0) < LARGE:
         return
     count = parameters(spec)
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if (needed := COPIES * REAL * count) > there:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if (needed := COPIES * REAL * count) > memory:
         raise NormbenchError(
             f"model={name} of these sizes has {count:.2g} parameters: with their gradients {needed / 1e9:.0f} GB, and "
-            f"this machine has {there / 1e9:.0f} GB of memory. Choose smaller ones."
+            f"this machine has {memory / 1e9:.0f} GB of memory. Choose smaller ones."
         )
 
 
 def parameters(spec: RunSpec) -> int:
-    """How many numbers a model learns; 0 where something in it has to be computed to know."""
+    """The number of learned values of a model; 0 if its shapes depend on computed values."""
     name = spec.config["model"]["name"]
     try:
-        with torch.device("meta"):  # shapes without numbers
+        with torch.device("meta"):  # shapes without values
             model = unlearned(spec.config, spec.sites())
     except RuntimeError as error:
         if "overflow" not in str(error):

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from normbench.errors import NormbenchError
 from normbench.norms.base import own_parameters
 
-OURS = {"decay_norms"}  # options that no class takes
+OURS = {"decay_norms"}  # options that are not passed to the class
 
 
 def build(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
     """The configured optimizer: the class that its YAML declares, ours or torch's, with all its options.
 
-    On the fused kernel where there is one. With `decay_norms` false, normalizers' parameters and all biases are a group
-    without weight decay. Errors: options that do not go together, a class that torch lacks.
+    It uses the fused kernel if there is one. With `decay_norms` false, normalizers' parameters and all biases are a
+    group without weight decay. Errors: options that do not go together, a class that torch lacks.
     """
     facts = config["declares"]
     fused = {"fused": True} if facts.get("fused") else {}
@@ -32,12 +32,12 @@ def build(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
             parts[name not in norms and not name.rsplit(".", 1)[-1].startswith("bias")].append(parameter)
         groups = [{"params": parts[True]}, {"params": parts[False], "weight_decay": 0.0}]
     used = [group for group in groups if group["params"]]
-    found: torch.optim.Optimizer = made("optim", config, CLASSES, used, **fused)
+    found: torch.optim.Optimizer = construct("optim", config, CLASSES, used, **fused)
     return found
 
 
-def made(group: str, config: Mapping[str, Any], classes: Mapping[str, Any], *first: Any, **further: Any) -> Any:
-    """An object of the class that a choice declares, of these, with the choice's options as keywords."""
+def construct(group: str, config: Mapping[str, Any], classes: Mapping[str, Any], *first: Any, **further: Any) -> Any:
+    """An object of the class that a choice declares, from `first`, with the choice's options as keywords."""
     facts, word = config["declares"], f"{group}={config['name']}"
     if facts["class"] not in classes:
         raise NormbenchError(f"{word}: torch {torch.__version__} has no {facts['class']}.")
@@ -61,15 +61,15 @@ class KerasAdam(torch.optim.Adam):
         super().__init__(*arguments, **keywords)
         for group in self.param_groups:
             group["eps_hat"] = group["eps"]
-        # not a `step` of its own: torch wraps both, and at batch 1 that is felt
+        # a hook, not an overridden `step`: torch would wrap both, which is slow at batch 1
         self.register_step_pre_hook(_place_eps)
 
 
 class KirosAdam(KerasAdam):
-    """p <- p - lr sqrt(1 - (1 - beta2)^t) / (1 - (1 - beta1)^t) m / (sqrt(v) + eps): 1 - beta where beta belongs.
+    """p <- p - lr sqrt(1 - (1 - beta2)^t) / (1 - (1 - beta1)^t) m / (sqrt(v) + eps): 1 - beta in place of beta.
 
-    Code of order embeddings and skip-thoughts. From step 2 on there is next to no correction, and steps are up to 6.5
-    times as long as Adam's (at step 10, with the usual betas).
+    Code of order embeddings and skip-thoughts. From step 2 on there is almost no correction, and steps are up to 6.5
+    times as long as Adam's (at step 10, with the default betas).
     """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -81,7 +81,7 @@ class KirosAdam(KerasAdam):
 
 
 def _steps(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> int:
-    """The number of the step that is being taken, from 1."""
+    """The number of the current step, from 1."""
     state = optimizer.state.get(group["params"][0])
     return int(state["step"]) + 1 if state else 1
 
@@ -93,7 +93,7 @@ def _place_eps(optimizer: torch.optim.Optimizer, arguments: Any, keywords: Any) 
 
 def _lengthen(optimizer: torch.optim.Optimizer, arguments: Any, keywords: Any) -> None:
     for group in optimizer.param_groups:
-        group["lr_hat"] = group["lr"]  # a schedule goes on from it
+        group["lr_hat"] = group["lr"]  # restored afterwards, for schedules continue from it
         group["lr"] *= kiros_ratio(_steps(optimizer, group), *group["betas"])
 
 
@@ -103,7 +103,7 @@ def _restore(optimizer: torch.optim.Optimizer, arguments: Any, keywords: Any) ->
 
 
 def kiros_ratio(t: int, beta1: float, beta2: float) -> float:
-    """How many times as long as Adam's the step number t of `KirosAdam` is, from 1."""
+    """The ratio of the lengths of `KirosAdam`'s and Adam's steps number t, from 1."""
 
     def correction(b1: float, b2: float) -> float:
         return math.sqrt(1 - b2**t) / (1 - b1**t)
@@ -112,13 +112,13 @@ def kiros_ratio(t: int, beta1: float, beta2: float) -> float:
 
 
 def _uncompiled(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
-    """The class without what keeps torch's compiler away from its methods: the same computation.
+    """The class without the decorators that keep torch's compiler away from its methods: the same computation.
 
-    At the first call that loads the compiler, which nothing here uses and which takes as long as the rest of torch.
+    At the first call these load the compiler, which is not used here and takes as long to import as the rest of torch.
     Such an optimizer cannot be pickled; its state can.
     """
-    plain: dict[str, Any] = {name: inspect.unwrap(getattr(cls, name)) for name in ("add_param_group", "zero_grad")}
-    return type(cls.__name__, (cls,), plain | {"step": torch.no_grad()(inspect.unwrap(cls.step))})
+    methods: dict[str, Any] = {name: inspect.unwrap(getattr(cls, name)) for name in ("add_param_group", "zero_grad")}
+    return type(cls.__name__, (cls,), methods | {"step": torch.no_grad()(inspect.unwrap(cls.step))})
 
 
 ADAMS = {"standard": _uncompiled(torch.optim.Adam), "kiros": _uncompiled(KirosAdam)}
@@ -154,11 +154,11 @@ def load_state(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapp
     But for what counts the updates: torch's optimizers keep that on the CPU, unless they are fused or capturable.
     """
     parameters = dict(model.named_parameters())
-    there = {p: group for group in optimizer.param_groups for p in group["params"]}
+    groups = {p: group for group in optimizer.param_groups for p in group["params"]}
     optimizer.state.clear()
     for full, value in tensors.items():
         name, key = full.rsplit(":", 1)
         parameter = parameters[name]
-        group = there[parameter]
+        group = groups[parameter]
         counted = key == "step" and not (group.get("fused") or group.get("capturable"))
         optimizer.state[parameter][key] = value if counted else value.to(parameter.device)

@@ -1,10 +1,10 @@
-"""Each test example's results, in files beside the curve: what intervals over test examples are computed from.
+"""Writes each test example's results, from which intervals over test examples are computed.
 
 `outcomes/best.npz`, `outcomes/last.npz`: for every test split and variant and every metric an array
 `SPLIT|VARIANT|METRIC`, examples in the order of their own numbers in the set, so that row i is the same example in
 every run; of a downstream task `TASK||METRIC` in the order of its file. Metrics that are 0 or 1 are packed bits, others
-half precision. `SPLIT|numbers` is there where they are not 0 to N - 1, `SPLIT|count` how many there are. No part of the
-curve's hash. They are read by `normbench.runs.outcomes`.
+half precision. `SPLIT|numbers` is present if they are not 0 to N - 1; `SPLIT|count` is their number. The files are not
+part of the curve's hash. `normbench.runs.outcomes` reads them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from normbench.runs import files
 def write(path: Path, found: Mapping[tuple[str, str], Mapping[str, Tensor]], splits: Mapping[str, Split]) -> None:
     """`found`: by split and variant, each example's value of every metric, in the order of the split.
 
-    What is none of the `splits` has its examples in their own order.
+    Names outside `splits` have their examples in order.
     """
     arrays: dict[str, np.ndarray] = {}
     for (name, variant), metrics in found.items():

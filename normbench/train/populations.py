@@ -1,4 +1,4 @@
-"""Statistics for evaluation that training does not leave behind: a pass over the training batches, weights frozen."""
+"""Statistics for evaluation from a pass over the training batches with frozen weights."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from normbench.streams import stream
 def gather(
     model: Model, split: Split, moment: int | str, sampler: Sampler, variants: Sequence[Variant] = (DEFAULT,)
 ) -> None:
-    """Let every normalizer that asks for it for these variants take its statistics from one pass, in training mode, of
-    the weights as they are; without one that asks nothing is done.
+    """One pass in training mode, with the current weights, from which normalizers take their statistics for `variants`.
 
-    The inputs are those that evaluations of the training split have: every example meets the noise of their first
-    sample, and nothing is dropped, as in Cooijmans et al.'s pass (`use_noise` is 0 around popstats.py). Averages of the
-    passes that train, with their dropout, are the running ones.
-    Batches as training makes them, in an order of the moment's own, an epoch or an update. Nothing else moves: running
-    statistics rest, and what a model draws from torch's generator is fixed by seed and moment and leaves it as it was.
+    Without a normalizer that needs it, there is no pass. The inputs are those of evaluations of the training split:
+    every example has the noise of its first sample, and there is no dropout, as in Cooijmans et al.'s pass (`use_noise`
+    is 0 around popstats.py); averages of the training passes, with dropout, are the running statistics.
+    Batches are formed as in training, in an order drawn for the moment, an epoch or an update. Running statistics do
+    not change, and draws from torch's generator are fixed by seed and moment and do not change its state.
     """
     if not any(norm.by_pass(variant) for norm in normalizers(model) for variant in variants):
         return

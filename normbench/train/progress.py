@@ -1,4 +1,4 @@
-"""Where a run is: saved with its tensors, so that it can be killed at any moment and goes on as if it had not been."""
+"""The progress of a run: saved with its tensors, so that a run killed at any moment resumes as if undisturbed."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ SCHEMA = 2  # of a checkpoint's progress
 
 @dataclass
 class Progress:
-    """Everything that resuming needs beside the tensors. The clock is `step`; sums are since the last evaluation."""
+    """Everything that resuming needs besides the tensors. The clock is `step`; sums are since the last evaluation."""
 
-    step: int = 0  # updates that are done
-    epochs: int = 0  # that are finished, and told so to the normalizers
+    step: int = 0  # completed updates
+    epochs: int = 0  # completed epochs, whose end the normalizers have seen
     evaluated: int = -1  # the step of the last evaluation
     loss_sum: float = 0.0
-    count: int = 0  # what the loss is a mean over: examples or places
+    count: int = 0  # the examples or places over which the loss is a mean
     sums: dict[str, float] = field(default_factory=dict)  # of further metrics
     examples: int = 0
     seen: int = 0  # examples in all
-    lowest: dict[str, float] = field(default_factory=dict)  # what is monitored, by variant
-    curve_bytes: int = 0  # the curve when this was saved; what comes after is repeated
+    lowest: dict[str, float] = field(default_factory=dict)  # the monitored metric, by variant
+    curve_bytes: int = 0  # length of the curve when this was saved; later records are written again
     curve_sha256: str = ""  # of these bytes
     seconds: float = 0.0
     schema: int = SCHEMA
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Progress:
-        """What a checkpoint says. ValueError where it has another schema, or says what no progress is."""
+        """The progress in a checkpoint. ValueError for another schema or impossible values."""
         if saved.get("schema") != SCHEMA:
             raise ValueError(f"it has schema {saved.get('schema')!r:.40}, this version reads {SCHEMA}")
         kinds = {f.name: dict if f.default is MISSING else type(f.default) for f in fields(cls)}
@@ -60,7 +60,7 @@ class Progress:
         return cls(**saved)
 
     def add(self, loss: float, count: int, examples: int, sums: Mapping[str, Tensor | float]) -> None:
-        """Take an update in."""
+        """Count an update."""
         self.step += 1
         self.loss_sum += loss * count
         self.count += count
@@ -70,16 +70,16 @@ class Progress:
             self.sums[name] = self.sums.get(name, 0.0) + float(total)
 
     def means(self, loss: str) -> dict[str, float]:
-        """Of the updates since the last evaluation, which are forgotten."""
+        """The means over the updates since the last evaluation, whose sums are then reset."""
         found = {loss: self.loss_sum / self.count, **{name: v / self.examples for name, v in self.sums.items()}}
         self.loss_sum, self.count, self.examples, self.sums = 0.0, 0, 0, {}
         return found
 
 
 def save(run: RunDirectory, progress: Progress, model: nn.Module, optimizer: Optimizer, seconds: float) -> None:
-    """A checkpoint of a run that has been trained for so long."""
+    """Write a checkpoint of a run that has been trained for `seconds`."""
     progress.seconds = seconds
-    progress.curve_bytes = run.sync_curve()  # it must never promise records that a power cut can still take
+    progress.curve_bytes = run.sync_curve()  # a checkpoint must not count records that a power cut can lose
     progress.curve_sha256 = curve_file.sha256(run.curve)
     tensors: dict[str, Tensor] = {f"model:{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"optim:{name}": tensor for name, tensor in optim.state_tensors(optimizer, model).items()}
@@ -92,7 +92,7 @@ def _generators(model: nn.Module) -> dict[str, torch.Generator]:
 
 
 def _check_curve(run: RunDirectory, progress: Progress) -> None:
-    """NormbenchError where the curve does not begin with what the checkpoint was saved with."""
+    """NormbenchError if the curve does not begin with the records that it had at the checkpoint."""
     if not progress.curve_bytes:
         return
     begun = b""
@@ -111,9 +111,9 @@ def _check_curve(run: RunDirectory, progress: Progress) -> None:
 
 
 def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int, here: Mapping[str, Any]) -> Progress:
-    """Model, optimizer and curve as the newest checkpoint left them, or a fresh start; says `running` from here on.
+    """Restore model, optimizer and curve from the newest checkpoint, or start afresh; the status is then `running`.
 
-    `here`: the environment. Errors: a checkpoint beyond the steps asked for, damage.
+    `here`: the environment. Errors: a checkpoint beyond the requested steps, damage.
     """
     progress = Progress()
 
@@ -125,7 +125,7 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
             model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
             optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
             for name, generator in _generators(model).items():
-                if (state := tensors.get(f"torch:{name}")) is not None:  # None: older, or of another device
+                if (state := tensors.get(f"torch:{name}")) is not None:  # None: an older checkpoint, or another device
                     generator.set_state(state)
         except (RuntimeError, KeyError) as error:
             raise ValueError(f"it is of another model: {' '.join(str(error).split())[:200]}") from None
@@ -135,7 +135,7 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
     _check_curve(run, progress)
     if not progress.step:
         run.begin()
-    # the status first: a curve without one counts as damaged, and so would what an older one has the hashes of
+    # the status first: a curve without a status counts as damaged, and so do files that differ from its hashes
     run.write_status("running", step=progress.step, reason="")
     if not progress.step:
         (run.path / "timing.jsonl").unlink(missing_ok=True)
@@ -148,7 +148,7 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
 
 
 def _refuse_longer(run: RunDirectory, progress: Progress, steps: int) -> None:
-    """NormbenchError for a checkpoint beyond the steps asked for."""
+    """NormbenchError for a checkpoint beyond the requested steps."""
     if progress.step > steps:
         raise NormbenchError(
             f"run {run.heading['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "

@@ -1,4 +1,4 @@
-"""What a run in training leaves at its evaluations: curve, timing, weights of the best, each test example's results."""
+"""Evaluates a run in training and writes its curve, timing, best weights and the results of each test example."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ Event = dict[str, Any]
 
 
 class Stop(Exception):
-    """The run ends here; its arguments are its status and the reason."""
+    """Ends the run; its arguments are the status and the reason."""
 
 
 def diverged(model: Model, loss: float, where: str) -> Stop:
-    """The end of a run whose loss is no number there."""
+    """The Stop of a run whose loss is not finite."""
     return Stop("diverged", f"train {model.loss.upper() if model.loss == 'nll' else model.loss} is {loss} {where}")
 
 
 @dataclass
 class Recorder:
-    """Evaluates a run in training and writes what is found."""
+    """Evaluates a run in training and writes the results."""
 
     run: RunDirectory
     evaluation: Evaluation
     sampler: Sampler
     steps: int  # updates in the whole run
-    keep: Collection[str]  # the weights that are asked for
+    keep: Collection[str]  # which weights to keep
     listen: Callable[[Event], None]
-    clock: float = field(default_factory=time.monotonic)  # since when it is trained
+    clock: float = field(default_factory=time.monotonic)  # when the current stretch of training began
 
     def evaluate(self, progress: Progress) -> None:
-        """Evaluates the run where it is. Raises Stop, after all is written, where the training loss is no number, or
-        the evaluation is broken.
+        """Evaluate the run at its current step. Raises Stop, after writing everything, if the training loss is not
+        finite or the evaluation is broken.
         """
         loss, began = self.evaluation.model.loss, time.monotonic()
         place, state = self._place(progress)
         records = self.evaluation(state)
         if not state.first:
             records.insert(0, {"split": "train", "mode": "running", **progress.means(loss)})
-        state = self.evaluation.seen(records, state)
-        self._keep(state)
+        state = self.evaluation.with_values(records, state)
+        self._write_best_and_last(state)
         if not state.first:
             for variant, value in state.values.items():
                 progress.lowest[variant] = min(progress.lowest.get(variant, math.inf), value)
@@ -64,27 +64,27 @@ class Recorder:
         if not state.first:
             spent = {"train_seconds": began - self.clock, "evaluate_seconds": time.monotonic() - began}
             self.run.append("timing.jsonl", [place | spent])
-            told = {"step": progress.step, "steps": self.steps, "loss": records[0][loss], "epoch": place["epoch"]}
-            if "" in state.values:  # the default evaluation has what is monitored
-                told["monitored"] = self.evaluation.sign * state.values[""]
-            self.listen(told)
+            event = {"step": progress.step, "steps": self.steps, "loss": records[0][loss], "epoch": place["epoch"]}
+            if "" in state.values:  # the default evaluation gives the monitored metric
+                event["monitored"] = self.evaluation.sign * state.values[""]
+            self.listen(event)
         progress.evaluated, self.clock = progress.step, time.monotonic()
 
     def gather(self, progress: Progress) -> None:
-        """Normalizers that evaluate with statistics of a pass get those of the run where it is."""
+        """Gather the statistics of a pass, at the current step, for normalizers that evaluate with them."""
         self.evaluation.gather(self._place(progress)[1], [DEFAULT])
 
     def _place(self, progress: Progress) -> tuple[Record, State]:
         per_epoch, step = self.sampler.per_epoch, progress.step
         epoch, beyond = divmod(step, per_epoch)
         place: Record = {"epoch": epoch + beyond / per_epoch if beyond else epoch, "step": step}
-        if self.sampler.by_length:  # batches of several sizes: neither tells the examples
+        if self.sampler.by_length:  # batches differ in size: the step does not give the number of examples
             place["examples"] = progress.seen
         moment = f"update {step}" if beyond else epoch
         return place, State(moment, first=step == 0, last=step == self.steps, lowest=progress.lowest)
 
-    def _keep(self, state: State) -> None:
-        """Weights of the best evaluation so far, and each test example's results of that one and of the last."""
+    def _write_best_and_last(self, state: State) -> None:
+        """Write the weights of the best evaluation, and the test examples' results of the best and of the last one."""
         if state.best and "best" in self.keep:
             checkpoint.save_weights(self.run.path / "weights" / "best.safetensors", self.evaluation.model)
         if self.evaluation.outcomes:

@@ -1,4 +1,4 @@
-"""One run that is there when this returns: as it lies in its directory, gone on with, or trained from the start."""
+"""Ensures one run: uses the stored one, resumes it, or trains it from the start."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def ensure_run(
     listen: Callable[[dict[str, Any]], None] = lambda event: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Train one run to its end, or on from its checkpoint, unless the stored run serves; returns its status.
+    """Train one run to its end, resuming from its checkpoint, unless the stored run serves; returns its status.
 
-    A stored run serves if it has at least as many updates and the evaluations that are asked for; an unfinished one is
-    continued if its evaluations are those. Any other is kept as NAME.old-1 beside the run that is trained anew.
+    A stored run serves if it has at least as many updates and the requested evaluations; an unfinished one is continued
+    if its evaluations are the same. Any other is renamed to NAME.old-1, and the run is trained anew.
 
-    `done`, `diverged` or `interrupted`. Kill it at any moment: the same call goes on and ends with weights and curve
-    byte-equal to an undisturbed run. A full disk leaves the run interrupted and raises NormbenchError (code 4); so does
-    a folder that is moved or deleted meanwhile.
+    The status is `done`, `diverged` or `interrupted`. After a kill at any moment the same call resumes and ends with
+    weights and curve byte-equal to those of an undisturbed run. A full disk leaves the run interrupted and raises
+    NormbenchError (code 4); so does a folder that is moved or deleted meanwhile.
     """
     torch.set_num_threads(1)  # one process per core; two threads on a busy core stall each other
     with run.writing():
@@ -37,7 +37,7 @@ def ensure_run(
         if already is not None:
             _tidy(run)
             return str(already["status"])
-        old = run.old_status()  # refused where it is damaged, before anything is changed
+        old = run.old_status()  # NormbenchError if it is damaged, before anything is changed
         anew = old is not None and not store.can_become(run.path, spec)
         run.began = "" if anew else str((old or {}).get("began", ""))
         run.file_as(spec)
@@ -56,7 +56,7 @@ def ensure_run(
             if error.errno not in FULL:
                 raise
             reason = f"disk full: {error.strerror}"
-            # no room for a new status: the old one says running, and nobody holds the lock, which reads the same
+            # no space for a new status: `running` without a lock counts as interrupted
             with contextlib.suppress(OSError):
                 run.write_status("interrupted", reason=reason)
             raise NormbenchError(
@@ -67,7 +67,7 @@ def ensure_run(
 
 
 def _tidy(run: writing.RunDirectory) -> None:
-    """Remove the checkpoint of a run that was killed at its very end."""
+    """Remove the checkpoint of a run that was killed after it had finished."""
     with contextlib.suppress(Damaged):
         if store.read_status(run.path)["status"] in store.FINISHED:
             checkpoint.clear(run.path / "checkpoint")

@@ -1,4 +1,4 @@
-"""Models of finished runs, with the weights that these kept."""
+"""Models of finished runs, with their stored weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = 1 << 37  # bytes of weights
 
 
 def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
-    """The run called `name` and its directory. NormbenchError where it is published alone, without its weights."""
+    """The run called `name` and its directory. NormbenchError if it exists only as a published run, without weights."""
     found = resolve(name, results)
     raw = lookup.below(results / "runs").stored([found.run.id])
     folder = next((stored.path for stored in reversed([*raw]) if not stored.reason), found.source)
@@ -29,25 +29,25 @@ def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
 
 
 def refuse_edited(run: RunRecord, config_dir: Path | None) -> None:
-    """NormbenchError where its author's own normalizer is not what the run was trained with."""
+    """NormbenchError if the user's normalizer file was changed since the run was trained."""
     if why := edited(run.config, run.id, config_dir):
         raise NormbenchError(f"run {run.id}: {why}")
 
 
 def trained(folder: Path, config: compose.Config, weights: str | None, config_dir: Path | None) -> tuple[Any, str]:
-    """The run's model with weights that it kept, the last if it kept those, and which these are.
+    """The run's model with its stored weights, by default the last ones if there are any, and their name.
 
-    Errors: weights that it did not keep, that do not fit, or that are not finite.
+    Errors: weights that are not stored, that do not fit, or that are not finite.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     from normbench.models import base as models
 
-    kept = sorted(file.stem for file in (folder / "weights").glob("*.safetensors"))
-    chosen = weights or ("last" if "last" in kept or not kept else kept[0])
-    if chosen not in kept:
-        raise NormbenchError(f"--weights {chosen}: the run kept {', '.join(kept) or 'none'}. (train.keep=[last,best])")
+    names = sorted(file.stem for file in (folder / "weights").glob("*.safetensors"))
+    chosen = weights or ("last" if "last" in names or not names else names[0])
+    if chosen not in names:
+        raise NormbenchError(f"--weights {chosen}: the run kept {', '.join(names) or 'none'}. (train.keep=[last,best])")
     model = models.build(config, assign(config, config_dir)).eval()
     path = folder / "weights" / f"{chosen}.safetensors"
     try:

@@ -99,9 +99,9 @@ OTHER = CLASS[CLASS.index("@norm") :].replace('"centre"', '"other"').replace("cl
 def test_a_bad_file_gets_one_line(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
-    with pytest.raises(NormbenchError, match=words) as told:
+    with pytest.raises(NormbenchError, match=words) as caught:
         adopt(str(path), None, tmp_path / "made")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "made").exists(), "nothing is half-written"
 
 
@@ -168,16 +168,18 @@ def test_every_trial_of_a_battery_is_as_small_as_its_experiment_at_that_fidelity
     assert {"ln2016/fig2", "ln2016/fig3", "ln2016/fig6"} <= {trial.experiment for trial in found}
     for trial in found:
         assert "none" not in trial.refused, trial.refused
-        asked = plan.artifact_specs(trial.experiment, "smoke", 1, limited=False)
-        longest = max(spec.steps for spec in asked if {**spec.axes} == {**trial.axes})
+        expected = plan.artifact_specs(trial.experiment, "smoke", 1, limited=False)
+        longest = max(spec.steps for spec in expected if {**spec.axes} == {**trial.axes})
         for norm, (spec,) in trial.specs.items():
             assert spec.steps <= longest, (trial.experiment, norm)
 
 
 def test_the_plain_arm_of_an_experiment_is_its_run() -> None:
     (trial,), _ = trials.trials("rms", "smoke", 1, ["ln2016/fig3"], None)
-    (asked,) = plan.artifact_specs("ln2016/fig3", "smoke", 1, ["none"])
-    assert trial.specs["none"][0].id == asked.id and trial.specs["rms"][0].config["model"] == asked.config["model"]
+    (expected,) = plan.artifact_specs("ln2016/fig3", "smoke", 1, ["none"])
+    assert (
+        trial.specs["none"][0].id == expected.id and trial.specs["rms"][0].config["model"] == expected.config["model"]
+    )
 
 
 def test_runs_that_two_experiments_share_are_one_trial() -> None:
@@ -213,18 +215,18 @@ def test_files_among_override_words_get_their_names(tmp_path: Path) -> None:
     ]  # fmt: skip
     specs = plan.train_specs([*named, "data=digits"], True, conf)
     assert [spec.config["norm"]["name"] for spec in specs] == ["none"] * 2 + ["mine"] * 2 + ["centre"] * 2
-    plain = ["norm=layer", "norm.sites=[hidden]", "model=mnist_mlp"]
-    assert adopting.in_words(plain, None, tmp_path / "none") == (plain, []) and not (tmp_path / "none").exists()
+    unchanged = ["norm=layer", "norm.sites=[hidden]", "model=mnist_mlp"]
+    assert adopting.in_words(unchanged, None, tmp_path / "none") == (unchanged, []) and not (tmp_path / "none").exists()
     other = tmp_path / "with space" / "other file.py"
     other.parent.mkdir()
     other.write_text(mine.read_text().replace('"mine"', '"other"'))
     named, adopted = adopting.in_words([f"norm=none,'{other}',{mine},{tmp_path}/./mine.py"], None, tmp_path / "two")
     assert named == ["norm=none,other,mine,mine"] and len(adopted) == 2
     other.write_text(mine.read_text() + "# other maths")
-    for word, says, given in (
+    for word, says, config_dir in (
         (f"norm={tmp_path}/no.py", "does not exist", None),
         (f"norm={mine}", "is a file: leave out --config-dir", conf),
         (f"norm={mine},'{other}'", rf"other file\.py: there is a norm=mine of {mine} already", None),
     ):
         with pytest.raises(NormbenchError, match=says):
-            adopting.in_words([word], given, tmp_path / "none")
+            adopting.in_words([word], config_dir, tmp_path / "none")

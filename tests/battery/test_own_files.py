@@ -178,16 +178,16 @@ def test_what_a_checkpoint_would_lack_is_refused_before_a_run(kind: str, tmp_pat
 def test_what_serves_nowhere_is_refused_in_one_line(kind: str, tmp_path: Path) -> None:
     text, words = REFUSED[kind]
     path = write(tmp_path, text)
-    for beside in (False, True):  # with a YAML beside it as well
-        if beside:
+    for with_yaml in (False, True):  # with a YAML beside it as well
+        if with_yaml:
             node = {"name": "mine", "sites": None, "preceding_bias": "site", "declares": {
                 "title": "t", "source": "s", "maths": 1, "file": "mine.py", "kinds": ["pre_activation"],
                 "axes": ["batch", "time", "feature", "space"], "options": {}}}  # fmt: skip
             path.with_suffix(".yaml").write_text(yaml.safe_dump(node))
             words = words.replace("has no class", "no class")
-        with pytest.raises(NormbenchError, match=words) as told:
+        with pytest.raises(NormbenchError, match=words) as caught:
             adopt(str(path), None, tmp_path / "own")
-        assert "\n" not in str(told.value) and not (tmp_path / "own").exists()
+        assert "\n" not in str(caught.value) and not (tmp_path / "own").exists()
 
 
 def test_the_example_stands_beside_none_and_layer_in_a_convolutional_network(tmp_path: Path) -> None:
@@ -255,8 +255,8 @@ def test_x_is_rows_in_time_and_channels_first_in_space(tmp_path: Path) -> None:
         assert torch.equal(create_norm(str(planes), 6, axes=axes)(given), group(x.movedim(-1, 1)).movedim(1, back))
         assert torch.allclose(create_norm(str(rows), 6, axes=axes)(given), layer(x).movedim(-1, back))
     for axes, given in (("batch time feature", x[0]), ("batch feature", x[0, 0])):
-        wanted = group(given.flatten(0, -2)).view(given.shape)
-        assert torch.equal(create_norm(str(planes), 6, axes=axes)(given), wanted)
+        expected = group(given.flatten(0, -2)).view(given.shape)
+        assert torch.equal(create_norm(str(planes), 6, axes=axes)(given), expected)
     masked = write(tmp_path, module("pass", "return x * mask[:, None]", "").replace("x):", "x, mask):"), "masked.py")
     mask = torch.tensor([[True, False, True, True]] * 3)
     with pytest.raises(NormbenchError, match="masked serves no layout"):  # it needs one, and there is none mostly
@@ -293,7 +293,7 @@ def test_modules_of_its_folder_are_found_and_are_part_of_what_it_is(tmp_path: Pa
     (tmp_path / "torch" / "helped.py").write_text("")
     (tmp_path / "unused.py").write_text("")
     assert user_code.digest(path) == alone
-    known = {alone}
+    digests = {alone}
     deep = tmp_path / "packed_helpers" / "deep"  # without any __init__.py
     deep.mkdir(parents=True)
     for file, text in (
@@ -304,8 +304,8 @@ def test_modules_of_its_folder_are_found_and_are_part_of_what_it_is(tmp_path: Pa
         (tmp_path / "helping.py", "STRETCH = 3\nimport further_helping\n"),
     ):
         file.write_text(text)
-        assert user_code.digest(path) not in known
-        known.add(user_code.digest(path))
+        assert user_code.digest(path) not in digests
+        digests.add(user_code.digest(path))
         if (tmp_path / "further_helping.py").exists():
             x = torch.randn(2, 3)
             stretch = int((tmp_path / "helping.py").read_text()[10])
@@ -369,11 +369,11 @@ def test_modules_of_ones_own_file_load_in_another_process(marked: bool, tmp_path
     saved = str(tmp_path / "norm.pt")
     load = f"import torch; m = torch.load({saved!r}, weights_only=False); print(m(torch.ones(2, 6)).shape)"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    told = subprocess.run([sys.executable, "-c", load], env=environment, capture_output=True, text=True)
-    assert told.stdout == "torch.Size([2, 6])\n", told.stderr
+    process = subprocess.run([sys.executable, "-c", load], env=environment, capture_output=True, text=True)
+    assert process.stdout == "torch.Size([2, 6])\n", process.stderr
     Path(path).write_text(Path(path).read_text() + "# edited\n")
-    told = subprocess.run([sys.executable, "-c", load], env=environment, capture_output=True, text=True)
-    assert "was changed since what is loaded here was saved" in told.stderr
+    process = subprocess.run([sys.executable, "-c", load], env=environment, capture_output=True, text=True)
+    assert "was changed since what is loaded here was saved" in process.stderr
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------

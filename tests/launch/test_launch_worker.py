@@ -253,15 +253,15 @@ def test_a_refused_run_is_not_left(tmp_path: Path) -> None:
 def test_told_to_stop_as_its_last_run_ends_a_worker_says_how(
     status: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(worker.signal, "signal", lambda number, handler: told.append(handler))
+    handlers: list[Any] = []
+    monkeypatch.setattr(worker.signal, "signal", lambda number, handler: handlers.append(handler))
     monkeypatch.setattr(worker, "_is_left", lambda plan, message: False)
 
     def one(*arguments: Any) -> Outcome:
-        told[0](signal.SIGTERM, None)
+        handlers[0](signal.SIGTERM, None)
         return Outcome(status)
 
-    monkeypatch.setattr(worker, "_one", one)
+    monkeypatch.setattr(worker, "_train_if_needed", one)
     assert worker.work(plans.write([tiny.spec()], tmp_path), lambda line: None) == code
 
 
@@ -292,12 +292,12 @@ def test_a_second_signal_inside_the_handler_of_the_first_holds_nothing_up(
             handlers[signal.SIGTERM](signal.SIGTERM, None)
         return again
 
-    def told() -> None:
+    def stop() -> None:
         sys.settrace(again)
         handlers[signal.SIGTERM](signal.SIGTERM, None)
         sys.settrace(None)
 
-    thread = threading.Thread(target=told, daemon=True)
+    thread = threading.Thread(target=stop, daemon=True)
     thread.start()
     thread.join(10)
     assert nested and not thread.is_alive()
@@ -348,8 +348,8 @@ def test_others_give_way_to_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = fake.directory(tmp_path / "runs", spec, "running")
     (path / "claim").write_text(json.dumps({"host": "there", "pid": 3, "job": "5_1"}))
     assert lookup.scan(tmp_path / "runs")[0].state == "running"
-    told = r"written by process 3 on there \(job 5_1\)"
-    with pytest.raises(NormbenchError, match=told) as busy, writing.RunDirectory(path).writing():
+    message = r"written by process 3 on there \(job 5_1\)"
+    with pytest.raises(NormbenchError, match=message) as busy, writing.RunDirectory(path).writing():
         pass
     assert busy.value.code == 5
     os.utime(path / "claim", (0, 0))

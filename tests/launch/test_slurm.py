@@ -47,17 +47,17 @@ def slurm(*words: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def job(said: str) -> str:
-    found = re.search(r"submitted: job (\d+)", said)
-    assert found, said
+def job(output: str) -> str:
+    found = re.search(r"submitted: job (\d+)", output)
+    assert found, output
     return found[1]
 
 
 def states(results: Path) -> Counter[str]:
-    return Counter(run["status"] for run in told(results))
+    return Counter(run["status"] for run in listed(results))
 
 
-def told(results: Path) -> list[dict[str, str]]:
+def listed(results: Path) -> list[dict[str, str]]:
     return json.loads(command("status", "--json", "--results", str(results)).stdout)["runs"]
 
 
@@ -153,27 +153,31 @@ def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) ->
 def test_a_time_limit_saves_and_goes_on(tmp_path: Path) -> None:
     """Slurm's shortest limit is a minute; the worker is told 20 s before, or up to half a minute earlier."""
     words = ["launcher.workers=1", "launcher.time=1", "launcher.grace=20"]
-    asked = submit(tmp_path, 1, ["train.batch_size=2", "train.epochs=5000"], *words)  # an hour on a fast machine, too
-    assert asked.returncode == 0, asked.stderr
+    submitted = submit(
+        tmp_path, 1, ["train.batch_size=2", "train.epochs=5000"], *words
+    )  # an hour on a fast machine, too
+    assert submitted.returncode == 0, submitted.stderr
     assert tiny.wait_until(lambda: "goes back into the queue" in logs(tmp_path), 100), logs(tmp_path)
     assert "interrupted" in logs(tmp_path)
-    (cut,) = told(tmp_path)
+    (cut,) = listed(tmp_path)
     assert int(cut["step"]) > 0
 
     def goes_on() -> bool:
         hurry()
-        return int(told(tmp_path)[0]["step"]) > int(cut["step"])
+        return int(listed(tmp_path)[0]["step"]) > int(cut["step"])
 
     assert tiny.wait_until(goes_on, 120), logs(tmp_path)
-    slurm("scancel", job(asked.stdout))
+    slurm("scancel", job(submitted.stdout))
     assert tiny.wait_until(lambda: not slurm("squeue", "--noheader").strip())
     (stored,) = lookup.scan(tmp_path / "runs")
     assert trained_once(stored.path), "it goes on where it was cut"
 
 
 def test_more_workers_than_an_array_may_have(tmp_path: Path) -> None:
-    asked = submit(tmp_path, 7, SHORT, "launcher.workers=100", "launcher.setup=['cd /nowhere']")
-    assert "5 workers (MaxArraySize of this Slurm: 5) for 7 runs" in " ".join(asked.stdout.split()), asked.stderr
+    submitted = submit(tmp_path, 7, SHORT, "launcher.workers=100", "launcher.setup=['cd /nowhere']")
+    assert "5 workers (MaxArraySize of this Slurm: 5) for 7 runs" in " ".join(submitted.stdout.split()), (
+        submitted.stderr
+    )
     assert tiny.wait_until(is_over, 120)
     assert states(tmp_path) == {"done": 7}
     assert logs(tmp_path).count("setup line failed with code 1: cd /nowhere") == 5
@@ -195,7 +199,7 @@ def test_a_cancelled_array_stays_cancelled_and_the_command_goes_on(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "reason"),
     [
         ("launcher.partition=nope", "invalid partition specified: nope"),
         ("launcher.time=soon", "Invalid --time specification"),
@@ -204,11 +208,11 @@ def test_a_cancelled_array_stays_cancelled_and_the_command_goes_on(tmp_path: Pat
         ("launcher.options=[--nope]", "nope"),
     ],
 )
-def test_what_slurm_refuses_is_one_line(tmp_path: Path, word: str, said: str) -> None:
-    asked = submit(tmp_path, 3, SHORT, word)
-    assert asked.returncode == 2
-    (line,) = asked.stderr.splitlines()
-    assert line.startswith("normbench: launcher=slurm: Slurm refuses: ") and said in line, line
+def test_what_slurm_refuses_is_one_line(tmp_path: Path, word: str, reason: str) -> None:
+    submitted = submit(tmp_path, 3, SHORT, word)
+    assert submitted.returncode == 2
+    (line,) = submitted.stderr.splitlines()
+    assert line.startswith("normbench: launcher=slurm: Slurm refuses: ") and reason in line, line
     assert line.endswith("Nothing was submitted.")
     assert not slurm("squeue", "--noheader").strip()
     assert not list(tmp_path.glob("plans/*"))

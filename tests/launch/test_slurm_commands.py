@@ -75,9 +75,9 @@ class Fake:
         return [line.split()[1] for line in (self.folder / "jobs").read_text().splitlines()]
 
     @property
-    def told(self) -> str:
-        told = self.folder / "told"
-        return told.read_text() if told.exists() else ""
+    def calls(self) -> str:
+        path = self.folder / "told"
+        return path.read_text() if path.exists() else ""
 
     def end(self) -> None:
         (self.folder / "jobs").write_text("")
@@ -126,9 +126,9 @@ def queued(results: Path) -> int:
 
 
 def test_what_waits_is_not_submitted_again(fake: Fake, results: Path) -> None:
-    assert all("submitted: job 100" in said for said in submit(results, 1, 2).values())
-    said = submit(results, 1, 2, 3)
-    assert said["1"].startswith("queued already") and "job 101" in said["3"]
+    assert all("submitted: job 100" in reason for reason in submit(results, 1, 2).values())
+    reasons = submit(results, 1, 2, 3)
+    assert reasons["1"].startswith("queued already") and "job 101" in reasons["3"]
     assert queued(results) == 3 and fake.jobs == ["100", "101"]
     fake.end()
     assert queued(results) == 0
@@ -167,8 +167,8 @@ def test_a_command_that_is_killed_as_it_submits(fake: Fake, results: Path) -> No
     assert ended.returncode == -signal.SIGKILL
     fake.first("sbatch", "")
     assert queued(results) == 2
-    said = submit(results, 1, 2, 3)
-    assert said["2"].startswith("queued already") and "submitted" in said["3"]
+    reasons = submit(results, 1, 2, 3)
+    assert reasons["2"].startswith("queued already") and "submitted" in reasons["3"]
     assert fake.jobs == ["100", "101"]
 
 
@@ -190,8 +190,8 @@ def test_a_run_that_failed_since_it_was_planned_is_submitted_again(fake: Fake, r
     (plan,) = (results / "plans").iterdir()
     made_up.directory(results / "runs", tiny.spec("seed=1"), "failed")
     os.utime(plan / "plan.json", ns=(0, 0))
-    said = submit(results, 1, 2)
-    assert "submitted: job 101" in said["1"] and said["2"].startswith("queued already")
+    reasons = submit(results, 1, 2)
+    assert "submitted: job 101" in reasons["1"] and reasons["2"].startswith("queued already")
 
 
 def test_a_plan_of_other_code_is_not_waited_for(fake: Fake, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_notes_that_are_none(fake: Fake, results: Path, capsys: pytest.CaptureFi
     assert len(fake.jobs) == 1
 
 
-def _said(plan: Path, change: Callable[[dict], object]) -> Path:
+def _changed(plan: Path, change: Callable[[dict], object]) -> Path:
     """The plan with a change, under the name that it then has."""
     content = plans._content(plan)
     change(content)
@@ -278,7 +278,7 @@ def _said(plan: Path, change: Callable[[dict], object]) -> Path:
 def test_a_plan_whose_runs_are_none(fake: Fake, results: Path, change: Callable[[dict], object]) -> None:
     submit(results, 1)
     (plan,) = (results / "plans").iterdir()
-    plan = _said(plan, change)
+    plan = _changed(plan, change)
     (fake.folder / "jobs").write_text(f"{slurm.job_name(plan)} 100\n")
     found, (note,) = queue.queued(results)
     assert not found and str(plan) in note and "\n" not in note
@@ -329,7 +329,7 @@ def test_limits_as_sbatch_takes_them(time: str, seconds: int | None) -> None:
 def test_a_grace_as_long_as_the_time_is_refused(fake: Fake, results: Path) -> None:
     with pytest.raises(NormbenchError, match=r"launcher\.grace=60 seconds before the end of launcher\.time=1 \(60 s\)"):
         slurm.Slurm(1, time="1", grace=60).launch([tiny.spec()], results / "runs")
-    assert not fake.told and not results.exists()
+    assert not fake.calls and not results.exists()
 
 
 # --- the batch script -------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class Task:
 
     @property
     def requeued(self) -> int:
-        return self.fake.told.count("requeue 7_1")
+        return self.fake.calls.count("requeue 7_1")
 
     @property
     def log(self) -> str:

@@ -86,8 +86,8 @@ def curve(folder: Path) -> list[dict]:
     for line in (folder / "curve.jsonl").read_text().splitlines():
         record = json.loads(line)
         name = tiny.variant(record)
-        plain = {key: value for key, value in record.items() if key not in ("variant", "order", "block")}
-        found.append(plain | ({"variant": name} if name else {}))
+        without = {key: value for key, value in record.items() if key not in ("variant", "order", "block")}
+        found.append(without | ({"variant": name} if name else {}))
     return found
 
 
@@ -100,21 +100,21 @@ def test_what_is_asked_for_is_recorded_and_nothing_else_moves(tmp_path: Path) ->
     words = (*BLN, "train.epochs=3", "optim.lr=0.3")  # of a size at which the second epoch is not the best
     tiny.train(tmp_path / "plain", *words)
     tiny.train(tmp_path / "asked", *words, *asked, "eval.reshuffles=2", "eval.reshuffled=[TTFF]")
-    plain, full = curve(tmp_path / "plain"), curve(tmp_path / "asked")
-    assert [r for r in full if "variant" not in r] == plain
+    without, full = curve(tmp_path / "plain"), curve(tmp_path / "asked")
+    assert [r for r in full if "variant" not in r] == without
     ours, theirs = (load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("plain", "asked"))
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours if ".recalibrated." not in name)
-    losses = [r["nll"] for r in plain if r["split"] == "valid" and r["epoch"]]
+    losses = [r["nll"] for r in without if r["split"] == "valid" and r["epoch"]]
     best = {epoch for epoch, nll in enumerate(losses, 1) if nll < min(losses[: epoch - 1], default=math.inf)}
     assert 1 in best and best != {1, 2, 3}
     for epoch, split in itertools.product(range(4), ("valid", "test")):
         names = [r["variant"] for r in full if r["epoch"] == epoch and r["split"] == split and "variant" in r]
         # TTFF takes nothing from features, so that slots and all together are the same; FFFF takes nothing at all
-        ways = ["TTFF", "FFFF"] + ["TTFF populations=recalibrated"] * (epoch in best)
+        variants = ["TTFF", "FFFF"] + ["TTFF populations=recalibrated"] * (epoch in best)
         again = epoch in best and split == "test"
-        shuffled = [f"{way} shuffle={k}".strip() for k in (1, 2) for way in ["", "TTFF"]] if again else []
-        assert names == ways + shuffled, (epoch, split)
+        shuffled = [f"{variant} shuffle={k}".strip() for k in (1, 2) for variant in ["", "TTFF"]] if again else []
+        assert names == variants + shuffled, (epoch, split)
     of = {(r["epoch"], r["split"], r.get("variant")): r["nll"] for r in full if r["mode"] == "eval"}
     for epoch in range(1, 4):
         assert of[epoch, "test", "FFFF"] == pytest.approx(of[epoch, "test", None], rel=1e-5)
@@ -125,10 +125,10 @@ def test_the_last_evaluation_passes_over_whole_splits_as_well(tmp_path: Path) ->
     asked = ("eval.strides={train: 0, test: 3}", "eval.whole=[test,valid]")
     tiny.train(tmp_path / "plain")
     tiny.train(tmp_path / "asked", *asked)
-    found, usual = curve(tmp_path / "asked"), curve(tmp_path / "plain")
+    found, default = curve(tmp_path / "asked"), curve(tmp_path / "plain")
     assert [(r["epoch"], r["split"]) for r in found if r["mode"] == "whole"] == [(2, "test"), (2, "valid")]
     of = {(r["split"], r["mode"]): r["nll"] for r in found if r["epoch"] == 2}
-    wanted = {r["split"]: r["nll"] for r in usual if r["epoch"] == 2 and r["mode"] == "eval"}
+    wanted = {r["split"]: r["nll"] for r in default if r["epoch"] == 2 and r["mode"] == "eval"}
     assert of["test", "whole"] == pytest.approx(wanted["test"], rel=1e-6) and of["test", "eval"] != wanted["test"]
     assert of["valid", "whole"] == of["valid", "eval"], "one without a stride"
     without, having = tiny.spec(asked[0]), tiny.spec(*asked)
@@ -145,17 +145,17 @@ def test_the_last_examples_that_make_no_whole_batch_can_be_left_out(tmp_path: Pa
     of = {(r["split"], r["mode"]): r for r in curve(tmp_path / "run") if r["epoch"] == 2}
     for name, stride, whole in (("valid", 1, False), ("test", 2, False), ("valid", 1, True)):
         rows = list(range(0, len(splits[name]), stride))
-        kept = rows if whole else rows[: len(rows) // 70 * 70]
-        assert whole or len(kept) < len(rows)
+        expected = rows if whole else rows[: len(rows) // 70 * 70]
+        assert whole or len(expected) < len(rows)
         with torch.no_grad(), inference(model):
-            batch = splits[name].batch(torch.tensor(kept)).tensors
+            batch = splits[name].batch(torch.tensor(expected)).tensors
             nll = model.evaluate(**batch)["nll"].mean().item()
         assert of[name, "whole" if whole else "eval"]["nll"] == pytest.approx(nll, rel=1e-6)
-    usual = tiny.spec("train.batch_size=70", asked[1])
-    assert usual.id == spec.id and not identity.satisfies(usual.config, spec)
-    assert not identity.satisfies(spec.config, usual)
-    before = {key: value for key, value in usual.config["eval"].items() if key != "drop_last"}
-    assert identity.satisfies({**usual.config, "eval": before}, usual), "one from when all were evaluated"
+    default = tiny.spec("train.batch_size=70", asked[1])
+    assert default.id == spec.id and not identity.satisfies(default.config, spec)
+    assert not identity.satisfies(spec.config, default)
+    before = {key: value for key, value in default.config["eval"].items() if key != "drop_last"}
+    assert identity.satisfies({**default.config, "eval": before}, default), "one from when all were evaluated"
     with pytest.raises(NormbenchError, match=r"eval\.drop_last leaves no batch of 600 of \d+ valid examples\."):
         tiny.train(tmp_path / "none", "train.batch_size=600", "eval.drop_last=true")
 
@@ -173,15 +173,15 @@ def test_batch_statistics_go_by_batches_of_the_training_size() -> None:
 
 
 def test_evaluations_are_no_part_of_what_a_run_is() -> None:
-    plain = tiny.spec(*BLN)
+    without = tiny.spec(*BLN)
     for word in (
         "eval.variants=[TTFF]",
         "eval.reshuffles=5",
         "norm.configuration=TTTT",
         "norm.populations=pooled",
     ):
-        assert tiny.spec(*BLN, word).id == plain.id, word
-    assert tiny.spec(*BLN, "norm.eps_w=1e-3").id != plain.id
+        assert tiny.spec(*BLN, word).id == without.id, word
+    assert tiny.spec(*BLN, "norm.eps_w=1e-3").id != without.id
     probes = [train_specs(["model=properties", *BLN, f"norm.configuration={c}"], False)[0].id for c in ("TTTT", "FFFF")]
     assert probes[0] != probes[1], "a probe computes with it"
 
@@ -227,16 +227,18 @@ def test_test_splits_can_wait_for_the_lowest_validation_loss(tmp_path: Path) -> 
     tiny.train(tmp_path / "lowest", *words, "eval.test=lowest")
     each, waiting = curve(tmp_path / "each"), curve(tmp_path / "lowest")
     lowest: dict[str | None, float] = {}
-    by_way: dict[str | None, set[int]] = {}
+    by_variant: dict[str | None, set[int]] = {}
     for r in (r for r in each if r["split"] == "valid" and r["epoch"]):
-        if r["nll"] < lowest.get(way := r.get("variant"), math.inf):
-            lowest[way] = r["nll"]
-            by_way.setdefault(way, set()).add(r["epoch"])
-    tested = {0, 5}.union(*by_way.values())
-    assert 3 not in tested and 4 in by_way["TTTT"] - by_way[None], "where a further variant alone is at its lowest"
-    kept = [r for r in each if r["split"] != "test" or r["epoch"] in tested]
-    by_text = [sorted(json.dumps(r) for r in records) for records in (kept, waiting)]
-    assert by_text[0] == by_text[1] and len(kept) < len(each)
+        if r["nll"] < lowest.get(variant := r.get("variant"), math.inf):
+            lowest[variant] = r["nll"]
+            by_variant.setdefault(variant, set()).add(r["epoch"])
+    tested = {0, 5}.union(*by_variant.values())
+    assert 3 not in tested and 4 in by_variant["TTTT"] - by_variant[None], (
+        "where a further variant alone is at its lowest"
+    )
+    expected = [r for r in each if r["split"] != "test" or r["epoch"] in tested]
+    by_text = [sorted(json.dumps(r) for r in records) for records in (expected, waiting)]
+    assert by_text[0] == by_text[1] and len(expected) < len(each)
     assert tiny.train(
         tmp_path / "run", "train.checkpoint_seconds=0", *words, "eval.test=lowest", stopping=tiny.after(9)
     )
@@ -281,7 +283,7 @@ def test_an_epoch_without_tests_is_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((*BLN, "eval.variants=[TTFG]"), "eval.variants: 'TTFG' is no way of evaluating norm=batch_layer."),
         (("norm=layer", "eval.variants=[TTFF]"), "eval.variants: 'TTFF' is no way of evaluating norm=layer."),
@@ -291,7 +293,7 @@ def test_an_epoch_without_tests_is_whole() -> None:
         ((*BLN, "eval.reshuffles=-1"), "eval.reshuffles=-1 is too small"),
     ],
 )
-def test_what_cannot_be_evaluated_is_said_before_anything_runs(words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_evaluated_is_said_before_anything_runs(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(NormbenchError) as caught:
         tiny.spec(*words)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

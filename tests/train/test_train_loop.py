@@ -137,7 +137,7 @@ def test_weights_that_are_no_numbers_are_found_where_no_output_shows_them(monkey
 
 @pytest.mark.parametrize(("goal", "value"), [("max", math.inf), ("min", -math.inf), ("min", math.nan)])
 def test_what_is_not_finite_is_never_the_best(goal: str, value: float) -> None:
-    state = evaluated(f"monitor.goal={goal}").seen([{"split": "valid", "mode": "eval", "nll": value}], State(1))
+    state = evaluated(f"monitor.goal={goal}").with_values([{"split": "valid", "mode": "eval", "nll": value}], State(1))
     assert state.values == {"": math.inf} and not state.best and not state.better
 
 

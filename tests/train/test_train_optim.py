@@ -145,12 +145,12 @@ DECAYING = [name for name in USED if "weight_decay" in FACTS[name]["options"]]
 def test_weight_decay_without_normalizers_and_biases(name: str) -> None:
     """As torch's class with two groups; another run, and by default the one that it was."""
     words = [f"optim={name}", "optim.weight_decay=0.5", "norm=layer"]
-    spec, usual = tiny.spec(*words, "optim.decay_norms=false"), tiny.spec(*words)
-    assert spec.id != usual.id == tiny.spec(*words, "optim.decay_norms=true").id
-    stored = compose.stored_form(usual.config)
+    spec, default = tiny.spec(*words, "optim.decay_norms=false"), tiny.spec(*words)
+    assert spec.id != default.id == tiny.spec(*words, "optim.decay_norms=true").id
+    stored = compose.stored_form(default.config)
     before = {key: value for key, value in stored["optim"].items() if key != "decay_norms"}
-    assert identity.run_id(compose.restore({**stored, "optim": before})) == usual.id
-    model, other, decayed = (models.build(usual.config, usual.sites()) for _ in range(3))
+    assert identity.run_id(compose.restore({**stored, "optim": before})) == default.id
+    model, other, decayed = (models.build(default.config, default.sites()) for _ in range(3))
     ours, named = optim.build(spec.config["optim"], model), dict(other.named_parameters())
     weights = [key for key in named if key.endswith("linear.weight")]
     assert len(weights) == 2 and {"hidden.0.norm.gain", "hidden.0.norm.bias", "logits.linear.bias"} < named.keys()
@@ -163,7 +163,7 @@ def test_weight_decay_without_normalizers_and_biases(name: str) -> None:
     optim.load_state(resumed, model, state)
     wanted = stepped(theirs, other, range(4))
     torch.testing.assert_close(stepped(resumed, model, range(2, 4)), wanted, rtol=1e-5, atol=1e-7)
-    plain = dict(zip(named, stepped(optim.build(usual.config["optim"], decayed), decayed, range(4)), strict=True))
+    plain = dict(zip(named, stepped(optim.build(default.config["optim"], decayed), decayed, range(4)), strict=True))
     same = {key for key in named if torch.allclose(plain[key], named[key], rtol=1e-6, atol=1e-7)}
     assert same >= {*weights} and "hidden.0.norm.gain" not in same
 

@@ -14,7 +14,7 @@ from normbench.runs import outcomes
 from normbench.train.outcomes import write
 
 
-def kept(path: Path, numbers: Tensor | None, count: int = 20) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def written(path: Path, numbers: Tensor | None, count: int = 20) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Read back what was written of examples whose results follow from their own number."""
     of = torch.arange(count) if numbers is None else numbers
     found = {("test", ""): {"nll": of / 8, "error": (of % 3 == 0).float()}}
@@ -27,7 +27,7 @@ def kept(path: Path, numbers: Tensor | None, count: int = 20) -> dict[str, tuple
 @pytest.mark.parametrize("size", [20, 7])  # the whole set, and a subset that each seed draws anew
 def test_every_example_has_its_own_result(tmp_path: Path, draw: int, size: int) -> None:
     tested = torch.randperm(20, generator=torch.Generator().manual_seed(draw))[:size]
-    rows = kept(tmp_path / "best.npz", tested)
+    rows = written(tmp_path / "best.npz", tested)
     for numbers, _ in rows.values():
         assert np.array_equal(numbers, np.sort(tested.numpy()))
     assert np.array_equal(rows["nll"][1], rows["nll"][0] / 8)
@@ -35,5 +35,5 @@ def test_every_example_has_its_own_result(tmp_path: Path, draw: int, size: int) 
 
 
 def test_examples_without_numbers_are_in_their_own_order(tmp_path: Path) -> None:
-    numbers, values = kept(tmp_path / "last.npz", None)["nll"]
+    numbers, values = written(tmp_path / "last.npz", None)["nll"]
     assert np.array_equal(numbers, np.arange(20)) and np.array_equal(values, numbers / 8)

@@ -76,11 +76,11 @@ def test_what_there_was_without_it_is_the_same_to_the_last_bit(
     assert [r for r in records if r not in new] == curve(tmp_path / "without")
     variants = {"populations=recalibrated", "TFFF populations=recalibrated"}
     assert {tiny.variant(r) for r in new} == (variants if words is BATCH_LAYER else {"eval_stats=per_step_pass"})
-    plain = {r["epoch"]: r["nll"] for r in records if r["split"] == "test" and "variant" not in r}
-    usual = next(
+    default = {r["epoch"]: r["nll"] for r in records if r["split"] == "test" and "variant" not in r}
+    alone = next(
         v for v in ("populations=recalibrated", "eval_stats=per_step_pass") if v in {tiny.variant(r) for r in new}
     )
-    assert all(r["nll"] != plain[r["epoch"]] for r in new if tiny.variant(r) == usual), "frozen weights are others"
+    assert all(r["nll"] != default[r["epoch"]] for r in new if tiny.variant(r) == alone), "frozen weights are others"
 
 
 @pytest.mark.parametrize("arm", ARMS)

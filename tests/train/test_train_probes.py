@@ -117,7 +117,7 @@ def test_claims_of_the_probes_are_decided(name: str):
         RunRecord(s.id, seed=1, status="done", epochs=s.epochs, records=probes.compute(s), **s.labels())
         for s in plan.artifact_specs(artifact.experiment, "paper", 1)
     ]
-    told = {c["id"]: c["verdict"] for c in judged.judge(artifact, runs, "paper")["claims"]}
+    verdicts = {c["id"]: c["verdict"] for c in judged.judge(artifact, runs, "paper")["claims"]}
     wanted = {
         "ln2016/table1": {"LN-T1": "reproduced", "LN-T1b": "contradicted", "LN-T1c": "contradicted",
                           "LN-T1e": "reproduced", "LN-T1d": "reproduced", "LN-T2": "reproduced"},
@@ -126,7 +126,7 @@ def test_claims_of_the_probes_are_decided(name: str):
         "ln2016/properties": {f"OV-{i}": "reproduced" for i in range(1, 18)}
                              | {f"OV-{i}": "contradicted" for i in range(5, 10)},
     }  # fmt: skip
-    assert told == wanted[name]
+    assert verdicts == wanted[name]
     drawing = artifacts.drawing(artifact)
     assert drawing.table(artifact, [replace(run, control="") for run in runs])
 
@@ -248,10 +248,10 @@ def test_open_choices_of_the_dynamics_change_what_they_say():
         return series(arm("ln2016/dynamics", "none", *words, *more))[1]
 
     assert found("model.radius=0.5", "model.radius_power=2") == found("model.radius=0.25")
-    usual, weak = found(), found("model.input_std=1e-4")
-    assert weak["magnitude"][0] == pytest.approx(1e-4 * usual["magnitude"][0])
+    default, weak = found(), found("model.input_std=1e-4")
+    assert weak["magnitude"][0] == pytest.approx(1e-4 * default["magnitude"][0])
     linear = found("model.input_std=1e-5")["gradient"]  # tanh is linear there: gradients see W_hh alone
-    assert weak["gradient"] == pytest.approx(linear) and usual["gradient"] != pytest.approx(linear)
+    assert weak["gradient"] == pytest.approx(linear) and default["gradient"] != pytest.approx(linear)
 
 
 def test_the_dynamics_are_trained_to_recall(monkeypatch: pytest.MonkeyPatch):

@@ -175,8 +175,10 @@ def test_a_checkpoint_of_another_schema_is_not_gone_on_with(progress: dict, tmp_
     checkpoint.clear(run / "checkpoint")
     checkpoint.save_slot(run / "checkpoint", progress, {})
     before = kept(run)
-    told = f"it has schema {progress.get('schema')}, this version reads 2.*Nothing was overwritten; delete this run's"
-    with pytest.raises(NormbenchError, match=told) as caught:
+    message = (
+        f"it has schema {progress.get('schema')}, this version reads 2.*Nothing was overwritten; delete this run's"
+    )
+    with pytest.raises(NormbenchError, match=message) as caught:
         tiny.train(run)
     assert caught.value.code == 4 and kept(run) == before
 

@@ -158,8 +158,8 @@ def _outcomes(path: Path) -> Any:
 
 
 def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path: Path) -> None:
-    given = spec("train.checkpoint_seconds=0")
-    assert ensure_run(given, RunDirectory(tmp_path / "run")) == "done"
+    asked_spec = spec("train.checkpoint_seconds=0")
+    assert ensure_run(asked_spec, RunDirectory(tmp_path / "run")) == "done"
     records = curve(tmp_path / "run")
     assert sorted({r["step"] for r in records}) == [0, 5, 10, 12] and {
         r["epoch"] for r in records if r["step"] == 12
@@ -168,54 +168,62 @@ def test_the_tenant_trains_and_goes_on_after_an_interruption(spec: Any, tmp_path
     assert all("rank" in r and "nll" in r for r in records if r["mode"] in ("eval", "both"))
     assert next(r for r in records if r["split"] == "task")["words"] == 50
     best = min((r["rank"], r["step"]) for r in records if r["split"] == "valid" and r["step"])[1]
-    kept = {path.name for path in (tmp_path / "run" / "weights").iterdir()}
-    assert kept == {"best.safetensors", "last.safetensors", "step-7.safetensors"}
+    names = {path.name for path in (tmp_path / "run" / "weights").iterdir()}
+    assert names == {"best.safetensors", "last.safetensors", "step-7.safetensors"}
     assert {path.name for path in (tmp_path / "run" / "outcomes").iterdir()} == {"best.npz", "last.npz"}
     at_best = next(r for r in records if r["split"] == "test" and r["step"] == best)
     own = _outcomes(tmp_path / "run" / "outcomes" / "best.npz")
     assert len(own) == 11 and own.mean() == pytest.approx(at_best["nll"], abs=2e-3)
-    drawn = {path.name for path in (tmp_path / "run" / "samples").iterdir()}
-    at_the_end = {name for name in drawn if not name.startswith("step-7-")}
-    assert len(at_the_end) == loop.DRAWN and drawn - at_the_end == {f"step-7-{name}" for name in at_the_end}
-    sampled = tmp_path / "results" / "runs" / "adhoc" / f"tenant.s1.{given.id}"
-    ensure_run(given, RunDirectory(sampled))
+    samples = {path.name for path in (tmp_path / "run" / "samples").iterdir()}
+    at_the_end = {name for name in samples if not name.startswith("step-7-")}
+    assert len(at_the_end) == loop.SAMPLES and samples - at_the_end == {f"step-7-{name}" for name in at_the_end}
+    sampled = tmp_path / "results" / "runs" / "adhoc" / f"tenant.s1.{asked_spec.id}"
+    ensure_run(asked_spec, RunDirectory(sampled))
     console = Console(file=io.StringIO(), width=500)
     assert (
-        sample.run(given.id[:6], tmp_path / "results", Asked(3, seed=7, weights="best"), given.config_dir, console) == 0
+        sample.run(
+            asked_spec.id[:6], tmp_path / "results", Asked(3, seed=7, weights="best"), asked_spec.config_dir, console
+        )
+        == 0
     )
     assert console.file.getvalue().count("/samples/best-seed-7-") == 3
     with pytest.raises(NormbenchError, match="--weights frist: the run kept best, last, step-7"):
-        sample.run(given.id, tmp_path / "results", Asked(3, seed=7, weights="frist"), given.config_dir, console)
+        sample.run(
+            asked_spec.id, tmp_path / "results", Asked(3, seed=7, weights="frist"), asked_spec.config_dir, console
+        )
     asked = Asked(2, text="A line, of mine!", bias=0.5, seed=7)
-    assert sample.run(given.id, tmp_path / "results", asked, given.config_dir, console) == 0
+    assert sample.run(asked_spec.id, tmp_path / "results", asked, asked_spec.config_dir, console) == 0
     written = sampled / "samples" / "last-seed-7-A-line-of-mine-bias-0.5-1.txt"
     assert written.read_text() == "A line, of mine! 0.5 7" and str(written) in console.file.getvalue()
     lost = sampled / "weights" / "step-7.safetensors"
     save_file({name: math.nan * tensor for name, tensor in load_file(lost).items()}, lost)
     with pytest.raises(NormbenchError, match=r"step-7\.safetensors holds NaN or Inf"):
-        sample.run(given.id, tmp_path / "results", Asked(3, weights="step-7"), given.config_dir, console)
+        sample.run(asked_spec.id, tmp_path / "results", Asked(3, weights="step-7"), asked_spec.config_dir, console)
     for calls in (1, 5, 11):
         stopped = tmp_path / f"stopped {calls}"
-        assert ensure_run(given, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
-        assert ensure_run(given, RunDirectory(stopped)) == "done"
+        assert ensure_run(asked_spec, RunDirectory(stopped), stopping=tiny.after(calls)) == "interrupted"
+        assert ensure_run(asked_spec, RunDirectory(stopped)) == "done"
         assert tiny.result(stopped) == tiny.result(tmp_path / "run")
 
 
 def test_evaluations_after_named_updates(spec: Any, tmp_path: Path) -> None:
     """Beside the default ones; a run that has them serves whoever asks for fewer, and is repeated for another one."""
-    given = spec("eval.also_after=[1,7]")
-    evaluation = {**given.config["eval"], "also_after": [1, 7, 500]}  # as an experiment at a smaller size may have it
-    given = replace(given, config={**given.config, "eval": evaluation})
-    assert ensure_run(given, RunDirectory(tmp_path / "run")) == "done"
+    asked_spec = spec("eval.also_after=[1,7]")
+    evaluation = {
+        **asked_spec.config["eval"],
+        "also_after": [1, 7, 500],
+    }  # as an experiment at a smaller size may have it
+    asked_spec = replace(asked_spec, config={**asked_spec.config, "eval": evaluation})
+    assert ensure_run(asked_spec, RunDirectory(tmp_path / "run")) == "done"
     records = curve(tmp_path / "run")
     assert sorted({r["step"] for r in records}) == [0, 1, 5, 7, 10, 12]
     ensure_run(spec(), RunDirectory(tmp_path / "usual"))
-    usual = curve(tmp_path / "usual")
+    default = curve(tmp_path / "usual")
     assert [r for r in records if r["step"] in (5, 10, 12) and r["mode"] == "eval"] == [
-        r for r in usual if r["step"] and r["mode"] == "eval"
+        r for r in default if r["step"] and r["mode"] == "eval"
     ]
-    stored = given.config
-    assert given.id == spec().id
+    stored = asked_spec.config
+    assert asked_spec.id == spec().id
     assert all(satisfies(stored, asked) for asked in (spec(), spec("eval.also_after=[7]")))
     assert not satisfies(stored, spec("eval.also_after=[7,8]"))
 
@@ -253,17 +261,17 @@ def test_a_pass_takes_its_statistics_of_what_is_evaluated(spec: Any, tmp_path: P
     """With the noise of an evaluation: of one batch that is the whole split they are that batch's own."""
     words = ("norm=batch", "norm.stats=per_step", "norm.eval_stats=per_step_pass", "norm.unbiased_running=false")
     asked = ("train.sampler=shuffled", "train.batch_size=30", "eval.samples=1", "eval.strides={}")
-    given = spec(*words, *asked, "eval.variants=['eval_stats=batch']", "eval.splits=[train]")
-    ensure_run(given, RunDirectory(tmp_path / "run"))
+    asked_spec = spec(*words, *asked, "eval.variants=['eval_stats=batch']", "eval.splits=[train]")
+    ensure_run(asked_spec, RunDirectory(tmp_path / "run"))
     found = [r for r in curve(tmp_path / "run") if r["split"] == "train" and r["mode"] == "eval"]
     by_pass, by_batch = ([r["nll"] for r in found if ("variant" in r) == own] for own in (False, True))
     assert len(by_pass) == 4 and by_pass == pytest.approx(by_batch, rel=1e-5)
 
     # the first step, whose cells begin at zero, by hand
-    model = models.build(given.config, given.sites())
-    split = load(None, tmp_path, given.seed).splits["train"]
-    populations.gather(model, split, 0, Sampler("shuffled", 30, 30, given.seed))
-    draws = (stream(given.seed, "evaluation", "train", i, 0, "start") for i in range(30))
+    model = models.build(asked_spec.config, asked_spec.sites())
+    split = load(None, tmp_path, asked_spec.seed).splits["train"]
+    populations.gather(model, split, 0, Sampler("shuffled", 30, 30, asked_spec.seed))
+    draws = (stream(asked_spec.seed, "evaluation", "train", i, 0, "start") for i in range(30))
     h = torch.from_numpy(np.stack([draw.standard_normal(5) for draw in draws])).float()
     p = {name: t.detach() for name, t in model.named_parameters()}
     first = p["embedding.weight"][split.batch(slice(None)).tensors["words"][:, 0]]
@@ -289,9 +297,9 @@ def test_passes_in_training_mode_have_batches_as_training_makes_them(
 
     monkeypatch.setattr(Tenant, "losses", watched)
     asked = ("train.batch_size=2", "train.drop_last=true", "norm.allow_single=true")
-    given = spec("norm=batch", "norm.stats=per_step", "norm.eval_stats=per_step_pass", "train.keep=[last]", *asked)
-    ensure_run(given, RunDirectory(tmp_path / "run"))
-    lengths = load(None, tmp_path, given.seed).splits["train"].lengths
+    asked_spec = spec("norm=batch", "norm.stats=per_step", "norm.eval_stats=per_step_pass", "train.keep=[last]", *asked)
+    ensure_run(asked_spec, RunDirectory(tmp_path / "run"))
+    lengths = load(None, tmp_path, asked_spec.seed).splits["train"].lengths
     gathered, evaluated = found[True], found[False]
     assert all(bool(mask.all()) for mask in [*gathered, *evaluated])
     assert [len(mask) for mask in gathered] == [2] * 4 * int((lengths.bincount() // 2).sum())
@@ -299,7 +307,7 @@ def test_passes_in_training_mode_have_batches_as_training_makes_them(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("train.steps=5", "train.epochs=5"), "train.epochs=5 and train.steps=5: a run is as long as one of them says"),
         (("monitor.metric=rnak",), "monitor.metric=rnak: model=tenant has no such metric. Did you mean 'rank'?"),
@@ -313,11 +321,11 @@ def test_passes_in_training_mode_have_batches_as_training_makes_them(
     ],
 )
 def test_what_does_not_fit_is_one_line_and_leaves_nothing(
-    spec: Any, tmp_path: Path, words: tuple[str, ...], said: str
+    spec: Any, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(NormbenchError) as caught:
         ensure_run(spec("data=sentences", *words), RunDirectory(tmp_path / "run"))
-    assert said in str(caught.value) and not (tmp_path / "run" / "curve.jsonl").exists()
+    assert message in str(caught.value) and not (tmp_path / "run" / "curve.jsonl").exists()
 
 
 def test_a_tensor_that_is_not_there_is_named(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,12 +349,12 @@ def test_a_metric_of_places_is_a_mean_over_places(
         nll, valid = self.losses(words, words_mask)
         return {"nll": PerPlace(nll.sum(1), valid.sum(1))}
 
-    plain, placed = (RunDirectory(tmp_path / name) for name in ("plain", "placed"))
-    given = spec(f"eval.samples={samples}")
-    ensure_run(given, plain)
+    by_example, placed = (RunDirectory(tmp_path / name) for name in ("plain", "placed"))
+    asked_spec = spec(f"eval.samples={samples}")
+    ensure_run(asked_spec, by_example)
     monkeypatch.setattr(Tenant, "evaluate", by_place)
-    ensure_run(given, placed)
-    each = _outcomes(plain.path / "outcomes" / "last.npz")
-    lengths = load(None, tmp_path, given.seed).splits["test"].lengths.numpy() - 1
-    wanted, found = ([r["nll"] for r in curve(run.path) if r["split"] == "test"][-1] for run in (plain, placed))
+    ensure_run(asked_spec, placed)
+    each = _outcomes(by_example.path / "outcomes" / "last.npz")
+    lengths = load(None, tmp_path, asked_spec.seed).splits["test"].lengths.numpy() - 1
+    wanted, found = ([r["nll"] for r in curve(run.path) if r["split"] == "test"][-1] for run in (by_example, placed))
     assert found == pytest.approx((each * lengths).sum() / lengths.sum(), abs=2e-3) and abs(found - wanted) > 1e-4

@@ -49,9 +49,9 @@ def train(tmp_path: Path, config_dir: Path) -> Callable[..., RunDirectory]:
     def trained(folder: str, name: str, *words: str, stop: int = 0) -> RunDirectory:
         needs = [] if name in ODD else compose.declaration("norm", name).get("needs") or []
         of_images = name == "images" or "space" in needs
-        (given,) = train_specs([*(IMAGES if of_images else tiny.WORDS), f"norm={name}", *words], False, config_dir)
+        (spec,) = train_specs([*(IMAGES if of_images else tiny.WORDS), f"norm={name}", *words], False, config_dir)
         run = RunDirectory(tmp_path / folder)
-        status = ensure_run(given, run, stopping=tiny.after(stop) if stop else lambda: False)
+        status = ensure_run(spec, run, stopping=tiny.after(stop) if stop else lambda: False)
         assert status == ("interrupted" if stop else "done")
         return run
 

@@ -1,4 +1,4 @@
-"""Probes: runs that compute records instead of training. A module each, with `compute(spec)`, by the model's name."""
+"""Probes: runs that compute records instead of training. Each is a module with `compute(spec)`, named as its model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Record = dict[str, Any]
 
 
 def compute(spec: RunSpec) -> list[Record]:
-    """A probe's records: numbers by key, each of its own name; `epoch` places one of a series, 0 the others."""
+    """A probe's records: numbers by key; `epoch` is the position in a series, and 0 for single numbers."""
     module = importlib.import_module(f"normbench.train.probes.{spec.config['model']['name']}")
     return [{"epoch": 0, "step": 0, "split": "probe", "mode": "exact"} | record for record in module.compute(spec)]
 
@@ -23,10 +23,10 @@ def write(spec: RunSpec, run: writing.RunDirectory, anew: bool) -> str:
     """A probe's records, written at once; there is nothing to resume."""
     started = time.monotonic()
     run.begin()
-    content = b"".join(files.line(record) for record in compute(spec))  # until now all stays as it was
+    content = b"".join(files.line(record) for record in compute(spec))  # nothing stored has changed so far
     if anew:
         run.start_anew()
-    run.write_status("running", step=0, reason="")  # first: without the hashes of files that are changed
+    run.write_status("running", step=0, reason="")  # first: a status without the hashes of the files that change
     environment.record(run, 0, [], environment.environment())
     run.write_config()
     files.atomic_write(run.curve, content)

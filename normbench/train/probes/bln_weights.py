@@ -22,13 +22,13 @@ from normbench.streams import stream
 def compute(spec: RunSpec) -> list[dict[str, float]]:
     """Per mini-batch size m the weights, found by least squares in the layer's output times sqrt(d).
 
-    By Gram and Schmidt, for LAPACK's solver does not round alike in every call.
+    They are found by Gram-Schmidt, since LAPACK's solver does not round alike in every call.
 
     `batch`, `feature`: y sqrt(d) = batch x_B + feature x_F, exactly, from m = 2 on; at m = 1, where x_B is zero and its
-    weight shows nowhere, `batch` is the formula's. `residual`: what the two leave of y. `formula`: largest difference
-    from 1 - (1/m + eps) and 1/m - eps. `smallest`, `largest`: of all weights; `least_growth`: of the batch's weight
-    from m to m + 1. `single`: |y - 0.9999 LN(x)/sqrt(d)| / |y| at m = 1, LN with the layer's own eps.
-    And what `_configurations` measures.
+    weight has no effect, `batch` is the formula's. `residual`: the part of y outside of the two. `formula`: largest
+    difference from 1 - (1/m + eps) and 1/m - eps. `smallest`, `largest`: of all weights; `least_growth`: of the batch's
+    weight from m to m + 1. `single`: |y - 0.9999 LN(x)/sqrt(d)| / |y| at m = 1, LN with the layer's own eps.
+    Further the numbers of `_configurations`.
     """
     site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
     if choice is None or choice.name != "batch_layer":
@@ -38,21 +38,21 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     norm.track = False
     code = options["mode"] == "code"
     eps_b = options["eps_v"] or (1e-3 if code else 1e-4)
-    eps_f = eps_b if code else 1e-12  # the paper's feature deviation has none; the layer guards it
+    eps_f = eps_b if code else 1e-12  # the paper's feature deviation has no eps; the layer adds a small one
     records, residuals, differences = [], [], []
     for m in range(1, spec.epochs + 1):
         x = torch.from_numpy(stream(spec.seed, "probe", m).standard_normal((m, d)))
         y = norm(x) * math.sqrt(d)
         batch, feature = _normalized(x, 0, eps_b), _normalized(x, 1, eps_f)
-        wanted = 1 - (1 / m + options["eps_w"]), 1 / m - options["eps_w"]
+        expected = 1 - (1 / m + options["eps_w"]), 1 / m - options["eps_w"]
         if m == 1:
-            found = wanted[0], float((y * feature).sum() / feature.square().sum())
+            found = expected[0], float((y * feature).sum() / feature.square().sum())
         else:
             share = _along(feature, batch)
-            own = _along(y, rest := feature - share * batch)
-            found = float(_along(y - own * rest, batch) - own * share), float(own)
+            feature_weight = _along(y, rest := feature - share * batch)
+            found = float(_along(y - feature_weight * rest, batch) - feature_weight * share), float(feature_weight)
         residuals.append(float((y - found[0] * batch - found[1] * feature).norm() / y.norm()))
-        differences += [abs(a - b) for a, b in zip(found, wanted, strict=True)]
+        differences += [abs(a - b) for a, b in zip(found, expected, strict=True)]
         records.append({"epoch": m, "step": m, "batch": found[0], "feature": found[1]})
     x = torch.from_numpy(stream(spec.seed, "probe", 1).standard_normal((1, d)))
     y = norm(x)
@@ -73,7 +73,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
 
 @torch.enable_grad()
 def _configurations(spec: RunSpec, site: base.Site, choice: base.Choice) -> dict[str, float]:
-    """What the 16 configurations of inference make of the same batches, in training and in evaluation.
+    """Outputs of the 16 configurations of inference on the same batches, in training and in evaluation.
 
     `training_spread`: largest difference of outputs and of gradients over three training steps; `evaluation_spread`:
     the smallest between any two configurations afterwards. `others_CONFIGURATION`: by how much, relative to the largest
@@ -98,13 +98,13 @@ def _configurations(spec: RunSpec, site: base.Site, choice: base.Choice) -> dict
     trained, evaluated, more = [], [], {}
     for letters in map("".join, itertools.product("TF", repeat=4)):
         norm = built(letters)
-        seen = []
+        results = []
         for step in range(3):
             x = (batch(step) * (1 + step) + step).requires_grad_()
             y = norm(x)
             (gradient,) = torch.autograd.grad(y.square().mul(torch.arange(1.0, site.features + 1)).sum(), x)
-            seen += [y.detach().flatten(), gradient.flatten()]
-        trained.append(torch.cat(seen))
+            results += [y.detach().flatten(), gradient.flatten()]
+        trained.append(torch.cat(results))
         norm.eval()
         with torch.no_grad():
             evaluated.append(norm(batch(3)).flatten())
@@ -122,7 +122,7 @@ def _configurations(spec: RunSpec, site: base.Site, choice: base.Choice) -> dict
 
 
 def _along(y: Tensor, x: Tensor) -> Tensor:
-    """How much of x is in y."""
+    """The coefficient of x in the projection of y onto it."""
     return (y * x).sum() / x.square().sum()
 
 

@@ -19,29 +19,29 @@ Record = dict[str, float | str]
 
 
 def compute(spec: RunSpec) -> list[Record]:
-    """Of test and validation, a record each: `test_tfidf_image_r1` and so on, where the set has such vectors of its
-    captions (`caption_features`); `test_random_image_r1` and so on, of distances that the seed draws.
+    """A record each for test and validation: `test_tfidf_image_r1` and so on, if the set has TF-IDF vectors of its
+    captions (`caption_features`); `test_random_image_r1` and so on, from distances drawn by the seed.
     """
     data = spec.config["data"]
     splits = datasets.load(data, seed=spec.seed).splits
-    return [{"split": name, **_of(name, splits[name], data, spec.seed)} for name in SPLITS]
+    return [{"split": name, **_baselines(name, splits[name], data, spec.seed)} for name in SPLITS]
 
 
-def _of(name: str, split: Split, data: Mapping[str, Any], seed: int) -> dict[str, float]:
+def _baselines(name: str, split: Split, data: Mapping[str, Any], seed: int) -> dict[str, float]:
     draw = stream(seed, "random ranks", name)
 
     def chance(captions: Tensor, images: Tensor) -> Tensor:
         return torch.from_numpy(draw.random((len(captions), len(images))))
 
     nothing = torch.empty(len(split), int(data["declares"]["captions"]), 0)
-    found = _measured(f"{name}_random", split["image"], nothing, data["fold"], chance)
+    found = _rank_metrics(f"{name}_random", split["image"], nothing, data["fold"], chance)
     if "caption_features" in split.names:
         features = split["caption_features"]
-        found |= _measured(f"{name}_tfidf", split["image"], features, data["fold"], lambda c, v: -(c @ v.T))
+        found |= _rank_metrics(f"{name}_tfidf", split["image"], features, data["fold"], lambda c, v: -(c @ v.T))
     return found
 
 
-def _measured(
+def _rank_metrics(
     name: str, image: Tensor, captions: Tensor, fold: int, errors: Callable[[Tensor, Tensor], Tensor]
 ) -> dict[str, float]:
     each, medians = retrieval.in_folds(image, captions, fold, errors)

@@ -1,7 +1,7 @@
-"""How far rules come that count and compare words, but learn nothing: of cloze questions, the shares answered rightly.
+"""The accuracy on cloze questions of rules that count and compare words and learn nothing.
 
-A rule gives the entities of the document scores, or of those that the question does not have if there are any (not
-`random` and `frequent`); where several have the highest one, each counts with its probability.
+A rule gives scores to the entities of the document, or only to those that are not in the question if there are any (not
+`random` and `frequent`); if several have the highest score, each counts with its probability.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from normbench.data.cloze import BLANK, ENTITY, TEXTS
 from normbench.data.examples import Split
 
 FAR = 8  # Hermann et al. 2015: a word counts no farther than this
-# document, question, places of mentions, which entity each is of (0, 1, ...), how many these are -> scores of these
+# document, question, places of mentions, the entity of each (0, 1, ...), number of entities -> scores of the entities
 Rule = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
 
 
 def compute(spec: RunSpec) -> list[dict[str, Any]]:
-    """Of each held-out part the accuracy of every rule, and of what they have to choose from.
+    """The accuracy of every rule on each held-out split, and the number of candidates.
 
-    `random`: any entity. `frequent`: the one that the document has most often; `not_in_question`: of those left. The
-    question's blank is laid upon a mention in the document: `distance` sums over the question's words how far from
-    their own place there the nearest equal word stands, FAR at most (Hermann et al. 2015, without coreference);
-    `window` sums over the words under the question that it has, wherever, log(1 + 1/(their number in the document))
-    (Richardson et al. 2013). An entity's score is that of its best mention. `answerable`: the share of questions whose
-    document has the answer; `candidates`: entities of a document, mean; `count`: questions.
+    `random`: any entity. `frequent`: the most frequent one in the document; `not_in_question`: the most frequent one
+    not in the question. The question's blank is laid upon a mention in the document: `distance` sums over the
+    question's words the distance from their place there to the nearest equal word, FAR at most (Hermann et al. 2015,
+    without coreference); `window` sums over the words under the question that occur anywhere in it
+    log(1 + 1/(their number in the document)) (Richardson et al. 2013). The score of an entity is that of its best
+    mention. `answerable`: the share of questions whose document has the answer; `candidates`: entities of a document,
+    mean; `count`: questions.
     """
     splits = data.load(spec.config["data"], seed=spec.seed).splits
     entities = int(spec.config["data"]["entities"])
@@ -43,19 +44,19 @@ def rates(split: Split, entities: int) -> dict[str, float]:
     texts = [[row.numpy() for row in split[kind].values.split(split[kind].lengths.tolist())] for kind in TEXTS]
     for document, question, answer in zip(*texts, split["answer"].tolist(), strict=True):
         places = np.flatnonzero((document >= ENTITY) & (document < ENTITY + entities))
-        there, whose, mentions = np.unique(document[places], return_inverse=True, return_counts=True)
-        free = ~np.isin(there, question)
+        entities_there, whose, mentions = np.unique(document[places], return_inverse=True, return_counts=True)
+        free = ~np.isin(entities_there, question)
         free |= not free.any()
         often = mentions.astype(np.float64)
         scores = {"random": 0 * often, "frequent": often, "not_in_question": np.where(free, often, -np.inf)}
         for name, rule in RULES.items():
-            scores[name] = np.where(free, rule(document, question, places, whose, len(there)), -np.inf)
-        right = there == answer
+            scores[name] = np.where(free, rule(document, question, places, whose, len(entities_there)), -np.inf)
+        right = entities_there == answer
         for name, score in scores.items():
             best = score == score.max(initial=-np.inf)
             found[name] += right[best].sum() / max(best.sum(), 1)
         found["answerable"] += right.any()
-        found["candidates"] += len(there)
+        found["candidates"] += len(entities_there)
     return {name: float(value / len(split)) for name, value in found.items()} | {"count": len(split)}
 
 
@@ -64,8 +65,8 @@ def _distance(
 ) -> np.ndarray:
     """Minus the sum of distances, of each entity's best mention."""
     words = np.flatnonzero(question > BLANK)
-    own = places + (words - np.flatnonzero(question == BLANK)[0])[:, None]  # (words, mentions)
-    apart = np.abs(own[:, :, None] - np.arange(len(document)))
+    shifted = places + (words - np.flatnonzero(question == BLANK)[0])[:, None]  # (words, mentions)
+    apart = np.abs(shifted[:, :, None] - np.arange(len(document)))
     apart[question[words, None, None] != document + 0 * apart] = FAR
     return _best(-apart.min(-1, initial=FAR).sum(0), whose, count)
 

@@ -13,7 +13,7 @@ from normbench.models.base import Sites
 from normbench.rnn.cells import RNNCell
 from normbench.streams import stream
 
-SHOWN = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)  # steps that are kept, beside the slopes
+RECORDED = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)  # steps that get a record
 DELAY = 5
 
 
@@ -22,8 +22,8 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
 
     L = v·h_T, averaged over the sequences of the batch; in training mode, in float64. `magnitude_slope` and
     `gradient_slope` are least squares slopes of their natural logarithms over t, per step; a gradient that explodes on
-    its way back has a negative one. W_hh is Gaussian, scaled to the spectral radius `radius ** radius_power`; W_xh x_t
-    has the standard deviation `input_std`. With `updates` all of these were trained before: see `_train`.
+    the way back has a negative slope. W_hh is Gaussian, scaled to the spectral radius `radius ** radius_power`; W_xh
+    x_t has the standard deviation `input_std`. With `updates` the cell is trained before: see `_train`.
     """
     options, batch = spec.config["model"], spec.config["train"]["batch_size"]
     size, steps, seed = options["hidden_size"], options["steps"], spec.seed
@@ -70,14 +70,14 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
         numbers,
         *(
             {"epoch": t, "step": t, "magnitude": magnitudes[t - 1], "gradient": gradients[t - 1]}
-            for t in SHOWN
+            for t in RECORDED
             if t <= steps
         ),
     ]
 
 
 def _train(cell: RNNCell, updates: int, steps: int, batch: int, seed: int) -> None:
-    """Adam at 1e-3 on all parameters and a readout r of h_t: mean (r·h_t - x_{t-DELAY,1})^2 of sequences drawn anew."""
+    """Adam at 1e-3 on all parameters and a readout r of h_t: mean (r·h_t - x_{t-DELAY,1})^2 on new sequences each."""
     readout = torch.nn.Parameter(torch.zeros(cell.hidden_size, dtype=torch.float64))
     optimizer = torch.optim.Adam([*cell.parameters(), readout], lr=1e-3)
     for update in range(updates):

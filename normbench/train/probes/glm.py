@@ -1,4 +1,4 @@
-"""LN 2016, section 5.2: the Fisher information of a normalized GLM, exact and as the paper's equations have it.
+"""LN 2016, section 5.2: the Fisher information of a normalized GLM, exact and by the paper's equations.
 
 z = g (a - mu)/sigma + b with a = W x, over a finite set of cases that is the whole of P(x); y has the natural
 parameter z. The exact matrix is E[Jᵀ Cov[y|x] J]/phi², J = dz/dtheta by autograd through mu and sigma, with
@@ -45,7 +45,7 @@ MOMENTS: dict[str, Moments] = {"none": _none, "batch": _batch, "layer": _layer, 
 
 
 def compute(spec: RunSpec) -> list[dict[str, float]]:
-    """Deviations of the paper's equations from the exact matrix, and what a growing |w| does.
+    """Deviations of the paper's equations from the exact matrix, and effects of a growing |w|.
 
     `eq12`, `eq13`: relative Frobenius norms of (paper's matrix - exact); `cross`: of the terms dz_k/dw_i, k != i, that
     eq. 13 leaves out; `kl`: of (Hessian of KL - exact). `eq32` to `eq35`: of the metric along the gains.
@@ -79,7 +79,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
             place |= {f"{prefix}{key}": value / start[prefix][key] for key, value in now.items()}
         records.append(place)
     at = {f"twice_{key}": value for key, value in records[2].items() if key not in ("epoch", "step")}
-    numbers |= at  # under names of their own: the claims ask for one number each
+    numbers |= at  # under separate names: each claim reads one number
     return records
 
 
@@ -166,21 +166,21 @@ class Glm:
         return torch.einsum("nij,np,nq->ipjq", C, one, one).reshape(2 * [self.H * (self.D + 1)]) / len(self.x)
 
     def eq13(self) -> Tensor:
-        """The paper's normalized matrix: block ij by chi_i (eq. 14), which knows only unit i's own derivative."""
+        """The paper's normalized matrix: block ij by chi_i (eq. 14), which has only the derivative of unit i itself."""
         mu, sigma = self.moments(self.W, self.x)
         normalized = (self.x @ self.W.T - mu) / sigma
         dmu, dsigma = (torch.einsum("niid->nid", d) for d in jacrev(self.moments)(self.W, self.x))
         chi = self.x.unsqueeze(1) - dmu - normalized.unsqueeze(2) * dsigma  # (N, H, D)
         rows = [(self.g / sigma).unsqueeze(2) * chi, torch.ones_like(normalized)[..., None], normalized[..., None]]
-        own = torch.cat(rows, 2)  # dz_i/d[w_i, b_i, g_i], (N, H, D + 2)
+        dz = torch.cat(rows, 2)  # dz_i/d[w_i, b_i, g_i], (N, H, D + 2)
         C = self.covariance(self.z(self.W, self.b, self.g, self.x)) / self.phi**2
-        return torch.einsum("nij,nip,njq->ipjq", C, own, own).reshape(2 * [self.H * (self.D + 2)]) / len(self.x)
+        return torch.einsum("nij,nip,njq->ipjq", C, dz, dz).reshape(2 * [self.H * (self.D + 2)]) / len(self.x)
 
     def cross(self) -> float:
-        """|dz_k/dw_i, k != i| over |dz/dW|: what eq. 13 has no term for."""
+        """|dz_k/dw_i, k != i| over |dz/dW|: the part that eq. 13 lacks."""
         dW = jacrev(self.z)(self.W, self.b, self.g, self.x)  # (N, H, H, D)
-        own = torch.eye(self.H).double()[None, :, :, None]
-        return float((dW * (1 - own)).norm() / dW.norm())
+        same_unit = torch.eye(self.H).double()[None, :, :, None]
+        return float((dW * (1 - same_unit)).norm() / dW.norm())
 
     def gain_metric(self, W: Tensor, x: Tensor) -> Tensor:
         """The block of the exact matrix along the gains (H, H)."""
@@ -215,30 +215,30 @@ class Glm:
         return torch.einsum("nij,ni,nj->ij", C, scaled, scaled) / len(scaled)
 
     def growth(self, s: float, units: int) -> dict[str, float]:
-        """What the first unit meets when the weights of the first `units` units are s times as large."""
+        """Loss, gradient and curvature of the first unit, with the weights of the first `units` units times s."""
         factor = torch.ones(self.H, 1).double()
         factor[:units] = s
         W = (factor * self.W).requires_grad_()
         loss = self.loss(W)
         (gradient,) = torch.autograd.grad(loss, W)
-        own = gradient[0]
+        along_w = gradient[0]
         width = self.D + (1 if self.name == "none" else 2)
         F_ = self.fisher(W.detach())
         ii, ij = F_[: self.D, : self.D], F_[: self.D, width : width + self.D]
         w = W.detach()[0]
-        step = 1e-6 * own  # a gradient step so small that its angle is its length across w over |w|
+        step = 1e-6 * along_w  # a gradient step so small that its angle is its length across w over |w|
         across = step - (step @ w) / (w @ w) * w
         coupled = {"coupling": float(ij.norm())} if self.family == "categorical" else {}
         return {
             "loss": float(loss.detach()),
-            "gradient": float(own.norm()),
+            "gradient": float(along_w.norm()),
             "curvature": float(ii.norm()),
             "angle": float(across.norm() / w.norm()),
             **coupled,  # units on their own are not coupled
         }
 
     def loss(self, W: Tensor) -> Tensor:
-        """-log P(y | x), mean over cases, without what does not depend on z."""
+        """-log P(y | x), mean over cases, without terms that do not depend on z."""
         z = self.z(W, self.b, self.g, self.x)
         if self.family == "gaussian":
             return (z - self.y).square().sum(1).mean() / (2 * self.phi)

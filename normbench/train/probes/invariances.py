@@ -1,4 +1,4 @@
-"""LN 2016, Table 1: what a normalized layer does not notice, computed in float64.
+"""LN 2016, Table 1: invariances of a normalized layer, computed in float64.
 
 Each number is max |f' - f| / max |f| over all cases and units, f the layer's output before gain, bias and
 non-linearity, with batch statistics where the method has them.
@@ -18,12 +18,12 @@ from normbench.norms.sites import declared
 from normbench.streams import stream
 
 DELTA = 2.5
-Layer = Callable[..., Tensor]  # of W (units, inputs), x (cases, inputs) and what its summed inputs have beside W x
+Layer = Callable[..., Tensor]  # of W (units, inputs), x (cases, inputs) and what is added to W x
 
 
 @torch.no_grad()
 def compute(spec: RunSpec) -> list[dict[str, float]]:
-    """The six columns of Table 1, and what else the papers say of a layer.
+    """The six columns of Table 1, and further invariances that the papers mention.
 
     W_rescale W' = δW; W_recenter W' = W + 1γᵀ; w_vector_rescale wᵢ' = δwᵢ for one unit; data_rescale x' = δx;
     data_recenter x' = x + c; case_rescale xₙ' = δxₙ for one case; case_recenter xₙ' = xₙ + s·1 for one case (LN 7);

@@ -1,7 +1,7 @@
-"""What an overview of normalizers says of them, computed in float64 on data (cases, channels, height, width).
+"""Properties of normalizers that an overview names, computed in float64 on data (cases, channels, height, width).
 
-Normalizers of summed inputs are examined on the summed inputs themselves; those of weights, and blocks, on what the
-layer receives. Differences are max |f' - f| / max |f|.
+Normalizers of summed inputs are applied to the summed inputs; those of weights, and blocks, to the layer's inputs.
+ Differences are max |f' - f| / max |f|.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ACTIVATIONS: dict[str, Layer] = {"relu": F.relu, "tanh": torch.tanh}
 
 
 def compute(spec: RunSpec) -> list[dict[str, float]]:
-    """Of every method: what its output depends on, and what it learns and keeps; of some what is said of them alone.
+    """For every method: what its output depends on, and what it learns and stores; for some further facts.
 
     `others`, `others_evaluation`: case 0 when all others are replaced, in training and in evaluation.
     `others_gradient`: the gradient that case 0's output sends to the others, over that to itself. `modes`: evaluation
@@ -72,7 +72,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     numbers |= {"learned_tensors": float(len(learned)), "learned": float(sum(p.numel() for p in learned))}
     numbers["kept"] = values - numbers["learned"]
     with torch.no_grad():
-        numbers |= _said_of(choice, site, norm, W, x, draw) if choice is not None and norm is not None else {}
+        numbers |= _facts_of(choice, site, norm, W, x, draw) if choice is not None and norm is not None else {}
     return [numbers]
 
 
@@ -96,14 +96,14 @@ def _spread(layer: Layer, x: Tensor, axis: int) -> float:
     y = layer(x).select(axis, 0)
     weight = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)  # sums of normalized values would be constant
     (gradient,) = torch.autograd.grad((weight * y).sum(), x)
-    own, others = gradient.select(axis, 0), gradient.narrow(axis, 1, gradient.shape[axis] - 1)
-    return float(others.abs().max() / own.abs().max())
+    own_gradient, others = gradient.select(axis, 0), gradient.narrow(axis, 1, gradient.shape[axis] - 1)
+    return float(others.abs().max() / own_gradient.abs().max())
 
 
-def _said_of(
+def _facts_of(
     choice: Choice, site: Site, norm: base.Normalizer, W: Tensor, x: Tensor, draw: Callable[..., Tensor]
 ) -> dict[str, float]:
-    """What the overview says of one method alone."""
+    """Facts that the overview states for one method only."""
     if choice.name == "weight":  # each unit's weights have the length g
         return {"length": float((norm(W).norm(dim=1) / norm.get_parameter("gain").abs() - 1).abs().max())}
     if choice.name == "spectral":

@@ -1,4 +1,4 @@
-"""What sentence vectors without training are worth on the downstream tasks: random words, and TF-IDF."""
+"""Downstream tasks with sentence vectors without training: random word vectors, and TF-IDF."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Record = dict[str, float | str]
 
 
 def compute(spec: RunSpec) -> list[Record]:
-    """A record of `words_sick_pearson`, `words_mr_accuracy` and so on, of sums of random vectors of words, which the
-    seed draws, and `tfidf_sick_pearson` and so on; C by nested cross-validation, as after training.
+    """A record of `words_sick_pearson`, `words_mr_accuracy` and so on, from sums of random word vectors drawn by the
+    seed, and `tfidf_sick_pearson` and so on; C by nested cross-validation, as after training.
     """
     config = spec.config
     encoders = {
