@@ -212,10 +212,10 @@ def _is_file_or_function(word: str) -> bool:
 
 def _known_run(word: str, results: Path) -> None:
     """NormbenchError where there is no such run."""
-    from normbench.commands.sample import kept_run
+    from normbench.commands.sample import locate_run
 
     try:
-        kept_run(word, results)
+        locate_run(word, results)
     except NormbenchError as error:
         if not str(error).startswith("no run"):
             raise

@@ -14,7 +14,7 @@ from normbench.commands.terminal import say
 from normbench.config import compose
 from normbench.errors import NormbenchError
 from normbench.runs import writing
-from normbench.train.weights import kept_run, refuse_edited, trained
+from normbench.train.weights import locate_run, refuse_edited, trained
 
 NEAREST = 5  # lines, where `--count` does not say
 MOST = 10_000  # of one kind in one file, which memory has to hold
@@ -51,7 +51,7 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
     From `weights` that the run kept, the last if it kept those. Errors: no such run, one that is published alone,
     weights that it did not keep or that do not fit, a model that draws nothing, or reads or writes no text.
     """
-    found, folder = kept_run(of, results)
+    found, folder = locate_run(of, results)
     config = compose.restore(found.config, config_dir)
     name = config["model"]["name"]
     if asked != Asked(seed=asked.seed, weights=asked.weights):

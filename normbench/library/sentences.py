@@ -16,7 +16,7 @@ from normbench.data.words import split
 from normbench.errors import NormbenchError
 from normbench.runs import root
 from normbench.sentences import word_vectors
-from normbench.train.weights import kept_run, refuse_edited, trained
+from normbench.train.weights import locate_run, refuse_edited, trained
 
 if TYPE_CHECKING:
     from normbench.models.base import Model
@@ -68,7 +68,7 @@ def encoder(
 
     expand: a file of word vectors, and the sentences whose further words are to be known by it.
     """
-    found, folder = kept_run(run, results)
+    found, folder = locate_run(run, results)
     refuse_edited(found, config_dir)
     config = compose.restore(found.config, config_dir)
     model, _ = trained(folder, config, weights, config_dir)

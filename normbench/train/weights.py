@@ -16,7 +16,7 @@ from normbench.runs.resolve import resolve
 LARGEST = 1 << 37  # bytes of weights
 
 
-def kept_run(name: str, results: Path) -> tuple[RunRecord, Path]:
+def locate_run(name: str, results: Path) -> tuple[RunRecord, Path]:
     """The run called `name` and its directory. NormbenchError if it exists only as a published run, without weights."""
     found = resolve(name, results)
     raw = lookup.below(results / "runs").stored([found.run.id])

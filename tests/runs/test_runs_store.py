@@ -20,7 +20,7 @@ from normbench.runs import curve_file, files, find, lookup, pack, seals, store, 
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord
 from normbench.runs.resolve import resolve
-from normbench.train.weights import kept_run
+from normbench.train.weights import locate_run
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_a_copy_that_was_left_does_not_hide_the_finished_one(left: int, trio: li
     looked = find.find(trio[:1], tmp_path)
     assert looked.state(trio[0]) == "done" and looked.stored[trio[0].id].path == paths[1 - left]
     assert resolve(trio[0].id, tmp_path).source == paths[1 - left]
-    assert kept_run(trio[0].id, tmp_path)[1] == paths[1 - left]
+    assert locate_run(trio[0].id, tmp_path)[1] == paths[1 - left]
 
 
 def test_of_a_published_run_and_a_longer_one_the_longer_is_meant(trio: list, tmp_path: Path) -> None:
