@@ -67,7 +67,7 @@ def trials(
     Each like the experiment's arm `none`, with another normalizer in its place; without such an arm, with the settings
     of all arms. Second: lines about the experiments left out.
     """
-    experiments = [other for other in compose.choices("experiment", config_dir) if not _probe(other, config_dir)]
+    experiments = [other for other in compose.choices("experiment", config_dir) if not _is_probe(other, config_dir)]
     for word in only:
         if word not in (*experiments, TABLE1):
             raise unknown(
@@ -130,7 +130,7 @@ def _spec(config: compose.Config, norm: str, axes: Mapping[str, Any], config_dir
     return plan.checked(RunSpec(config, plan.ADHOC, norm, plan.ADHOC, axes=axes, config_dir=config_dir))
 
 
-def _probe(experiment: str, config_dir: Path | None) -> bool:
+def _is_probe(experiment: str, config_dir: Path | None) -> bool:
     model = plan.model_of(experiment, config_dir)
     return bool(model) and compose.is_probe(model, config_dir)
 
@@ -166,13 +166,9 @@ def quantities(runs: Sequence[RunRecord]) -> list[tuple[str, str, str]]:
 
 def effects(name: str, runs: Mapping[str, Sequence[RunRecord]]) -> list[Effect]:
     """For each quantity the paired difference from each opponent; `runs`: normalizer -> runs of one trial."""
-    found = []
     every = [run for group in runs.values() for run in group]
-    for where in quantities(every):
-        for other in runs:
-            if other != name:
-                found.append(_effect(where, other, runs[name], runs[other]))
-    return found
+    opponents = [other for other in runs if other != name]
+    return [_effect(where, other, runs[name], runs[other]) for where in quantities(every) for other in opponents]
 
 
 def _effect(

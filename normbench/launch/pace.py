@@ -34,15 +34,11 @@ def seconds(runs: Iterable[tuple[Place, int]], timed: Iterable[RunRecord]) -> fl
             paces.setdefault(key, []).append(run.seconds / run.steps)
     total = 0.0
     for place, steps in runs:
-        if paces_there := paces.get((place.experiment, place.fidelity, plan.place_text(place.axes))):
-            total += statistics.median(paces_there) * steps
-        elif declared := _declared(place):
-            total += declared
+        if same_place := paces.get((place.experiment, place.fidelity, plan.place_text(place.axes))):
+            total += statistics.median(same_place) * steps
         else:
-            return None
+            fidelities = plan.experiment(place.experiment, place.config_dir)["fidelities"]
+            if not (declared := fidelities.get(place.fidelity, {}).get("seconds")):
+                return None
+            total += declared
     return total
-
-
-def _declared(place: Place) -> float | None:
-    fidelities = plan.experiment(place.experiment, place.config_dir)["fidelities"]
-    return fidelities.get(place.fidelity, {}).get("seconds")

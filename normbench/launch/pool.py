@@ -85,6 +85,12 @@ class _Worker:
             self.process.stdin.write((json.dumps(message) + "\n").encode())
             self.process.stdin.flush()
 
+    def stop(self) -> None:
+        """Let it save its run and end."""
+        if not self.stop_sent:
+            self.send({"stop": True})
+            self.stop_sent = True
+
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
         """New events, and whether they are the last.
 
@@ -140,7 +146,10 @@ class _Launch:
                 for _ in range(min(processes, len(self.waiting))):
                     self._start()
                 while busy := [worker for worker in self.workers if worker.spec is not None]:
-                    self._check_stop(busy)
+                    if self.interrupts > 1:
+                        raise KeyboardInterrupt
+                    for worker in busy if self._stopped else ():
+                        worker.stop()
                     poll = select.poll()
                     for worker in busy:
                         poll.register(worker.events, select.POLLIN)
@@ -201,15 +210,6 @@ class _Launch:
     def _stopped(self) -> bool:
         late = self.deadline is not None and time.monotonic() >= self.deadline
         return self.interrupts > 0 or late
-
-    def _check_stop(self, busy: Sequence[_Worker]) -> None:
-        if self.interrupts > 1:
-            raise KeyboardInterrupt
-        if self._stopped:
-            for worker in busy:
-                if not worker.stop_sent:
-                    worker.send({"stop": True})
-                    worker.stop_sent = True
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,16 @@ def with_jobs(results: Path) -> tuple[list[Plan], list[str]]:
     found = []
     for launcher in sorted({one.launcher for one in started}):
         candidates = [one for one in started if one.launcher == launcher]
+        if (live := function(launcher, "live")) is None:
+            notes.append(f"{candidates[0].path / plans.JOBS}: no launcher {launcher} starts jobs.")
+            continue
         try:
-            live = _live(launcher, candidates)
+            folders = live(candidates)
         except NormbenchError as error:
             notes.append(f"what waits in {launcher} is not known: {error}")
             continue
         for one in candidates:
-            if one.path not in live:
+            if one.path not in folders:
                 continue
             try:
                 found.append(plans.read(one.path))
@@ -43,14 +46,6 @@ def queued(results: Path) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
     """
     found, notes = with_jobs(results)
     return {run["id"]: run for plan in found for run in plan.runs}, notes
-
-
-def _live(launcher: str, started: Sequence[plans.Started]) -> set[Path]:
-    """The result of the launcher's `live`; NormbenchError if it has none or gets no answer."""
-    if (live := function(launcher, "live")) is None:
-        raise NormbenchError(f"{started[0].path / plans.JOBS}: there is no launcher of that name that starts jobs.")
-    folders: set[Path] = live(started)
-    return folders
 
 
 def state(state: str, run: str, waiting: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,24 +64,21 @@ def _record_failure(run: writing.RunDirectory, reason: str) -> None:
         run.write_status("failed", reason=reason)
 
 
-class _output_to:
+@contextlib.contextmanager
+def _output_to(path: Path) -> Iterator[None]:
     """Redirects the process's standard output and error to a run's log."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        sys.stdout.flush()
-        self.saved = os.dup(1), os.dup(2)
-        log = reading.at_once(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
-
-    def __exit__(self, *error: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    log = reading.at_once(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    saved = os.dup(1), os.dup(2)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        yield
+    finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        for target, saved in zip((1, 2), self.saved, strict=True):
-            os.dup2(saved, target)
-            os.close(saved)
+        for target, handle in zip((1, 2), saved, strict=True):
+            os.dup2(handle, target)
+            os.close(handle)

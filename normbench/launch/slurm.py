@@ -124,7 +124,12 @@ class Slurm:
         deadline: float | None = None,
     ) -> tuple[dict[str, Outcome], bool]:
         results = root.parent
-        self._refuse_short()
+        limit = slurm.seconds(self.time)
+        if limit is not None and limit <= self.grace:
+            raise NormbenchError(
+                f"launcher=slurm: launcher.grace={self.grace} seconds before the end of launcher.time={self.time} "
+                f"({limit:.0f} s) is before its beginning. Write a longer time or a shorter grace."
+            )
         try:
             largest = slurm.largest_array()  # fails without Slurm, before anything is written
         except slurm.Refused as refusal:
@@ -143,14 +148,6 @@ class Slurm:
                 reason = f"submitted: job {job}, {tasks} workers{fewer} for {len(fresh)} runs; {plan.path}"
                 outcomes |= {spec.id: Outcome("queued", reason) for spec in fresh}
         return outcomes, False
-
-    def _refuse_short(self) -> None:
-        limit = slurm.seconds(self.time)
-        if limit is not None and limit <= self.grace:
-            raise NormbenchError(
-                f"launcher=slurm: launcher.grace={self.grace} seconds before the end of launcher.time={self.time} "
-                f"({limit:.0f} s) is before its beginning. Write a longer time or a shorter grace."
-            )
 
     @staticmethod
     def _waiting(specs: Sequence[RunSpec], results: Path) -> set[str]:

@@ -232,8 +232,9 @@ class Evaluation:
             whole = self._whole(one, variant)
             chunks |= {name: [metric] for name, metric in whole.items() if isinstance(metric, Tensor)}
             if one.split in self.tests and self.settings["outcomes"] and not one.order and one.mode != "whole":
-                self.outcomes[one.split, text(variant)] = {
-                    name: _example_values(parts) for name, parts in chunks.items()
+                self.outcomes[one.split, text(variant)] = {  # of metrics of places each example's mean
+                    name: torch.cat([p if isinstance(p, Tensor) else p.sums / p.counts for p in parts])
+                    for name, parts in chunks.items()
                 }
             place: Record = {"split": one.split, "mode": mode} | ({"variant": dict(variant)} if variant else {})
             place |= {"order": one.order} if one.order else {}
@@ -406,11 +407,6 @@ def _chunks(rows: range, size: int, order: Tensor | None = None) -> Iterator[sli
     for start in range(rows.start, rows.stop, size):
         part = slice(start, min(start + size, rows.stop))
         yield part if order is None else order[part]
-
-
-def _example_values(parts: Sequence[Metric]) -> Tensor:
-    """One number per example: for metrics of places their mean."""
-    return torch.cat([part if isinstance(part, Tensor) else part.sums / part.counts for part in parts])
 
 
 def _mean(parts: Sequence[Metric]) -> float:

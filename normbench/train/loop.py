@@ -7,11 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
-
 from normbench import data as datasets
 from normbench.config.identity import RunSpec
-from normbench.data.examples import Split
 from normbench.data.sampler import Sampler
 from normbench.errors import NormbenchError
 from normbench.models import base as models
@@ -43,7 +40,8 @@ def train(
         print(note)
     seed_torch(int(stream(seed, "torch").integers(2**63)), device)  # only users' normalizers draw from it
     model = models.build(config, spec.sites()).to(device)
-    splits = _splits(data, model, config["model"]["name"], device)
+    takes, labels = models.takes(model), (f"model={config['model']['name']}", f"data={data.name}")
+    splits = {name: split.only(takes, *labels).to(device) for name, split in data.splits.items()}
     examples = splits["train"]
     sampler = Sampler.of(config["train"], seed, examples)
     every = config["eval"]["every"] * (sampler.per_epoch if config["eval"]["unit"] == "epochs" else 1)
@@ -121,9 +119,3 @@ def train(
 def _samples(model: models.Model, seed: int, data: datasets.Dataset, when: str = "") -> dict[str, bytes]:
     with inference(model):
         return {when + name: content for name, content in model.sample(seed, SAMPLES, data).items()}
-
-
-def _splits(data: datasets.Dataset, model: models.Model, name: str, device: torch.device) -> dict[str, Split]:
-    """The splits with the tensors that the model takes, on its device."""
-    takes = models.takes(model)
-    return {n: split.only(takes, f"model={name}", f"data={data.name}").to(device) for n, split in data.splits.items()}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
 
@@ -20,7 +18,8 @@ LARGE = 10_000  # with smaller options no model is too large; counting its param
 def refuse_too_large(spec: RunSpec) -> None:
     """NormbenchError for a model whose parameters and gradients alone need more memory than this machine has."""
     name = spec.config["model"]["name"]
-    if max(_sizes(spec.config["model"]), default=0) < LARGE:
+    options = [value if isinstance(value, list) else [value] for value in spec.config["model"].values()]
+    if max((number for values in options for number in values if type(number) is int), default=0) < LARGE:
         return
     count = parameters(spec)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -42,8 +41,3 @@ def parameters(spec: RunSpec) -> int:
             return 0
         raise NormbenchError(f"model={name} of these sizes has more parameters than can be counted.") from None
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _sizes(options: Mapping[str, Any]) -> Iterator[int]:
-    for value in options.values():
-        yield from (number for number in (value if isinstance(value, list) else [value]) if type(number) is int)

@@ -124,17 +124,13 @@ def _uncompiled(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]
 ADAMS = {"standard": _uncompiled(torch.optim.Adam), "kiros": _uncompiled(KirosAdam)}
 
 
-def _adam(parameters: Any, bias_correction: str, **options: Any) -> torch.optim.Optimizer:
-    return ADAMS[bias_correction](parameters, **options)
-
-
 CLASSES: dict[str, Any] = {  # ours before torch's of the same name
     **{
         name: _uncompiled(cls)
         for name, cls in vars(torch.optim).items()
         if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer
     },
-    "Adam": _adam,
+    "Adam": lambda parameters, bias_correction, **options: ADAMS[bias_correction](parameters, **options),
     "KerasAdam": _uncompiled(KerasAdam),
 }
 

@@ -120,7 +120,11 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
     def take(saved: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         nonlocal progress
         progress = Progress.of(saved)
-        _refuse_longer(run, progress, steps)
+        if progress.step > steps:
+            raise NormbenchError(
+                f"run {run.heading['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "
+                "for. Finish that one first (the same length as before), or delete its directory.",
+            )
         try:
             model.load_state_dict({n[6:]: t for n, t in tensors.items() if n.startswith("model:")})
             optim.load_state(optimizer, model, {n[6:]: t for n, t in tensors.items() if n.startswith("optim:")})
@@ -145,12 +149,3 @@ def resume(run: RunDirectory, model: nn.Module, optimizer: Optimizer, steps: int
         curve.truncate(progress.curve_bytes)
     run.write_status("running", step=progress.step, reason="", files=seals.of_run(run.path, seals.FIXED))
     return progress
-
-
-def _refuse_longer(run: RunDirectory, progress: Progress, steps: int) -> None:
-    """NormbenchError for a checkpoint beyond the requested steps."""
-    if progress.step > steps:
-        raise NormbenchError(
-            f"run {run.heading['id']} is already at step {progress.step} of a longer one, beyond the {steps} asked "
-            "for. Finish that one first (the same length as before), or delete its directory.",
-        )
