@@ -7,7 +7,6 @@ Requirements, such as correct gradients and an evaluation of each sample alone, 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.metadata
 import importlib.util
@@ -85,18 +84,15 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
 
     Errors: those of `adopt`; a file together with a config_dir.
     """
-    adopted: dict[str, tuple[Path, Adopted]] = {}  # by name: the file and its normalizer
+    adopted: dict[str, Adopted] = {}  # by name
 
     def named(value: str) -> str:
         if not user_code.is_a_normalizers(value):
             return value
         if config_dir is not None:
             raise NormbenchError(f"norm={value} is a file: leave out --config-dir, or name a choice that is in there.")
-        path = reading.place(value).resolve()
-        if name := next((name for name, (file, _) in adopted.items() if file == path), ""):
-            return name
         one = _file(reading.place(value), conf, trains=True)
-        adopted[one.name] = path, one
+        adopted[one.name] = one
         return one.name
 
     replaced = []
@@ -105,7 +101,7 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
         if any(map(user_code.is_a_normalizers, choices)):
             word = f"norm={','.join(map(named, choices))}"
         replaced.append(word)
-    return replaced, [one for _, one in adopted.values()]
+    return replaced, [*adopted.values()]
 
 
 def keep(adopted: Adopted, conf: Path) -> Adopted:
@@ -128,9 +124,7 @@ def keep(adopted: Adopted, conf: Path) -> Adopted:
 
 
 def _file_of(choice: bytes) -> str:
-    with contextlib.suppress(ValueError, yaml.YAMLError, LookupError, TypeError):
-        return str(reading.load_yaml(choice.decode(), finite=False)["declares"]["file"])
-    return ""
+    return str(yaml.safe_load(choice)["declares"]["file"])
 
 
 def _file(path: Path, conf: Path, trains: bool = False) -> Adopted:

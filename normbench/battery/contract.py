@@ -194,9 +194,8 @@ def shape_and_type(subject: Subject, axes: Axes) -> None:
             x, before = subject.inputs(axes), states(module)
             before_pass = x.clone()
             y = module(x)
-            expected = tuple(x.shape) if not subject.of_weights else None
-            if expected:
-                demand(tuple(y.shape) == expected, f"an input of {expected} gives {tuple(y.shape)}")
+            if not subject.of_weights:
+                demand(y.shape == x.shape, f"an input of {tuple(x.shape)} gives {tuple(y.shape)}")
             demand(y.dtype == x.dtype, f"an input of {x.dtype} gives {y.dtype}")
             demand(torch.equal(x, before_pass), IN_PLACE)
             same = all(torch.equal(value, before[name]) for name, value in module.named_parameters())

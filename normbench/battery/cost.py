@@ -16,7 +16,7 @@ from normbench.models import base as models
 from normbench.train import optim
 from normbench.train.denormals import flushed
 
-ROUND = 0.05  # seconds of one side in one round
+ROUND, ROUNDS = 0.05, 21  # seconds of one side in one round
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def interleave(sides: Mapping[str, Callable[[], object]], rounds: int, warmup: i
     return seconds
 
 
-def costs(specs: Mapping[str, RunSpec], rounds: int = 21) -> dict[str, Cost]:
+def costs(specs: Mapping[str, RunSpec]) -> dict[str, Cost]:
     """Forward, backward and update on the first minibatch, one thread; ratios to the first side's.
 
     `specs`: name -> a run, all of one model, data set and batch size.
@@ -62,7 +62,7 @@ def costs(specs: Mapping[str, RunSpec], rounds: int = 21) -> dict[str, Cost]:
 
         return run
 
-    seconds = interleave({name: repeated(step) for name, step in steps.items()}, rounds)
+    seconds = interleave({name: repeated(step) for name, step in steps.items()}, ROUNDS)
     reference = seconds[next(iter(steps))]
     found = {}
     for name, times in seconds.items():

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from normbench.config.identity import RunSpec
-from normbench.launch.base import Launcher, Listener, Outcome
+from normbench.launch.base import Listener, Outcome
 from normbench.runs import plans
 
 
-def launcher() -> Launcher:
-    return PlanWriter()
-
-
-@dataclass(frozen=True)
 class PlanWriter:
-    processes: int = 1
-    here: bool = False
+    processes = 1
+    here = False
 
     def launch(
         self,
@@ -30,3 +24,6 @@ class PlanWriter:
         plan = plans.write(specs, root.parent)
         reason = f"planned; workers train it, as many as you start: normbench worker {plan.path}"
         return {spec.id: Outcome("planned", reason) for spec in specs}, False
+
+
+launcher = PlanWriter

@@ -8,7 +8,6 @@ import os
 import select
 import signal
 import subprocess
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -18,17 +17,12 @@ from types import FrameType
 from typing import Any
 
 from normbench.config.identity import RunSpec
-from normbench.launch.base import Launcher, Listener, Outcome, cores, python, worker_environment
+from normbench.launch.base import Listener, Outcome, cores, python, worker_environment
 from normbench.runs import writing
 
 WORKER = ("-m", "normbench.launch.process")
 POLL_SECONDS = 0.1
 END_SECONDS = 10.0  # for a process to exit before it is killed
-
-
-def launcher(jobs: int) -> Launcher:
-    """A pool of `jobs` worker processes; 0: one per core."""
-    return Pool(jobs)
 
 
 @dataclass(frozen=True)
@@ -56,6 +50,9 @@ class Pool:
         launch = _Launch(specs, root, listen, deadline)
         launch.run(self.processes)
         return launch.outcomes, launch.interrupts > 0
+
+
+launcher = Pool
 
 
 class _Worker:
@@ -94,8 +91,8 @@ class _Worker:
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
         """New events, and whether they are the last.
 
-        They are the last if its process has ended (even if processes that it forked hold the pipe open), if the pipe
-        is closed, or if a line is not an event.
+        They are the last if its process has ended, even if processes that it forked hold the pipe open, or if the pipe
+        is closed.
         """
         last = self.process.poll() is not None  # checked first: what it wrote before that is read below
         with contextlib.suppress(BlockingIOError):
@@ -103,13 +100,7 @@ class _Worker:
                 self.partial += content
             last = True
         *lines, self.partial = self.partial.split(b"\n")
-        events: list[dict[str, Any]] = []
-        for line in lines:
-            if (event := _parse_event(line)) is None:
-                self.process.kill()
-                return events, True
-            events.append(event)
-        return events, last
+        return [json.loads(line) for line in lines], last
 
     def end(self) -> int:
         """Wait for its end; returns its exit code."""
@@ -120,14 +111,6 @@ class _Worker:
             code = self.process.wait()
         os.close(self.events)
         return code
-
-
-def _parse_event(line: bytes) -> dict[str, Any] | None:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) and "event" in event else None
 
 
 class _Launch:
@@ -150,10 +133,7 @@ class _Launch:
                         raise KeyboardInterrupt
                     for worker in busy if self._stopped else ():
                         worker.stop()
-                    poll = select.poll()
-                    for worker in busy:
-                        poll.register(worker.events, select.POLLIN)
-                    poll.poll(1000 * POLL_SECONDS)
+                    select.select([worker.events for worker in busy], [], [], POLL_SECONDS)
                     for worker in busy:
                         self._handle_events(worker)
             finally:
@@ -213,10 +193,6 @@ class _Launch:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield  # Python sets signal handlers in the main thread only
-            return
-
         def interrupt(number: int, frame: FrameType | None) -> None:
             self.interrupts += 1
 

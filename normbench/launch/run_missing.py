@@ -79,7 +79,7 @@ def ensure_runs(
                 break
             # for a run that the other process has finished this returns at once
             again, interrupted = launcher.launch(free, root, listen, deadline)
-            outcomes = {**outcomes, **again}
+            outcomes |= again
     found = find(specs, results)
     statuses = {run.id: run.status for run in found.runs}
     outcomes = {
@@ -109,8 +109,7 @@ def check_device(name: str) -> None:
     ask = f"from normbench.train.environment import device; device({name!r})"
     done = subprocess.run(python("-c", ask), stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1].partition("NormbenchError: ")[2]
-        raise NormbenchError(reason or f"device={name}: {done.stderr.strip().splitlines()[-1]}")
+        raise NormbenchError(done.stderr.strip().splitlines()[-1].rpartition("NormbenchError: ")[2])
 
 
 def check_writable(root: Path) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from normbench import slurm
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.launch.base import Launcher, Listener, Outcome, python
+from normbench.launch.base import Listener, Outcome, python
 from normbench.launch.queue import with_jobs
 from normbench.launch.worker import STOPPED, settled
 from normbench.runs import files, leases, plans, writing
@@ -93,12 +93,6 @@ exit $code
 """
 
 
-def launcher(
-    workers: int, partition: str, time: str, memory: str, grace: int, setup: list[str], options: list[str]
-) -> Launcher:
-    return Slurm(workers, partition, time, memory, grace, tuple(setup), tuple(options))
-
-
 @dataclass(frozen=True)
 class Slurm:
     """Submits runs, except those that are queued already in any plan."""
@@ -108,8 +102,8 @@ class Slurm:
     time: str = ""
     memory: str = ""
     grace: int = 60
-    setup: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    setup: Sequence[str] = ()
+    options: Sequence[str] = ()
     here: bool = False
 
     @property
@@ -203,6 +197,9 @@ class Slurm:
         with contextlib.suppress(OSError):  # a full disk: its name suffices
             plans.note_jobs(plan, "slurm", [job])
         return job
+
+
+launcher = Slurm
 
 
 def _forget_ended(results: Path) -> None:

@@ -49,8 +49,7 @@ def work(plan: Plan, report: Callable[[str], None]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     waiting = {str(run["id"]): run for run in plan.runs}
-    left = random.SystemRandom().randrange(len(waiting) or 1)  # workers start with different runs
-    order = [*waiting][left:] + [*waiting][:left]
+    order = random.SystemRandom().sample([*waiting], len(waiting))  # workers start with different runs
     code, again, found = 0, True, 0
     busy: list[Outcome] = []
     while waiting and again and not stop_requested:

@@ -67,7 +67,6 @@ def record(run: writing.RunDirectory, step: int, notes: Sequence[str], current: 
             content = store.read_environment(run.path)
         except Damaged as damage:
             raise writing.start_anew(run.path, damage) from None
-        content.setdefault("resumed", [])
         changed = {key: value for key, value in current.items() if content.get(key) != value}
         content["resumed"].append({"step": step, "changed": changed, "notes": list(notes)})
     files.write_json(path, content)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from normbench.errors import NormbenchError
 from normbench.norms.base import own_parameters
 
+UNWRAPPED = ("add_param_group", "zero_grad", "load_state_dict", "state_dict")
 OURS = {"decay_norms"}  # options that are not passed to the class
 
 
@@ -117,7 +118,7 @@ def _uncompiled(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]
     At the first call these load the compiler, which is not used here and takes as long to import as the rest of torch.
     Such an optimizer cannot be pickled; its state can.
     """
-    methods: dict[str, Any] = {name: inspect.unwrap(getattr(cls, name)) for name in ("add_param_group", "zero_grad")}
+    methods: dict[str, Any] = {name: inspect.unwrap(getattr(cls, name)) for name in UNWRAPPED}
     return type(cls.__name__, (cls,), methods | {"step": torch.no_grad()(inspect.unwrap(cls.step))})
 
 
@@ -145,16 +146,12 @@ def state_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[st
 
 
 def load_state(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """The inverse of `state_tensors`, each tensor on the device of its parameter.
-
-    But for what counts the updates: torch's optimizers keep that on the CPU, unless they are fused or capturable.
-    """
+    """The inverse of `state_tensors`; torch moves each tensor to the device of its parameter."""
+    ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    index = {parameter: number for number, parameter in enumerate(ordered)}
     parameters = dict(model.named_parameters())
-    groups = {p: group for group in optimizer.param_groups for p in group["params"]}
-    optimizer.state.clear()
+    state: dict[int, dict[str, Tensor]] = {}
     for full, value in tensors.items():
         name, key = full.rsplit(":", 1)
-        parameter = parameters[name]
-        group = groups[parameter]
-        counted = key == "step" and not (group.get("fused") or group.get("capturable"))
-        optimizer.state[parameter][key] = value if counted else value.to(parameter.device)
+        state.setdefault(index[parameters[name]], {})[key] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

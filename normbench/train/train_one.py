@@ -11,7 +11,6 @@ import torch
 from normbench.config.identity import RunSpec
 from normbench.errors import FULL, NormbenchError
 from normbench.runs import store, writing
-from normbench.runs.damaged import Damaged
 from normbench.train import checkpoint, memory, probes
 from normbench.train.loop import train
 
@@ -35,7 +34,7 @@ def ensure_run(
     with run.writing():
         already = store.finished(run.path, spec.steps, spec)
         if already is not None:
-            _tidy(run)
+            checkpoint.clear(run.path / "checkpoint")  # left by a kill after the run had finished
             return str(already["status"])
         old = run.old_status()  # NormbenchError if it is damaged, before anything is changed
         anew = old is not None and not store.can_become(run.path, spec)
@@ -64,10 +63,3 @@ def ensure_run(
                 "the command.",
                 code=4,
             ) from None
-
-
-def _tidy(run: writing.RunDirectory) -> None:
-    """Remove the checkpoint of a run that was killed after it had finished."""
-    with contextlib.suppress(Damaged):
-        if store.read_status(run.path)["status"] in store.FINISHED:
-            checkpoint.clear(run.path / "checkpoint")

@@ -25,7 +25,6 @@ from normbench.runs import curve_file, files, outcomes, pack, seals, store, yaml
 from normbench.runs.damaged import Damaged
 from normbench.runs.record import RunRecord, check_record
 from normbench.train import checkpoint
-from normbench.train.progress import Progress
 
 FEW, MANY = 40, 1500
 numbers = st.one_of(
@@ -102,7 +101,7 @@ def _read_pack(path: Path) -> None:
 
 def _checkpoint(path: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
-        Progress.of(checkpoint._head(path / "a.json")["progress"])
+        checkpoint._head(path / "a.json")
 
 
 def _history(path: Path) -> None:

@@ -103,7 +103,7 @@ def test_noise_is_no_matter_of_the_defaults(tmp_path: Path) -> None:
     assert contract.first_to_mend(findings) == "repeatable"
 
 
-def test_what_it_raises_is_told_with_its_line(tmp_path: Path) -> None:
+def test_an_exception_is_reported_with_its_line(tmp_path: Path) -> None:
     body = "return self.gain * (x @ x if len(x) == 8 else x)"
     path = write(tmp_path, body)
     line = path.read_text().split("\n").index(f"        {body}") + 1

@@ -190,7 +190,7 @@ def test_what_serves_nowhere_is_refused_in_one_line(kind: str, tmp_path: Path) -
         assert "\n" not in str(caught.value) and not (tmp_path / "own").exists()
 
 
-def test_the_example_stands_beside_none_and_layer_in_a_convolutional_network(tmp_path: Path) -> None:
+def test_the_example_trains_with_none_and_layer_in_a_convolutional_network(tmp_path: Path) -> None:
     """As `normbench train model=lenet5 data=coloured_digits norm=none,layer,dyt.py -m`; and in a recurrent layer."""
     asked = ["model=lenet5", "data=coloured_digits", f"norm=none,layer,{DYT}", "train.batch_size=20"]
     words, _ = in_words(asked, None, tmp_path / "own")
@@ -266,7 +266,7 @@ def test_x_is_rows_in_time_and_channels_first_in_space(tmp_path: Path) -> None:
     assert torch.equal(norm(x[:, :, 0], mask), x[:, :, 0] * mask[..., None])
 
 
-def test_a_yaml_declares_the_options_of_a_plain_module(tmp_path: Path) -> None:
+def test_a_yaml_declares_the_options_of_a_module(tmp_path: Path) -> None:
     path = write(tmp_path, DYT.read_text().replace("from __future__", "# from __future__"), "mine.py")
     node = yaml.safe_load(adopt(str(path), None, tmp_path / "own").derived)
     assert node["declares"]["options"] == {}, "options are never guessed"

@@ -124,7 +124,7 @@ def test_a_run_that_was_busy_and_is_done_by_now_is_done(tmp_path: Path) -> None:
     assert ensure_runs([spec], Late(seed1="busy"), tmp_path).outcomes[spec.id].status == "done"
 
 
-def test_data_that_are_missing_are_told_before_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_data_are_reported_before_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "nowhere"))
     launcher = Made()
     with pytest.raises(NormbenchError, match="Bring it with: normbench data get mnist"):
@@ -139,7 +139,7 @@ def test_a_launcher_without_a_module_is_one_line(name: str) -> None:
     assert base.load({"name": "local", "jobs": 1}).processes == 1
 
 
-def test_how_long_runs_take_is_known_from_runs_like_them_else_from_their_experiment(tmp_path: Path) -> None:
+def test_how_long_runs_take_is_predicted_by_similar_runs_else_by_their_experiment(tmp_path: Path) -> None:
     spec = tiny.spec("norm=none")
     labels = {"experiment": "ln2016/fig6", "fidelity": "smoke", "axes": {"train.batch_size": 4}}
     timed = [fake.record(spec, seconds=seconds, steps=20, **labels) for seconds in (2.0, 4.0, 60.0)]

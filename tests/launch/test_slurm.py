@@ -80,7 +80,7 @@ def is_over() -> bool:
 
 
 def trained_once(run: Path) -> bool:
-    """Every evaluation's time was taken once: whoever trains a stretch again writes its lines again."""
+    """Every evaluation's time was taken once: a stretch that is trained again has its lines twice."""
     steps = [json.loads(line)["step"] for line in (run / "timing.jsonl").read_text().splitlines()]
     return steps == sorted(set(steps))
 
@@ -151,7 +151,7 @@ def test_requeued_and_killed_workers_train_what_the_pool_does(tmp_path: Path) ->
 
 
 def test_a_time_limit_saves_and_goes_on(tmp_path: Path) -> None:
-    """Slurm's shortest limit is a minute; the worker is told 20 s before, or up to half a minute earlier."""
+    """Slurm's shortest limit is a minute; the worker gets the signal 20 s before, or up to half a minute earlier."""
     words = ["launcher.workers=1", "launcher.time=1", "launcher.grace=20"]
     submitted = submit(
         tmp_path, 1, ["train.batch_size=2", "train.epochs=5000"], *words

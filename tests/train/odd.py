@@ -1,7 +1,5 @@
 """Normalizers as users write them, in ways that no one here is written; each reads nothing of what a pass asks."""
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -95,23 +93,6 @@ class Bare(Normalizer):
         return x - x.mean(-1, keepdim=True) + 0.01 * torch.randn_like(x)
 
 
-@dataclass
-class Options:
-    eps: float = 1e-5
-    momentum: float = 0.1
-
-
-@normalizer("options")
-class WithOptions(Normalizer):
-    def __init__(self, site):
-        super().__init__(site)
-        self.options = Options()
-        self.inner = nn.BatchNorm1d(site.features, self.options.eps, self.options.momentum)
-
-    def forward(self, x, mask=None):
-        return self.inner(x)
-
-
 @normalizer("images")
 class Images(Normalizer):
     def __init__(self, site):
@@ -121,16 +102,6 @@ class Images(Normalizer):
     def forward(self, x, mask=None):
         _, channels, _, _ = x.shape
         return self.drop(self.inner(x)).view(-1, channels, *x.shape[2:])
-
-
-@normalizer("double")
-class Double(Normalizer):
-    def __init__(self, site):
-        super().__init__(site)
-        self.inner = nn.BatchNorm1d(site.features, dtype=torch.float64)
-
-    def forward(self, x, mask=None):
-        return self.inner(x.double()).to(x.dtype)
 
 
 @normalizer("plain")

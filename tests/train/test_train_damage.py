@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,108 +21,69 @@ EVERY_STEP = "train.checkpoint_seconds=0"
 Calm = Callable[..., tuple[bytes, bytes]]
 
 
-def flip(path: Path, place: float) -> None:
-    content = bytearray(path.read_bytes())
-    content[int(len(content) * place)] ^= 1
-    path.write_bytes(content)
+def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+def flip(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
 
 
 def flip_number(path: Path, key: bytes) -> None:
     """One bit of a number's first digit: the file can still be read, and means something else."""
-    content = bytearray(path.read_bytes())
-    content[content.index(b'"%s": ' % key) + len(key) + 4] ^= 1
-    path.write_bytes(content)
+    rewrite(path, lambda content: flip(content, content.index(b'"%s": ' % key) + len(key) + 4))
 
 
-def sealed(path: Path, **changes: object) -> None:
-    """Another progress, with its hash."""
-    head = json.loads(path.read_text())
-    head["progress"] |= changes
-    path.write_text(json.dumps(head | {"progress_sha256": checkpoint._sha256(head["progress"])}))
-
-
-def without(path: Path, key: str) -> None:
-    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != key}))
-
-
-def swapped(path: Path, others: dict[str, torch.Tensor], change: Callable[..., torch.Tensor] | None = None) -> None:
-    """Other tensors, with their hash."""
-    mine = load((path.with_suffix(".safetensors")).read_bytes())
-    content = save(
-        {name: (change or (lambda tensor: tensor))(tensor).contiguous() for name, tensor in mine.items()} | others
-    )
+def swapped(path: Path, others: dict[str, torch.Tensor]) -> None:
+    """Further tensors, with their hash."""
+    content = save(load((path.with_suffix(".safetensors")).read_bytes()) | others)
     path.with_suffix(".safetensors").write_bytes(content)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": hashlib.sha256(content).hexdigest()}))
 
 
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": lambda content: content[:-10],
+    "empty": lambda content: b"",
+    "zeroed": lambda content: bytes(len(content)),
+}
 DAMAGES: dict[str, Callable[[Path], object]] = {
-    "tensors truncated": lambda slot: slot.with_suffix(".safetensors").write_bytes(
-        slot.with_suffix(".safetensors").read_bytes()[:-10]
-    ),
-    "tensors empty": lambda slot: slot.with_suffix(".safetensors").write_bytes(b""),
-    "tensors zeroed": lambda slot: slot.with_suffix(".safetensors").write_bytes(
-        bytes(slot.with_suffix(".safetensors").stat().st_size)
-    ),
-    "a bit of a tensor": lambda slot: flip(slot.with_suffix(".safetensors"), 0.99),
-    "a bit of their header": lambda slot: flip(slot.with_suffix(".safetensors"), 0.01),
+    **{f"head {name}": lambda slot, change=change: rewrite(slot, change) for name, change in CHANGES.items()},
+    **{
+        f"tensors {name}": lambda slot, change=change: rewrite(slot.with_suffix(".safetensors"), change)
+        for name, change in CHANGES.items()
+    },
+    "a bit of a tensor": lambda slot: rewrite(slot.with_suffix(".safetensors"), lambda c: flip(c, len(c) - 9)),
+    "a bit of their header": lambda slot: rewrite(slot.with_suffix(".safetensors"), lambda c: flip(c, 20)),
     "tensors missing": lambda slot: slot.with_suffix(".safetensors").unlink(),
-    "head truncated": lambda slot: slot.write_bytes(slot.read_bytes()[:-10]),
-    "head empty": lambda slot: slot.write_bytes(b""),
-    "head zeroed": lambda slot: slot.write_bytes(bytes(slot.stat().st_size)),
     "head missing": lambda slot: slot.unlink(),
-    "head of another shape": lambda slot: slot.write_bytes(b"[1, 2]"),
-    "head without progress": lambda slot: slot.write_bytes(
-        json.dumps({k: v for k, v in json.loads(slot.read_text()).items() if k != "progress"}).encode()
-    ),
     "a bit of the number of examples": lambda slot: flip_number(slot, b"examples"),
     "a bit of the step": lambda slot: flip_number(slot, b"step"),
     "a bit of the loss sum": lambda slot: flip_number(slot, b"loss_sum"),
-    "deep head": lambda slot: slot.write_text("[" * 10**5),
-    "deep progress": lambda slot: sealed(slot, sums={"nll": eval("[" * 80 + "]" * 80)}),
-    "an infinite step": lambda slot: sealed(slot, step=math.inf),
-    "a step that is text": lambda slot: sealed(slot, step="8"),
-    "a step beyond all": lambda slot: sealed(slot, step=10**400),
-    "a further field": lambda slot: sealed(slot, colour="green"),
-    "no hash of the tensors": lambda slot: without(slot, "sha256"),
-    "no hash of the progress": lambda slot: without(slot, "progress_sha256"),
     "tensors of another model": lambda slot: swapped(slot, {"model:hidden.weight": torch.zeros(3)}),
     "tensors of another optimizer": lambda slot: swapped(slot, {"optim:hidden:none": torch.zeros(3)}),
-    "tensors of another shape": lambda slot: swapped(slot, {}, lambda tensor: tensor[..., None]),
-    "a pipe as head": lambda slot: (slot.unlink(), os.mkfifo(slot)),
-    "a link to zeros as tensors": lambda slot: (
-        slot.with_suffix(".safetensors").unlink(), slot.with_suffix(".safetensors").symlink_to("/dev/zero")
-    ),
-}  # fmt: skip
+}
 
 
 class Killed(BaseException):
     """Nothing in the loop catches it."""
 
 
-def half_done(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run killed at step 8, with checkpoints of steps 7 and 8."""
-    left = [8]
+    folder, stops = tmp_path_factory.mktemp("stopped") / "run", tiny.after(8)
 
     def kill() -> bool:
-        left[0] -= 1
-        if not left[0]:
+        if stops():
             raise Killed
         return False
 
     with pytest.raises(Killed):
         tiny.train(folder, *BATCH, EVERY_STEP, stopping=kill)
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("stopped") / "run"
-    half_done(folder)
     return folder
 
 
 def copy(stopped: Path, folder: Path) -> Path:
-    import shutil
-
     shutil.copytree(stopped, folder)
     heads = sorted((folder / "checkpoint").glob("*.json"), key=lambda p: json.loads(p.read_text())["serial"])
     return heads[-1]
@@ -142,7 +102,7 @@ def test_a_damaged_newest_slot_leaves_the_other(damage: str, stopped: Path, tmp_
     assert bool(resumed["notes"]) == (damage != "head missing"), "the damage is noted"
 
 
-@pytest.mark.parametrize("damage", [d for d in DAMAGES if d not in ("head missing",)])
+@pytest.mark.parametrize("damage", ["tensors truncated", "a bit of a tensor", "head empty", "a bit of the step"])
 def test_both_slots_damaged_overwrites_nothing(damage: str, stopped: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     newest = copy(stopped, run)
@@ -157,8 +117,6 @@ def test_both_slots_damaged_overwrites_nothing(damage: str, stopped: Path, tmp_p
 
 
 def test_slots_take_turns_and_the_older_is_overwritten(tmp_path: Path) -> None:
-    import torch
-
     folder = tmp_path / "checkpoint"
     for step in range(1, 6):
         checkpoint.save_slot(folder, {"step": step}, {"x": torch.full((3,), float(step))})

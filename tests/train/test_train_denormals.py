@@ -61,9 +61,9 @@ def test_training_leaves_none_and_the_same_bytes(mode: None, tmp_path: Path, mon
     assert has_denormals()  # as before
     with monkeypatch.context() as patch:
         patch.setattr(loop, "flushed", contextlib.nullcontext)
-        assert tiny.train(tmp_path / "kept", *LONG, stopping=tiny.after(1_499)) == "interrupted"
-    assert denormal(tmp_path / "kept") > 0  # else this test says nothing
+        assert tiny.train(tmp_path / "denormal", *LONG, stopping=tiny.after(1_499)) == "interrupted"
+    assert denormal(tmp_path / "denormal") > 0  # else this test says nothing
     assert denormal(tmp_path / "flushed") == 0
-    for name in ("flushed", "kept"):
+    for name in ("flushed", "denormal"):
         assert tiny.train(tmp_path / name, *LONG) == "done"
-    assert tiny.result(tmp_path / "flushed") == tiny.result(tmp_path / "kept")
+    assert tiny.result(tmp_path / "flushed") == tiny.result(tmp_path / "denormal")

@@ -17,7 +17,7 @@ from normbench.config import identity
 from normbench.config.plan import train_specs
 from normbench.data.examples import Split
 from normbench.errors import NormbenchError
-from normbench.eval_variants import parse, text
+from normbench.eval_variants import parse
 from normbench.models import base as models
 from normbench.norms.batch_layer import CONFIGURATIONS, KINDS
 from normbench.norms.modes import inference, normalizers
@@ -58,7 +58,7 @@ def several(model: models.Model, split: Split, names: list[str], m: int) -> list
     ("m", "words"),
     [(5, ()), (5, ("norm.mode=paper",)), (1, ()), (5, ("norm.affine=false",)), (5, ("norm.sites=[conv]",))],
 )
-def test_ways_in_one_pass_are_those_passes_one_by_one(m: int, words: tuple[str, ...]) -> None:
+def test_variants_in_one_pass_are_those_passes_one_by_one(m: int, words: tuple[str, ...]) -> None:
     """Also with other populations, with a last batch that is smaller, and where m = 1 gives NaN."""
     model = trained(m, *BLN, *words)
     draws = torch.Generator().manual_seed(2)
@@ -98,11 +98,11 @@ def test_what_is_asked_for_is_recorded_and_nothing_else_moves(tmp_path: Path) ->
         "eval.also_at_best=['populations=pooled','populations=recalibrated']",
     )
     words = (*BLN, "train.epochs=3", "optim.lr=0.3")  # of a size at which the second epoch is not the best
-    tiny.train(tmp_path / "plain", *words)
+    tiny.train(tmp_path / "without", *words)
     tiny.train(tmp_path / "asked", *words, *asked, "eval.reshuffles=2", "eval.reshuffled=[TTFF]")
-    without, full = curve(tmp_path / "plain"), curve(tmp_path / "asked")
+    without, full = curve(tmp_path / "without"), curve(tmp_path / "asked")
     assert [r for r in full if "variant" not in r] == without
-    ours, theirs = (load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("plain", "asked"))
+    ours, theirs = (load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("without", "asked"))
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours if ".recalibrated." not in name)
     losses = [r["nll"] for r in without if r["split"] == "valid" and r["epoch"]]
@@ -123,9 +123,9 @@ def test_what_is_asked_for_is_recorded_and_nothing_else_moves(tmp_path: Path) ->
 
 def test_the_last_evaluation_passes_over_whole_splits_as_well(tmp_path: Path) -> None:
     asked = ("eval.strides={train: 0, test: 3}", "eval.whole=[test,valid]")
-    tiny.train(tmp_path / "plain")
+    tiny.train(tmp_path / "without")
     tiny.train(tmp_path / "asked", *asked)
-    found, default = curve(tmp_path / "asked"), curve(tmp_path / "plain")
+    found, default = curve(tmp_path / "asked"), curve(tmp_path / "without")
     assert [(r["epoch"], r["split"]) for r in found if r["mode"] == "whole"] == [(2, "test"), (2, "valid")]
     of = {(r["split"], r["mode"]): r["nll"] for r in found if r["epoch"] == 2}
     wanted = {r["split"]: r["nll"] for r in default if r["epoch"] == 2 and r["mode"] == "eval"}
@@ -184,39 +184,6 @@ def test_evaluations_are_no_part_of_what_a_run_is() -> None:
     assert tiny.spec(*BLN, "norm.eps_w=1e-3").id != without.id
     probes = [train_specs(["model=properties", *BLN, f"norm.configuration={c}"], False)[0].id for c in ("TTTT", "FFFF")]
     assert probes[0] != probes[1], "a probe computes with it"
-
-
-def test_a_run_without_an_evaluation_is_not_the_one_that_is_asked_for(tmp_path: Path) -> None:
-    """It is trained anew."""
-    root = tmp_path / "runs"
-    first, second = tiny.spec(*BLN, "eval.variants=[TTFF]"), tiny.spec(*BLN, "eval.variants=[FFFT]")
-    from normbench.train.train_one import ensure_run
-
-    ensure_run(first, writing.directory(root, first))
-    assert find([first], tmp_path).of(first)
-    found = find([second], tmp_path)
-    assert not found.runs and found.state(second) == "missing"
-    ensure_run(second, writing.directory(root, second))
-    (record,) = find([second], tmp_path).runs
-    assert {"configuration=FFFT"} <= {text(r["variant"]) for r in record.records if "variant" in r}
-    other = tiny.spec("norm=batch_layer", "norm.configuration=TTTT")  # another default evaluation of the same training
-    assert other.id == first.id and not find([other], tmp_path).records
-
-
-def test_an_unfinished_run_without_an_evaluation_begins_anew(tmp_path: Path) -> None:
-    words = ("train.checkpoint_seconds=0", *BLN)
-    assert tiny.train(tmp_path / "run", *words, stopping=tiny.after(8)) == "interrupted"
-    tiny.train(tmp_path / "run", *words, "eval.variants=[TTFF]")
-    tiny.train(tmp_path / "straight", *words, "eval.variants=[TTFF]")
-    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "straight")
-
-
-def test_the_lowest_validation_loss_outlives_an_interruption(tmp_path: Path) -> None:
-    words = ("train.checkpoint_seconds=0", "optim.lr=0.3", "train.epochs=3", *BLN, "eval.reshuffles=1")
-    assert tiny.train(tmp_path / "run", *words, stopping=tiny.after(9)) == "interrupted"
-    tiny.train(tmp_path / "run", *words)
-    tiny.train(tmp_path / "straight", *words)
-    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "straight")
 
 
 def test_test_splits_can_wait_for_the_lowest_validation_loss(tmp_path: Path) -> None:
@@ -283,17 +250,16 @@ def test_an_epoch_without_tests_is_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "key"),
     [
-        ((*BLN, "eval.variants=[TTFG]"), "eval.variants: 'TTFG' is no way of evaluating norm=batch_layer."),
-        (("norm=layer", "eval.variants=[TTFF]"), "eval.variants: 'TTFF' is no way of evaluating norm=layer."),
-        (("norm=batch", "eval.also_at_best=['populations=pooled']"), "no way of evaluating norm=batch."),
-        ((*BLN, "eval.splits=[tset]"), "eval.splits=tset is not possible."),
-        (("eval.whole=[tset]",), "eval.whole=tset is not possible."),
-        ((*BLN, "eval.reshuffles=-1"), "eval.reshuffles=-1 is too small"),
+        ((*BLN, "eval.variants=[TTFG]"), "eval.variants: 'TTFG' .*norm=batch_layer"),
+        (("norm=layer", "eval.variants=[TTFF]"), "eval.variants: 'TTFF' .*norm=layer"),
+        (("norm=batch", "eval.also_at_best=['populations=pooled']"), "eval.also_at_best: .*norm=batch"),
+        ((*BLN, "eval.splits=[tset]"), "eval.splits=tset"),
+        (("eval.whole=[tset]",), "eval.whole=tset"),
+        ((*BLN, "eval.reshuffles=-1"), "eval.reshuffles=-1"),
     ],
 )
-def test_what_cannot_be_evaluated_is_said_before_anything_runs(words: tuple[str, ...], message: str) -> None:
-    with pytest.raises(NormbenchError) as caught:
+def test_what_cannot_be_evaluated_is_refused_before_anything_runs(words: tuple[str, ...], key: str) -> None:
+    with pytest.raises(NormbenchError, match=key):
         tiny.spec(*words)
-    assert message in str(caught.value)

@@ -94,7 +94,7 @@ def test_a_huge_learning_rate_diverges_and_says_where(tmp_path: Path) -> None:
     assert all(math.isfinite(value) for record in curve(run) for value in record.values() if isinstance(value, float))
 
 
-def test_an_evaluation_that_is_no_number_is_kept_as_text_and_ends_the_run(
+def test_an_evaluation_that_is_not_finite_is_stored_as_text_and_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = MnistMLP.evaluate
@@ -253,19 +253,6 @@ def test_every_example_once_an_epoch_in_an_order_of_its_own(tmp_path: Path, monk
     assert orders["one"][0] != orders["other"][0]
 
 
-def test_without_reshuffling_every_epoch_is_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches: list[torch.Tensor] = []
-    forward = MnistMLP.forward
-
-    def watched(self: MnistMLP, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        batches.append(inputs)
-        return forward(self, inputs, targets)
-
-    monkeypatch.setattr(MnistMLP, "forward", watched)
-    tiny.train(tmp_path / "run", "train.reshuffle=false")
-    assert len(batches) == 12 and all(map(torch.equal, batches[:6], batches[6:]))
-
-
 COLOURED = ("model=lenet5", "data=coloured_digits", "data.fraction=0.1", "train.epochs=2")
 
 
@@ -286,14 +273,6 @@ def test_further_running_means_are_over_the_examples_of_an_epoch(
     assert running == pytest.approx([sum(wrong[:7]) / 480, sum(wrong[7:]) / 480], rel=1e-12)
 
 
-def test_further_running_means_survive_an_interruption(tmp_path: Path) -> None:
-    (spec,) = train_specs([*COLOURED, "train.batch_size=70"], False)
-    ensure_run(spec, RunDirectory(tmp_path / "calm"))
-    for _ in range(5):
-        ensure_run(spec, RunDirectory(tmp_path / "run"), stopping=tiny.after(3))
-    assert tiny.result(tmp_path / "run") == tiny.result(tmp_path / "calm")
-
-
 # --- epochs ----------------------------------------------------------------------------------------------------------
 
 
@@ -308,7 +287,7 @@ def test_a_normalizer_hears_of_each_epoch(epochs: int, tmp_path: Path) -> None:
     assert all(math.isfinite(record["nll"]) for record in curve(tmp_path / "run"))
 
 
-def test_every_part_for_testing_is_evaluated_in_every_way(tmp_path: Path) -> None:
+def test_every_test_split_is_evaluated_in_every_variant(tmp_path: Path) -> None:
     words = ("model=recall_lstm", "data.length=3", "data.fraction=0.02", "train.batch_size=50", "train.epochs=1")
     norm = ("norm=batch", "norm.stats=per_step", "norm.also_eval_stats=[batch]", "model.hidden_size=3")
     (spec,) = train_specs([*words, *norm], False)

@@ -22,7 +22,7 @@ BATCH_LAYER = ("norm=batch_layer", "norm.configuration=TTTT", "norm.also_configu
 RECALIBRATED = "norm.also_populations=[recalibrated]"
 BATCH = ("norm=batch", "norm.also_eval_stats=[per_step_pass]")
 ARMS = {
-    "beside slots": (*BATCH_LAYER, RECALIBRATED),
+    "with slots": (*BATCH_LAYER, RECALIBRATED),
     "alone": ("norm=batch_layer", "norm.populations=recalibrated"),
     "batch": BATCH,
 }
@@ -59,7 +59,7 @@ def test_there_is_one_pass_before_each_evaluation(arm: str, tmp_path: Path, monk
     assert found == [[210] * 5 + [150]] * 3, "before the first epoch, and after each of the two"
 
 
-def test_nobody_pays_who_does_not_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_need_there_is_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = passes(monkeypatch)
     tiny.train(tmp_path / "run", "norm=batch_layer")
     assert found == [[]] * 3
@@ -93,7 +93,7 @@ def test_an_interrupted_run_ends_the_same(arm: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arm", ["alone", "batch", "of the last epoch"])
-def test_weights_that_are_kept_have_their_own_statistics(arm: str, tmp_path: Path) -> None:
+def test_stored_weights_have_their_own_statistics(arm: str, tmp_path: Path) -> None:
     """Evaluated, they give what the curve has; not those of weights before, or of the epoch before."""
     words = (*{**ARMS, "of the last epoch": BATCH_LAYER}[arm], "train.keep=[6,9]")
     tiny.train(tmp_path / "run", *words, "eval.also_after=[9]")
@@ -138,7 +138,7 @@ def test_draws_are_fixed_and_leave_the_generator_alone() -> None:
 
 
 def test_an_error_in_the_pass_leaves_the_modes_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = tiny.spec(*ARMS["beside slots"])
+    spec = tiny.spec(*ARMS["with slots"])
     split = datasets.load(spec.config["data"]).splits["train"]
     model = models.build(spec.config, spec.sites()).eval()
     monkeypatch.setattr(MnistMLP, "forward", lambda *_, **__: 1 / 0)

@@ -43,7 +43,7 @@ def test_table_1_is_as_printed(name: str, seed: int):
         assert (found[column] <= 1e-9) if invariant else (found[column] >= 1e-3), column
 
 
-def test_what_the_text_says_beside_the_table():
+def test_statements_of_the_text_about_the_table():
     layer, inputs = numbers(arm("ln2016/table1", "layer")), numbers(arm("ln2016/table1", "layer-inputs"))
     none, batch = numbers(arm("ln2016/table1", "none")), numbers(arm("ln2016/table1", "batch"))
     assert inputs["W_rescale"] > 1e-3 and inputs["W_recenter"] > 1e-3 and inputs["case_recenter"] < 1e-9
@@ -191,7 +191,7 @@ def series(spec: RunSpec) -> tuple[dict[str, float], dict[str, list[float]]]:
     return numbers(spec), {key: [record[key] for record in records] for key in ("magnitude", "gradient")}
 
 
-def test_a_plain_linear_stretch_has_the_slope_of_its_radius():
+def test_a_linear_recurrence_has_the_slope_of_its_radius():
     """An input at the first step alone, so small that ReLU and tanh are linear there: powers of one matrix."""
     words = ("model.drive=first", "model.hidden_size=4", "model.steps=60", "seed=1001")
     for radius in (0.5, 0.9):

@@ -17,7 +17,7 @@ import tiny
 from normbench import locks
 from normbench.config.plan import train_specs
 from normbench.errors import NormbenchError
-from normbench.runs import files, find, lookup, seals, store, writing
+from normbench.runs import files, find, seals, store, writing
 from normbench.runs.writing import RunDirectory
 from normbench.train import checkpoint, environment, loop
 from normbench.train.train_one import ensure_run
@@ -42,17 +42,8 @@ Calm = Callable[..., tuple[bytes, bytes]]
 def test_two_runs_of_one_configuration_are_equal(arm: str, tmp_path: Path, calm: Calm) -> None:
     assert tiny.train(tmp_path / "run", *ARMS[arm]) == "done"
     assert tiny.result(tmp_path / "run") == calm(*ARMS[arm])
-    left = {path.name for path in (tmp_path / "run").iterdir()}
-    assert left == {
-        "config.yaml",
-        "environment.json",
-        "curve.jsonl",
-        "timing.jsonl",
-        "status.json",
-        "weights",
-        "lock",
-        "outcomes",
-    }
+    files = "config.yaml environment.json curve.jsonl timing.jsonl status.json weights lock outcomes"
+    assert {path.name for path in (tmp_path / "run").iterdir()} == set(files.split())
 
 
 def test_other_seeds_and_options_are_other_curves(calm: Calm, tmp_path: Path) -> None:
@@ -83,7 +74,7 @@ def test_interrupted_again_and_again(arm: str, seconds: str, tmp_path: Path, cal
     assert len(resumed) == stops and all(r["changed"] == {} for r in resumed)
 
 
-@pytest.mark.parametrize("step", [1, 3, 5, 6, 7, 11, 12])
+@pytest.mark.parametrize("step", [1, 5, 6, 12])
 def test_interrupted_at_one_step(step: int, tmp_path: Path, calm: Calm) -> None:
     """In the middle of an epoch, at its last batch (6), after the last update of all (12)."""
     assert tiny.train(tmp_path / "run", *ARMS["batch"], stopping=tiny.after(step)) == "interrupted"
@@ -140,19 +131,10 @@ def test_what_was_written_after_the_checkpoint_is_written_anew(tmp_path: Path, c
     assert tiny.result(run) == calm()
 
 
-def test_a_curve_cut_by_hand_is_not_gone_on_with(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    tiny.train(run, stopping=tiny.after(7))
-    (run / "curve.jsonl").write_bytes((run / "curve.jsonl").read_bytes()[:50])
-    with pytest.raises(NormbenchError, match="changed by hand") as caught:
-        tiny.train(run)
-    assert caught.value.code == 4
-
-
 # --- another schema --------------------------------------------------------------------------------------------------
 
 
-def kept(run: Path) -> dict[Path, bytes]:
+def contents(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
 
 
@@ -161,11 +143,11 @@ def test_a_run_of_another_schema_is_refused_and_nothing_of_it_is_changed(schema:
     run = tmp_path / "run"
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
     files.write_json(run / "status.json", seals.sealed(status(run) | {"schema": schema}))
-    before = kept(run)
+    before = contents(run)
     for words in ((), ("train.epochs=3",), ("eval.reshuffles=1",)):
-        with pytest.raises(NormbenchError, match=f"has schema {schema}, this version reads 3.* Delete it to") as caught:
+        with pytest.raises(NormbenchError, match=f"schema {schema}") as caught:
             tiny.train(run, *words)
-        assert caught.value.code == 4 and kept(run) == before
+        assert caught.value.code == 4 and contents(run) == before
 
 
 @pytest.mark.parametrize("progress", [{"step": 1}, {"step": 1, "schema": 1}, {"step": 1, "schema": 3}])
@@ -174,28 +156,13 @@ def test_a_checkpoint_of_another_schema_is_not_gone_on_with(progress: dict, tmp_
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(1)) == "interrupted"
     checkpoint.clear(run / "checkpoint")
     checkpoint.save_slot(run / "checkpoint", progress, {})
-    before = kept(run)
-    message = (
-        f"it has schema {progress.get('schema')}, this version reads 2.*Nothing was overwritten; delete this run's"
-    )
-    with pytest.raises(NormbenchError, match=message) as caught:
+    before = contents(run)
+    with pytest.raises(NormbenchError, match=f"schema {progress.get('schema')}, .* 2") as caught:
         tiny.train(run)
-    assert caught.value.code == 4 and kept(run) == before
+    assert caught.value.code == 4 and contents(run) == before
 
 
 # --- longer and shorter ----------------------------------------------------------------------------------------------
-
-
-def test_a_shorter_request_reads_the_longer_run(tmp_path: Path, calm: Calm) -> None:
-    run = tmp_path / writing.directory(tmp_path, tiny.spec()).path.name
-    assert tiny.train(run, "train.epochs=3") == "done"
-    before = (run / "status.json").stat().st_mtime_ns
-    assert tiny.train(run) == "done"
-    assert (run / "status.json").stat().st_mtime_ns == before, "nothing was trained again"
-    (stored,) = lookup.scan(tmp_path)
-    record = store.record(stored, tiny.spec())
-    assert record.epochs == 2 and max(r["epoch"] for r in record.records) == 2
-    assert [json.loads(text) for text in calm()[0].splitlines()] == list(record.records)
 
 
 HABITS = {  # what somebody asks for after the tiny run, and how many directories there are then
@@ -220,8 +187,8 @@ def test_five_habits_give_the_right_curve_and_lose_nothing(habit: str, tmp_path:
         tiny.train(writing.directory(root, spec).path, *words)
     again = find.find([spec], tmp_path).of(spec)
     assert [json.loads(text) for text in calm(*words)[0].splitlines()] == list(again.records)
-    kept = [path for path in first.parent.iterdir() if path.is_dir()]
-    assert len(kept) == directories and before in map(tiny.result, kept)
+    folders = [path for path in first.parent.iterdir() if path.is_dir()]
+    assert len(folders) == directories and before in map(tiny.result, folders)
     assert find.find([spec], tmp_path).retrained([spec]) == []
 
 
@@ -233,15 +200,11 @@ def test_a_run_is_trained_anew_under_the_next_free_name(tmp_path: Path, calm: Ca
     assert tiny.result(tmp_path / "run.1.old-2") == calm()
 
 
-def test_an_unfinished_run_with_other_evaluations_is_kept(tmp_path: Path, calm: Calm) -> None:
+def test_an_unfinished_run_with_other_evaluations_is_renamed(tmp_path: Path, calm: Calm) -> None:
     assert tiny.train(tmp_path / "run", EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
     assert tiny.train(tmp_path / "run", "eval.also_after=[3]") == "done"
     assert tiny.result(tmp_path / "run") == calm("eval.also_after=[3]")
     assert (tmp_path / "run.old-1" / "checkpoint").is_dir()
-
-
-def test_a_longer_run_begins_with_the_same_bytes(calm: Calm) -> None:
-    assert calm("train.epochs=3")[0].startswith(calm()[0])
 
 
 def test_a_shorter_run_goes_on_with_a_longer_unfinished_one_as_far_as_it_is_asked(tmp_path: Path) -> None:
@@ -272,10 +235,10 @@ def test_one_that_diverged_is_so_of_every_length(unit: tuple[str, str], tmp_path
 def test_a_refusal_leaves_the_progress_of_an_interrupted_run(tmp_path: Path, calm: Calm) -> None:
     run = writing.directory(tmp_path / "runs", tiny.spec()).path
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(4)) == "interrupted"
-    before = {file: file.read_bytes() for file in run.rglob("*") if file.name != "lock" and file.is_file()}
+    before = contents(run)
     with pytest.raises(NormbenchError, match=r"monitor\.split=vaild"):
         tiny.train(run, "monitor.split=vaild")
-    assert before == {file: file.read_bytes() for file in run.rglob("*") if file.name != "lock" and file.is_file()}
+    assert contents(run) == before
     content = status(run)  # as after kill -9: what it says of the progress is old
     (run / "status.json").write_text(json.dumps(seals.sealed(content | {"status": "running", "step": 0})))
     otherwise = tiny.spec("eval.unit=updates")
@@ -303,14 +266,6 @@ def test_a_longer_run_is_not_thrown_away_for_a_shorter_one(tmp_path: Path, calm:
     assert tiny.result(run) == calm("train.epochs=3")
 
 
-def test_done_is_done(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    tiny.train(run)
-    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.name != "lock"}
-    assert tiny.train(run, stopping=lambda: pytest.fail("it was trained again")) == "done"
-    assert before == {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.name != "lock"}
-
-
 # --- one writer ------------------------------------------------------------------------------------------------------
 
 
@@ -325,7 +280,7 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     assert tiny.train(run) == "done"
 
 
-def test_whoever_only_asks_for_the_lock_disturbs_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_lock_for_a_moment_refuses_no_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`status` and the dashboard hold a shared lock for a moment; a run that starts just then must not be refused."""
     import fcntl
 
@@ -338,7 +293,7 @@ def test_whoever_only_asks_for_the_lock_disturbs_nobody(tmp_path: Path, monkeypa
         assert store.is_locked(run)
 
 
-def test_a_lock_without_its_process_holds_nobody_back(tmp_path: Path) -> None:
+def test_a_lock_without_its_process_refuses_no_writer(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").write_text("process 1 on this machine since 00:00")
     assert tiny.train(tmp_path / "run") == "done"
@@ -356,7 +311,7 @@ def test_a_run_resumed_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
-def test_processors_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processors_of_one_name_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     first = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n"
     text = f"{first}stepping\t: 1\n\nprocessor\t: 1\nmodel\t\t: 3\n"
     monkeypatch.setattr(environment, "open", lambda path: io.StringIO(text), raising=False)
@@ -399,12 +354,13 @@ def test_a_run_that_was_killed_at_its_very_end_is_tidied_by_the_next_call(
     assert not (run / "checkpoint").exists()
 
 
-def test_a_curve_that_was_changed_is_not_gone_on_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["cut", "flip"])
+def test_a_curve_that_was_changed_is_not_gone_on_with(change: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert tiny.train(run, EVERY_STEP, stopping=tiny.after(8)) == "interrupted"
     content = (run / "curve.jsonl").read_bytes()
-    at = content.index(b'"nll": ') + 9
-    (run / "curve.jsonl").write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-    with pytest.raises(NormbenchError, match="does not begin as its checkpoint remembers") as caught:
+    rest = b"" if change == "cut" else bytes([content[50] ^ 1]) + content[51:]
+    (run / "curve.jsonl").write_bytes(content[:50] + rest)
+    with pytest.raises(NormbenchError, match=r"curve\.jsonl .* changed by hand") as caught:
         tiny.train(run, EVERY_STEP)
     assert caught.value.code == 4

@@ -6,8 +6,12 @@ import importlib
 import time
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from normbench.config.identity import RunSpec
 from normbench.runs import files, writing
+from normbench.streams import stream
 from normbench.train import environment
 
 Record = dict[str, Any]
@@ -17,6 +21,11 @@ def compute(spec: RunSpec) -> list[Record]:
     """A probe's records: numbers by key; `epoch` is the position in a series, and 0 for single numbers."""
     module = importlib.import_module(f"normbench.train.probes.{spec.config['model']['name']}")
     return [{"epoch": 0, "step": 0, "split": "probe", "mode": "exact"} | record for record in module.compute(spec)]
+
+
+def draw(seed: int, name: Any, *shape: int) -> Tensor:
+    """Standard normal values in float64 of a stream of this name."""
+    return torch.from_numpy(stream(seed, "probe", name).standard_normal(shape))
 
 
 def write(spec: RunSpec, run: writing.RunDirectory, anew: bool) -> str:

@@ -16,6 +16,7 @@ from normbench.errors import NormbenchError
 from normbench.norms import base
 from normbench.norms.sites import declared
 from normbench.streams import stream
+from normbench.train import probes
 
 
 @torch.no_grad()
@@ -41,7 +42,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     eps_f = eps_b if code else 1e-12  # the paper's feature deviation has no eps; the layer adds a small one
     records, residuals, differences = [], [], []
     for m in range(1, spec.epochs + 1):
-        x = torch.from_numpy(stream(spec.seed, "probe", m).standard_normal((m, d)))
+        x = probes.draw(spec.seed, m, m, d)
         y = norm(x) * math.sqrt(d)
         batch, feature = _normalized(x, 0, eps_b), _normalized(x, 1, eps_f)
         expected = 1 - (1 / m + options["eps_w"]), 1 / m - options["eps_w"]
@@ -54,7 +55,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
         residuals.append(float((y - found[0] * batch - found[1] * feature).norm() / y.norm()))
         differences += [abs(a - b) for a, b in zip(found, expected, strict=True)]
         records.append({"epoch": m, "step": m, "batch": found[0], "feature": found[1]})
-    x = torch.from_numpy(stream(spec.seed, "probe", 1).standard_normal((1, d)))
+    x = probes.draw(spec.seed, 1, 1, d)
     y = norm(x)
     single = (1 - options["eps_w"]) * F.layer_norm(x, [d], eps=eps_f) / math.sqrt(d)
     weights = [record[key] for record in records for key in ("batch", "feature")]

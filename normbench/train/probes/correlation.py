@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 
 from normbench.config.identity import RunSpec
-from normbench.streams import stream
+from normbench.train import probes
 
 STEP = 0.01  # of an update, as a share of the norm of the first layer's weights
 
@@ -22,9 +24,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     inputs, units = options["inputs"], options["hidden_size"]
     f = torch.relu if options["activation"] == "relu" else torch.tanh
 
-    def draw(name: str, *shape: int) -> torch.Tensor:
-        return torch.from_numpy(stream(spec.seed, "probe", name).standard_normal(shape))
-
+    draw = partial(probes.draw, spec.seed)
     first = (draw("first", units, inputs) / inputs**0.5).requires_grad_()
     second, x = draw("second", units, units) / units**0.5, draw("x", cases, inputs)
     h = f(x @ first.T)

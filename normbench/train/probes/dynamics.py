@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from normbench.config.identity import RunSpec
 from normbench.models.base import Sites
 from normbench.rnn.cells import RNNCell
 from normbench.streams import stream
+from normbench.train import probes
 
 RECORDED = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)  # steps that get a record
 DELAY = 5
@@ -28,9 +29,7 @@ def compute(spec: RunSpec) -> list[dict[str, Any]]:
     options, batch = spec.config["model"], spec.config["train"]["batch_size"]
     size, steps, seed = options["hidden_size"], options["steps"], spec.seed
 
-    def draw(name: str, *shape: int) -> Tensor:
-        return torch.from_numpy(stream(seed, "probe", name).standard_normal(shape))
-
+    draw = partial(probes.draw, seed)
     cell = RNNCell(
         options["inputs"],
         size,

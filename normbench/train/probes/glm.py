@@ -8,6 +8,7 @@ theta = [w_i, b_i, g_i] unit by unit; the Hessian of the KL divergence (eq. 8) c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from torch.func import hessian, jacrev
 
 from normbench.config.identity import RunSpec
 from normbench.errors import NormbenchError
-from normbench.streams import stream
+from normbench.train import probes
 
 Moments = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # W (H, D), x (N, D) -> mu, sigma, each (N, H)
 
@@ -101,9 +102,7 @@ class Glm:
         self.phi = options["dispersion"] if self.family == "gaussian" else 1.0
         self.H, self.D = options["units"], options["inputs"]
 
-        def draw(name: str, *shape: int) -> Tensor:
-            return torch.from_numpy(stream(spec.seed, "probe", name).standard_normal(shape))
-
+        draw = partial(probes.draw, spec.seed)
         self.W, self.x = draw("weights", self.H, self.D), draw("inputs", cases, self.D)
         self.b, self.g = 0.3 * draw("biases", self.H), 1 + 0.2 * draw("gains", self.H)
         self.y = self._targets(draw("targets", cases, self.H))
@@ -205,8 +204,7 @@ class Glm:
             mu, sigma = a.mean(1, keepdim=True), a.var(1, correction=0, keepdim=True).sqrt()
             normalized = (a - mu) / sigma
             return {"eq33": torch.einsum("nij,ni,nj->ij", C, normalized, normalized) / len(a)}
-        scaled = a / self.W.norm(dim=1)
-        return {"eq34": torch.einsum("nij,ni,nj->ij", C, scaled, scaled) / len(a)}
+        return {"eq34": self.eq35()}
 
     def eq35(self) -> Tensor:
         """The standard GLM's metric along w_i/|w_i|, as written: the same form as eq. 34."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch import Tensor
 from normbench.config.identity import RunSpec
 from normbench.norms import base
 from normbench.norms.sites import declared
-from normbench.streams import stream
+from normbench.train import probes
 
 DELTA = 2.5
 Layer = Callable[..., Tensor]  # of W (units, inputs), x (cases, inputs) and what is added to W x
@@ -32,16 +33,9 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     weights (LN 4).
     """
     options = spec.config["model"]
-    W, x, gamma, c, s = (
-        torch.from_numpy(stream(spec.seed, "probe", name).standard_normal(shape))
-        for name, shape in (
-            ("weights", (options["units"], options["inputs"])),
-            ("inputs", (spec.config["train"]["batch_size"], options["inputs"])),
-            ("gamma", (options["inputs"],)),
-            ("c", (options["inputs"],)),
-            ("s", (1,)),
-        )
-    )
+    draw, inputs = partial(probes.draw, spec.seed), options["inputs"]
+    W, x = draw("weights", options["units"], inputs), draw("inputs", spec.config["train"]["batch_size"], inputs)
+    gamma, c, s = draw("gamma", inputs), draw("c", inputs), draw("s", 1)
     layer, evaluated = _layers(spec, W, x)
     one_unit, one_case = torch.ones(len(W), 1).double(), torch.ones(len(x), 1).double()
     one_unit[0] = one_case[0] = DELTA

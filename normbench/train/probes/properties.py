@@ -17,7 +17,8 @@ from torch import Tensor
 from normbench.config.identity import RunSpec
 from normbench.norms import base
 from normbench.norms.sites import Choice, Site, declared
-from normbench.streams import stream
+from normbench.train import probes
+from normbench.train.probes.invariances import deviation
 
 SCALE, EPS = 2.5, 1e-2  # EPS: large enough that its sign can be seen in the formulas
 Layer = Callable[[Tensor], Tensor]
@@ -37,9 +38,7 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     site, choice = declared(spec.config)["layer"], spec.sites().get("layer")
     shape = (spec.config["train"]["batch_size"], options["units"], *options["space"])
 
-    def draw(name: str, *size: int) -> Tensor:
-        return torch.from_numpy(stream(spec.seed, "probe", name).standard_normal(size))
-
+    draw = partial(probes.draw, spec.seed)
     x, other, shift = draw("inputs", *shape), draw("others", *shape), draw("shift", shape[0], 1, 1, 1)
     W = draw("weights", shape[1], shape[1])
     norm = None if choice is None else base.build(site, choice).double().train()
@@ -55,14 +54,14 @@ def compute(spec: RunSpec) -> list[dict[str, float]]:
     with torch.no_grad():
         y = layer(x)
         numbers = {
-            "others": _off(layer(mixed)[:1], y[:1]),
-            "scaled": _off(layer(SCALE * x), y),
-            "shifted": _off(layer(x + shift), y),
+            "others": deviation(layer(mixed)[:1], y[:1]),
+            "scaled": deviation(layer(SCALE * x), y),
+            "shifted": deviation(layer(x + shift), y),
         }
         if norm is not None:
             norm.eval()
         evaluated = layer(x)
-        numbers |= {"modes": _off(evaluated, y), "others_evaluation": _off(layer(mixed)[:1], evaluated[:1])}
+        numbers |= {"modes": deviation(evaluated, y), "others_evaluation": deviation(layer(mixed)[:1], evaluated[:1])}
         if norm is not None:
             norm.train()
     numbers |= {"others_gradient": _spread(layer, x, 0), "channels": _spread(layer, x, 1)}
@@ -84,10 +83,6 @@ def _apply(norm: base.Normalizer | None, choice: Choice | None, W: Tensor, activ
         return y
     z = norm.summed(lambda weight, bias: torch.einsum("ui,ni...->nu...", weight, x), W, None)
     return norm.finish(ACTIVATIONS[activation](z)) if choice.kind == "block" else z
-
-
-def _off(after: Tensor, before: Tensor) -> float:
-    return float((after - before).abs().max() / before.abs().max())
 
 
 def _spread(layer: Layer, x: Tensor, axis: int) -> float:
@@ -112,13 +107,13 @@ def _facts_of(
         return {
             "induced": abs(float(largest / values.max()) - 1),
             "spectral": abs(float(torch.linalg.svdvals(norm(W)).max()) - 1),
-            "direction": _off(norm(W) * values.max(), W),
+            "direction": deviation(norm(W) * values.max(), W),
         }
     if choice.name == "rms":  # over the channels of each position
         length = norm(x).norm(dim=1)
         return {
             "sphere": float((length / x.shape[1] ** 0.5 - 1).abs().max()),
-            "formula": _off(x / x.square().mean(1, keepdim=True).sqrt(), norm(x)),
+            "formula": deviation(x / x.square().mean(1, keepdim=True).sqrt(), norm(x)),
         }
     if choice.name in ("instance", "group"):
         parts = x.shape[1] if choice.name == "instance" else choice.options["num_groups"]
@@ -131,7 +126,7 @@ def _facts_of(
         return {
             "mean": float(grouped.mean(2).abs().max()),
             "variance": float((grouped.var(2, correction=0) - 1).abs().max()),
-        } | {key: _off(norm(x), end.double()(x)) for key, end in ends.items()}
+        } | {key: deviation(norm(x), end.double()(x)) for key, end in ends.items()}
     if choice.name in ("batch", "layer"):
         return _formulas(choice, site, x) | (_outputs(norm, x, draw) if choice.name == "batch" else {})
     return {}
@@ -147,9 +142,9 @@ def _formulas(choice: Choice, site: Site, x: Tensor) -> dict[str, float]:
     about_batch = (x - over_batch).square().mean(over, keepdim=True)  # LN's variance is printed about mu_f
     printed = about_batch if choice.name == "layer" else variance
     return {
-        "printed": _off((x - mean) / (printed - EPS).sqrt(), y),
-        "plus_eps": _off((x - mean) / (printed + EPS).sqrt(), y),
-        "corrected": _off((x - mean) / (variance + EPS).sqrt(), y),
+        "printed": deviation((x - mean) / (printed - EPS).sqrt(), y),
+        "plus_eps": deviation((x - mean) / (printed + EPS).sqrt(), y),
+        "corrected": deviation((x - mean) / (variance + EPS).sqrt(), y),
     }
 
 
