@@ -170,7 +170,7 @@ class Subject:
                 module(self.inputs(axes, batch=6, seed=77))
         return module
 
-    def served(self, axes: Axes, options: Options) -> str:
+    def refusal(self, axes: Axes, options: Options) -> str:
         """Empty if the module can be made with these options; else the refusal."""
         try:
             self.make(axes, options)

@@ -98,10 +98,10 @@ def format_error(subject: Subject, error: Exception) -> str:
 
 def rows(subject: Subject, axes: Axes) -> Iterator[Options]:
     """The rows of options that the constructor accepts; for the shipped ones that is a promise itself."""
-    return (options for options in subject.option_rows() if not subject.served(axes, options))
+    return (options for options in subject.option_rows() if not subject.refusal(axes, options))
 
 
-def differing(subject: Subject, options: Options) -> str:
+def format_row(subject: Subject, options: Options) -> str:
     """The options that differ from the shipped ones, for a message."""
     changed = [f"{key}={value}" for key, value in options.items() if value != subject.defaults[key]]
     return f" with {', '.join(changed)}" if changed else ""
@@ -169,7 +169,7 @@ FITS = Check("fits", "its forward gives one tensor like its input", fits)
 
 @check("its options are those that it declares, with the defaults of its YAML")
 def declared_options(subject: Subject, axes: Axes) -> None:
-    refused = subject.served(axes, subject.defaults)
+    refused = subject.refusal(axes, subject.defaults)
     demand(not refused, f"it declares to serve {' × '.join(axes)} and refuses it: {refused}")
     try:
         subject.make(axes, {**subject.defaults, "no_such_option": 1})
@@ -209,7 +209,7 @@ def repeatable(subject: Subject, axes: Axes) -> None:
     for options in rows(subject, axes):
         one, other = (passes(subject.make(axes, options), subject, axes) for _ in range(2))
         for when, a, b in zip((" in training", " in training", ""), one, other, strict=True):
-            words = f"two modules differ{when}{differing(subject, options)}"
+            words = f"two modules differ{when}{format_row(subject, options)}"
             demand(torch.equal(a, b), f"{words}: is there noise of its own?" if when else words)
 
 
@@ -232,7 +232,7 @@ def gradients(subject: Subject, axes: Axes) -> None:
                 norm.track = False  # finite differences call it again and again
             for mask in subject.masks(axes, 3, 2):
                 x = subject.inputs(axes, batch=3, seed=1).requires_grad_()
-                where = f"in {'training' if training else 'evaluation'} they are not{differing(subject, options)}"
+                where = f"in {'training' if training else 'evaluation'} they are not{format_row(subject, options)}"
                 demand(_exact(module, x, mask), f"{where}: is something detached?")
 
 
@@ -264,7 +264,7 @@ def every_parameter(subject: Subject, axes: Axes) -> None:
         (y * draw(y.shape, seed=3)).sum().backward()
         for name, parameter in {"the input": x, **dict(module.named_parameters())}.items():
             got = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
-            demand(got, f"{name} gets none{differing(subject, options)}")
+            demand(got, f"{name} gets none{format_row(subject, options)}")
 
 
 @check("its state dictionary holds all that there is to it")
@@ -283,7 +283,7 @@ def whole_state(subject: Subject, axes: Axes) -> None:
                 one(subject.inputs(axes, seed=3))
             end_epoch(one)
         x = subject.inputs(axes, seed=4)
-        words = f"a copy made from it does not go on alike{differing(subject, options)}: keep statistics in buffers"
+        words = f"a copy made from it does not go on alike{format_row(subject, options)}: keep statistics in buffers"
         for variant in variants(module):
             with modes.inference(module, variant), modes.inference(other, variant):
                 demand(torch.equal(module(x.clone()), other(x.clone())), words)
@@ -300,7 +300,7 @@ def zero_variance(subject: Subject, axes: Axes) -> None:
             y = module(x)
             y.square().sum().backward()
             found = finite(y, x.grad, *(p.grad for p in module.parameters()))
-            demand(found, f"all values {value:g} give values or gradients that are not{differing(subject, options)}")
+            demand(found, f"all values {value:g} give values or gradients that are not{format_row(subject, options)}")
 
 
 @check("huge and tiny inputs stay finite in float32, and near float64")
@@ -313,7 +313,7 @@ def magnitudes(subject: Subject, axes: Axes) -> None:
             x.requires_grad_()
             y = module(x)
             y.sum().backward()
-            words = f"at inputs of about {scale:g}{differing(subject, options)}"
+            words = f"at inputs of about {scale:g}{format_row(subject, options)}"
             demand(finite(y, x.grad, *(p.grad for p in module.parameters())), f"{words} they are not finite")
             off = (y.detach().double() - expected).abs().max()
             demand(
@@ -333,7 +333,7 @@ def bfloat16(subject: Subject, axes: Axes) -> None:
         y = other.bfloat16().train()(x)
         demand(y.dtype == torch.bfloat16, f"a bfloat16 input gives {y.dtype}")
         off = (y.double() - module.train()(x.double())).abs().max()
-        demand(bool(off < 0.5), f"{off:.2g} away{differing(subject, options)}")
+        demand(bool(off < 0.5), f"{off:.2g} away{format_row(subject, options)}")
 
 
 @check("a batch of one is served, or refused in words where it declares so (`single_batch`)")
@@ -352,7 +352,7 @@ def single_batch(subject: Subject, axes: Axes) -> None:
             raise Broken(f"it declares single_batch: {single}, and takes one value per feature all the same")
         y = module(x)
         y.sum().backward()
-        demand(finite(y, x.grad), f"values or gradients are not finite{differing(subject, options)}")
+        demand(finite(y, x.grad), f"values or gradients are not finite{format_row(subject, options)}")
 
 
 @check("one step of time, one position in space are served, or refused in words", of="activations")
@@ -364,7 +364,7 @@ def single_position(subject: Subject, axes: Axes) -> None:
         except NormbenchError as refusal:
             demand("position" in str(refusal), f"refused in words that do not name the position: {refusal}")
             continue
-        demand(finite(y), f"they give values that are not finite{differing(subject, options)}")
+        demand(finite(y), f"they give values that are not finite{format_row(subject, options)}")
 
 
 @check("a smaller last batch, and other sizes in evaluation, are served")
@@ -383,7 +383,7 @@ def batch_sizes(subject: Subject, axes: Axes) -> None:
             if batch < smallest and by_batch:
                 continue
             y = module(subject.inputs(axes, batch, seed=8))
-            demand(finite(y), f"{batch} in evaluation give values that are not finite{differing(subject, options)}")
+            demand(finite(y), f"{batch} in evaluation give values that are not finite{format_row(subject, options)}")
 
 
 @check("mode and neighbours count only where it declares so (`mode_dependent`)")
@@ -398,7 +398,7 @@ def mode_and_neighbours(subject: Subject, axes: Axes) -> None:
             trained, among = module(x), module(other)
         same, alone = near(module.eval()(x), trained, 1e-13), near(among[0], trained[0], 1e-13)
         if not subject.mode_dependent(options):
-            words = differing(subject, options)
+            words = format_row(subject, options)
             demand(same, f"it declares mode_dependent: false, and evaluation differs from training{words}")
             demand(alone, f"it declares mode_dependent: false, and a sample's neighbours matter{words}")
         found, promised = found or not (same and alone), promised or subject.mode_dependent(options)
@@ -426,7 +426,7 @@ def untracked(subject: Subject, axes: Axes) -> None:
         with modes.training_without_tracking(module):
             y = module(subject.inputs(axes, seed=4))
         trained = module.train()(subject.inputs(axes, seed=4))
-        demand(torch.equal(y, trained), f"it is another function{differing(subject, options)}")
+        demand(torch.equal(y, trained), f"it is another function{format_row(subject, options)}")
 
 
 @check("a mask counts only where it declares so (`reads_mask`)", of="activations")
@@ -449,7 +449,7 @@ def stepwise(subject: Subject, axes: Axes) -> None:
         return
     for options in rows(subject, axes):
         whole, stepped = _normalizer(subject, axes, options), _normalizer(subject, axes, options)
-        words = differing(subject, options)
+        words = format_row(subject, options)
         if any(options[key] != value for key, value in (subject.facts.get("state") or {}).items()):
             try:
                 stepped.step(subject.inputs(axes)[:, 0], 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import signal
@@ -19,14 +18,6 @@ from normbench.runs.damaged import Damaged, why
 from normbench.runs.plans import Plan
 
 STOPPED = 130  # the exit code of a worker that was stopped while runs are left
-PASSING = {
-    errno.EIO,
-    errno.ESTALE,
-    errno.ETIMEDOUT,
-    errno.EAGAIN,
-    errno.EMFILE,
-    errno.ENFILE,
-}
 UNREAD = 4  # the exit code if a run could not be read: repeat the command
 CODES = {"refused": 2, "failed": 4, "damaged": 4}
 
@@ -110,7 +101,7 @@ def settled(plan: Plan, spec: RunSpec, run: writing.RunDirectory) -> Outcome | N
     except FileNotFoundError:
         return None
     except Damaged as error:
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno in PASSING:
+        if isinstance(error.__cause__, OSError):
             raise error.__cause__ from None
         return Outcome("damaged", f"{why(error)}; it is left alone (normbench check)")
     return before if store.finished(run.path, spec.steps, spec) else None
