@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,9 +18,8 @@ def flushed() -> Iterator[None]:
     An optimizer that uses only a gradient's sign (rprop), or divides by it without eps, gives other weights.
     Where the processor has no such mode, and on CUDA, nothing changes.
     """
-    before = sys.float_info.min / 2 == 0
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(before)
+        torch.set_flush_denormal(False)

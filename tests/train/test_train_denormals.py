@@ -49,13 +49,6 @@ def test_inside_alone(mode: None) -> None:
     assert has_denormals()
 
 
-def test_a_caller_that_flushes_them_goes_on_to(mode: None) -> None:
-    torch.set_flush_denormal(True)
-    with flushed(), flushed():
-        pass
-    assert not has_denormals()
-
-
 def test_training_leaves_none_and_the_same_bytes(mode: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tiny.train(tmp_path / "flushed", *LONG, stopping=tiny.after(1_499)) == "interrupted"
     assert has_denormals()  # as before

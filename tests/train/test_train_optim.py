@@ -103,22 +103,6 @@ def test_it_steps_as_torchs_class_and_goes_on_after_a_stop(name: str) -> None:
     assert not torch.allclose(defaults[0], found[0], rtol=1e-4), "the options change nothing"
 
 
-@pytest.mark.parametrize("counting", ["", "fused", "capturable"])
-def test_a_state_goes_to_the_device_of_its_parameter(counting: str) -> None:
-    """But for the count of updates, as in torch's `load_state_dict`; `meta` stands for a GPU that is not here."""
-    model = layer()
-    ours = torch.optim.Adam(model.parameters())
-    stepped(ours, model, range(2))
-    state = optim.state_tensors(ours, model)
-    there = layer().to("meta")
-    resumed = torch.optim.Adam(there.parameters())
-    if counting:
-        resumed.param_groups[0][counting] = True
-    optim.load_state(resumed, there, state)
-    found = {key: value.device.type for key, value in resumed.state[there.weight].items()}
-    assert found == {"exp_avg": "meta", "exp_avg_sq": "meta", "step": "meta" if counting else "cpu"}
-
-
 def test_no_optimizer_loads_torchs_compiler() -> None:
     code = """
 import sys, torch

@@ -52,12 +52,6 @@ def test_other_seeds_and_options_are_other_curves(calm: Calm, tmp_path: Path) ->
     assert len({tiny.result(tmp_path / "run"), *(calm(*words) for words in ARMS.values())}) == 1 + len(ARMS)
 
 
-@pytest.mark.parametrize("words", [(EVERY_STEP,), ("train.checkpoint_seconds=1e9",)])
-def test_how_often_is_saved_leaves_the_curve_alone(words: tuple[str, ...], tmp_path: Path, calm: Calm) -> None:
-    assert tiny.train(tmp_path / "run", *ARMS["batch"], *words) == "done"
-    assert tiny.result(tmp_path / "run") == calm(*ARMS["batch"])
-
-
 @pytest.mark.parametrize("arm", ARMS)
 @pytest.mark.parametrize("seconds", ["0", "1e9"])
 def test_interrupted_again_and_again(arm: str, seconds: str, tmp_path: Path, calm: Calm) -> None:
