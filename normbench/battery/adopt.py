@@ -280,7 +280,7 @@ def _measure(subject: Subject, facts: dict[str, Any]) -> None:
             found = contract.deviations(subject, served[0], fact)
             facts[fact] = max(found.values()) < NOT
             facts["measured"][fact] = ", ".join(f"{value:.0e} at {scale:g}" for scale, value in found.items())
-        if LAYOUTS[2] in served and isinstance(one := subject.make(LAYOUTS[2], subject.defaults), base.Plain):
+        if LAYOUTS[2] in served and isinstance(one := subject.make(LAYOUTS[2], subject.defaults), base.WrappedModule):
             facts["measured"]["space"] = f"x is {'(N, C, H, W)' if one.channels_first else '(positions, features)'}"
         facts["reads_mask"] = any(_promises_break(subject, axes, "mask_counts") for axes in served)
         zeros = torch.zeros_like(subject.inputs(served[0]))  # its parameters may add a shift

@@ -1,1 +1,1 @@
-"""What `from normbench import ...` gives: normalizers and recurrent layers as plain modules, runs as data frames."""
+"""The functions of `from normbench import ...`: normalizers and recurrent layers as modules, runs as data frames."""

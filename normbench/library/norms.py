@@ -1,4 +1,4 @@
-"""Any normalizer as a plain module, by its name."""
+"""Any normalizer as an `nn.Module`, by its name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def create_norm(
     activation: str = "none",
     **options: Any,
 ) -> nn.Module:
-    """A normalizer as a plain `nn.Module`: `y = norm(x)`, y of x's shape.
+    """A normalizer as an `nn.Module`: `y = norm(x)`, y of x's shape.
 
     >>> import torch
     >>> from normbench import create_norm
@@ -56,7 +56,7 @@ def create_norm(
 
     Statistics of an epoch, which `batch_layer` evaluates with, begin and end with the module's `begin_epoch()` and
     `end_epoch()`; of a model: `for norm in normbench.norms.modes.normalizers(model): norm.begin_epoch()`. Without these
-    calls it evaluates with what it began with, mean 0 and standard deviation 1.
+    calls it evaluates with mean 0 and standard deviation 1.
     A mask (batch, time), in the order of x's axes, true at valid positions, is the second argument; a normalizer that
     reads none ignores it.
     Errors: NormbenchError for a name, an option, an axis that does not exist, and where the normalizer cannot stand.
@@ -77,9 +77,9 @@ def create_norm(
 
 @dataclass(frozen=True)
 class _Expected:
-    """What x has to be; `at` is the place of the axis with `size`. any_before: the others may be any.
+    """Checks the shape of x: axis `at` has `size`; any_before: the others are free.
 
-    With a mask what is no number at padding counts nowhere.
+    With a mask, NaN at padding is replaced, so that it reaches no statistic.
     """
 
     name: str
@@ -107,7 +107,7 @@ class _Expected:
         found = shape if isinstance(x, Tensor) else type(x).__name__
         axes = ", ".join(str(self.size) if axis == "feature" else axis for axis in self.axes)
         other = "batch time feature"
-        raise NormbenchError(f"{self.name}: x must be ({axes}), not {found}. Other axes are said by axes='{other}'.")
+        raise NormbenchError(f"{self.name}: x must be ({axes}), not {found}. For other axes give axes='{other}'.")
 
 
 def find(name: str) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """LSTM and GRU of the papers with any normalizer, without a model's configuration.
 
-Beside `nn.LSTM` and `nn.GRU` (tests/library/test_beside_torch.py):
+Compared with `nn.LSTM` and `nn.GRU` (tests/library/test_beside_torch.py):
 
 | | torch.nn | here |
 | --- | --- | --- |
@@ -10,12 +10,12 @@ Beside `nn.LSTM` and `nn.GRU` (tests/library/test_beside_torch.py):
 | padded x and a mask | no mask | outputs repeat the last valid one; what x holds there, NaN too, counts nowhere |
 | outputs | may be changed in place | may be changed in place |
 | empty batch | empty outputs | empty outputs, nothing is learned |
-| second derivatives, torch.func.grad | yes | yes, by the plain loop, which is slower |
-| vmap, torch.func.jvp, torch.func.hessian | no | yes, by the plain loop |
-| jit.trace, export | yes | yes, the number of steps is fixed, by the plain loop |
+| second derivatives, torch.func.grad | yes | yes, by the reference loop, which is slower |
+| vmap, torch.func.jvp, torch.func.hessian | no | yes, by the reference loop |
+| jit.trace, export | yes | yes, the number of steps is fixed, by the reference loop |
 | compile | outside the graph | outside the graph, as fast as without |
-| autocast | outputs are bfloat16 | products are, states and outputs keep the weights' type; by the plain loop |
-| bfloat16, half | served | served, by the plain loop |
+| autocast | outputs are bfloat16 | products are, states and outputs keep the weights' type; by the reference loop |
+| bfloat16, half | served | served, by the reference loop |
 | pickle, deepcopy, state_dict | yes | yes; rows and names of the weights are ours: `load_torch` |
 | dropout | between layers | between layers, by torch's generator; input_dropout, state_dropout take rng= |
 | bias | True, False | these, or the papers' kinds, see `normbench.rnn.cells.Cell` |
@@ -44,7 +44,7 @@ KINDS = {"input": ("pre_activation", "weight"), "hidden": ("state", "weight")}  
 
 
 class Normed(layers.Recurrent):
-    """A recurrent layer that is told its normalizer by name: `layer(x, mask=None)` gives outputs and the last state.
+    """A recurrent layer with a normalizer by name: `layer(x, mask=None)` gives outputs and the last state.
 
     Args:
         input_size, hidden_size, num_layers, bidirectional, dropout: as torch's.
@@ -55,7 +55,7 @@ class Normed(layers.Recurrent):
             torch's two vectors, False none.
 
     A PackedSequence comes back as one. The second argument may also be the state, as torch has it: (h, c), or h.
-    Beside torch: the table in `normbench.library.recurrent`.
+    Compared with torch: the table in `normbench.library.recurrent`.
 
     Errors: NormbenchError for a normalizer, an option of it, a site that does not exist, or one that it cannot serve.
     """
@@ -76,12 +76,12 @@ class Normed(layers.Recurrent):
         given = {"name": norm} if isinstance(norm, str) else dict(norm) if isinstance(norm, Mapping) else {}
         if not isinstance(given.get("name"), str):
             raise NormbenchError(f"norm={norm} must be a name, or a map with a name and options.")
-        place, known = self.cell.__name__.removesuffix("Cell"), sorted(_options(self.cell))
+        place, names = self.cell.__name__.removesuffix("Cell"), sorted(_options(self.cell))
         if "proj_size" in options:
             raise NormbenchError(f"{place} has no proj_size: a linear map behind it gives outputs of another size.")
         for key in options:
-            if key not in known:
-                raise unknown(f"{place} has no option {key}.", key, known)
+            if key not in names:
+                raise unknown(f"{place} has no option {key}.", key, names)
         if isinstance(options.get("bias"), bool):
             options["bias"] = "double" if options["bias"] else "none"
         node = find(given.pop("name"))
@@ -99,7 +99,7 @@ class Normed(layers.Recurrent):
         drop: bool = True,
     ) -> tuple[Tensor | PackedSequence, Tensor | State]:
         if state is None and (isinstance(mask, tuple | list) or (mask is not None and mask.dim() == 3)):
-            mask, state = None, mask  # as torch has it
+            mask, state = None, mask  # torch's order
         if not isinstance(x, PackedSequence):
             return super().forward(x, mask, state, rng, drop)  # type: ignore[arg-type]  # the mask is one by now
         if mask is not None:

@@ -37,10 +37,10 @@ def encode(
     >>> vectors = encode("9573469b42be", ["a sentence .", "another one ."])         # doctest: +SKIP
 
     Args:
-        run: its id, the start of one, or its directory, as in `normbench sample`; it must have kept weights.
-        sentences: with words between blanks, as the model was trained on.
+        run: its id, the start of one, or its directory, as in `normbench sample`; it must have saved weights.
+        sentences: with blanks between words, as the model was trained on.
         eos: whether each ends in an end of sentence, as SICK's do in skip-thoughts' code.
-        weights: `last`, `best` or `step-N` of those that the run kept; without it the last.
+        weights: `last`, `best` or `step-N` of those that the run saved; without it the last.
         results: the folder; without it NORMBENCH_RESULTS, else ./results.
         expand: a file of word vectors of another tool (word2vec's text or binary, GloVe's), by which words that the
             model does not know get vectors (Kiros et al. 2015, section 2.2); without it they are all one unknown word.
@@ -50,10 +50,10 @@ def encode(
     for one whose own normalizer was changed since, for a model that encodes none, for a file that holds no word
     vectors, or too few of the model's words.
     """
-    told = _texts(sentences)
-    further = None if expand is None else (Path(expand), told)
+    texts = _texts(sentences)
+    further = None if expand is None else (Path(expand), texts)
     return encoder(run, root(results), weights, Path(config_dir) if config_dir is not None else None, further)(
-        told, eos
+        texts, eos
     )
 
 
@@ -66,7 +66,7 @@ def encoder(
 ) -> Any:
     """`encode(sentences, eos)` of a run's model, whose weights are loaded once.
 
-    expand: a file of word vectors, and the sentences whose further words are to be known by it.
+    expand: a file of word vectors, and the sentences whose unknown words get vectors from it.
     """
     found, folder = locate_run(run, results)
     refuse_edited(found, config_dir)
@@ -74,13 +74,13 @@ def encoder(
     model, _ = trained(folder, config, weights, config_dir)
     examples = data.load(config["data"], seed=int(config["seed"]))
 
-    def encode(told: list[str], eos: bool) -> np.ndarray:
-        rows: np.ndarray | None = model.encode(told, eos, examples)
+    def encode(texts: list[str], eos: bool) -> np.ndarray:
+        rows: np.ndarray | None = model.encode(texts, eos, examples)
         if rows is None:
             raise NormbenchError(f"run {found.id}: model={found.config['model']['name']} does not encode sentences.")
         return rows
 
-    encode(["a"], False)  # a model that does not is known before anything is computed
+    encode(["a"], False)  # a model without vectors is refused at once
     if expand is not None:
         examples = replace(examples, words=_expanded(model, examples.words, *expand))
     return encode
@@ -90,15 +90,15 @@ def _texts(sentences: Any) -> list[str]:
     """The sentences as a list; NormbenchError where they are anything but texts, such as a single one."""
     if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
         raise NormbenchError(f"sentences must be a list of texts, not {sentences!r:.40}. Of one: encode(run, [text]).")
-    told = list(sentences)
-    for one in told:
+    texts = list(sentences)
+    for one in texts:
         if not isinstance(one, str):
             raise NormbenchError(f"sentences must be a list of texts, not of {one!r:.40}.")
-    return told
+    return texts
 
 
 def _expanded(model: Model, words: Sequence[str], path: Path, sentences: Iterable[str]) -> list[str]:
-    """The words that the model knows now: of the sentences' further words those that the file has are added."""
+    """The model's words, and those of the sentences for which the file has vectors, which are added to the model."""
     import torch
 
     table = model.word_table()

@@ -17,9 +17,9 @@ from normbench.norms.instance import InstanceNorm
 from normbench.norms.layer import LayerNorm
 from normbench.norms.rms import RMSNorm
 
-Facts = dict[str, tuple[Any, Any]]  # what both must have alike: ours, torch's
+Facts = dict[str, tuple[Any, Any]]  # properties that must be equal: ours, torch's
 
-# by our class torch's, and what their formulas must have alike beside eps, gain and shift
+# our class: torch's, and the properties that must be equal besides eps, gain and shift
 SAME: dict[type[nn.Module], tuple[type[nn.Module], Callable[[Any, Any], Facts]]] = {
     LayerNorm: (
         nn.LayerNorm,
@@ -80,7 +80,7 @@ def load_norm(ours: nn.Module, theirs: nn.Module) -> None:
 
     `nn.LayerNorm`, `nn.RMSNorm`, `nn.GroupNorm`, `nn.InstanceNorm*` and `nn.BatchNorm*`; the order of axes stays ours.
     torch's momentum is ours; `num_batches_tracked` counts for `momentum=None` alone, which is refused.
-    Errors: NormbenchError for modules of two kinds, and for what differs in their formulas.
+    Errors: NormbenchError for modules of two kinds, and for a difference in their formulas.
     """
     torchs, compare = SAME.get(type(ours), (type(None), None))
     there = f"torch's {type(theirs).__name__}"

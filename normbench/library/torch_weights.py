@@ -1,4 +1,4 @@
-"""Weights of modules of torch.nn, taken into ours."""
+"""Weights of modules of torch.nn, copied into ours."""
 
 from __future__ import annotations
 

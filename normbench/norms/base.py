@@ -1,4 +1,4 @@
-"""What every normalizer is, the registry of their names, and what their classes share."""
+"""The base classes of normalizers, the registry of their names, and functions that their classes share."""
 
 from __future__ import annotations
 
@@ -25,37 +25,40 @@ Product = Callable[[Tensor, Tensor | None], Tensor]  # (weight, bias) -> summed 
 HALF = (torch.bfloat16, torch.float16)
 
 
-def _as_torchs(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A normalizer's method that takes x with empty batches and half precision kept away from it."""
+def _any_batch(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Wraps a method that takes x: an empty x comes back as it is; half precision is computed in the module's type."""
 
     @functools.wraps(call)
-    def called(self: Normalizer, x: Tensor, *further: Any, **named: Any) -> Tensor:
+    def wrapper(self: Normalizer, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if not x.numel():
             return x
         if x.dtype not in HALF:
-            return call(self, x, *further, **named)
-        own = (tensor.dtype for tensor in (*self.parameters(), *self.buffers()) if tensor.is_floating_point())
-        return call(self, x.to(next(own, torch.float32)), *further, **named).to(x.dtype)
+            return call(self, x, *args, **kwargs)
+        dtypes = (tensor.dtype for tensor in (*self.parameters(), *self.buffers()) if tensor.is_floating_point())
+        return call(self, x.to(next(dtypes, torch.float32)), *args, **kwargs).to(x.dtype)
 
-    return called
+    return wrapper
 
 
 class Normalizer(nn.Module):
     """A normalizer at one site: `forward(x, mask=None)` returns a tensor of x's shape.
 
-    Constructed as `Class(site, **options)` with the options declared in its YAML. A normalizer whose evaluation has
-    variants names those of every evaluation in `variants` and says of any whether it `serves` it; it reads
-    `self.variant`, the options that are set otherwise ({} is the default evaluation). One that keeps statistics has
-    them in buffers, so that a resumed run has them: these, and what is drawn from torch's generators, are put back
-    after every pass that is not training (`self.track` false), so that it may update them there or not. One that
-    `stacks` evaluates several variants at once: with `stack` set it returns them one after another along the batch
-    axis, and takes in an input of that form as well.
+    The constructor is called as `Class(site, **options)` with the options that its YAML declares.
 
-    As with torch's own, no values give no values and nothing is learned of them; bfloat16 and half are computed in the
-    type of the parameters and buffers, float32 where there are none, and given back as they came.
+    Variants: `variants` lists those of every evaluation; `serves` tells whether the normalizer has a variant at all.
+    `self.variant` holds the options of the current evaluation; {} is the default evaluation.
 
-    One whose evaluation needs statistics of a pass over the training batches with frozen weights sets `gathers`: there
-    is such a pass before each evaluation, in training mode with `gathering` in the place of `track`.
+    Statistics belong in buffers, so that a resumed run has them. After every pass that is not training (`self.track` is
+    false) the buffers and torch's generators are restored, whether the normalizer changed them or not.
+
+    Statistics from a pass over the training batches with frozen weights: a class that needs them for its evaluation
+    sets `gathers`. Such a pass precedes each evaluation, in training mode, with `gathering` true and `track` false.
+
+    Several variants at once: a class with `stacks` reads `stack`. It returns the variants one after another along the
+    batch axis, and accepts an input of that form.
+
+    An empty batch gives an empty result and changes no statistics. bfloat16 and half are computed in the type of the
+    parameters and buffers (float32 if there are none), and returned in their own type.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -69,7 +72,7 @@ class Normalizer(nn.Module):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name in {"forward", "step"} & vars(cls).keys():
-            setattr(cls, name, _as_torchs(vars(cls)[name]))
+            setattr(cls, name, _any_batch(vars(cls)[name]))
 
     def __init__(self, site: Site) -> None:
         super().__init__()
@@ -84,13 +87,13 @@ class Normalizer(nn.Module):
     def step(self, x: Tensor, t: int, mask: Tensor | None = None) -> Tensor:
         """Step t (from 0) of a site with time, inside a time loop: x and mask without their time axis.
 
-        This serves whoever keeps nothing from step to step and looks at one step at a time; others define their own.
+        The default serves classes that treat every step by itself. A class with statistics per step overrides it.
         """
         axis = self.site.axes.index("time")
         return self(x.unsqueeze(axis), None if mask is None else mask[:, None]).squeeze(axis)
 
     def serves(self, variant: Variant) -> bool:
-        """Whether this evaluation is another one than the usual here."""
+        """Whether this normalizer evaluates differently in this variant."""
         return variant in self.variants
 
     def computes(self, variant: Variant) -> Hashable:
@@ -102,7 +105,7 @@ class Normalizer(nn.Module):
         return self.gathers
 
     def by_batch(self, variant: Variant) -> bool:
-        """Whether this variant takes whatever comes at once for one batch and normalizes with its statistics."""
+        """Whether this variant normalizes with the statistics of all examples that are passed together."""
         return False
 
     def begin_pass(self) -> None:
@@ -126,9 +129,9 @@ class Stack:
 class WeightNormalizer(Normalizer):
     """A normalizer of kind `weight` or `block`: `forward(weight)` returns the weight that the linear map is to use.
 
-    The weight stays the map's own parameter, so arms share its initial draws, and the bias stays the map's too; the
-    normalizer brings what it needs beside them. One with `pending` true waits for the first minibatch; it takes its
-    initial values from it in the first training pass, or earlier, in a pass under `starting`.
+    Weight and bias remain parameters of the map, so that all arms have the same initial draws; the normalizer adds its
+    own. While `pending` is true the normalizer waits for the first minibatch, from which it takes its initial values:
+    in the first training pass, or before it in a pass with `starting` true.
 
     Shapes: weight (features, ...): (out, in) of a linear map, (out, in, height, width) of a convolution.
     """
@@ -141,14 +144,14 @@ class WeightNormalizer(Normalizer):
         return False
 
     def start(self, weight: Tensor) -> None:
-        """Take initial values from the weight's: called when the weight is made, and again once it is drawn."""
+        """Take initial values from the weight: called when the weight is created, and after it has been initialized."""
 
     def summed(self, product: Product, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Summed inputs W x + b of a batch; `product` is the map of that batch, e.g. `partial(F.linear, x)`."""
         return product(self(weight), bias)
 
     def finish(self, activations: Tensor) -> Tensor:
-        """What a block makes of the activations."""
+        """The output of a block, from the activations."""
         return activations
 
     def norms(self, weight: Tensor) -> Tensor:
@@ -166,37 +169,39 @@ class WeightNormalizer(Normalizer):
             )
 
 
-class Plain(Normalizer):
-    """Anybody's module as a normalizer: x is (N, C, H, W) at sites with space, (positions, features) at all others.
+class WrappedModule(Normalizer):
+    """A user's `nn.Module` as a normalizer: x is (N, C, H, W) at sites with space, (positions, features) elsewhere.
 
-    One that does not take the first has (positions, features) everywhere. The constructor's parameter without a default
-    is the number of features; `forward` is given the mask (positions,), or None, if it names one.
+    A module that does not accept (N, C, H, W) gets (positions, features) everywhere. The constructor's one parameter
+    without a default is the number of features. `forward` gets the mask (positions,), or None, if it has a `mask`.
     """
 
     def __init__(self, cls: type[nn.Module], site: Site, **options: Any) -> None:
         super().__init__(site)
-        needed = [
+        required = [
             one.name
             for one in inspect.signature(cls).parameters.values()
             if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
         ]
-        needed = [name for name in needed if name not in options]
-        if len(needed) > 1:
-            rest = " and ".join(needed[1:])
-            raise NormbenchError(f"{cls.__name__}: {needed[0]} is the number of features, {rest} must have a default.")
-        made = functools.partial(cls, **options, **dict.fromkeys(needed, site.features))
-        self.module = made()
+        required = [name for name in required if name not in options]
+        if len(required) > 1:
+            rest = " and ".join(required[1:])
+            raise NormbenchError(
+                f"{cls.__name__}: {required[0]} is the number of features, {rest} must have a default."
+            )
+        create = functools.partial(cls, **options, **dict.fromkeys(required, site.features))
+        self.module = create()
         self.reads_mask = "mask" in inspect.signature(self.module.forward).parameters
-        self.channels_first = "space" in site.axes and self._takes_channels_first(made)
+        self.channels_first = "space" in site.axes and self._takes_channels_first(create)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if self.channels_first:
-            return from_channels(self._of(self.module, to_channels(x, self.site), mask), self.site, x)
+            return from_channels(self._call(self.module, to_channels(x, self.site), mask), self.site, x)
         rows = x.movedim(self.site.feature_axis, -1)
-        y = self._of(self.module, rows.flatten(0, -2), mask)
+        y = self._call(self.module, rows.flatten(0, -2), mask)
         return y.reshape(rows.shape).movedim(-1, self.site.feature_axis)
 
-    def _of(self, module: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
+    def _call(self, module: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
         y: Tensor = module(x, mask=mask if mask is None else mask.flatten()) if self.reads_mask else module(x)
         if not isinstance(y, Tensor) or y.shape != x.shape:
             found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
@@ -204,13 +209,13 @@ class Plain(Normalizer):
         return y
 
     @torch.no_grad()
-    def _takes_channels_first(self, made: Callable[[], nn.Module]) -> bool:
-        """By trying another one, at heights and widths that are not the number of features."""
+    def _takes_channels_first(self, create: Callable[[], nn.Module]) -> bool:
+        """Tried on a second instance, with height and width that differ from the number of features."""
         height, width = [size for size in (5, 7, 9) if size != self.site.features][:2]
         try:
             with torch.random.fork_rng(devices=[]):
-                self._of(made().eval(), torch.zeros(2, self.site.features, height, width), None)
-        except Exception:  # whatever a user's module raises at an image: it takes rows
+                self._call(create().eval(), torch.zeros(2, self.site.features, height, width), None)
+        except Exception:  # a user's module may raise anything: it takes rows
             return False
         return True
 
@@ -230,21 +235,21 @@ def normalizer(name: str) -> Callable[[Marked], Marked]:
 
 
 def build(site: Site, choice: Choice) -> Normalizer:
-    """The chosen normalizer for a site, from this package or from the user's own file, any module class there."""
+    """The chosen normalizer for a site: a class of this package, or any module class of a user's file."""
     if choice.file:
-        known = import_file(choice.file)
+        classes = import_file(choice.file)
     else:
-        known = REGISTRY
+        classes = REGISTRY
         if choice.name not in REGISTRY:
             importlib.import_module(f"normbench.norms.{choice.name}")
-    if choice.name not in known:
+    if choice.name not in classes:
         raise NormbenchError(f"{choice.file or choice.name}: no class is registered with @normalizer('{choice.name}').")
-    cls = known[choice.name]
+    cls = classes[choice.name]
     if (choice.kind in ("weight", "block")) != issubclass(cls, WeightNormalizer):
         needed = "WeightNormalizer" if choice.kind in ("weight", "block") else "Normalizer, not of WeightNormalizer"
         raise NormbenchError(f"{choice.name} serves {choice.kind}: {cls.__name__} must be a subclass of {needed}.")
-    built = cls(site, **choice.options) if issubclass(cls, Normalizer) else Plain(cls, site, **choice.options)
-    if any(map(is_lazy, [*built.parameters(), *built.buffers()])):  # else it would have no parameters to begin with
+    built = cls(site, **choice.options) if issubclass(cls, Normalizer) else WrappedModule(cls, site, **choice.options)
+    if any(map(is_lazy, [*built.parameters(), *built.buffers()])):  # parameters get their shapes in a first pass
         places = iter(site.space or (2, 2))
         sizes = (site.features if axis == "feature" else next(places) if axis == "space" else 2 for axis in site.axes)
         with torch.no_grad():
@@ -254,28 +259,30 @@ def build(site: Site, choice: Choice) -> Normalizer:
 
 
 def import_file(path: str) -> dict[str, type[nn.Module]]:
-    """The classes that a user's file registers, by name, or by the file's own name the one that it has.
+    """The classes that a user's file registers, by name; without `@normalizer` its one class, by the file's name.
 
-    It is carried out once as long as it stays as it is. A name that this package has as well is not replaced.
-    NormbenchError for whatever is wrong in it, and for several classes of which none is registered.
+    The file is executed once, and again after a change. Names of this package are not replaced.
+    Errors: NormbenchError for a file that cannot be executed, and for several classes of which none is registered.
     """
     return _registered(Path(path), user_code.digest(Path(path)))
 
 
 @functools.cache
 def _registered(path: Path, sha256: str) -> dict[str, type[nn.Module]]:
-    own = vars(user_code.carried_out(path, sha256))
-    modules = [*dict.fromkeys(one for one in own.values() if isinstance(one, type) and issubclass(one, nn.Module))]
+    namespace = vars(user_code.carried_out(path, sha256))
+    modules = [
+        *dict.fromkeys(one for one in namespace.values() if isinstance(one, type) and issubclass(one, nn.Module))
+    ]
     marked = (one for one in modules if "registered_as" in vars(one) and one not in REGISTRY.values())
     if found := {vars(one)["registered_as"]: one for one in marked}:
         return found
-    modules = [one for one in modules if one.__module__ == own["__name__"]]
+    modules = [one for one in modules if one.__module__ == namespace["__name__"]]
     if len(modules) > 1:
         names = ", ".join(one.__name__ for one in modules)
         raise NormbenchError(
             f"{path} has several classes, {names}. Mark one: @normalizer('NAME') from normbench.norms.base."
         )
-    return dict(zip([path.stem], modules, strict=False))  # of none, none
+    return dict(zip([path.stem], modules, strict=False))  # empty if the file has no class
 
 
 def gain_and_bias(

@@ -25,8 +25,8 @@ class BatchNorm(Normalizer):
     Args:
         unbiased_norm: n/(n-1) variance in the normalization as well (LN 2016, 6.6, "the unbiased estimator").
         unbiased_running: n/(n-1) variance in the running average (as PyTorch; Keras does not for 2-D inputs).
-        eval_stats: `running`; `batch`: evaluation normalizes with its own batch; `per_step_pass`: with the plain
-            average of the moments over a pass through the training batches with frozen weights, before each
+        eval_stats: `running`; `batch`: evaluation normalizes with its own batch; `per_step_pass`: with the
+            unweighted average of the moments over a pass through the training batches with frozen weights, before each
             evaluation, per time step where `stats` is (Cooijmans et al. 2016, popstats.py of their attentive reader);
             steps beyond the last one seen use its average. Mean 0 and variance 1 before the first pass.
         also_eval_stats: further ones in every evaluation; each is a variant `eval_stats`, of which `running` and
@@ -89,7 +89,7 @@ class BatchNorm(Normalizer):
         self.per_step = stats == "per_step" and "time" in site.axes
         self.masked = stats == "sequence" or (self.per_step and use_mask)
         self.factor = fixed_factor(scale, site)
-        # axes whose places have statistics of their own: channels beside the features
+        # axes whose positions have their own statistics; together with the features they are the channels
         self.apart = [i for i, axis in enumerate(site.axes) if axis == ("time" if self.per_step else "space")]
         if not self.per_step and positions == "pooled":
             self.apart = []
@@ -129,7 +129,7 @@ class BatchNorm(Normalizer):
         return self._statistics(variant if self.serves(variant) else DEFAULT) == "batch"
 
     def _statistics(self, variant: Variant) -> str:
-        """Which ones an evaluation normalizes with; a variant of momentum is one of the running averages."""
+        """The statistics that an evaluation normalizes with; a variant `momentum` is one of the running averages."""
         return str(variant.get("eval_stats", "running" if "momentum" in variant else self.eval_stats))
 
     def step(self, x: Tensor, t: int, mask: Tensor | None = None) -> Tensor:
@@ -141,7 +141,7 @@ class BatchNorm(Normalizer):
         return self._channels(x, range(t, t + 1), None if mask is None else mask[:, None].expand(x.shape))
 
     def _channels(self, x: Tensor, steps: range, valid: Tensor | None) -> Tensor:
-        """x (batch, features x steps, ...) of these steps, and which of its positions are valid."""
+        """y for x (batch, features x steps, ...) of these steps; `valid`: the positions that count."""
         if self.by_own_batch:
             return self._by_batch(x, steps, valid if self.masked else None)
         mean, variance = (moment.movedim(0, -1).flatten() for moment in self.population(steps))
@@ -150,11 +150,11 @@ class BatchNorm(Normalizer):
 
     @property
     def by_own_batch(self) -> bool:
-        """Whether it normalizes with the batch at hand, as it is now."""
+        """Whether it normalizes with the current batch, in the current mode and variant."""
         return self.training or self._statistics(self.variant) == "batch"
 
     def population(self, steps: range) -> tuple[Tensor, Tensor]:
-        """Mean and variance that an evaluation goes by: of these steps, (steps, features), or of all, (features,)."""
+        """Mean and variance of an evaluation: of these steps, (steps, features), or of all together, (features,)."""
         if self._statistics(self.variant) == "per_step_pass":
             mean, variance, seen = self.pass_mean, self.pass_var, self.pass_batches.nonzero()
             last = int(seen[-1, 0]) if len(seen) else 0
@@ -163,8 +163,8 @@ class BatchNorm(Normalizer):
             mean, variance = self.running_mean[row], self.running_var[row]
             last = len(mean) - 1
         if mean.dim() == 2:
-            known = torch.arange(steps.start, steps.stop, device=mean.device).clamp(max=last)
-            mean, variance = mean[known], variance[known]
+            rows = torch.arange(steps.start, steps.stop, device=mean.device).clamp(max=last)
+            mean, variance = mean[rows], variance[rows]
         return mean, variance
 
     def _each(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
@@ -217,9 +217,9 @@ class BatchNorm(Normalizer):
 
     @torch.no_grad()
     def learn(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """Take in the moments that somebody else has found of steps 0, 1, ... of a batch, (steps, features) each.
+        """Update the averages by a backend's moments of steps 0, 1, ... of a batch, (steps, features) each.
 
-        The variance is the biased one; count (steps, 1): how many values are behind them.
+        The variance is biased; count (steps, 1) is the number of values.
         """
         if self.training and (self.track or self.gathering):
             mean, biased, found = (part.T.flatten() for part in (mean, variance, count.to(mean).expand_as(mean)))
@@ -231,16 +231,16 @@ class BatchNorm(Normalizer):
     def _update(
         self, mean: Tensor, variance: Tensor, count: int | Tensor, steps: range, found: Tensor | None = None
     ) -> None:
-        """The running averages, or those of a pass; of the unbiased variance unless the options say otherwise."""
+        """Update the running averages, or those of a pass, with the variance that `unbiased_running` asks for."""
         if not self.unbiased_running:
             variance = variance * ((count - 1) / count)
         place = slice(None)
         if self.apart or self.gathering:
             rows = len(self.pass_mean) if self.gathering else self.running_mean.shape[1]
-            known = len(range(rows)[steps.start : steps.stop])
-            mean, variance = (moment.view(-1, len(steps)).T[:known] for moment in (mean, variance))
-            found = None if found is None else found.view(-1, len(steps)).T[:known]
-            place = slice(steps.start, steps.start + known)
+            stored = len(range(rows)[steps.start : steps.stop])  # steps beyond t_max have no row
+            mean, variance = (moment.view(-1, len(steps)).T[:stored] for moment in (mean, variance))
+            found = None if found is None else found.view(-1, len(steps)).T[:stored]
+            place = slice(steps.start, steps.start + stored)
         averages: list[tuple[Tensor, Tensor, float | Tensor]] = [
             (self.running_mean[row, place], self.running_var[row, place], momentum)
             for row, momentum in enumerate(self.momenta)

@@ -29,10 +29,10 @@ class BatchLayerNorm(Normalizer):
     x_B is normalized over the m samples, per position and feature (eq. 14); x_F over the d features, per sample and
     position (eq. 15). Biased moments; the gradient goes through all of them.
 
-    Evaluation: four letters say for batch mean, batch standard deviation (std), feature mean, feature std whether they
-    are of the population (T: over the batches of the last finished epoch, see `Populations`) or of the evaluation batch
-    (F). Evaluation goes through consecutive batches of the training m, however many samples come at once, and 1/m stays
-    that of training. Before the first epoch is finished, populations are mean 0 and std 1.
+    Evaluation: four letters, for batch mean, batch standard deviation (std), feature mean and feature std. T takes the
+    population's (over the batches of the last finished epoch, see `Populations`), F that of the evaluation batch.
+    Evaluation splits its input into consecutive batches of the training size m, and 1/m is that of training. Before the
+    first epoch is finished, populations are mean 0 and std 1.
 
     Args:
         mode: `code`: sqrt(v + eps_v) for both; populations average v, times m/(m - 1), inside the root. `paper`: no eps
@@ -92,9 +92,9 @@ class BatchLayerNorm(Normalizer):
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
         self.adopt, self.adopt_after = adopt, adopt_after
         self.register_buffer("epochs", None if adopt == "none" else torch.zeros((), dtype=torch.int64))
-        how = (self.paper, self.eps_v, self.eps_f, safe_m1)
-        self.trained = None if pass_alone and adopt == "none" else Populations(site, *how)
-        self.recalibrated = Populations(site, *how)
+        settings = (self.paper, self.eps_v, self.eps_f, safe_m1)
+        self.trained = None if pass_alone and adopt == "none" else Populations(site, *settings)
+        self.recalibrated = Populations(site, *settings)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         axis = self.site.feature_axis
@@ -108,11 +108,11 @@ class BatchLayerNorm(Normalizer):
         if self.epochs is None or self.epochs < self.adopt_after:
             return self._by_batch(x)
         with torch.no_grad():
-            self._by_batch(x)  # for the statistics that it keeps
+            self._by_batch(x)  # updates the populations
         return self._by_choice(x)
 
     def _by_choice(self, x: Tensor) -> Tensor:
-        """A training batch with the statistics that were adopted."""
+        """A training batch normalized with the adopted statistics."""
         p, kind = self.trained, "pooled" if self.populations == "pooled" else "slot"
         assert p is not None
         p.refuse_other_sizes(p.feature_mean, x.shape[1:-1])
@@ -211,9 +211,9 @@ class BatchLayerNorm(Normalizer):
             if letters == "FF":  # the fused built-in
                 return F.layer_norm(x, [x.shape[-1]], eps=self.eps_f) * weight_f
             own = x.mean(-1, keepdim=True)
-            known_mean, known_std = (moment[:slots, ..., None] for moment in p.of_features(kind))
-            mean = known_mean if letters[0] == "T" else own
-            return self._term(x, mean, known_std, own, letters, -1, self.eps_f, weight_f)
+            population_mean, population_std = (moment[:slots, ..., None] for moment in p.of_features(kind))
+            mean = population_mean if letters[0] == "T" else own
+            return self._term(x, mean, population_std, own, letters, -1, self.eps_f, weight_f)
 
         return by_batch, by_feature
 
@@ -232,8 +232,8 @@ class BatchLayerNorm(Normalizer):
         return populations
 
     def serves(self, variant: Variant) -> bool:
-        known = {"configuration": CONFIGURATIONS, "populations": self.kinds}
-        return bool(variant) and all(value in known.get(option, ()) for option, value in variant.items())
+        choices = {"configuration": CONFIGURATIONS, "populations": self.kinds}
+        return bool(variant) and all(value in choices.get(option, ()) for option, value in variant.items())
 
     def _chosen(self, variant: Variant) -> tuple[str, str]:
         """Letters and populations of a variant."""

@@ -49,12 +49,12 @@ class InstanceNorm(Normalizer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         channels = to_channels(x, self.site)
-        own = self.training or not self.running
-        if own and channels[0, 0].numel() == 1:
+        by_sample = self.training or not self.running
+        if by_sample and channels[0, 0].numel() == 1:
             raise NormbenchError(
                 f"instance normalization at site '{self.site.path}' met one position in space: nothing would be left."
             )
-        known = self.running and (self.track or not own)  # training without tracking leaves the averages alone
-        mean, variance = (self.running_mean, self.running_var) if known else (None, None)
-        y = F.instance_norm(channels, mean, variance, self.gain, self.bias, own, self.momentum, self.eps)
+        averaged = self.running and (self.track or not by_sample)  # training without tracking leaves the averages alone
+        mean, variance = (self.running_mean, self.running_var) if averaged else (None, None)
+        y = F.instance_norm(channels, mean, variance, self.gain, self.bias, by_sample, self.momentum, self.eps)
         return from_channels(y, self.site, x)

@@ -1,4 +1,4 @@
-"""How a layer takes a normalizer in: linear maps and convolutions, with one before, behind or for their weights."""
+"""Linear maps and convolutions with a normalizer of their weights, their summed inputs or their activations."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from normbench.norms.sites import Choice, Site
 
 
 class Weighted(nn.Module):
-    """A module with weights that normalizers of kind `weight` or `block` may stand for."""
+    """A module whose weights may have normalizers of kind `weight` or `block`."""
 
     def start(self) -> None:
         """Let weight normalizers take their initial values from the weights as they are now."""
 
 
 class NormedLinear(Weighted):
-    """act(norm(x W^T + b)): a linear map, what the site asks for around it, and the non-linearity.
+    """act(norm(x W^T + b)): a linear map, its normalizer and the non-linearity.
 
     `pre_activation` normalizes the summed inputs (LN 2016, eq. 3), `post_activation` the activations, `weight` the
     matrix W, `block` both W and the activations. Without a normalizer: act(x W^T + b). `summed`: a second site, of the

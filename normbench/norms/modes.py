@@ -1,4 +1,4 @@
-"""What a pass asks of all normalizers of a model: evaluation in a variant, statistics at rest, gathering, starting."""
+"""Modes of all normalizers of a model for a pass: a variant, frozen statistics, gathering, starting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def normalizers(model: nn.Module) -> Iterator[Normalizer]:
 
 
 def variants(model: nn.Module) -> list[Variant]:
-    """The variants that every evaluation of this model has beside the default one, e.g. `[{"momentum": 0.01}]`."""
+    """The variants of every evaluation of this model besides the default one, e.g. `[{"momentum": 0.01}]`."""
     return list({text(variant): variant for norm in normalizers(model) for variant in norm.variants}.values())
 
 
@@ -33,16 +33,16 @@ def generators(device: torch.device) -> dict[str, torch.Generator]:
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
-    """What `torch.manual_seed` does, which would load torch's compiler."""
+    """As `torch.manual_seed`, which would import torch's compiler."""
     for generator in generators(device).values():
         generator.manual_seed(seed)
 
 
 @contextmanager
 def without_trace(model: nn.Module, learning: Collection[Normalizer] = ()) -> Iterator[None]:
-    """A pass that is not training: normalizers and torch's generators end as they began, but for those `learning`.
+    """A pass that is not training: normalizers, except those in `learning`, and torch's generators are restored.
 
-    What is put back are buffers, and parameters without a gradient, which some classes change in place as well.
+    Restored are buffers, and parameters without a gradient, since some classes change these in place.
     """
     resting = (norm for norm in normalizers(model) if norm not in learning)
     modules = [module for norm in resting for module in norm.modules()]
@@ -58,7 +58,7 @@ def without_trace(model: nn.Module, learning: Collection[Normalizer] = ()) -> It
         with torch.no_grad():
             for tensor, copy in zip(tensors, copies, strict=True):
                 tensor.copy_(copy)
-        for module, name, buffer in buffers:  # a class may give the name to another tensor
+        for module, name, buffer in buffers:  # a class may have replaced the buffer by another tensor
             setattr(module, name, buffer)
         for generator, state in states:
             generator.set_state(state)
@@ -77,14 +77,14 @@ def inference(model: nn.Module, variant: Variant = DEFAULT) -> Iterator[None]:
     finally:
         model.train(was_training)
         for norm in normalizers(model):
-            vars(norm).pop("variant", None)  # the class has the default one
+            vars(norm).pop("variant", None)  # the class attribute is the default variant
 
 
 @contextmanager
 def stacked(model: nn.Module, variants: Sequence[Variant]) -> Iterator[Stack]:
     """Evaluation mode with all of these variants at once, for models whose normalizers all have `stacks`.
 
-    Whoever passes a batch through says first how many `examples` it has; there are len(variants) times as many rows.
+    Before each batch the caller sets `examples` of the stack; the batch has len(variants) times as many rows.
     """
     stack = Stack(tuple(variants))
     with inference(model):
@@ -99,7 +99,7 @@ def stacked(model: nn.Module, variants: Sequence[Variant]) -> Iterator[Stack]:
 
 @contextmanager
 def training_without_tracking(model: nn.Module, learning: Collection[Normalizer] = ()) -> Iterator[None]:
-    """Training mode without a trace, but for those `learning`: the training-mode pass of an evaluation."""
+    """Training mode in which only the normalizers in `learning` change: the training-mode pass of an evaluation."""
     was_training = model.training
     model.train()
     for norm in normalizers(model):
@@ -115,26 +115,26 @@ def training_without_tracking(model: nn.Module, learning: Collection[Normalizer]
 
 @contextmanager
 def gathering(model: nn.Module, variants: Sequence[Variant] = (DEFAULT,)) -> Iterator[None]:
-    """Training mode for a pass over the training batches: those that ask for it keep its statistics, running ones rest.
+    """Training mode for a pass over the training batches, whose statistics these variants need for their evaluation.
 
-    They ask for it for an evaluation in these variants. After an error inside, what they gathered is no population.
+    Running statistics do not change. After an error inside the block the gathered statistics are not used.
     """
-    asking = [norm for norm in normalizers(model) if any(map(norm.by_pass, variants))]
-    with training_without_tracking(model, asking):
-        for norm in asking:
+    gathering_norms = [norm for norm in normalizers(model) if any(map(norm.by_pass, variants))]
+    with training_without_tracking(model, gathering_norms):
+        for norm in gathering_norms:
             norm.gathering = True
             norm.begin_pass()
         try:
             yield
         finally:
-            for norm in asking:
+            for norm in gathering_norms:
                 norm.gathering = False
-        for norm in asking:
+        for norm in gathering_norms:
             norm.end_pass()
 
 
 def start(model: nn.Module) -> None:
-    """The weights have their initial values: normalizers that begin from these do so now."""
+    """Let normalizers that begin from the initial weights do so: these have their values now."""
     for module in model.modules():
         if isinstance(module, Weighted):
             module.start()
@@ -147,7 +147,7 @@ def pending(model: nn.Module) -> bool:
 
 @contextmanager
 def starting(model: nn.Module) -> Iterator[None]:
-    """Training mode for a pass over the first minibatch: those that wait for it begin, running statistics rest."""
+    """Training mode for a pass over the first minibatch: pending normalizers begin, running statistics stay."""
     waiting = [norm for norm in normalizers(model) if isinstance(norm, WeightNormalizer)]
     with training_without_tracking(model, waiting):
         for norm in waiting:

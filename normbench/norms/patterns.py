@@ -22,12 +22,12 @@ def _specificity(pattern: str) -> tuple[int, int]:
 def match_patterns(
     place: str, model: str, noun: str, patterns: Iterable[str], paths: Collection[str]
 ) -> dict[str, str]:
-    """The pattern that each path goes by, the most specific one; paths that none matches do not appear.
+    """The most specific pattern that matches each path; paths without a match do not appear.
 
     Errors, beginning with `place`: a pattern without a path, two patterns equally specific.
     """
     chosen: dict[str, str] = {}
-    # the most specific first, so that only patterns that could win are compared, in whatever order they were written
+    # the most specific first: a tie between patterns matters only where neither loses to a third
     for pattern in sorted(patterns, key=_specificity, reverse=True):
         hits = [path for path in paths if matches(pattern, path)]
         if not hits:

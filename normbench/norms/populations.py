@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from normbench.errors import NormbenchError
 from normbench.norms.sites import Site
 
-HELD = 16  # batches whose feature moments wait to be added up together: one large sum for many small operations
+HELD = 16  # batches whose feature moments are added up together: one large sum instead of many small operations
 
 
 class Populations(nn.Module):
-    """Means and standard deviations (std) of the last finished epoch, and what an unfinished one has gathered.
+    """Means and standard deviations (std) of the last finished epoch, and the sums of the unfinished one.
 
     BLN 2022, eq. 18-21, for batch and features alike; b: the batches, m: their size, v: biased variances:
 
@@ -53,8 +53,8 @@ class Populations(nn.Module):
         self.held: list[tuple[Tensor, Tensor]] = []  # feature means and 1/std of batches of one size
         self.batches = 0  # of this epoch
         self.register_buffer("samples", torch.tensor(0))  # the m of training; 0: no epoch is finished
-        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # batches added up that had this slot
-        self.register_buffer("held_moments", torch.zeros(0))  # what `held` has when the state is asked for
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # of batches that had this slot
+        self.register_buffer("held_moments", torch.zeros(0))  # `held` in a state_dict
         # sizes of positions and of m come with the first batch
         for name, start in (("mean", torch.zeros), ("std", torch.ones)):
             for of in ("batch", "feature"):
@@ -76,7 +76,7 @@ class Populations(nn.Module):
         return self
 
     def count(self, shape: Sequence[int]) -> int:
-        """The number in its epoch of this batch (m, *positions, d); there is room for it from now on."""
+        """The number of this batch (m, *positions, d) in its epoch; the sums have room for it afterwards."""
         if not self.held or self.held[0][0].shape[:-1] != shape[:-1]:
             self._add_up()
             self._make_room(shape[0], shape[1:-1])
@@ -85,14 +85,14 @@ class Populations(nn.Module):
 
     @torch.no_grad()
     def average_batch(self, m: int, mean: Tensor, variance: Tensor) -> None:
-        """Take the batch's moments in, where `F.batch_norm` did not: unbiased variance, or 0 for one sample."""
+        """Average the batch's moments, where `F.batch_norm` did not: unbiased variance, or 0 for one sample."""
         if self.paper:
             variance = (variance * ((m - 1) / m) + self.eps_v).sqrt()
         self.epoch_batch_mean.lerp_(mean, 1 / self.batches)
         self.epoch_batch_std.lerp_(variance, 1 / self.batches)
 
     def add_features(self, mean: Tensor, rstd: Tensor) -> None:
-        """Take in mean and 1/sqrt(v + eps_f) of every sample and position, (m, *positions, 1) each."""
+        """Add mean and 1/sqrt(v + eps_f) of every sample and position, (m, *positions, 1) each."""
         self.held.append((mean.detach(), rstd.detach()))
         if len(self.held) == HELD:
             self._add_up()
@@ -169,7 +169,7 @@ class Populations(nn.Module):
         super()._save_to_state_dict(*args)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        for name, buffer in list(self.named_buffers()):  # their sizes are those of the data that they saw
+        for name, buffer in list(self.named_buffers()):  # their sizes depend on the data
             if prefix + name in state_dict:
                 setattr(self, name, buffer.new_empty(state_dict[prefix + name].shape))
         super()._load_from_state_dict(state_dict, prefix, *args)

@@ -11,19 +11,22 @@ A model declares its sites in `conf/model/NAME.yaml`; a path like `hidden.0` or 
 - `mask`: whether the model passes a mask of valid positions;
 - `activation`: the name of the non-linearity, for a `block`.
 
-A normalizer declares in `conf/norm/NAME.yaml` which `kinds` it serves, which `axes` it can stand and which it `needs`;
-`layouts` lists the axes in their order, where not every order will do; one of blocks, which `activations` it knows.
-`one_length`: its statistics take sequences of one length, which those at a site with a `mask` are not.
-`mode_dependent` says whether training and evaluation compute different functions: true, false, or the name of the
-option that makes it so.
-`groups: OPTION` names the option that must divide the features. `state: {OPTION: VALUE}` holds the options without
-which it cannot stand inside a time loop. `variants: {OPTION: [VALUE, ...]}` are the options that an evaluation may set
-otherwise (`eval.variants`); an option with `hashed: false` concerns evaluation alone. Further facts
-there drive the contract:
-`recentres`, `rescales` (a shift, a positive factor on all data changes nothing), `own_shift`, `mode_dependent`,
-`reads_mask`, `detaches` (something takes no part in the gradient on purpose), `single_batch: OPTION`, which permits one
-value per feature; `measured`: what was found by trying, in words. `apart: {AXIS: {OPTION: VALUE}}`: with these each
-position of an axis is normalized by itself.
+A normalizer declares in `conf/norm/NAME.yaml`
+
+- `kinds`: the kinds that it serves; `axes`: the axes that it accepts; `needs`: those that it requires;
+- `layouts`: the orders of axes that it accepts, if not all; `activations`: of a block, those that it knows;
+- `one_length`: it takes sequences of one length only, hence no site with time and a `mask`;
+- `mode_dependent`: whether training and evaluation compute different functions: true, false, or the name of the option
+  that makes them different;
+- `groups: OPTION`: the option that must divide the features;
+- `state: {OPTION: VALUE}`: the values that it needs inside a time loop;
+- `variants: {OPTION: [VALUE, ...]}`: the options that an evaluation may set (`eval.variants`); an option with
+  `hashed: false` concerns evaluation alone;
+- `single_batch: OPTION`: the option that permits one value per feature;
+- `apart: {AXIS: {OPTION: VALUE}}`: the values with which each position of an axis has its own statistics;
+- facts that the contract tests: `recentres`, `rescales` (a shift, a positive factor on all data changes nothing),
+  `own_shift`, `reads_mask`, `detaches` (a part of the formula has no gradient on purpose);
+- `measured`: a sentence about what a command found by trying.
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ class Choice:
     mode_dependent: bool
     maths: int
     file: str = ""
-    legacy: Mapping[str, Any] = field(default_factory=dict)  # options that came later: their value of the time before
+    legacy: Mapping[str, Any] = field(default_factory=dict)  # options added after runs were published: earlier value
     evaluation: tuple[str, ...] = ()  # options that leave training as it is
     variants: Declared = field(default_factory=dict)  # options that an evaluation may set otherwise, and their values
 
@@ -88,12 +91,13 @@ def lookup(config: Mapping[str, Any], path: str) -> Any:
 
 
 def least_eps(specs: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """What is added so that nothing is divided by 0, made as small as it may be, for it hides invariances."""
+    """The options eps..., which prevent division by 0, at their smallest values: larger ones hide invariances."""
     least = {key: spec.get("min", 1e-12) for key, spec in specs.items() if spec["type"] == "float"}
     return {key: value for key, value in least.items() if key.startswith("eps") and options[key] > value}
 
 
-def _given(config: Mapping[str, Any], value: Any) -> Any:
+def _size(config: Mapping[str, Any], value: Any) -> Any:
+    """A size of a site: a number, or the value of the option that has it."""
     if not isinstance(value, str):
         return value
     try:
@@ -110,14 +114,14 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
         if "each" in spec:
             sizes = {f"{name}.{i}": size for i, size in enumerate(lookup(config, spec["each"]))}
         else:
-            sizes = {name: _given(config, spec["features"]) * _given(config, spec.get("times", 1))}
+            sizes = {name: _size(config, spec["features"]) * _size(config, spec.get("times", 1))}
         for path, size in sizes.items():
             site = Site(
                 path=path,
                 kinds=tuple(spec["kinds"]),
                 axes=tuple(spec["axes"]),
                 features=size,
-                space=tuple(_given(config, spec["space"])) if "space" in spec else (),
+                space=tuple(_size(config, spec["space"])) if "space" in spec else (),
                 bias=spec.get("bias", "drop"),
                 mask=bool(spec.get("mask", False)),
                 activation=str(lookup(config, spec["activation"])) if "activation" in spec else "",
@@ -129,7 +133,7 @@ def declared(config: Mapping[str, Any]) -> dict[str, Site]:
 
 
 def assign(config: Mapping[str, Any], norm_node: Callable[[str], Mapping[str, Any]]) -> dict[str, Choice]:
-    """Which normalizer stands at which site; sites left as they are do not appear.
+    """The normalizer of each site; sites without one do not appear.
 
     `norm.sites` is null (the model's default sites), a list of patterns (all get `norm`), or a map from pattern to a
     normalizer's name or `{name, option: value}`. The most specific pattern wins. `norm_node(name)` gives a
@@ -237,22 +241,23 @@ def asked_variants(asked: Mapping[str, Any], choices: Mapping[str, Choice], key:
 
 
 def refusal(site: Site, declares: Mapping[str, Any]) -> str:
-    """Why a normalizer that declares this cannot serve the site; empty where it can."""
+    """Why a normalizer with these declarations cannot serve the site; "" if it can."""
     if not set(declares["kinds"]) & set(site.kinds):
         return f"it serves {' and '.join(declares['kinds'])}, the site is {' or '.join(site.kinds)}"
     missing = [axis for axis in declares.get("needs") or [] if axis not in site.axes]
     if missing:
         return f"it needs {' and '.join(missing)} axes"
-    extra = [axis for axis in dict.fromkeys(site.axes) if axis not in declares["axes"]]
-    if extra:
-        return f"it has no rule for {' and '.join(extra)} axes"
+    unserved = [axis for axis in dict.fromkeys(site.axes) if axis not in declares["axes"]]
+    if unserved:
+        return f"it has no rule for {' and '.join(unserved)} axes"
     if list(site.axes) not in declares.get("layouts", [list(site.axes)]):
         return f"it serves {' or '.join(' × '.join(axes) for axes in declares['layouts'])} alone"
     if declares.get("one_length") and site.mask and "time" in site.axes:
         return "it has statistics for every step, and the sequences there are of several lengths"
-    known = declares.get("activations")
-    if known is not None and site.activation not in known:
-        return f"it knows the moments of {' and '.join(known)}, the activation there is {site.activation or 'none'}"
+    activations = declares.get("activations")
+    if activations is not None and site.activation not in activations:
+        names = " and ".join(activations)
+        return f"it knows the moments of {names}, the activation there is {site.activation or 'none'}"
     if "space" in (declares.get("needs") or []) and site.space and math.prod(site.space) == 1:
         return "it needs more than one position in space"
     return ""
@@ -280,9 +285,9 @@ def _refuse_groups(name: str, site: Site, option: str, groups: int) -> None:
 
 
 def single_refused(declares: Mapping[str, Any], axes: Collection[str], options: Mapping[str, Any]) -> str:
-    """The option that would permit one value per feature, where a batch of one has no more at such a site; else ''."""
+    """The option that would permit one value per feature, if a batch of one has only one at such a site; else ""."""
     option, apart = declares.get("single_batch"), declares.get("apart", {})
-    several = [  # steps and positions give more than one value, unless each is by itself
+    several = [  # steps and positions give several values, unless each has its own statistics
         axis
         for axis in ("time", "space")
         if axis in axes and not (axis in apart and apart[axis].items() <= options.items())

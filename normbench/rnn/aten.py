@@ -1,4 +1,4 @@
-"""The element-wise part of a step in torch's own operations: what `step.c` does for the CPU, for every device."""
+"""The element-wise part of a step in torch's operations, for every device; `step.c` is the same for the CPU."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def unnorm(dy: Tensor, x: Tensor, kind: int, eps: float, moments: Moments, gain:
 
 
 class Columns:
-    """Normalization over the rows of x (B, F): a site of the plan, with the moments of its steps, perhaps known."""
+    """Normalization over the rows of x (B, F) at one site of the plan; `given`: the moments of its steps exist."""
 
     def __init__(
-        self, kind: int, eps: float, moments: Tensor, mask: Tensor | None, batch: int, known: bool = False
+        self, kind: int, eps: float, moments: Tensor, mask: Tensor | None, batch: int, given: bool = False
     ) -> None:
-        self.known = known or kind == FIXED
+        self.given = given or kind == FIXED
         self.kind, self.eps = BATCH if kind == VALID and mask is None else kind, eps
         self.mean, self.root, self.variance = (part.unbind(0) for part in moments.split(1, 1))
         ones = moments.new_ones(len(moments), batch)
@@ -69,7 +69,7 @@ class Columns:
         self.any = valid.any(1)[:, None, None].unbind(0)
 
     def norm(self, t: int, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
-        if self.known:
+        if self.given:
             centred = x - self.mean[t]
         else:
             centred = x - torch.mm(self.share[t], x, out=self.mean[t])
@@ -132,7 +132,7 @@ class Run:
         return [self.u, self.gates, self.squashed, torch.tensor(list(self.moments)), *flat]
 
     def restore(self, z: Tensor, u: Tensor) -> None:
-        """Nothing: gradients have places of their own."""
+        """Nothing to do: gradients have their own arrays."""
 
     def _norm(self, at: int, t: int, x: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
         if at in self.columns:

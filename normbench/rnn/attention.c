@@ -112,7 +112,7 @@ static inline REAL NAME(dot)(const REAL *restrict a, const REAL *restrict b, int
     return total;
 }
 
-static inline void NAME(drawn)(const REAL *restrict canvas, REAL *restrict out, int64_t pixels) {
+static inline void NAME(sigmoids)(const REAL *restrict canvas, REAL *restrict out, int64_t pixels) {
     SIMD
     for (int64_t k = 0; k < pixels; k++) out[k] = NAME(sigmoid)(canvas[k]);
 }
@@ -121,17 +121,17 @@ static inline void NAME(drawn)(const REAL *restrict canvas, REAL *restrict out, 
 void NAME(read_forward)(int64_t batch, int64_t side, int64_t n, REAL bound, const REAL *image, const REAL *canvas,
                         const REAL *given, REAL *out, REAL *scratch) {
     const int64_t pixels = side * side;
-    REAL *of_image = scratch + 4 * n * side, *of_drawn = of_image + n * side, *drawn = of_drawn + n * side;
+    REAL *of_image = scratch + 4 * n * side, *of_mean = of_image + n * side, *mean = of_mean + n * side;
     for (int64_t b = 0; b < batch; b++) {
         const NAME(Window) w = NAME(window)(given + b * 5, n, side, bound, scratch);
         REAL *restrict r = out + b * 2 * n * n;
-        NAME(drawn)(canvas + b * pixels, drawn, pixels);
+        NAME(sigmoids)(canvas + b * pixels, mean, pixels);
         NAME(rows_times)(w.y.filters, side, 1, image + b * pixels, of_image, n, side, side, w.intensity);
-        NAME(rows_times)(w.y.filters, side, 1, drawn, of_drawn, n, side, side, w.intensity);
+        NAME(rows_times)(w.y.filters, side, 1, mean, of_mean, n, side, side, w.intensity);
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < n; j++) {
                 r[i * n + j] = NAME(dot)(of_image + i * side, w.x.filters + j * side, side);
-                r[(n + i) * n + j] = r[i * n + j] - NAME(dot)(of_drawn + i * side, w.x.filters + j * side, side);
+                r[(n + i) * n + j] = r[i * n + j] - NAME(dot)(of_mean + i * side, w.x.filters + j * side, side);
             }
     }
 }
@@ -141,32 +141,32 @@ void NAME(read_backward)(int64_t batch, int64_t side, int64_t n, REAL bound, con
                          const REAL *given, const REAL *out, const REAL *dout, REAL *dcanvas, REAL *dgiven,
                          REAL *scratch) {
     const int64_t pixels = side * side;
-    REAL *of_image = scratch + 4 * n * side, *of_drawn = of_image + n * side;
-    REAL *to_image = of_drawn + n * side, *to_drawn = to_image + n * side, *drawn = to_drawn + n * side;
-    REAL *from_image = drawn + pixels, *from_drawn = from_image + n * n;
+    REAL *of_image = scratch + 4 * n * side, *of_mean = of_image + n * side;
+    REAL *to_image = of_mean + n * side, *to_mean = to_image + n * side, *mean = to_mean + n * side;
+    REAL *from_image = mean + pixels, *from_mean = from_image + n * n;
     for (int64_t b = 0; b < batch; b++) {
         const NAME(Window) w = NAME(window)(given + b * 5, n, side, bound, scratch);
         const REAL *restrict d = dout + b * 2 * n * n;
         const REAL *x = image + b * pixels;
         REAL *restrict dc = dcanvas + b * pixels;
-        for (int64_t k = 0; k < n * n; k++) from_image[k] = d[k] + d[n * n + k], from_drawn[k] = -d[n * n + k];
-        NAME(drawn)(canvas + b * pixels, drawn, pixels);
+        for (int64_t k = 0; k < n * n; k++) from_image[k] = d[k] + d[n * n + k], from_mean[k] = -d[n * n + k];
+        NAME(sigmoids)(canvas + b * pixels, mean, pixels);
         NAME(rows_times)(w.y.filters, side, 1, x, of_image, n, side, side, w.intensity);
-        NAME(rows_times)(w.y.filters, side, 1, drawn, of_drawn, n, side, side, w.intensity);
+        NAME(rows_times)(w.y.filters, side, 1, mean, of_mean, n, side, side, w.intensity);
         /* the filters of x: gradient (N, side) = from' (F_y x) */
         NAME(rows_times)(from_image, 1, n, of_image, w.x.gradient, n, n, side, 1);
-        NAME(rows_times)(from_drawn, 1, n, of_drawn, to_drawn, n, n, side, 1);
-        for (int64_t k = 0; k < n * side; k++) w.x.gradient[k] += to_drawn[k];
+        NAME(rows_times)(from_mean, 1, n, of_mean, to_mean, n, n, side, 1);
+        for (int64_t k = 0; k < n * side; k++) w.x.gradient[k] += to_mean[k];
         /* those of y: gradient (N, side) = (from F_x) x' */
         NAME(rows_times)(from_image, n, 1, w.x.filters, to_image, n, n, side, w.intensity);
-        NAME(rows_times)(from_drawn, n, 1, w.x.filters, to_drawn, n, n, side, w.intensity);
+        NAME(rows_times)(from_mean, n, 1, w.x.filters, to_mean, n, n, side, w.intensity);
         for (int64_t i = 0; i < n; i++)
             for (int64_t y = 0; y < side; y++)
                 w.y.gradient[i * side + y] = NAME(dot)(to_image + i * side, x + y * side, side) +
-                                             NAME(dot)(to_drawn + i * side, drawn + y * side, side);
-        NAME(rows_times)(w.y.filters, 1, side, to_drawn, dc, side, n, side, 1);
+                                             NAME(dot)(to_mean + i * side, mean + y * side, side);
+        NAME(rows_times)(w.y.filters, 1, side, to_mean, dc, side, n, side, 1);
         SIMD
-        for (int64_t k = 0; k < pixels; k++) dc[k] *= drawn[k] * (1 - drawn[k]);
+        for (int64_t k = 0; k < pixels; k++) dc[k] *= mean[k] * (1 - mean[k]);
         NAME(window_back)(&w, NAME(dot)(d, out + b * 2 * n * n, 2 * n * n), dgiven + b * 5);
     }
 }

@@ -10,7 +10,7 @@ from torch import Tensor
 from normbench.rnn import backends, kernel
 from normbench.rnn.derivatives import differentiable
 
-BOUND = 10.0  # of its logarithms, beyond which nothing changes: early updates send some far off
+BOUND = 10.0  # of the logarithms: in early updates some are far larger
 
 
 class Window(NamedTuple):
@@ -27,7 +27,7 @@ def window(given: Tensor, n: int, side: int) -> Window:
         centre = (g + 1) / 2 · side;  stride = (side - 1) / (N - 1) · δ;  mean_i = centre + (i - N/2 + 1/2) · stride
         F_i[a] = exp(-(a - mean_i)² / 2σ²) / (sum over the pixels a of these + 1e-4),  i, a counted from 0
 
-    as code of jbornschein/draw; Gregor et al.'s eq. 22 has side + 1 in the centre. The logarithms are kept within
+    as code of jbornschein/draw; Gregor et al.'s eq. 22 has side + 1 in the centre. The logarithms are bounded by
     ± `BOUND`.
     """
     variance, intensity = given[:, 3:].clamp(-BOUND, BOUND).exp().unbind(1)
@@ -97,11 +97,11 @@ class Read(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, image: Tensor, canvas: Tensor, given: Tensor, n: int) -> Tensor:
-        kept = [tensor.contiguous() for tensor in (image, canvas, given)]
+        contiguous = [tensor.contiguous() for tensor in (image, canvas, given)]
         out = canvas.new_empty(len(canvas), 2 * n * n)
-        _call("read_forward", n, *kept, out)
+        _call("read_forward", n, *contiguous, out)
         ctx.n = n
-        ctx.save_for_backward(image, canvas, given, *kept, out)
+        ctx.save_for_backward(image, canvas, given, *contiguous, out)
         return out
 
     @staticmethod
@@ -119,11 +119,11 @@ class Write(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, canvas: Tensor, patch: Tensor, given: Tensor, n: int) -> Tensor:
-        kept = [tensor.contiguous() for tensor in (canvas, patch, given)]
-        out = torch.empty_like(kept[0])
-        _call("write_forward", n, *kept, out)
+        contiguous = [tensor.contiguous() for tensor in (canvas, patch, given)]
+        out = torch.empty_like(contiguous[0])
+        _call("write_forward", n, *contiguous, out)
         ctx.n = n
-        ctx.save_for_backward(canvas, patch, given, *kept[1:])
+        ctx.save_for_backward(canvas, patch, given, *contiguous[1:])
         return out
 
     @staticmethod
@@ -133,6 +133,6 @@ class Write(torch.autograd.Function):
             return *differentiable(lambda *own: _write(own[0], own[1], own[2], ctx.n), inputs, (dout,)), None
         dpatch, dgiven = torch.empty_like(patch), torch.empty_like(given)
         dout = dout.contiguous()
-        # the first array tells the size of the images
+        # the first array has the size of the images
         _call("write_backward", ctx.n, dout, patch, given, dpatch, dgiven)
         return dout, dpatch, dgiven, None

@@ -1,4 +1,4 @@
-"""Which backend computes a recurrence: the C kernel, torch's own operations, or neither: the plain loop."""
+"""The backend of a recurrence: the C kernel, torch's operations, or none of them (the reference loop)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from normbench.rnn.plan import Gradients, Plan, Vectors
 
 
 class Backend(Protocol):
-    """One sequence, forward or backward: what is element-wise in its steps. Matrix products are its caller's.
+    """The element-wise operations of one sequence, forward or backward. The caller makes the matrix products.
 
     `fused` takes all steps of a sequence, `stepwise` one at a time, from 0 up and back. Forward: `prepare`, then
     `forward_all`, or `forward` for each step. Backward: `begin`, then `backward_all`, or `backward` for each step, and
@@ -57,7 +57,7 @@ class Backend(Protocol):
     ) -> None: ...
 
     def saved(self) -> list[Tensor]:
-        """What a backward pass needs beside the arguments of this one."""
+        """The tensors that a backward pass needs besides the arguments of this one."""
         ...
 
     def restore(self, z: Tensor, u: Tensor) -> None:
@@ -104,19 +104,19 @@ class Backend(Protocol):
 BACKENDS: dict[str, type[Backend]] = {"c": kernel.Run, "aten": aten.Run}
 NAMES = (*BACKENDS, "loop")
 _chosen: str = ""
-_said: set[str] = set()
+_reported: set[str] = set()
 
 
 def current(device: torch.device | str = "cpu") -> type[Backend] | None:
-    """The backend here and now for tensors on this device; None: the plain loop is asked for, or `seen` asks for it.
+    """The backend for tensors on this device; None: the reference loop, by NORMBENCH_RNN or because of `torch_needed`.
 
-    NORMBENCH_RNN=c, aten or loop asks for one. Otherwise it is c on the CPU, aten on other devices and where there is
-    no compiler, which is said once on stderr. Errors: c is asked for and cannot be had.
+    NORMBENCH_RNN=c, aten or loop selects one. The default is c on the CPU, and aten on other devices and without a
+    compiler, which is reported once on stderr. Errors: c is selected and not available.
     """
     name = _chosen or os.environ.get("NORMBENCH_RNN", "")
     if name and name not in NAMES:
         raise unknown(f"NORMBENCH_RNN={name} is not possible.", name, NAMES)
-    if name == "loop" or seen(torch.device(device).type):
+    if name == "loop" or torch_needed(torch.device(device).type):
         return None
     on_cpu = torch.device(device).type == "cpu"
     if name == "aten" or not (name or on_cpu):
@@ -129,8 +129,8 @@ def current(device: torch.device | str = "cpu") -> type[Backend] | None:
     except kernel.Unavailable as reason:
         if name == "c":
             raise NormbenchError(f"NORMBENCH_RNN=c: {reason}. Install a C compiler, or take aten.") from None
-        if str(reason) not in _said:
-            _said.add(str(reason))
+        if str(reason) not in _reported:
+            _reported.add(str(reason))
             print(
                 f"normbench: recurrent layers run on torch's own operations, up to four times slower: {reason}",
                 file=sys.stderr,
@@ -138,8 +138,8 @@ def current(device: torch.device | str = "cpu") -> type[Backend] | None:
         return aten.Run
 
 
-def seen(device: str) -> bool:
-    """Whether somebody has to see torch's own operations: torch.func, forward derivatives, traces, modes, autocast."""
+def torch_needed(device: str) -> bool:
+    """Whether torch's operations have to be visible: to torch.func, forward derivatives, traces, modes, autocast."""
     return (
         torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
@@ -150,7 +150,7 @@ def seen(device: str) -> bool:
 
 
 def by_kernel(like: Tensor, *others: Tensor) -> bool:
-    """Whether the kernel takes these tensors."""
+    """Whether the kernel computes with these tensors."""
     alike = all((other.dtype, other.device) == (like.dtype, like.device) for other in others)
     return alike and current(like.device) is kernel.Run and like.dtype in kernel.REALS
 
@@ -167,7 +167,7 @@ def using(name: str) -> Iterator[None]:
 
 
 def describe(device: torch.device | str = "cpu") -> str:
-    """What the last bits of a recurrent model's curve depend on, beside torch and the processor."""
+    """The backend and its compiler, on which the last bits of a recurrent model's curve depend."""
     backend = current(device)
     name = "loop" if backend is None else f"C, {kernel.compiler()}" if backend is kernel.Run else "ATen"
     if torch.device(device).type != "cpu":

@@ -26,7 +26,7 @@ AXES = ("batch", "time", "feature")
 
 @dataclass(frozen=True)
 class SequenceWeights:
-    """What stays the same over the steps of one sequence: weights after normalization, dropout masks.
+    """The weights after normalization and the dropout masks, the same at all steps of one sequence.
 
     A mask is (gates, B, features), or (1, B, features) where the gates share it; None drops nothing.
     """
@@ -48,19 +48,19 @@ class SequenceWeights:
 
 
 class Cell(Weighted):
-    """What the cells share: W_x x and W_h h with their normalizers and biases, dropout, the initial state.
+    """The base of the cells: W_x x and W_h h with their normalizers and biases, dropout, the initial state.
 
     Args:
         sites, path: the model's sites; the cell's are `PATH.input` (W_x x), `PATH.hidden` (W_h h) and its own below.
             None: nothing is normalized. Axes of each: batch, time, feature. A normalizer of kind `weight` at `input` or
             `hidden` gives the matrix that the whole sequence uses.
-        bias: `one`: b beside the normalized terms (LN 2016, eq. 17, 20). `double`: one vector after each term (torch).
+        bias: `one`: b after the normalized terms (LN 2016, eq. 17, 20). `double`: one vector after each term (torch).
             `inside`: b before the input's normalizer (the LN authors' GRU). `both`: the same b before it and again
             outside (the LN authors' LSTM). `none` (LN 2016, eq. 23-28).
         learn_h0: h_0 is learned, zeros at first; else it is zero. c_0 is always zero.
         input_dropout, state_dropout: shares of x_t and h_{t-1} that are dropped on their way to the gates in training;
-            one mask per sequence, kept values divided by 1 - p. `per_gate`: each gate has masks of its own (Keras with
-            `implementation=1`).
+            one mask per sequence, the other values divided by 1 - p. `per_gate`: each gate has its own masks (Keras
+            with `implementation=1`).
 
     Parameters are torch's: weight_ih (gates H, I), weight_hh (gates H, H), the gates' rows in the cell's own order.
     """
@@ -181,8 +181,8 @@ class Cell(Weighted):
             if rng is None:
                 raise NormbenchError(f"{self.place} has dropout: in training, give it a generator (rng=...).")
             shape = (self.gates if self.per_gate else 1, batch, features)
-            kept = torch.from_numpy(rng.random(shape, dtype=np.float32) >= p)
-            drops.append(kept.to(self.weight_hh) / (1 - p))
+            mask = torch.from_numpy(rng.random(shape, dtype=np.float32) >= p)
+            drops.append(mask.to(self.weight_hh) / (1 - p))
         return SequenceWeights(self._weight("input", self.weight_ih), self._weight("hidden", self.weight_hh), *drops)
 
     def _weight(self, term: str, weight: Tensor) -> Tensor:
@@ -243,7 +243,7 @@ class Cell(Weighted):
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
     def forward(self, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
-        """Outputs (T, B, H) and last state over x (T, B, I), mask (T, B): the definition, for all there is."""
+        """Outputs (T, B, H) and last state over x (T, B, I), mask (T, B): the reference that backends must equal."""
         outputs = []
         # unbind: indexing z[t] would make the backward pass quadratic in T
         for t, term in enumerate(self.input_term(self.summed(x, weights), mask).unbind(0)):
@@ -274,7 +274,7 @@ def _plus(z: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def filled(x: Tensor, mask: Tensor) -> Tensor:
-    """x with 0 for what is no number, or is too large to be squared, where the mask is false: 0 times NaN is NaN.
+    """x with 0 in the place of NaN, and of values too large to be squared, where the mask is false: 0 * NaN is NaN.
 
     The mask has x's axes, or ones.
     """
@@ -282,7 +282,7 @@ def filled(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def bounded(x: Tensor) -> bool:
-    """Whether nothing in x is to be `filled`, at a tenth of the price."""
+    """Whether `filled` would change nothing; ten times as fast."""
     low, high = x.detach().aminmax()
     return bool(-low < _largest(x)) and bool(high < _largest(x))
 
@@ -304,11 +304,11 @@ class LSTMCell(Cell):
 
     Gate rows: f, i, o, g. Args as `Cell`, and
         forget_bias: added to f (an initial value 1 of b_f is forget_bias=1).
-        scaled: σ(o) tanh(s c_t) with a fixed number s, the buffer `scale`, 1 until somebody sets it; in the place of a
-            normalizer at `cell`: its scale without it. Errors: both.
-        clip: derivatives of each row's own loss by f, i, o, g, before the sigmoids and tanh, are kept within ± clip as
-            they go back (Graves 2013, 3.1); 0 keeps none. The loss is taken to be the mean over the B rows of a batch,
-            so what goes back is held to ± clip / B. It is no clipping of the weights' gradients.
+        scaled: σ(o) tanh(s c_t) with a fixed number s, the buffer `scale`, 1 at first: a control for the
+            normalizer at `cell`. Errors: both together.
+        clip: derivatives of each row's own loss by f, i, o, g, before the sigmoids and tanh, are bounded by ± clip in
+            the backward pass (Graves 2013, 3.1); 0: no bound. The loss is taken to be the mean over the B rows of a
+            batch, so the derivatives are bounded by ± clip / B. The weights' gradients are not clipped.
     Not the same as: `nn.LSTM`, whose rows are i, f, g, o; fastrnns' LN-LSTM, which carries the normalized c; an LSTM
     with peepholes.
     """

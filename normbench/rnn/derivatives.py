@@ -1,4 +1,4 @@
-"""Derivatives as they go back: bounds inside a network (Graves 2013, 3.1), and derivatives of their own."""
+"""Backward passes: bounds on derivatives inside a network (Graves 2013, 3.1), and second derivatives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def clipped(x: Tensor, bound: float) -> Tensor:
-    """x itself, whose derivatives are kept within ± bound on their way back. NaN stays."""
+    """x itself, whose derivatives are bounded by ± bound in the backward pass. NaN stays NaN."""
     found: Tensor = Clipped.apply(x, bound)
     return found
 

@@ -67,7 +67,7 @@ class Sequence(torch.autograd.Function):
             ctx.cell, ctx.plan, ctx.backend, ctx.drops, ctx.spent = cell, plan, backend, drops, False
             ctx.parameters = learned[len(gains_and_shifts) :]
             ctx.save_for_backward(x, weight_ih, inside, weight_hh, h0, c0, mask, z, h, c, *saved)
-        # neither shares memory with what is saved, nor is it a view: it may be changed in place
+        # copies: the caller may change them in place
         return h[1:].clone() if keep else h[1:].data, h[-1].clone(), c[-1].clone()
 
     @staticmethod
@@ -105,7 +105,7 @@ class Sequence(torch.autograd.Function):
 def _differentiable(
     ctx: Any, mask: Tensor | None, given: tuple[Tensor, ...], gradients: tuple[Tensor, ...]
 ) -> tuple[Tensor | None, ...]:
-    """The backward pass of `Sequence` by the definition of the cell, which learns nothing from this second pass."""
+    """The backward pass of `Sequence` by the definition of the cell, whose running averages do not change."""
     cell: Cell = ctx.cell
     if plans.plan(cell) != ctx.plan:
         raise NormbenchError(f"{cell.place}: its mode or an option changed between a forward pass and create_graph.")

@@ -1,4 +1,4 @@
-"""`step.c` and what it includes: built by the system's C compiler at first use, kept in the cache, for ctypes."""
+"""`step.c` and its includes: built by the system's C compiler at first use, cached, and called by ctypes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from normbench.rnn.plan import BATCH, Gradients, Plan, Vectors
 SOURCE = Path(__file__).with_name("step.c")
 INCLUDED = tuple(Path(__file__).with_name(name) for name in ("attention.c", "window.c"))
 COMMON = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
-# the first that the compiler takes; this processor's instructions, in whole registers
+# the first that the compiler accepts is taken: this processor's instructions, in whole registers
 FLAGS = (
     (*COMMON, "-march=native", "-mprefer-vector-width=512"),
     (*COMMON, "-march=native"),
@@ -39,7 +39,7 @@ ARRAYS = ("z", "u", "h", "c", "stats", "mask")
 VECTORS = ("gain_x", "gain_h", "shift", "shift_h", "gain_c", "shift_c")
 REALS = {torch.float32: ("float", ctypes.c_float), torch.float64: ("double", ctypes.c_double)}
 FUNCTIONS = ("forward", "backward", "forward_all", "backward_all")
-PIECES = {  # beside the recurrences: how many sizes, numbers and arrays each takes
+PIECES = {  # functions besides the recurrences: how many sizes, numbers and arrays each takes
     **{"read_forward": (3, 1, 5), "read_backward": (3, 1, 8), "write_forward": (3, 1, 5), "write_backward": (3, 1, 6)},
     **{"window_forward": (4, 2, 7), "window_backward": (4, 2, 9)},
 }
@@ -53,7 +53,7 @@ CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are the f
 
 
 class Unavailable(Exception):
-    """There is no kernel here, and why."""
+    """The kernel cannot be built or loaded here; the message has the reason."""
 
 
 class Job(ctypes.Structure):
@@ -190,7 +190,7 @@ def load() -> ctypes.CDLL:
     """The library. Errors: Unavailable, with the reason in one line.
 
     Two processes may build at once: each writes a file of its own and puts it in place whole. A damaged file is built
-    anew; a cache that cannot be written, or that others can write to, is done without.
+    anew; a cache that cannot be written, or that others can write to, is not used.
     """
     found = _load(os.environ.get("CC", ""), os.environ.get("XDG_CACHE_HOME", ""))
     if isinstance(found, str):
@@ -202,21 +202,21 @@ def load() -> ctypes.CDLL:
 def _load(compiler: str, cache: str) -> ctypes.CDLL | str:
     """Once for each compiler and cache: the library, or why there is none."""
     try:
-        return _kept_or_built()
+        return _load_or_build()
     except Unavailable as reason:
         return str(reason)
 
 
-def _kept_or_built() -> ctypes.CDLL:
+def _load_or_build() -> ctypes.CDLL:
     try:
         cache().parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             cache().mkdir(mode=0o700)
         with _own_folder() as folder:
-            kept = folder / f"step-{_key()}.so"
-            if _whole(kept):
+            library = folder / f"step-{_key()}.so"
+            if _whole(library):
                 try:
-                    return _open(kept)
+                    return _open(library)
                 except Unavailable:
                     pass  # whole, but not loadable here: build it again
             with scratch.folder("build-", folder) as aside:
@@ -224,8 +224,8 @@ def _kept_or_built() -> ctypes.CDLL:
                 built.with_suffix(".sha256").write_text(hashlib.sha256(built.read_bytes()).hexdigest())
                 for suffix in (".sha256", ".so"):
                     os.chmod(built.with_suffix(suffix), 0o600)
-                    os.replace(built.with_suffix(suffix), kept.with_suffix(suffix))
-            return _open(kept)
+                    os.replace(built.with_suffix(suffix), library.with_suffix(suffix))
+            return _open(library)
     except OSError:
         try:
             with scratch.folder("normbench-kernel-") as aside:  # of mode 0700
@@ -263,8 +263,8 @@ def _whole(path: Path) -> bool:
                 content.append(file.read())
         except FileNotFoundError:
             return False
-    told, library = content
-    return hashlib.sha256(library).hexdigest().encode() == told.strip()
+    checksum, library = content
+    return hashlib.sha256(library).hexdigest().encode() == checksum.strip()
 
 
 def refused() -> str:
@@ -280,12 +280,12 @@ def refused() -> str:
 
 
 def cache() -> Path:
-    """Apart from other caches: a folder of mode 0700 that nobody but this user can write to."""
+    """The folder of the library, of mode 0700: only this user can write to it."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "normbench" / "kernel"
 
 
 def compiler() -> str:
-    """Which compiler built the library."""
+    """The compiler that built the library."""
     name = load().step_compiler
     name.restype = ctypes.c_char_p
     return str(name().decode())
@@ -311,10 +311,10 @@ def words() -> list[str]:
 def _build(folder: Path) -> Path:
     made = folder / "step.so"
     for flags in FLAGS:
-        code, said = _run([*words(), *flags, str(SOURCE), "-o", str(made)])
+        code, errors = _run([*words(), *flags, str(SOURCE), "-o", str(made)])
         if code == 0 and made.exists():
             return made
-    lines = said.strip().splitlines() or [f"it ends with code {code}"]
+    lines = errors.strip().splitlines() or [f"it ends with code {code}"]
     reason = next((line for line in lines if "error" in line), lines[0])
     reason = "".join(character if character.isprintable() else "?" for character in reason)
     raise Unavailable(f"{' '.join(words())} cannot build {SOURCE.name}: {reason}")
@@ -329,7 +329,7 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
     except OSError as error:
         raise Unavailable(f"{' '.join(words())} cannot be run: {error}") from None
     try:
-        _, said = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=PATIENCE)
     except BaseException as error:  # an interrupt as well: in a session of its own it does not get that
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -337,7 +337,7 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
         if isinstance(error, subprocess.TimeoutExpired):
             raise Unavailable(f"{' '.join(words())} takes more than {PATIENCE} s") from None
         raise
-    return process.returncode, said.decode("utf-8", "replace")
+    return process.returncode, errors.decode("utf-8", "replace")
 
 
 def _open(path: Path) -> ctypes.CDLL:

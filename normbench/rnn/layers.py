@@ -100,7 +100,7 @@ class Recurrent(nn.Module):
     def steps(self, batch: int, rng: np.random.Generator | None = None, count: int | None = None) -> Steps:
         """The cell one step at a time, for one sequence of a model that feeds outputs back; of a single layer.
 
-        count: how many there will be, where that is known: memory is made for no more.
+        count: the number of steps, if known: memory is allocated for no more.
         """
         if len(self.cells) != 1:
             raise NormbenchError(f"{self.place}: steps are taken by one layer in one direction, not {len(self.cells)}.")

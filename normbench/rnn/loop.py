@@ -21,7 +21,7 @@ def unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: Se
 def _unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: SequenceWeights) -> tuple[Tensor, State]:
     backend, planned = backends.current(x.device), plan(cell)
     if planned is not None and x.shape[1] < (2 if planned.over_rows else 1):
-        planned = None  # one value for each statistic, or none: the normalizers say what that is
+        planned = None  # one value for each statistic, or none: left to the normalizers
     if backend is None or planned is None or not _together(weights.weight_hh, mask, x, *state):
         found: tuple[Tensor, State] = cell(x if mask is None else filled(x, mask[..., None]), mask, state, weights)
         return found
@@ -31,7 +31,7 @@ def _unroll(cell: Cell, x: Tensor, mask: Tensor | None, state: State, weights: S
 
 
 def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
-    """Whether all are of one dtype and on one device; where not, it is the plain loop's operations that say so."""
+    """Whether all have one dtype and one device; if not, the reference loop's operations raise torch's error."""
     device = weight.device
     alike = all(tensor.dtype == weight.dtype and tensor.device == device for tensor in given)
     return alike and (mask is None or mask.device == device)
@@ -40,7 +40,7 @@ def _together(weight: Tensor, mask: Tensor | None, *given: Tensor) -> bool:
 class Steps:
     """One step at a time, for models that feed outputs back into inputs: `state = steps(x_t, state)`.
 
-    Made by a layer's `steps(batch)` for one sequence: normalized weights and dropout masks are drawn once, steps are
+    Made by a layer's `steps(batch)` for one sequence: weights are normalized and dropout masks drawn once; steps are
     counted.
     """
 
@@ -48,7 +48,7 @@ class Steps:
         self.cell, self.weights, self.t = cell, weights, 0
         backend, planned = backends.current(weights.weight_hh.device), plan(cell)
         self.fast = None
-        if backend is not None and planned is not None and not planned.over_rows:  # those count steps from the first
+        if backend is not None and planned is not None and not planned.over_rows:  # these have statistics per step
             self.fast = stepwise.Steps(cell, planned, backend, weights.folded(), count)
 
     def __call__(self, x: Tensor, state: State, mask: Tensor | None = None) -> State:

@@ -1,4 +1,4 @@
-"""W x with what the time loop needs of it: fast products, dropout masks, gradients asked for one by one."""
+"""W x for the time loop: fast products, dropout masks, and each gradient by itself."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def empty(like: Tensor, *shape: int) -> Tensor:
 
 
 def one_step_for_all(like: Tensor) -> Tensor:
-    """As (T, B, features), but every step has the same place: for passes that keep nothing."""
+    """As (T, B, features), but all steps share the same memory: for passes without a backward pass."""
     return like.new_empty(1, *like.shape[1:]).expand(like.shape)
 
 

@@ -1,4 +1,4 @@
-"""Which cells the backends serve, and what these need to know of one."""
+"""The plan of a cell for the backends: kinds of normalizers, sizes, gains and shifts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONE, LAYER, RMS, LAYER_OUT, BATCH, VALID, FIXED = range(7)
 
 
 class Plan(NamedTuple):
-    """What stays the same for all sequences of a cell.
+    """The facts of a cell that are the same for all sequences.
 
     kinds, eps: of an LSTM `input`, `hidden`, `cell`; of a GRU both for the gates, then both for the candidate.
     scaled: an LSTM without a normalizer at the cell that has a gain there all the same.
@@ -75,7 +75,7 @@ class Gradients(NamedTuple):
 
 
 def plan(cell: Cell) -> Plan | None:
-    """How the backends compute this cell as it is now; None where only its definition serves."""
+    """The plan of this cell in its current mode; None if no backend can compute it."""
     if type(cell) not in (LSTMCell, GRUCell) or cell.weight_hh.dtype not in (torch.float32, torch.float64):
         return None
     gru = isinstance(cell, GRUCell)
@@ -99,7 +99,7 @@ def _norms(cell: Cell) -> list[Normalizer | None]:
 def _kind(norm: Normalizer | None) -> tuple[int, float] | None:
     if norm is None or isinstance(norm, WeightNormalizer):  # whose matrix is made before the loop
         return NONE, 0.0
-    watched = norm._forward_hooks or norm._forward_pre_hooks  # somebody wants to see each step pass
+    watched = norm._forward_hooks or norm._forward_pre_hooks  # hooks must be called at each step
     if type(norm) is LayerNorm and norm.factor == 1 and not watched:
         return LAYER if norm.eps_mode == "in" else LAYER_OUT, norm.eps
     if type(norm) is RMSNorm and norm.eps_mode == "in" and norm.used == norm.site.features and not watched:
@@ -128,7 +128,7 @@ def prepare_moments(cell: Cell, plan: Plan, steps: int) -> list[Tensor]:
 
 
 def learn(cell: Cell, plan: Plan, moments: list[Tensor], valid: Tensor) -> None:
-    """Let the normalizers take what a forward pass has found, with the mask valid (T, B), into running averages."""
+    """Update the normalizers' running averages with the moments of a forward pass; the mask is valid (T, B)."""
     for norm, kind, found in zip(_norms(cell), plan.kinds, moments, strict=False):
         if kind in (BATCH, VALID):
             assert isinstance(norm, BatchNorm)
@@ -147,7 +147,7 @@ def vectors(cell: Cell) -> Vectors:
     shift_h = _sum(second, shift_h)
     empty = cell.weight_hh.new_empty(0)
     if isinstance(cell, GRUCell):
-        if shift_h is not None:  # what stands beside U h is multiplied by r, the gates' may join the rest
+        if shift_h is not None:  # the shift of U h is multiplied by r; the gates' shifts are added to the rest
             gates = torch.cat([shift_h[: 2 * size], shift_h.new_zeros(size)])
             shift, shift_h = _sum(shift, gates), shift_h[2 * size :]
         return Vectors(gain_x, gain_h, _or_zeros(shift, cell, 3), _or_zeros(shift_h, cell, 1), empty, empty)

@@ -89,7 +89,7 @@ const char *step_compiler(void) {
 /* One sequence: see `Backend` in rnn/backends.py for what each array holds. */
 typedef struct {
     int64_t batch, hidden, update_old, kind[4];
-    double eps[4], clip; /* derivatives of an LSTM's gates are kept within +- clip */
+    double eps[4], clip; /* derivatives of an LSTM's gates are bounded by +- clip */
     REAL *z, *u, *h, *c, *stats;
     const uint8_t *mask;
     const REAL *gain_x, *gain_h, *shift, *shift_h, *gain_c, *shift_c, *dout;
@@ -397,7 +397,7 @@ static inline REAL *NAME(own)(const NAME(Job) *job, int64_t b) {
     return job->scratch + (job->sums ? b * SCRATCH * job->hidden : 0);
 }
 
-/* The gradients that `standardize_gates` asks for: d in the rows' scratch, of the hidden candidate beside them. */
+/* The gradients that `standardize_gates` asks for: d in the rows' scratch, of the hidden candidate after them. */
 static void NAME(unstandardize_gates)(NAME(Job) *job, int64_t t, int64_t gates, int64_t first) {
     const int64_t n = job->hidden, width = gates * n, block = first * n, rest = width - block, own = SCRATCH * n;
     const REAL *d = job->scratch;

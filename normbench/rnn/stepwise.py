@@ -1,8 +1,8 @@
-"""One step at a time by a backend, for models with feedback: the weights' gradients wait until all steps are back.
+"""One step at a time by a backend, for models with feedback; the weights' gradients are computed once, at the end.
 
-`Begin` hands a token to every step, so autograd comes back to it last; until then each step only leaves the gradients
-of its products beside its inputs. One product over all steps then makes each weight's gradient. In a backward pass with
-`create_graph` the token brings the gradients of all that is learned, made by the cell's definition.
+`Begin` gives a token to every step, so that autograd reaches `Begin.backward` last. Each step's backward pass stores
+the gradients of its products; one product over all steps then gives each weight's gradient. In a backward pass with
+`create_graph` the token carries the gradients of all parameters, which the cell's definition computes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from normbench.rnn.derivatives import differentiable
 from normbench.rnn.matmul import Projection, empty
 from normbench.rnn.plan import Plan, Vectors, vectors
 
-CHUNK = 64  # steps that share their arrays, of a sequence whose length may not be known
+CHUNK = 64  # steps that share their arrays; the length of the sequence may be unknown
 
 
 class Chunk:
-    """Arrays of some steps and the run over them; which of its steps gradients came back to."""
+    """Arrays of some steps, the backend's run over them, and the steps whose backward pass is done."""
 
     def __init__(self, steps: Steps, x: Tensor, h: Tensor, c: Tensor, capacity: int) -> None:
-        batch, like = len(x), steps.weights[0]  # theirs whatever comes: the kernel goes by addresses
+        batch, like = len(x), steps.weights[0]  # their type, for the kernel reads memory by address
         self.x, self.z = (empty(like, capacity, batch, size) for size in (x.shape[1], len(like)))
         self.h, self.c = (empty(like, capacity + 1, batch, part.shape[1]) for part in (h, c))
         self.mask = torch.ones(capacity, batch, dtype=torch.bool, device=like.device)
-        plain = Vectors(*(v.detach().contiguous() for v in steps.vectors))
-        self.run: Backend = steps.backend(steps.plan, plain, self.z, self.h, self.c, self.mask)
+        detached = Vectors(*(v.detach().contiguous() for v in steps.vectors))
+        self.run: Backend = steps.backend(steps.plan, detached, self.z, self.h, self.c, self.mask)
         self.back: list[int] = []
 
     def begin(self) -> None:
@@ -67,7 +67,7 @@ class Steps:
     def __call__(self, x: Tensor, state: State, mask: Tensor | None) -> State:
         h = state[0]
         c = state[1] if len(state) > 1 else h.new_empty(len(h), 0)
-        # without gradients nobody comes back: one place serves for all steps
+        # without gradients there is no backward pass: all steps share one row
         capacity = self.chunk if torch.is_grad_enabled() else 1
         row = self.t % capacity
         if row == 0 and (capacity > 1 or not self.chunks or len(self.chunks[-1].mask) > 1):
@@ -99,7 +99,7 @@ class Begin(torch.autograd.Function):
                 continue
             last = max(chunk.back) + 1
             got = chunk.run.finish()
-            for t in set(range(last)) - set(chunk.back):  # of no consequence for the loss
+            for t in set(range(last)) - set(chunk.back):  # steps that the loss does not depend on
                 got.z[t].zero_()
                 got.u[t].zero_()
             z, u = got.z[:last], got.u[:last]
@@ -144,7 +144,7 @@ class Step(torch.autograd.Function):
             return _differentiable(steps, ctx.mask, ctx.saved_tensors, (dh, dc))
         if t in chunk.back:
             raise NormbenchError(
-                "a second backward pass over steps with feedback: the first one has used up what they kept. "
+                "a second backward pass over steps with feedback: the first one has released their values. "
                 "NORMBENCH_RNN=loop keeps it."
             )
         if not chunk.back:
@@ -154,7 +154,7 @@ class Step(torch.autograd.Function):
         run.dc.copy_(dc)
         run.carry.zero_()
         run.backward(t, dh.contiguous())
-        dz = run.dz(t)  # in any case: the weight's gradient will want it
+        dz = run.dz(t)  # in any case: the weight's gradient needs it
         return (
             *[None] * 5,
             steps.inputs.to_input(dz) if needs[5] else None,

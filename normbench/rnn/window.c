@@ -11,9 +11,9 @@ static inline NAME(Bump) NAME(bump)(const REAL *given, int64_t n, int64_t k, REA
     REAL values[3];
     for (int i = 0; i < 3; i++) {
         const REAL value = given[i * n + k] + (i == 2 ? shift : 0);
-        const REAL kept = value > bound ? bound : value < -bound ? -bound : value; /* NaN stays */
+        const REAL bounded = value > bound ? bound : value < -bound ? -bound : value; /* NaN stays */
         found.inside[i] = value >= -bound && value <= bound;
-        values[i] = NAME(exponential)(kept);
+        values[i] = NAME(exponential)(bounded);
     }
     found.height = values[0], found.narrowness = values[1], found.pace = values[2];
     return found;

@@ -1,4 +1,4 @@
-"""A window of Gaussians that moves along a text as its writer goes on (Graves 2013, 5.2)."""
+"""A window of Gaussians that moves along a text while it is being written (Graves 2013, 5.2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from normbench.errors import NormbenchError
 from normbench.rnn import backends, kernel
 from normbench.rnn.derivatives import differentiable
 
-BOUND = 10.0  # of the logarithms, beyond which nothing changes: early updates send some far off
+BOUND = 10.0  # of the logarithms: in early updates some are far larger
 
 
 class Text(NamedTuple):
@@ -45,7 +45,7 @@ def step(given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tenso
     """w = Σ_u φ_u c_u, c_u one-hot, (B, symbols), and the next places κ = κ_before + exp(κ̂ + shift), (B, K).
 
     Graves 2013, eq. 46-51: given (B, 3 K) holds α̂, β̂, κ̂; α = exp(α̂), β = exp(β̂). The logarithms, κ̂ + shift among them,
-    are kept within ± `BOUND`. Not the same as: shift 0 alone is Graves'.
+    are bounded by ± `BOUND`. Not the same as: shift 0 alone is Graves'.
     """
     if backends.by_kernel(given, places):
         found: tuple[Tensor, Tensor] = Step.apply(given, places, text, shift)

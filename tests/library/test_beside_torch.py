@@ -1,6 +1,6 @@
-"""LSTM and GRU beside those of torch.nn: the rows of the table in `normbench.library.recurrent`, each a contract.
+"""LSTM and GRU against torch.nn: the rows of the table in `normbench.library.recurrent`, each a contract.
 
-Without a normalizer the reference is torch's layer with the same weights, with layer normalization our own plain loop.
+Without a normalizer the reference is torch's layer with the same weights, with layer normalization our reference loop.
 """
 
 from __future__ import annotations

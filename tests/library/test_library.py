@@ -1,4 +1,4 @@
-"""`from normbench import ...`: normalizers and recurrent layers as plain modules, runs as data frames."""
+"""`from normbench import ...`: normalizers and recurrent layers as modules, runs as data frames."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_one_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "arguments", "options"),
+    ("message", "arguments", "options"),
     [
         ("norm=layr is not a normalizer. Did you mean 'layer'?", ("layr", 8), {}),
         ("layer.esp is not an option. Did you mean 'layer.eps'?", ("layer", 8), {"esp": 1}),
@@ -147,25 +147,25 @@ def test_one_of_ones_own(tmp_path: Path) -> None:
         ("space=4 must be a sequence of sizes", ("layer", 8), {"space": 4}),
     ],
 )
-def test_what_cannot_be_is_one_line(said: str, arguments: tuple, options: dict) -> None:
+def test_what_cannot_be_is_one_line(message: str, arguments: tuple, options: dict) -> None:
     with pytest.raises(NormbenchError) as error:
         create_norm(*arguments, **options)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "shape", "said"),
+    ("options", "shape", "message"),
     [
-        ({}, (3, 5, 64), "batch: x must be (batch, 64), not (3, 5, 64). Other axes are said by axes="),
+        ({}, (3, 5, 64), "batch: x must be (batch, 64), not (3, 5, 64). For other axes give axes="),
         ({}, (3, 5), "batch: x must be (batch, 64), not (3, 5)."),
         ({"inputs": 7}, (3, 64), "batch: x must be (batch, 7), not (3, 64)."),
         ({"axes": "batch feature space space"}, (3, 64, 5), "x must be (batch, 64, space, space), not (3, 64, 5)."),
     ],
 )
-def test_an_input_with_other_axes_is_one_line(options: dict, shape: tuple[int, ...], said: str) -> None:
+def test_an_input_with_other_axes_is_one_line(options: dict, shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(NormbenchError) as error:
         create_norm("batch", 64, **options)(torch.randn(shape))
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert create_norm("weight", 64, inputs=7)(torch.randn(3, 5, 7)).shape == (3, 5, 64), "a linear map of any axes"
 
 
@@ -199,7 +199,7 @@ def test_an_lstm_has_its_normalizer_where_it_is_asked_for(norm, sites, there: se
 
 
 def test_a_recurrent_layer_that_cannot_be_is_one_line() -> None:
-    for said, norm, sites in (
+    for message, norm, sites in (
         ("norm=layr is not a normalizer", "layr", None),
         ("layer.esp is not an option", {"name": "layer", "esp": 1}, None),
         ("must be a name, or a map", {"eps": 1}, None),
@@ -212,7 +212,7 @@ def test_a_recurrent_layer_that_cannot_be_is_one_line() -> None:
     ):
         with pytest.raises(NormbenchError) as error:
             LSTM(4, 6, norm, sites)
-        assert said in str(error.value)
+        assert message in str(error.value)
     with pytest.raises(NormbenchError, match="LSTM has no option input_droput"):
         LSTM(4, 6, input_droput=0.5)
     with pytest.raises(NormbenchError, match="sequences of one length"):
@@ -269,12 +269,12 @@ def test_words_choose_runs(results: Path, words: tuple[str, ...], count: int) ->
 
 
 def test_words_that_choose_nothing_are_one_line(results: Path, tmp_path: Path) -> None:
-    for word, said in (
+    for word, message in (
         ("nrom=layer", "no run here has a key 'nrom'. Did you mean 'norm'"),
         ("norm=layr", "no run here has norm=layr. Did you mean 'layer'"),
         ("ln2016/fig6", "'ln2016/fig6' is no experiment, arm or id"),
     ):
-        with pytest.raises(NormbenchError, match=said):
+        with pytest.raises(NormbenchError, match=message):
             load_runs(word, results=results)
     with pytest.raises(NormbenchError, match=rf"below {tmp_path}/nowhere\. Another folder: results= or NORMBENCH_RES"):
         load_runs("norm=layer", results=tmp_path / "nowhere")
@@ -309,5 +309,5 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv("NORMBENCH_RESULTS", str(tmp_path))
     monkeypatch.chdir(ROOT)
     runpy.run_path(str(ROOT / "examples" / "library.py"), run_name="__main__")
-    told = capsys.readouterr().out
-    assert "(4, 12, 32)" in told and "Did you mean 'layer'" in told and "records of" in told
+    output = capsys.readouterr().out
+    assert "(4, 12, 32)" in output and "Did you mean 'layer'" in output and "records of" in output

@@ -71,15 +71,15 @@ def test_it_computes_what_torchs_module_computes(name, shape, options, theirs) -
         torch.testing.assert_close(ours.train(training)(values), wanted, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("said", "name", "shape", "options", "theirs"), OTHER)
-def test_another_formula_is_one_line_and_nothing_is_loaded(said, name, shape, options, theirs) -> None:
+@pytest.mark.parametrize(("message", "name", "shape", "options", "theirs"), OTHER)
+def test_another_formula_is_one_line_and_nothing_is_loaded(message, name, shape, options, theirs) -> None:
     ours = make(name, shape, options)
     before = {key: value.clone() for key, value in ours.state_dict().items()}
     for parameter in theirs.parameters():
         nn.init.constant_(parameter, 3.0)
     with pytest.raises(NormbenchError) as refused:
         load_norm(ours, theirs)
-    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
     assert all(torch.equal(value, before[key]) for key, value in ours.state_dict().items())
 
 

@@ -1,4 +1,4 @@
-"""What the tests know beyond the battery's cases: values for options that are numbers, and the naive references."""
+"""The battery's cases with values for options that are numbers, and the naive references."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def all_rows(name: str, axes: Axes) -> list[dict[str, Any]]:
 
 def in_turn(name: str, axes: Axes) -> list[dict[str, Any]]:
     """The defaults, and of the others those whose turn it is at this layout: each at one of them."""
-    usual, *others = every_option(name)
+    default, *others = every_option(name)
     places = layouts(name)
-    return [usual, *others[places.index(axes) :: len(places)]]
+    return [default, *others[places.index(axes) :: len(places)]]
 
 
 def make(

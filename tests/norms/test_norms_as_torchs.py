@@ -64,7 +64,7 @@ def same(module: nn.Module, before: dict[str, Tensor]) -> bool:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("how", ["autocast", "of half", "given half"])
 def test_half_precision_stays_and_is_near_float32(name, axes, around, dtype, how) -> None:
-    """Two updates and an evaluation. A linear map takes no half precision beside float32 weights, as `nn.Linear`."""
+    """Two updates and an evaluation. A linear map with float32 weights takes no half precision, as `nn.Linear`."""
     if how == "given half" and around:
         return
     wanted, found = make(name, axes, around), make(name, axes, around)

@@ -88,7 +88,7 @@ def test_populations_with_batches_of_one_are_those_of_the_reference(batches: tup
 
 
 def test_the_populations_of_the_first_site_have_the_printed_sizes() -> None:
-    """9.1: 2 (16 16 6) of the batch and 2 (25 16 16) of the features, beside gain, shift and two scalars."""
+    """9.1: 2 (16 16 6) of the batch and 2 (25 16 16) of the features, besides gain, shift and two scalars."""
     site = Site("conv.0", ("post_activation",), LAST, 6, (16, 16))
     module = BatchLayerNorm(site)
     module(torch.randn(25, 16, 16, 6))
@@ -202,17 +202,17 @@ def test_recalibrated_populations_are_those_of_an_epoch_with_frozen_weights() ->
 
 def test_recalibrated_alone_keeps_nothing_of_training() -> None:
     alone = make("batch_layer", FLAT, defaults("batch_layer") | {"populations": "recalibrated"}, seed=None).train()
-    beside = make("batch_layer", FLAT, defaults("batch_layer") | {"also_populations": ["recalibrated"]}, seed=None)
-    for module in (alone, beside):
+    both = make("batch_layer", FLAT, defaults("batch_layer") | {"also_populations": ["recalibrated"]}, seed=None)
+    for module in (alone, both):
         before = {key: value.clone() for key, value in module.state_dict().items()}
         module(draw((4, FEATURES), seed=50))
         module.end_epoch()
         changed = {key for key, value in module.state_dict().items() if not torch.equal(value, before[key])}
-        assert bool(changed) == (module is beside)
+        assert bool(changed) == (module is both)
         gather(module, range(3))
     x = draw((4, FEATURES), seed=9)
-    with modes.inference(alone), modes.inference(beside, {"populations": "recalibrated"}):
-        assert torch.equal(alone(x), beside(x))
+    with modes.inference(alone), modes.inference(both, {"populations": "recalibrated"}):
+        assert torch.equal(alone(x), both(x))
 
 
 def test_another_length_is_refused_in_words() -> None:
@@ -224,26 +224,26 @@ def test_another_length_is_refused_in_words() -> None:
 
 @pytest.mark.parametrize("axes", [FLAT, LAST])
 def test_training_goes_on_with_the_statistics_that_were_adopted(axes: tuple[str, ...]) -> None:
-    """Algorithm 2, step 13: from the second epoch on as evaluation has it, populations as constants, and still kept."""
-    module, plain = trained(4, axes, adopt="TTFF"), trained(4, axes)
+    """Algorithm 2, step 13: from the second epoch on as evaluation has it, populations as constants, still updated."""
+    module, reference = trained(4, axes, adopt="TTFF"), trained(4, axes)
     x = draw(sizes(axes, 4), seed=9)
-    for tensor, other in zip(module.trained.buffers(), plain.trained.buffers(), strict=True):
+    for tensor, other in zip(module.trained.buffers(), reference.trained.buffers(), strict=True):
         torch.testing.assert_close(tensor, other)
-    with modes.inference(plain, {"configuration": "TTFF"}):
-        expected = plain(x)
+    with modes.inference(reference, {"configuration": "TTFF"}):
+        expected = reference(x)
     mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    for each in (module, plain):
+    for each in (module, reference):
         each.train().begin_epoch()
     y = module(mine)
     torch.testing.assert_close(y, expected)
-    plain(x)
-    with modes.inference(plain, {"configuration": "TTFF"}):
-        plain(theirs).square().sum().backward()
+    reference(x)
+    with modes.inference(reference, {"configuration": "TTFF"}):
+        reference(theirs).square().sum().backward()
     y.square().sum().backward()
     torch.testing.assert_close(mine.grad, theirs.grad)
-    for each in (module, plain):
+    for each in (module, reference):
         each.end_epoch()
-    torch.testing.assert_close(module.trained.batch_mean, plain.trained.batch_mean)
+    torch.testing.assert_close(module.trained.batch_mean, reference.trained.batch_mean)
     assert not torch.allclose(trained(4, axes, adopt="TTFF", adopt_after=2).train()(x), expected), "not yet"
 
 

@@ -44,7 +44,7 @@ PROMISES = [
 
 @pytest.mark.parametrize(("check", "name", "axes"), PROMISES)
 def test_contract(check: promises.Check, name: str, axes: Axes) -> None:
-    """What `normbench battery` demands of anybody's, with more values for options that are numbers."""
+    """What `normbench battery` demands of any normalizer, with more values for options that are numbers."""
     assert promises.broken(check, subject(name), axes) == ""
 
 

@@ -1,4 +1,4 @@
-"""Every normalizer follows the device of its input: shown on the meta device, and on CUDA where there is one."""
+"""Every normalizer follows the device of its input, on the meta device, and on CUDA where there is one."""
 
 from __future__ import annotations
 

@@ -371,8 +371,11 @@ def test_a_set_without_training_examples_is_refused() -> None:
 
 def test_what_needs_the_whole_sequence_is_refused_inside_a_time_loop() -> None:
     for site in ("lstm.question.cell", "lstm.question.gates"):
-        said = refusal("stepwise", [site])
-        assert f"stepwise at site '{site}': stats=pooled needs the whole sequence" in said and "stats=per_step" in said
+        message = refusal("stepwise", [site])
+        assert (
+            f"stepwise at site '{site}': stats=pooled needs the whole sequence" in message
+            and "stats=per_step" in message
+        )
         assert chosen("stepwise", [site], stats="per_step")[site].kind == "state"
 
 

@@ -106,7 +106,7 @@ def test_a_momentum_is_evaluated_with_its_running_average_whatever_the_usual_way
 
 @pytest.mark.parametrize("unbiased", [True, False])
 def test_a_pass_per_step_is_the_cumulative_average_of_torch(unbiased: bool) -> None:
-    """`momentum=None` is torch's plain average; the last step seen serves later ones, steps beyond `t_max` are not."""
+    """`momentum=None` is torch's cumulative average; the last step serves later ones, those beyond `t_max` are not."""
     options = {"stats": "per_step", "t_max": 2, "also_eval_stats": ["per_step_pass"], "unbiased_running": unbiased}
     ours = make("batch", TIME, defaults("batch") | options, seed=None)
     ours(draw(sizes(TIME), seed=50))
@@ -253,7 +253,7 @@ def test_a_partial_rms_that_leaves_nothing_is_refused() -> None:
 
 
 def test_each_momentum_keeps_averages_of_its_own() -> None:
-    """`also_momenta` is what several networks that differ in momentum alone would have kept."""
+    """`also_momenta` is what several networks that differ in momentum alone would have."""
     also = [0.01, 0.5]
     ours = make("batch", FLAT, defaults("batch") | {"momentum": 0.1, "also_momenta": also}, seed=None).train()
     others = {m: make("batch", FLAT, defaults("batch") | {"momentum": m}, seed=None).train() for m in (0.1, *also)}

@@ -175,14 +175,14 @@ def test_it_folds_into_a_plain_weight(name: str, layout: str, options: Options) 
     """LN-T2: a re-parameterization; in evaluation one fixed weight and bias do the same for all inputs."""
     layer = settled(make(name, layout, options), layout).eval()
     bias = layer.linear.bias - (layer.norm.running_mean if options.get("mean_only_bn") else 0.0)
-    plain = F.conv2d if layout == "convolution" else F.linear
+    product = F.conv2d if layout == "convolution" else F.linear
     for seed in (1, 2):
         x = inputs(layout, seed=seed)
-        z = plain(x, layer.norm(layer.linear.weight), bias)
+        z = product(x, layer.norm(layer.linear.weight), bias)
         torch.testing.assert_close(layer(x), layer.norm.finish(layer.activation(z)))
 
 
-# --- what they are said to equal -------------------------------------------------------------------------------------
+# --- torch's equivalents ----------------------------------------------------------------------------------------------
 
 
 def train_both(ours: Any, theirs: nn.Module, layout: str) -> None:
@@ -199,7 +199,7 @@ def train_both(ours: Any, theirs: nn.Module, layout: str) -> None:
         torch.testing.assert_close(results[0], results[1])
 
 
-def plain(ours: Any, layout: str) -> nn.Module:
+def torch_map(ours: Any, layout: str) -> nn.Module:
     theirs = nn.Conv2d(INPUTS, UNITS, KERNEL) if layout == "convolution" else nn.Linear(INPUTS, UNITS)
     theirs = theirs.double()
     theirs.load_state_dict(ours.linear.state_dict())
@@ -211,8 +211,8 @@ def test_weight_is_torch_weight_norm(layout: str) -> None:
     ours = make("weight", layout, contract.defaults("weight"), seed=None)
     ours.activation = FUNCTIONS["none"]
     x = inputs(layout)
-    torch.testing.assert_close(ours(x), plain(ours, layout)(x))  # the default preserves the function
-    theirs = parametrizations.weight_norm(plain(ours, layout), dim=0)
+    torch.testing.assert_close(ours(x), torch_map(ours, layout)(x))  # the default preserves the function
+    theirs = parametrizations.weight_norm(torch_map(ours, layout), dim=0)
     train_both(ours, theirs, layout)
     torch.testing.assert_close(ours.norm.gain, theirs.parametrizations.weight.original0.flatten())
     torch.testing.assert_close(ours.linear.weight, theirs.parametrizations.weight.original1)
@@ -224,7 +224,7 @@ def test_spectral_is_torch_spectral_norm(layout: str, iterations: int, eps: floa
     """By copied u and v: PyTorch draws them. The large eps makes it count."""
     ours = make("spectral", layout, contract.defaults("spectral") | {"iterations": iterations}, seed=None)
     ours.activation, ours.norm.eps = FUNCTIONS["none"], eps
-    theirs = parametrizations.spectral_norm(plain(ours, layout), n_power_iterations=iterations, eps=eps)
+    theirs = parametrizations.spectral_norm(torch_map(ours, layout), n_power_iterations=iterations, eps=eps)
     with torch.no_grad():
         theirs.parametrizations.weight[0]._u.copy_(ours.norm.u)
         theirs.parametrizations.weight[0]._v.copy_(ours.norm.v)

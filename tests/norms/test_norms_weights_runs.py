@@ -30,8 +30,8 @@ from normbench.train import checkpoint
 
 
 def words(name: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    usual = contract.defaults(name)
-    changed = [f"norm.{key}={str(value).lower()}" for key, value in options.items() if value != usual[key]]
+    defaults = contract.defaults(name)
+    changed = [f"norm.{key}={str(value).lower()}" for key, value in options.items() if value != defaults[key]]
     return (f"norm={name}", "model.hidden_sizes=[8,6]", *changed)
 
 
@@ -49,10 +49,10 @@ def network(*words: str) -> models.Model:
 
 @pytest.mark.parametrize("words", RUNS)
 def test_the_weights_are_the_draws_of_the_arm_without(words: tuple[str, ...]) -> None:
-    plain = dict(network("model.hidden_sizes=[8,6]").named_parameters())
+    unnormalized = dict(network("model.hidden_sizes=[8,6]").named_parameters())
     for name, parameter in network(*words).named_parameters():
         if ".norm." not in name:
-            assert torch.equal(parameter, plain[name]), name
+            assert torch.equal(parameter, unnormalized[name]), name
         else:
             assert name in base.own_parameters(network(*words))
 
@@ -163,7 +163,7 @@ def test_a_run_begins_from_what_its_first_update_sees() -> None:
 
 
 def test_others_are_left_alone_by_the_start() -> None:
-    """Nothing waits: no pass is made. Something waits beside batch statistics: these do not move."""
+    """Nothing waits: no pass is made. With a pending normalizer batch statistics do not move."""
     spec = tiny.spec("norm=batch")
     split = datasets.load(spec.config["data"]).splits["train"]
     model = models.build(spec.config, spec.sites())

@@ -28,7 +28,7 @@ VALID = ("batch", PER_STEP[1] | {"use_mask": True, "bias": False, "gain_init": 0
 def sites(cell: type[Cell], hidden_size: int, chosen: Mapping[str, str | tuple[str, dict[str, Any]]]) -> Sites:
     """Sites below any path; `chosen` gives by the cell's own names a normalizer, perhaps with options.
 
-    `input` chooses all that begins with it, as a prefix in norm.sites does; `preceding_bias` goes unless kept.
+    `input` chooses all that begins with it, as a prefix in norm.sites does; `keep_bias`: the preceding bias stays.
     """
     sizes = cell.site_sizes(hidden_size)
 

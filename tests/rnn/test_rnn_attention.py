@@ -28,12 +28,12 @@ def made(n: int, side: int, batch: int = 3) -> tuple[torch.Tensor, ...]:
 def test_read_and_write_are_the_formulas(backend: str, n: int, side: int) -> None:
     image, canvas, given, patch = made(n, side)
     with backends.using(backend):
-        seen, drawn = attention.read(image, canvas, given, n), attention.write(canvas, patch, given, n)
+        seen, written = attention.read(image, canvas, given, n), attention.write(canvas, patch, given, n)
     for b in range(len(image)):
         x, c = (t[b].detach().view(side, side).numpy() for t in (image, canvas))
         np.testing.assert_allclose(seen[b].detach(), reference.read(x, c, given[b].tolist(), n), rtol=1e-12, atol=1e-12)
         wanted = reference.write(c, patch[b].tolist(), given[b].tolist(), n)
-        np.testing.assert_allclose(drawn[b].detach().view(side, side), wanted, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(written[b].detach().view(side, side), wanted, rtol=1e-12, atol=1e-12)
 
 
 @LIST
@@ -58,11 +58,11 @@ def test_a_window_far_off_is_finite_and_its_logarithms_are_bounded(backend: str)
         inputs = [t.detach().to(dtype, copy=True).requires_grad_() for t in (canvas, given, patch)]
         with backends.using(backend):
             seen = attention.read(image.to(dtype), inputs[0], inputs[1], 3)
-            drawn = attention.write(inputs[0], inputs[2], inputs[1], 3)
-        (seen.sum() + drawn.sum()).backward()
-        for tensor in (seen, drawn, *(t.grad for t in inputs)):
+            written = attention.write(inputs[0], inputs[2], inputs[1], 3)
+        (seen.sum() + written.sum()).backward()
+        for tensor in (seen, written, *(t.grad for t in inputs)):
             assert tensor is not None and torch.isfinite(tensor).all()
-        assert (seen[0] == 0).all() and torch.equal(drawn[0], inputs[0][0])
+        assert (seen[0] == 0).all() and torch.equal(written[0], inputs[0][0])
         beyond = given[:, 2:].abs() > attention.BOUND
         grad = inputs[1].grad
         assert grad is not None and (grad[:, 2:][beyond] == 0).all()
@@ -77,9 +77,9 @@ def test_what_is_no_number_stays_none(backend: str) -> None:
     image, canvas, given, patch = (t.detach() for t in made(2, 8, batch=2))
     given[0, 3] = torch.nan
     with backends.using(backend):
-        seen, drawn = attention.read(image, canvas, given, 2), attention.write(canvas, patch, given, 2)
-    assert seen[0].isnan().all() and drawn[0].isnan().any()
-    assert torch.isfinite(seen[1]).all() and torch.isfinite(drawn[1]).all()
+        seen, written = attention.read(image, canvas, given, 2), attention.write(canvas, patch, given, 2)
+    assert seen[0].isnan().all() and written[0].isnan().any()
+    assert torch.isfinite(seen[1]).all() and torch.isfinite(written[1]).all()
 
 
 def test_arrays_of_any_strides() -> None:

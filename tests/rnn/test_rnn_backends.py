@@ -1,4 +1,4 @@
-"""Both backends, C kernel and torch's operations, and the plain loop are one function: values and all gradients."""
+"""Both backends, C kernel and torch's operations, and the reference loop are one function: values and all gradients."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_every_option_is_the_plain_loop(backend: str, kind: str, masked: bool) -
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("mode", ["training", "running", "batch"])
 def test_batch_norm_per_step_is_the_plain_loop(backend: str, kind: str, mode: str) -> None:
-    """At all sites, at each beside others; steps with one valid row, with none, and beyond t_max."""
+    """At all sites, at each together with others; steps with one valid row, with none, and beyond t_max."""
     sites, mask = NORMS[kind], lengths(5, 6)
     mask[:2, 4:] = torch.tensor([[True, False], [False, False]])
     cases = [dict.fromkeys(sites, PER_STEP), dict.fromkeys(sites, VALID)]
@@ -102,7 +102,7 @@ def test_batch_norm_per_step_is_the_plain_loop(backend: str, kind: str, mode: st
             with backends.using(name):
                 results.append(gradients(layer, draw(5, 6, 3), mask=padding))
                 with torch.no_grad():
-                    results[-1]["kept nothing"], _ = layer(draw(5, 6, 3, seed=1), padding)
+                    results[-1]["without gradients"], _ = layer(draw(5, 6, 3, seed=1), padding)
             results[-1] |= {name: value for name, value in layer.named_buffers() if "running" in name}
         near(results[1], results[0], tolerance=1e-10)
 

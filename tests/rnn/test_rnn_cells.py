@@ -137,10 +137,12 @@ def test_the_authors_bias_stands_inside_the_normalizer_and_outside() -> None:
     torch.testing.assert_close(cell.input_term(raw, None), inside.transpose(0, 1))
 
 
-@pytest.mark.parametrize(("asked", "kept"), [("inside", "none"), ("both", "one"), ("one", "one"), ("double", "double")])
-def test_a_preceding_bias_goes_where_the_choice_says_so(asked: str, kept: str) -> None:
+@pytest.mark.parametrize(
+    ("asked", "remaining"), [("inside", "none"), ("both", "one"), ("one", "one"), ("double", "double")]
+)
+def test_a_preceding_bias_goes_where_the_choice_says_so(asked: str, remaining: str) -> None:
     layer = make("lstm", 5, 4, {"input": ("layer", {"keep_bias": False})}, bias=asked)
-    assert layer.cells[0].bias_kind == kept
+    assert layer.cells[0].bias_kind == remaining
 
 
 def test_h0_is_learned_and_c0_is_not() -> None:
@@ -162,15 +164,15 @@ def test_dropout_is_one_mask_per_gate_for_all_steps(kind: str) -> None:
     weights = cell.sequence_weights(1, np.random.default_rng(1))
     assert weights.input_drop.shape == (cell.gates, 1, 5) and weights.state_drop.shape == (cell.gates, 1, 4)
     for drop, p in ((weights.input_drop, 0.4), (weights.state_drop, 0.3)):
-        kept = set(drop.unique().tolist())
-        assert len(kept) == 2 and min(kept) == 0 and max(kept) == pytest.approx(1 / (1 - p))
-    plain = make(kind, 5, 4, **AS_TORCH[kind])
-    plain.load_state_dict(layer.state_dict())
+        values = set(drop.unique().tolist())
+        assert len(values) == 2 and min(values) == 0 and max(values) == pytest.approx(1 / (1 - p))
+    reference = make(kind, 5, 4, **AS_TORCH[kind])
+    reference.load_state_dict(layer.state_dict())
     with torch.no_grad():
-        plain.cells[0].weight_ih *= weights.input_drop[:, 0].repeat_interleave(4, 0)
-        plain.cells[0].weight_hh *= weights.state_drop[:, 0].repeat_interleave(4, 0)
+        reference.cells[0].weight_ih *= weights.input_drop[:, 0].repeat_interleave(4, 0)
+        reference.cells[0].weight_hh *= weights.state_drop[:, 0].repeat_interleave(4, 0)
     y, _ = layer(x, rng=np.random.default_rng(1))
-    torch.testing.assert_close(y, plain(x)[0])
+    torch.testing.assert_close(y, reference(x)[0])
     assert not torch.equal(layer.eval()(x)[0], y)
     torch.testing.assert_close(layer(x)[0], layer(x, rng=np.random.default_rng(2))[0])
     assert torch.equal(layer.train()(x, drop=False)[0], layer.eval()(x)[0])
@@ -289,14 +291,14 @@ def test_weight_normalizers_make_the_matrices_of_both_products(kind: str, norm: 
             getattr(layer.cells[0], name).mul_(3)
     modes.start(layer)
     (cell,) = layer.cells
-    plain = make(kind, 5, 4, seed=None)
+    reference = make(kind, 5, 4, seed=None)
     weights = cell.eval().sequence_weights(2)
     with torch.no_grad():
-        plain.cells[0].weight_ih.copy_(weights.weight_ih)
-        plain.cells[0].weight_hh.copy_(weights.weight_hh)
+        reference.cells[0].weight_ih.copy_(weights.weight_ih)
+        reference.cells[0].weight_hh.copy_(weights.weight_hh)
     assert torch.equal(weights.weight_hh, cell.weight_hh) == (norm == "weight")  # which begins as the same function
     x = draw(2, 6, 5)
-    torch.testing.assert_close(layer(x)[0], plain(x)[0])
+    torch.testing.assert_close(layer(x)[0], reference(x)[0])
     layer.train()(x)[0].square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for n, p in layer.named_parameters() if "bias" not in n)
 

@@ -1,4 +1,4 @@
-"""Recurrent layers follow the device of their tensors: shown on the meta device, and on CUDA where there is one."""
+"""Recurrent layers follow the device of their tensors, on the meta device, and on CUDA where there is one."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_layers_compute_where_their_tensors_are(
 
 def test_dropout_masks_are_where_the_weights_are() -> None:
     cell = make("lstm", 5, 4, input_dropout=0.3, state_dropout=0.3).to("meta").cells[0]
-    drawn = cell.sequence_weights(3, np.random.default_rng(0))
-    assert drawn.input_drop.is_meta and drawn.state_drop.is_meta
+    weights = cell.sequence_weights(3, np.random.default_rng(0))
+    assert weights.input_drop.is_meta and weights.state_drop.is_meta
 
 
 def test_the_embeddings_gradient_is_where_its_weight_is(of_the_cpu_alone: None) -> None:
@@ -96,7 +96,7 @@ def test_the_embeddings_gradient_is_where_its_weight_is(of_the_cpu_alone: None) 
 def test_what_does_not_fit_the_weights_never_reaches_a_backend(
     other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel goes by addresses, and would read and write beside such tensors."""
+    """The kernel goes by addresses, and would read and write outside such tensors."""
     handed: set[tuple[torch.device, torch.dtype]] = set()
 
     def noted(real: Any) -> Any:

@@ -13,15 +13,15 @@ from normbench.rnn.embedding import Embedding
 @pytest.mark.parametrize("shape", [(3, 4), (5,), (2, 3, 4)])
 @pytest.mark.parametrize("words", [7, 300_000])  # the gradient of many lies in large pages
 def test_rows_and_gradient_are_torchs(shape: tuple[int, ...], words: int) -> None:
-    ours, plain = Embedding(words, 3), nn.Embedding(words, 3)
-    plain.load_state_dict(ours.state_dict())
+    ours, theirs = Embedding(words, 3), nn.Embedding(words, 3)
+    theirs.load_state_dict(ours.state_dict())
     indices = torch.randint(0, 5, shape, generator=torch.Generator().manual_seed(1))  # some of them repeatedly
     weight = draw(*shape, 3).float()
     for step in range(2):  # gradients add up where they are left standing
-        for layer in (ours, plain):
+        for layer in (ours, theirs):
             (layer(indices) * weight * (step + 1)).sum().backward()
-        torch.testing.assert_close(ours.weight.grad, plain.weight.grad)
-    assert torch.equal(ours(indices), plain(indices))
+        torch.testing.assert_close(ours.weight.grad, theirs.weight.grad)
+    assert torch.equal(ours(indices), theirs(indices))
 
 
 def test_a_frozen_weight_gets_no_gradient() -> None:

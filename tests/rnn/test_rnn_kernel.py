@@ -47,7 +47,7 @@ def train(cache: Path, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def kept(cache: Path) -> list[str]:
+def suffixes(cache: Path) -> list[str]:
     return sorted(path.suffix for path in (cache / "normbench" / "kernel").iterdir())
 
 
@@ -57,7 +57,7 @@ def test_two_processes_at_first_use(tmp_path: Path) -> None:
     for process in both:
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0 and out.startswith("C, ") and err == ""
-    assert kept(tmp_path) == [".sha256", ".so"], "nothing else is left"
+    assert suffixes(tmp_path) == [".sha256", ".so"], "nothing else is left"
 
 
 @needs_compiler
@@ -74,7 +74,7 @@ def test_a_damaged_library_is_built_anew(tmp_path: Path, monkeypatch: pytest.Mon
         library.write_bytes(whole if damage is None else damage)
         kernel._load.cache_clear()
         assert kernel.compiler()
-        assert library.read_bytes() == whole and kept(tmp_path) == [".sha256", ".so"]
+        assert library.read_bytes() == whole and suffixes(tmp_path) == [".sha256", ".so"]
 
 
 @needs_compiler
@@ -94,7 +94,7 @@ def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path: Path, monkeyp
     monkeypatch.setattr(kernel, "FLAGS", QUICK)
     kernel._load.cache_clear()
     assert kernel.compiler()
-    assert kept(tmp_path) == [".sha256", ".so"]
+    assert suffixes(tmp_path) == [".sha256", ".so"]
 
 
 @needs_compiler
@@ -138,15 +138,15 @@ def test_without_a_compiler_torchs_operations_serve_which_is_said_once(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("NORMBENCH_RNN", "")
     assert backends.current() is aten.Run and backends.current() is aten.Run
-    said = capfd.readouterr().err
-    assert said.count("\n") == 1 and "torch's own operations" in said
+    errors = capfd.readouterr().err
+    assert errors.count("\n") == 1 and "torch's own operations" in errors
     wanted = {
         "missing": "cannot be run",
         "failing": "cannot build step.c: cc1: out of luck",
         "lying": "it ends with code 0",
         "garbage": "cannot be loaded",
     }
-    assert wanted[broken] in said
+    assert wanted[broken] in errors
     assert backends.describe().startswith("ATen")
     monkeypatch.setenv("NORMBENCH_RNN", "c")
     with pytest.raises(NormbenchError, match=r"NORMBENCH_RNN=c: .*Install a C compiler, or take aten"):
@@ -172,7 +172,7 @@ def test_another_source_compiler_or_processor_gets_a_library_of_its_own(monkeypa
 
 
 def others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if somebody else owned it; the tests may run as root, or not."""
+    """As if another user owned it; the tests may run as root, or not."""
     real = os.fstat
     number = path.stat().st_ino
 

@@ -30,13 +30,13 @@ def test_signatures_are_the_protocols(name: str) -> None:
 
 
 def arguments(kind: str, masked: bool) -> tuple[Any, ...]:
-    """Plan, vectors, z, h, c and mask of a cell, and its weight; drawn, the same every time."""
+    """Plan, vectors, z, h, c and mask of a cell, and its weight; the same numbers every time."""
     layer = make(kind, 2, H, dict.fromkeys(SITES[kind], "layer"))
     (cell,) = layer.cells
     h, c = draw(T + 1, B, H, seed=1), draw(T + 1, B, H if kind == "lstm" else 0, seed=2)
-    plain = Vectors(*(v.detach().contiguous() for v in vectors(cell)))
+    detached = Vectors(*(v.detach().contiguous() for v in vectors(cell)))
     mask = lengths(B, T).T.contiguous() if masked else None
-    return (plan(cell), plain, draw(T, B, layer.cell.gates * H), h, c, mask), cell.weight_hh.detach()
+    return (plan(cell), detached, draw(T, B, layer.cell.gates * H), h, c, mask), cell.weight_hh.detach()
 
 
 def forward(

@@ -178,13 +178,13 @@ def test_what_a_forward_pass_keeps_is_free_after_the_backward_pass() -> None:
     layer = make("lstm", 8, 64, LAYERED["lstm"]).float()
     x = draw(16, 200, 8).float()
 
-    kept = []
+    losses = []
     layer(x)[0].sum().backward()
     before = resident()
     for _ in range(10):
         loss = layer(x)[0].sum()
         loss.backward()
-        kept.append(loss)
+        losses.append(loss)
     assert resident() - before < 20e6, "one pass keeps 7 MB and more"
 
 
