@@ -110,9 +110,8 @@ class Evaluation:
             return []
         state = self.with_values(records, state)
         others = self._variants_at_best() if state.best else []
-        with without_trace(self.model):  # statistics for these variants alone are not stored in the run
-            if others:
-                self.gather(state, others)
+        with without_trace(self.model):  # the run keeps no statistics that only these variants are evaluated with
+            self.gather(state, [*self.variants, *others])
             records += self.run(self.further(state, others), state)
             state = self.with_values(records, state)  # further variants may be at their lowest
             records += self.run(self.delayed(state, others), state)
