@@ -29,9 +29,10 @@ class BatchNorm(Normalizer):
             unweighted average of the moments over a pass through the training batches with frozen weights, before each
             evaluation, per time step where `stats` is (Cooijmans et al. 2016, popstats.py of their attentive reader);
             steps beyond the last one seen use its average. Mean 0 and variance 1 before the first pass.
-        also_eval_stats: further ones in every evaluation; each is a variant `eval_stats`, of which `running` and
-            `batch` can always be asked for. With `batch` an evaluation goes by batches of the training size.
-        also_momenta: further running averages; each is a variant `momentum`.
+            Variants `eval_stats` are `running` and `batch`; with `batch` an evaluation goes by batches of the training
+            size.
+        also_momenta: further running averages; each is a variant `momentum` in every evaluation.
+        also_eval_stats: retired, empty.
         allow_single: one value per feature gives `bias` (as Keras); otherwise it is an error.
         stats: where the site has time. `pooled`: all steps together, padding included (BN-everywhere's feed-forward
             sites). `sequence`: all valid positions together (Laurent et al. 2015; BN-e*). `per_step`: each step by
@@ -81,11 +82,8 @@ class BatchNorm(Normalizer):
         self.unbiased_norm, self.unbiased_running = unbiased_norm, unbiased_running
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
         self.momenta, self.eval_stats = [momentum, *dict.fromkeys(also_momenta)], eval_stats
-        self.variants = (
-            *({"momentum": other} for other in self.momenta[1:]),
-            *({"eval_stats": other} for other in dict.fromkeys(also_eval_stats)),
-        )
-        self.gathers = "per_step_pass" in (eval_stats, *also_eval_stats)
+        self.variants = tuple({"momentum": other} for other in self.momenta[1:])
+        self.gathers = eval_stats == "per_step_pass"
         self.per_step = stats == "per_step" and "time" in site.axes
         self.masked = stats == "sequence" or (self.per_step and use_mask)
         self.factor = fixed_factor(scale, site)
@@ -100,9 +98,7 @@ class BatchNorm(Normalizer):
         if self.gathers:
             self.register_buffer("pass_mean", torch.zeros(places, site.features))
             self.register_buffer("pass_var", torch.ones(places, site.features))
-            self.register_buffer(
-                "pass_batches", torch.zeros(places, 1, dtype=torch.int64)
-            )  # that had values at this step
+            self.register_buffer("pass_batches", torch.zeros(places, 1, dtype=torch.int64))  # with values at this step
         # F.batch_norm with momentum 1 writes the batch's own moments here, for every running average to share
         self.register_buffer("batch_mean", torch.zeros(site.features), persistent=False)
         self.register_buffer("batch_var", torch.ones(site.features), persistent=False)
@@ -127,6 +123,9 @@ class BatchNorm(Normalizer):
 
     def by_batch(self, variant: Variant) -> bool:
         return self._statistics(variant if self.serves(variant) else DEFAULT) == "batch"
+
+    def by_pass(self, variant: Variant) -> bool:
+        return self._statistics(variant if self.serves(variant) else DEFAULT) == "per_step_pass"
 
     def _statistics(self, variant: Variant) -> str:
         """The statistics that an evaluation normalizes with; a variant `momentum` is one of the running averages."""

@@ -41,9 +41,8 @@ class BatchLayerNorm(Normalizer):
         populations: of features `slot`: one per place in the batch, as the code; `pooled`: one for all samples;
             `recalibrated`: pooled, and all four over a pass through the training batches with frozen weights instead
             of the epoch that moved them. There is such a pass before each evaluation.
-        also_populations: further ones for the configurations with a T; variants `populations`, with `configuration`.
-        configuration: the letters of an evaluation; also_configurations: further ones in every evaluation. All 16 can
-            be asked for as variants, with other `populations` as well.
+        configuration: the letters of an evaluation. Variants are all 16, with other `populations` as well.
+        also_configurations, also_populations: retired, empty.
         eps_w, eps_v: of the weights and of the roots; eps_v 0 is the mode's own (code 1e-3, paper 1e-4).
         scale: `one` leaves the 1/sqrt(d) out, which neither batch nor layer normalization has.
         adopt, adopt_after: after so many epochs training itself goes on with the chosen statistics (Algorithm 2, step
@@ -80,13 +79,9 @@ class BatchLayerNorm(Normalizer):
         super().__init__(site)
         self.paper, self.factor = mode == "paper", fixed_factor(scale, site)
         pass_alone = populations == "recalibrated"
-        self.gathers = pass_alone or "recalibrated" in also_populations
+        self.gathers = pass_alone
         self.configuration, self.populations = configuration, populations
         self.kinds = ("recalibrated",) if pass_alone else KINDS
-        self.variants = tuple({"configuration": letters} for letters in also_configurations)
-        for kind in also_populations:
-            with_t = [variant for variant in self.variants if _has_t(variant) and "populations" not in variant]
-            self.variants += ({"populations": kind}, *({**variant, "populations": kind} for variant in with_t))
         self.eps_w, self.eps_v = eps_w, eps_v or EPS_V[mode]
         self.eps_f = GUARD if self.paper else self.eps_v
         self.gain, self.bias = gain_and_bias([site.features], affine, bias, gain_init)
@@ -248,10 +243,6 @@ class BatchLayerNorm(Normalizer):
     def by_pass(self, variant: Variant) -> bool:
         letters, kind = self._chosen(variant)
         return self.gathers or (kind == "recalibrated" and "T" in letters)
-
-
-def _has_t(variant: Variant) -> bool:
-    return "T" in variant.get("configuration", "")
 
 
 def _moments_of_one(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from normbench.errors import NormbenchError
 from normbench.norms.base import WeightNormalizer, normalizer
 from normbench.norms.sites import Site
 
@@ -32,18 +31,13 @@ class NormPropagation(WeightNormalizer):
     Args:
         gain_init: g at first. The shift b is the map's bias, 0 at first.
 
-    Errors: an activation without known moments; a unit whose weights are all zero.
+    Errors: a unit whose weights are all zero; other activations are refused at planning.
     Shapes: weight (features, ...) to the same; a convolution's norm is over channels and kernel.
     Not the same as: weight normalization, which leaves the activations alone.
     """
 
     def __init__(self, site: Site, *, gain_init: float = 1 / 1.21) -> None:
         super().__init__(site)
-        if site.activation not in MOMENTS:
-            raise NormbenchError(
-                f"norm_propagation at site '{site.path}' knows the moments of {' and '.join(MOMENTS)}, not of "
-                f"'{site.activation}'."
-            )
         self.mean, self.std = MOMENTS[site.activation]
         self.gain = nn.Parameter(torch.full((site.features,), float(gain_init)))
 

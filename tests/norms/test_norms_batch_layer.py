@@ -156,32 +156,24 @@ def test_moments_that_wait_to_be_added_up_are_part_of_the_state(
         torch.testing.assert_close(outputs(wanted, x)[letters], y, rtol=1e-12, atol=1e-12)
 
 
-def test_further_configurations_are_evaluated_where_asked_for() -> None:
-    module = make("batch_layer", FLAT, defaults("batch_layer") | {"also_configurations": ["FFFF", "TTTT"]})
-    assert modes.variants(module) == [{"configuration": "FFFF"}, {"configuration": "TTTT"}]
+def test_all_configurations_are_variants() -> None:
+    module = make("batch_layer", FLAT, defaults("batch_layer"))
     assert all(module.serves({"configuration": letters}) for letters in CONFIGURATIONS)
     assert all(module.serves({"configuration": "TTTT", "populations": kind}) for kind in KINDS)
     assert not any(map(module.serves, ({}, {"configuration": "TTT"}, {"populations": "none"}, {"momentum": 0.1})))
-    assert modes.variants(make("batch_layer", FLAT, defaults("batch_layer"))) == []
+    assert modes.variants(module) == []
 
 
 def gather(module: base.Normalizer, steps: range, axes: tuple[str, ...] = FLAT) -> None:
-    with modes.gathering(module):
+    with modes.gathering(module, [{"populations": "recalibrated"}]):
         for step in steps:
             module(draw(sizes(axes, 4), seed=step))
 
 
 def test_recalibrated_populations_are_those_of_an_epoch_with_frozen_weights() -> None:
     """With weights that do not move the epoch and the pass over its batches agree; with others only the pass is new."""
-    words = defaults("batch_layer") | {"populations": "pooled", "also_populations": ["recalibrated"]}
-    module = make("batch_layer", LAST, words | {"also_configurations": ["TTTT", "FFFF"]}, seed=None).train()
+    module = make("batch_layer", LAST, defaults("batch_layer") | {"populations": "pooled"}, seed=None).train()
     recalibrated = {"populations": "recalibrated"}
-    assert module.variants == (
-        {"configuration": "TTTT"},
-        {"configuration": "FFFF"},
-        recalibrated,
-        {"configuration": "TTTT"} | recalibrated,
-    )
     for step in range(5):
         module(draw(sizes(LAST, 4), seed=step))
     module.end_epoch()
@@ -202,7 +194,7 @@ def test_recalibrated_populations_are_those_of_an_epoch_with_frozen_weights() ->
 
 def test_recalibrated_alone_keeps_nothing_of_training() -> None:
     alone = make("batch_layer", FLAT, defaults("batch_layer") | {"populations": "recalibrated"}, seed=None).train()
-    both = make("batch_layer", FLAT, defaults("batch_layer") | {"also_populations": ["recalibrated"]}, seed=None)
+    both = make("batch_layer", FLAT, defaults("batch_layer"), seed=None)
     for module in (alone, both):
         before = {key: value.clone() for key, value in module.state_dict().items()}
         module(draw((4, FEATURES), seed=50))

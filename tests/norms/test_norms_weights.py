@@ -276,11 +276,6 @@ def test_a_time_axis_has_no_rule_for_batch_means(options: Options) -> None:
         make("weight", "sequence", contract.defaults("weight") | options)
 
 
-def test_a_block_without_known_moments_is_refused() -> None:
-    with pytest.raises(NormbenchError, match="knows the moments of relu and tanh, not of 'none'"):
-        make("norm_propagation", "linear", {}, activation="none")
-
-
 def test_a_class_must_be_of_the_kind_that_is_declared() -> None:
     site = Site("hidden.0", ("pre_activation", *WEIGHT_KINDS), LAYOUTS["linear"], UNITS, activation="relu")
     for name, kind, needed in (("layer", "weight", "WeightNormalizer"), ("weight", "pre_activation", "not of Weight")):

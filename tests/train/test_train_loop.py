@@ -289,12 +289,12 @@ def test_a_normalizer_hears_of_each_epoch(epochs: int, tmp_path: Path) -> None:
 
 def test_every_test_split_is_evaluated_in_every_variant(tmp_path: Path) -> None:
     words = ("model=recall_lstm", "data.length=3", "data.fraction=0.02", "train.batch_size=50", "train.epochs=1")
-    norm = ("norm=batch", "norm.stats=per_step", "norm.also_eval_stats=[batch]", "model.hidden_size=3")
+    norm = ("norm=batch", "norm.stats=per_step", "norm.also_momenta=[0.01]", "model.hidden_size=3")
     (spec,) = train_specs([*words, *norm], False)
     assert ensure_run(spec, RunDirectory(tmp_path)) == "done"
     found = [(r["split"], tiny.variant(r)) for r in curve(tmp_path) if r["epoch"] == 1]
     for part in ("test", "test 2x", "test 4x"):
-        assert found.count((part, "")) == 1 and found.count((part, "eval_stats=batch")) == 1
+        assert found.count((part, "")) == 1 and found.count((part, "momentum=0.01")) == 1
     assert found.count(("valid", "")) == 1
 
 
