@@ -112,8 +112,6 @@ class _Expected:
 
 def find(name: str) -> Mapping[str, Any]:
     """The YAML of a normalizer, by its name or by the path of a file of one's own."""
-    if not isinstance(name, str):
-        raise NormbenchError(f"{name!r} is no normalizer: its name as text, or a path. (normbench list norms)")
     return adopt.described(Path(name))[0] if adopt.is_file(name) else compose.choice("norm", name)
 
 
@@ -127,11 +125,6 @@ def _site(
     activation: str,
 ) -> Site:
     positive(name, features=features, **({} if inputs is None else {"inputs": inputs}))
-    for word, value in (("axes", axes), ("activation", activation)):
-        if not isinstance(value, str):
-            raise NormbenchError(f"{name}: {word}={value!r} must be text.")
-    if isinstance(space, str) or not isinstance(space, Sequence):
-        raise NormbenchError(f"{name}: space={space!r} must be a sequence of sizes, as (28, 28).")
     for size in space:
         positive(name, space=size)
     order = tuple(axes.split())

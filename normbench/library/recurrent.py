@@ -73,12 +73,8 @@ class Normed(layers.Recurrent):
         dropout: float = 0.0,
         **options: Any,
     ) -> None:
-        given = {"name": norm} if isinstance(norm, str) else dict(norm) if isinstance(norm, Mapping) else {}
-        if not isinstance(given.get("name"), str):
-            raise NormbenchError(f"norm={norm} must be a name, or a map with a name and options.")
+        given = {"name": norm} if isinstance(norm, str) else dict(norm)
         place, names = self.cell.__name__.removesuffix("Cell"), sorted(_options(self.cell))
-        if "proj_size" in options:
-            raise NormbenchError(f"{place} has no proj_size: a linear map behind it gives outputs of another size.")
         for key in options:
             if key not in names:
                 raise unknown(f"{place} has no option {key}.", key, names)

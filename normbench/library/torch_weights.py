@@ -8,7 +8,9 @@ from normbench.errors import NormbenchError
 from normbench.library.torch_norms import load_norm
 from normbench.norms.base import Normalizer
 from normbench.rnn import layers
-from normbench.rnn.cells import Cell
+from normbench.rnn.cells import Cell, GRUCell, LSTMCell
+
+CELLS: tuple[tuple[type[nn.Module], type[Cell]], ...] = ((nn.LSTM, LSTMCell), (nn.GRU, GRUCell))
 
 
 def load_torch(ours: nn.Module, theirs: nn.Module) -> None:
@@ -27,8 +29,8 @@ def load_torch(ours: nn.Module, theirs: nn.Module) -> None:
 
 
 def _recurrent(ours: layers.Recurrent, theirs: nn.Module) -> None:
-    kind = next((kind for kind in (nn.LSTM, nn.GRU, nn.RNN) if isinstance(ours, getattr(layers, kind.__name__))), None)
-    if kind is None or not isinstance(theirs, kind):
+    same = any(isinstance(theirs, kind) and ours.cell is cell for kind, cell in CELLS)
+    if not (same and isinstance(theirs, nn.RNNBase)):
         raise NormbenchError(f"load_torch: {ours.place} cannot take the weights of {type(theirs).__name__}.")
     sizes = {name: getattr(ours, name) for name in ("input_size", "hidden_size", "num_layers")}
     sizes |= {"bidirectional": ours.directions == 2, "proj_size": 0}

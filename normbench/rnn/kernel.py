@@ -11,17 +11,16 @@ import itertools
 import os
 import platform
 import shlex
-import signal
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from normbench import reading, scratch
+from normbench import scratch
 from normbench.rnn.matmul import Projection, empty, one_step_for_all
 from normbench.rnn.plan import BATCH, Gradients, Plan, Vectors
 
@@ -48,7 +47,6 @@ GRADIENTS = ("dz", "du", "dc", "carry", *(f"d{name}" for name in VECTORS))
 
 SCRATCH = 8  # of step.c
 PATIENCE = 120  # s for the compiler
-LARGEST = 1 << 26  # bytes of a library
 CACHED = 1 << 22  # bytes of W_h up to which the kernel's own products are the fastest: it lies in the cache
 
 
@@ -209,23 +207,17 @@ def _load(compiler: str, cache: str) -> ctypes.CDLL | str:
 
 def _load_or_build() -> ctypes.CDLL:
     try:
-        cache().parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            cache().mkdir(mode=0o700)
-        with _own_folder() as folder:
-            library = folder / f"step-{_key()}.so"
-            if _whole(library):
-                try:
-                    return _open(library)
-                except Unavailable:
-                    pass  # whole, but not loadable here: build it again
-            with scratch.folder("build-", folder) as aside:
-                built = _build(aside)
-                built.with_suffix(".sha256").write_text(hashlib.sha256(built.read_bytes()).hexdigest())
-                for suffix in (".sha256", ".so"):
-                    os.chmod(built.with_suffix(suffix), 0o600)
-                    os.replace(built.with_suffix(suffix), library.with_suffix(suffix))
-            return _open(library)
+        folder = _folder()
+        library = folder / f"step-{_key()}.so"
+        if _whole(library):
+            with contextlib.suppress(Unavailable):  # whole, but not loadable here: build it again
+                return _open(library)
+        with scratch.folder("build-", folder) as aside:
+            built = _build(aside)
+            built.with_suffix(".sha256").write_text(hashlib.sha256(built.read_bytes()).hexdigest())
+            for suffix in (".sha256", ".so"):
+                os.replace(built.with_suffix(suffix), library.with_suffix(suffix))
+        return _open(library)
     except OSError:
         try:
             with scratch.folder("normbench-kernel-") as aside:  # of mode 0700
@@ -234,48 +226,33 @@ def _load_or_build() -> ctypes.CDLL:
             raise Unavailable(f"no place to build it: {error}") from None
 
 
-@contextlib.contextmanager
-def _own_folder() -> Iterator[Path]:
-    """The cache's folder as it was opened, whatever comes in its place. OSError where others could write to it."""
-    handle = os.open(cache(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        _refuse_foreign(handle, cache())
-        place = Path(f"/proc/{os.getpid()}/fd/{handle}")
-        yield place if place.exists() else cache()
-    finally:
-        os.close(handle)
-
-
-def _refuse_foreign(handle: int, path: Path) -> None:
-    """A library is code: what another user put there, or could change, is not loaded."""
-    found = os.fstat(handle)
+def _folder() -> Path:
+    """The cache's folder, created if need be. OSError if another user could write to it: a library is code."""
+    folder = cache()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.stat()
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(errno.EPERM, "another user can write to it", str(path))
+        raise PermissionError(errno.EPERM, "another user can write to it", str(folder))
+    return folder
 
 
-def _whole(path: Path) -> bool:
-    """Whether the file is there as it was built: opening a torn one may kill the process. OSError for a foreign one."""
-    content = []
-    for part in (path.with_suffix(".sha256"), path):
-        try:
-            with reading.opened(part, LARGEST) as file:
-                _refuse_foreign(file.fileno(), part)
-                content.append(file.read())
-        except FileNotFoundError:
-            return False
-    checksum, library = content
-    return hashlib.sha256(library).hexdigest().encode() == checksum.strip()
+def _whole(library: Path) -> bool:
+    """Whether the file is there as it was built: loading a torn one may kill the process."""
+    try:
+        checksum = library.with_suffix(".sha256").read_bytes().strip()
+        return hashlib.sha256(library.read_bytes()).hexdigest().encode() == checksum
+    except FileNotFoundError:
+        return False
 
 
 def refused() -> str:
-    """Why what the cache holds is not loaded, "" where it is: every process then builds a library of its own."""
+    """Why the cache is not used, "" if it is: without it every process builds the library again."""
     try:
-        with _own_folder() as folder:
-            _whole(folder / f"step-{_key()}.so")
-    except PermissionError as error:
-        return f"{error.filename}: {error.strerror}"
-    except OSError:
-        pass  # it cannot be made, or is not there yet
+        _folder()
+    except OSError as error:
+        if error.errno == errno.EPERM:
+            return f"{error.filename}: {error.strerror}"
     return ""
 
 
@@ -311,33 +288,21 @@ def words() -> list[str]:
 def _build(folder: Path) -> Path:
     made = folder / "step.so"
     for flags in FLAGS:
-        code, errors = _run([*words(), *flags, str(SOURCE), "-o", str(made)])
-        if code == 0 and made.exists():
+        command = [*words(), *flags, str(SOURCE), "-o", str(made)]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=PATIENCE
+            )
+        except OSError as error:
+            raise Unavailable(f"{' '.join(words())} cannot be run: {error}") from None
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"{' '.join(words())} takes more than {PATIENCE} s") from None
+        if done.returncode == 0 and made.exists():
             return made
-    lines = errors.strip().splitlines() or [f"it ends with code {code}"]
+    lines = done.stderr.strip().splitlines() or [f"it ends with code {done.returncode}"]
     reason = next((line for line in lines if "error" in line), lines[0])
     reason = "".join(character if character.isprintable() else "?" for character in reason)
     raise Unavailable(f"{' '.join(words())} cannot build {SOURCE.name}: {reason}")
-
-
-def _run(command: Sequence[str]) -> tuple[int, str]:
-    """Exit code and errors of a compiler; one that takes too long ends with all that it started."""
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-        )
-    except OSError as error:
-        raise Unavailable(f"{' '.join(words())} cannot be run: {error}") from None
-    try:
-        _, errors = process.communicate(timeout=PATIENCE)
-    except BaseException as error:  # an interrupt as well: in a session of its own it does not get that
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise Unavailable(f"{' '.join(words())} takes more than {PATIENCE} s") from None
-        raise
-    return process.returncode, errors.decode("utf-8", "replace")
 
 
 def _open(path: Path) -> ctypes.CDLL:

@@ -102,9 +102,8 @@ class Recurrent(nn.Module):
 
         count: the number of steps, if known: memory is allocated for no more.
         """
-        if len(self.cells) != 1:
-            raise NormbenchError(f"{self.place}: steps are taken by one layer in one direction, not {len(self.cells)}.")
-        cell = self._cell(0, 0)
+        (cell,) = self.cells
+        assert isinstance(cell, Cell)
         return Steps(cell, cell.sequence_weights(batch, rng), count)
 
     def _cell(self, layer: int, direction: int) -> Cell:

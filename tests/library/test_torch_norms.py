@@ -18,15 +18,18 @@ SAME = [
     ("layer", IMAGE, {"normalized_axes": "all"}, nn.LayerNorm([6, 3, 2])),
     ("layer", FLAT, {"affine": False}, nn.LayerNorm(6, elementwise_affine=False)),
     ("rms", STEPS, {}, nn.RMSNorm(6, eps=1e-8)),
+    ("rms", FLAT, {"eps": 1e-2, "affine": False}, nn.RMSNorm(6, eps=1e-2, elementwise_affine=False)),
     ("rms", FLAT, RMS, nn.RMSNorm(6)),
     ("group", IMAGE, {"num_groups": 3}, nn.GroupNorm(3, 6)),
     ("group", FLAT, {}, nn.GroupNorm(2, 6)),
+    ("group", IMAGE, {"num_groups": 1, "affine": False}, nn.GroupNorm(1, 6, affine=False)),
     ("instance", IMAGE, {}, nn.InstanceNorm2d(6)),
     ("instance", IMAGE, {"track_running_stats": True, "affine": True, "momentum": 0.3},
      nn.InstanceNorm2d(6, track_running_stats=True, affine=True, momentum=0.3)),
     ("batch", FLAT, {"eps": 1e-4}, nn.BatchNorm1d(6, eps=1e-4)),
     ("batch", FLAT, {"affine": False}, nn.BatchNorm1d(6, affine=False)),
     ("batch", IMAGE, {"momentum": 0.3}, nn.BatchNorm2d(6, momentum=0.3)),
+    ("batch", FLAT, {"momentum": 1.0}, nn.BatchNorm1d(6, momentum=1.0)),
     ("batch", FLAT, {"eval_stats": "batch"}, nn.BatchNorm1d(6, track_running_stats=False)),
 ]  # fmt: skip
 OTHER = [

@@ -327,7 +327,6 @@ def test_bad_input_is_one_clear_line() -> None:
         (r"the mask must be \(3, 4\)", lambda: layer(draw(3, 4, 5), lengths(3, 5))),
         (r"the state must be 2 tensor\(s\) of \(1, 3, 4\)", lambda: layer(draw(3, 4, 5), state=draw(1, 3, 4))),
         ("give it a generator", lambda: layer(draw(3, 4, 5))),
-        ("one layer in one direction, not 2", lambda: make("lstm", 5, 4, bidirectional=True).steps(3)),
         ("cannot hold the biases", lambda: make("gru", 5, 4, bias="one").load_torch(nn.GRU(5, 4))),
     ]
     for message, call in wrong:
