@@ -126,7 +126,8 @@ class BatchLayerNorm(Normalizer):
         flat, x_b = x if x.dim() == 2 else x.reshape(m, -1), None
         batch = 0 if populations is None else populations.count(x.shape)
         if populations is None or self.paper or m == 1:
-            moments, momentum = _moments_of_one(flat), 1.0
+            first = flat.detach()[0]
+            moments, momentum = (first.clone(), torch.zeros_like(first)), 1.0
         else:  # the built-in averages the variances over the epoch; deviations it cannot
             moments, momentum = (populations.epoch_batch_mean, populations.epoch_batch_std), 1 / batch
         if m > 1:  # else x_B is zero; torch refuses one value
@@ -243,12 +244,6 @@ class BatchLayerNorm(Normalizer):
     def by_pass(self, variant: Variant) -> bool:
         letters, kind = self._chosen(variant)
         return self.gathers or (kind == "recalibrated" and "T" in letters)
-
-
-def _moments_of_one(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of the first row alone, (values,) each."""
-    first = x.detach()[0]
-    return first.clone(), torch.zeros_like(first)
 
 
 @functools.cache

@@ -65,7 +65,7 @@ class Step(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, given: Tensor, places: Tensor, text: Text, shift: float) -> tuple[Tensor, Tensor]:
-        inputs, text = (given, places), _contiguous(text)
+        inputs, text = (given, places), Text(text.letters.contiguous(), text.lengths.contiguous(), text.symbols)
         given, places = given.contiguous(), places.contiguous()
         seen, after = given.new_empty(len(given), text.symbols), torch.empty_like(places)
         _call("window_forward", text, shift, given, places, text.letters, text.lengths, seen, after)
@@ -86,10 +86,6 @@ class Step(torch.autograd.Function):
         arrays = (dseen.contiguous(), dafter.contiguous(), dgiven, dbefore)
         _call("window_backward", text, shift, given, after, text.letters, text.lengths, *arrays)
         return dgiven, dbefore, None, None
-
-
-def _contiguous(text: Text) -> Text:
-    return Text(text.letters.contiguous(), text.lengths.contiguous(), text.symbols)
 
 
 def _call(name: str, text: Text, shift: float, *arrays: Tensor) -> None:
