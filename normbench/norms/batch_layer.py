@@ -41,8 +41,9 @@ class BatchLayerNorm(Normalizer):
         populations: of features `slot`: one per place in the batch, as the code; `pooled`: one for all samples;
             `recalibrated`: pooled, and all four over a pass through the training batches with frozen weights instead
             of the epoch that moved them. There is such a pass before each evaluation.
-        configuration: the letters of an evaluation. Variants are all 16, with other `populations` as well.
-        also_configurations, also_populations: retired, empty.
+        configuration: the letters of an evaluation; also_configurations: further ones in every evaluation. Variants are
+            all 16, with other `populations` as well.
+        also_populations: retired, empty.
         eps_w, eps_v: of the weights and of the roots; eps_v 0 is the mode's own (code 1e-3, paper 1e-4).
         scale: `one` leaves the 1/sqrt(d) out, which neither batch nor layer normalization has.
         adopt, adopt_after: after so many epochs training itself goes on with the chosen statistics (Algorithm 2, step
@@ -80,6 +81,7 @@ class BatchLayerNorm(Normalizer):
         self.paper, self.factor = mode == "paper", fixed_factor(scale, site)
         pass_alone = populations == "recalibrated"
         self.gathers = pass_alone
+        self.variants = tuple({"configuration": letters} for letters in also_configurations)
         self.configuration, self.populations = configuration, populations
         self.kinds = ("recalibrated",) if pass_alone else KINDS
         self.eps_w, self.eps_v = eps_w, eps_v or EPS_V[mode]

@@ -60,7 +60,8 @@ def variants(name: str, module: base.Normalizer) -> list[dict[str, Any]]:
     """The default evaluation, those of every evaluation, and those that a user may ask for."""
     declared = [{option: value} for option, values in declares(name).get("variants", {}).items() for value in values]
     by_option = [{"populations": "slot"}, {"populations": "pooled"}]  # the reference has them as options alone
-    return [{}, *map(dict, module.variants), *(v for v in declared if module.serves(v) and v not in by_option)]
+    others = [v for v in declared if module.serves(v) and v not in (*by_option, *module.variants)]
+    return [{}, *map(dict, module.variants), *others]
 
 
 def subject(name: str) -> Subject:

@@ -367,7 +367,6 @@ def test_positions_that_are_normalized_apart_give_one_value_each(size: int) -> N
     ("norm", "option", "value"),
     [
         ("batch", "also_eval_stats", "batch"),
-        ("batch_layer", "also_configurations", "TTTT"),
         ("batch_layer", "also_populations", "recalibrated"),
     ],
 )

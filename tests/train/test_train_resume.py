@@ -26,7 +26,7 @@ ARMS = {
     "none": (),
     "batch": ("norm=batch", "norm.also_momenta=[0.01]"),
     "layer": ("norm=layer", "norm.sites=[hidden,logits]"),
-    "batch_layer": ("norm=batch_layer", "eval.variants=[TTTT,FFFF]"),  # sums of an unfinished epoch
+    "batch_layer": ("norm=batch_layer", "norm.also_configurations=[TTTT,FFFF]"),  # sums of an unfinished epoch
 }
 EVERY_STEP = "train.checkpoint_seconds=0"
 
