@@ -19,7 +19,8 @@ from rich.text import Text
 
 import normbench
 from normbench import locks, reading
-from normbench.commands import catalogue, format
+from normbench.commands import format
+from normbench.commands import list as list_command
 from normbench.commands.terminal import say_json, say_under
 from normbench.config import compose
 from normbench.data import root as data_root
@@ -178,7 +179,7 @@ def _locks(results: Path) -> Iterator[Finding]:
 
 
 def _data(results: Path) -> Iterator[Finding]:
-    for name, text in catalogue.states():
+    for name, text in list_command.states():
         kind = "good" if text.startswith("ready") else "note"
         yield Finding("data", kind, f"{name}: {text}")
 

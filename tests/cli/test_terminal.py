@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from normbench.commands import catalogue, doctor
+from normbench.commands import doctor
+from normbench.commands import list as list_command
 from normbench.commands.terminal import Table, Terminal
 
 COLUMNS = ("norm", "status", "test NLL", "against none", "norm.sites")
@@ -63,7 +64,7 @@ def test_a_long_text_stands_under_its_row_where_it_is_narrow() -> None:
     assert "against none" in printed(140, True, below="against none")
 
 
-@pytest.mark.parametrize("show", [catalogue.data_sets, lambda console: doctor.run(Path("results"), False, console)])
+@pytest.mark.parametrize("show", [list_command.data_sets, lambda console: doctor.run(Path("results"), False, console)])
 def test_long_lines_go_on_below_their_beginning(show: Callable[[Console], int], tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NORMBENCH_DATA", "data")

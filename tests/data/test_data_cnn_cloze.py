@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from normbench import data
-from normbench.commands import catalogue
+from normbench.commands import list as list_command
 from normbench.config import compose
 from normbench.data import cnn_cloze
 from normbench.data.cloze import BLANK, ENTITY
@@ -190,9 +190,9 @@ def test_no_files_or_not_all(config: dict[str, Any], root: Path, monkeypatch: py
         data.check(config, root)
     assert str(caught.value) == f"CNN_CLOZE is not in {root}: cnn/questions/training has no .question files. {way}"
     monkeypatch.setenv("NORMBENCH_DATA", str(root))
-    states = dict(catalogue.states())
+    states = dict(list_command.states())
     assert states["cnn_cloze"] == str(caught.value)
     monkeypatch.setenv("NORMBENCH_DATA", str(root / "none"))
-    assert dict(catalogue.states())["cnn_cloze"].startswith("missing. Unpack cnn.tgz of ")
+    assert dict(list_command.states())["cnn_cloze"].startswith("missing. Unpack cnn.tgz of ")
     with pytest.raises(NormbenchError, match=r"^cnn_cloze: its files are yours to bring\. .* Unpack cnn\.tgz"):
-        catalogue.data_get("cnn_cloze", Console())
+        list_command.data_get("cnn_cloze", Console())

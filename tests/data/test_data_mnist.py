@@ -19,7 +19,7 @@ import yaml
 from idxfiles import SIDE, TEST, TRAIN, declare, idx, write
 
 from normbench import data
-from normbench.commands import catalogue
+from normbench.commands import list as list_command
 from normbench.commands.arguments import data as arguments
 from normbench.config import compose, identity, plan
 from normbench.config.updates import updates_per_epoch
@@ -221,9 +221,9 @@ def test_a_set_of_ones_own_needs_no_python(here: Path, raw: Path, config: dict[s
     for part, split in official.splits.items():
         assert torch.equal(loaded.splits[part]["inputs"], split["inputs"])
     assert identity.RunSpec.from_message(spec.message()).id == spec.id
-    listed = catalogue._entries("data", tmp_path / "conf")
+    listed = list_command._entries("data", tmp_path / "conf")
     assert "Fashion-MNIST" in [entry["title"] for entry in listed]
-    assert dict(catalogue.states(tmp_path / "conf"))["fashion"].startswith("ready")
+    assert dict(list_command.states(tmp_path / "conf"))["fashion"].startswith("ready")
 
 
 def test_the_set_that_the_help_shows(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tars import packed
 from test_data_prepare import SENTENCES, amat, handwriting
 
 from normbench import data
-from normbench.commands import catalogue
+from normbench.commands import list as list_command
 from normbench.config import compose
 from normbench.data import content, fetch, files, prepare
 from normbench.errors import NormbenchError
@@ -153,7 +153,7 @@ def test_command(tables: dict[str, Any], folder: Path, mirror: Any, monkeypatch:
 
     def get() -> list[str]:
         out = io.StringIO()
-        assert catalogue.data_get("sentence_eval", Console(file=out, width=20)) == 0
+        assert list_command.data_get("sentence_eval", Console(file=out, width=20)) == 0
         return out.getvalue().splitlines()
 
     assert get() == [*(f"brought {folder / name}" for name in TABLES), "terms of use: to be read"]

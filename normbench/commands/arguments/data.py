@@ -43,17 +43,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(given: Namespace, console: Any) -> int:
-    from normbench.commands import catalogue
+    from normbench.commands import list as list_command
 
     if given.action != "prepare":
         for option in ("images", "weights"):
             if getattr(given, option) is not None:
                 raise NormbenchError(f"--{option} {getattr(given, option)} is an option of data prepare.")
     if given.action is None:
-        return catalogue.data_sets(console, given.config_dir)
+        return list_command.data_sets(console, given.config_dir)
     if given.set is None:
         example = {"get": "get mnist", "prepare": "prepare coco --images DIR --weights FILE"}[given.action]
         raise NormbenchError(f"data {given.action} needs a set, such as: normbench data {example}")
     if given.action == "prepare":
-        return catalogue.data_prepare(given.set, given.images, given.weights, given.device, console)
-    return catalogue.data_get(given.set, console, given.config_dir)
+        return list_command.data_prepare(given.set, given.images, given.weights, given.device, console)
+    return list_command.data_get(given.set, console, given.config_dir)

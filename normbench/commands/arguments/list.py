@@ -18,6 +18,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(given: Namespace, console: Any) -> int:
-    from normbench.commands import catalogue
+    from normbench.commands import list as list_command
 
-    return catalogue.listing(given.kind, given.json, given.config_dir, console)
+    return list_command.show(given.kind, given.json, given.config_dir, console)

@@ -21,7 +21,7 @@ KINDS = ("artifacts", "models", "norms", "data")
 GROUP = {"models": "model", "norms": "norm", "data": "data"}
 
 
-def listing(kind: str | None, as_json: bool, config_dir: Path | None, console: Console) -> int:
+def show(kind: str | None, as_json: bool, config_dir: Path | None, console: Console) -> int:
     """Every entry with its id and title, as a table or as JSON."""
     kinds = [kind] if kind else list(KINDS)
     content = {name: _entries(name, config_dir) for name in kinds}
