@@ -14,7 +14,7 @@ from pathlib import Path
 from normbench.errors import NormbenchError
 
 STEP = 0.01  # seconds between two tries
-TOLD = 200  # bytes that a holder says of itself
+HOLDER_BYTES = 200  # bytes that a holder says of itself
 NOT_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems without locks, or without their service
 JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")  # of the usual batch systems
 
@@ -52,7 +52,7 @@ def sign(handle: int) -> None:
 def holder(handle: int) -> str:
     """Who says so in a file that another process has locked."""
     try:
-        told = os.pread(handle, TOLD, 0).decode(errors="replace")
+        told = os.pread(handle, HOLDER_BYTES, 0).decode(errors="replace")
     except OSError:
         told = ""
     return " ".join(told.split()).replace(f" on {socket.gethostname()}", " on this machine") or "another process"

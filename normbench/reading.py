@@ -118,7 +118,7 @@ def parse(text: str | bytes) -> Any:
     text = text.decode() if isinstance(text, bytes) else text
     value = _decoded(text, _CAREFUL)
     if text.count("[") + text.count("{") > DEEPEST or len(text) > MOST:
-        check_plain(value)
+        check_json(value)
     return value
 
 
@@ -149,7 +149,7 @@ _FAST = json.JSONDecoder(parse_constant=_refuse)
 _CAREFUL = json.JSONDecoder(parse_constant=_refuse, parse_int=_number(int), parse_float=_number(float))
 
 
-def check_plain(value: Any, finite: bool = True) -> None:
+def check_json(value: Any, finite: bool = True) -> None:
     """ValueError where a value is no JSON (YAML has more), too deep or too large, or a number in it is no float.
 
     finite: as of `load_yaml`.
@@ -199,7 +199,7 @@ def load_yaml(text: str, finite: bool = True, loader: Any = SAFE_LOADER) -> Any:
     finally:
         loading.dispose()
     try:
-        check_plain(value, finite)
+        check_json(value, finite)
     except ValueError as error:
         raise yaml.YAMLError(str(error)) from None
     return value

@@ -14,16 +14,16 @@ from types import ModuleType
 
 from normbench.errors import NormbenchError
 
-OF_A_NORMALIZER = (".py", ".yaml")  # a class, or the choice that names the file of one
-NEVER_BESIDE = {*sys.stdlib_module_names, "normbench", "torch"}
+NORMALIZER_SUFFIXES = (".py", ".yaml")  # a class, or the choice that names the file of one
+NEVER_LOCAL = {*sys.stdlib_module_names, "normbench", "torch"}
 _folders: dict[str, str] = {}  # of modules beside such files, where they are
 _loaded: dict[str, str] = {}  # ... and what they were when they were imported
 __path__: list[str] = []  # as a package has it: modules of users' files have names below this one
 
 
-def is_a_normalizers(word: str) -> bool:
+def is_normalizer_file(word: str) -> bool:
     """Whether a word means a normalizer's file, there or not, and no name."""
-    return word.lower().endswith(OF_A_NORMALIZER)
+    return word.lower().endswith(NORMALIZER_SUFFIXES)
 
 
 def digest(path: Path) -> str:
@@ -32,7 +32,7 @@ def digest(path: Path) -> str:
     Import statements count wherever they stand, so that this carries nothing out; a package counts as a whole.
     """
     try:
-        return _sha256([path, *(file for files in beside(path).values() for file in files)])
+        return _sha256([path, *(file for files in local_imports(path).values() for file in files)])
     except OSError as error:
         raise NormbenchError(f"{error.filename} cannot be read: {error.strerror}.") from None
 
@@ -42,7 +42,7 @@ def _sha256(files: list[Path]) -> str:
     return each[0] if len(each) == 1 else hashlib.sha256(" ".join(each).encode()).hexdigest()
 
 
-def beside(path: Path) -> dict[str, list[Path]]:
+def local_imports(path: Path) -> dict[str, list[Path]]:
     """The modules and packages in a file's folder that it imports, or that these do, by name, with their files."""
     found: dict[str, list[Path]] = {}
     waiting = [path]
@@ -66,17 +66,17 @@ def _imported(path: Path) -> Iterator[str]:
             names = [alias.name for alias in node.names]
         else:  # a relative import stays in its package
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-        yield from {name.partition(".")[0] for name in names} - {"", *NEVER_BESIDE}
+        yield from {name.partition(".")[0] for name in names} - {"", *NEVER_LOCAL}
 
 
 @functools.cache
-def carried_out(path: Path, sha256: str) -> ModuleType:
+def load_module(path: Path, sha256: str) -> ModuleType:
     """The file's module, carried out once as long as it stays as it is; NormbenchError for whatever is wrong in it.
 
     It is in `sys.modules`, for dataclasses and pickle look there. Modules `beside` it are found after all others.
     """
     name = f"{__name__}.{str(path).encode().hex()}_{sha256[:12]}"
-    for helper, files in beside(path).items():
+    for helper, files in local_imports(path).items():
         _make_way(helper, files, path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -112,7 +112,7 @@ class _UserFile:
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
         path = Path(bytes.fromhex(spec.name.rpartition(".")[2].partition("_")[0]).decode())
-        module = carried_out(path, digest(path))
+        module = load_module(path, digest(path))
         if module.__name__ != spec.name:
             raise ImportError(f"{path} was changed since what is loaded here was saved")
         return module

@@ -78,7 +78,7 @@ def test_what_a_holder_says_is_short_and_one_line(tmp_path: Path) -> None:
     (tmp_path / "lock").write_bytes(b"a\nb " + b"\xff" * 10_000)
     with open(tmp_path / "lock") as file:
         told = locks.holder(file.fileno())
-    assert told.startswith("a b ") and len(told) <= locks.TOLD
+    assert told.startswith("a b ") and len(told) <= locks.HOLDER_BYTES
     (tmp_path / "lock").write_bytes(b"")
     with open(tmp_path / "lock") as file:
         assert locks.holder(file.fileno()) == "another process"

@@ -87,7 +87,7 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
     adopted: dict[str, Adopted] = {}  # by name
 
     def named(value: str) -> str:
-        if not user_code.is_a_normalizers(value):
+        if not user_code.is_normalizer_file(value):
             return value
         if config_dir is not None:
             raise NormbenchError(f"norm={value} is a file: leave out --config-dir, or name a choice that is in there.")
@@ -98,7 +98,7 @@ def in_words(words: Sequence[str], config_dir: Path | None, conf: Path) -> tuple
     replaced = []
     for word, override in zip(words, grammar.parse(words), strict=True):
         choices = grammar.chosen([override], "norm")
-        if any(map(user_code.is_a_normalizers, choices)):
+        if any(map(user_code.is_normalizer_file, choices)):
             word = f"norm={','.join(map(named, choices))}"
         replaced.append(word)
     return replaced, [*adopted.values()]
@@ -143,7 +143,7 @@ def _yaml(path: Path) -> Path | None:
 
 def is_file(word: str) -> bool:
     """Whether a word means a file, existing or not, rather than a normalizer's name."""
-    return user_code.is_a_normalizers(word) or Path(word).is_file()
+    return user_code.is_normalizer_file(word) or Path(word).is_file()
 
 
 def described(path: Path) -> tuple[dict[str, Any], bool]:

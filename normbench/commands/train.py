@@ -72,7 +72,7 @@ def named(
     keeps: in that folder of the results, once nothing is wrong with the words; else it is gone at the end.
     """
     overrides = grammar.parse(words)
-    if not any(map(user_code.is_a_normalizers, grammar.chosen(overrides, "norm"))):
+    if not any(map(user_code.is_normalizer_file, grammar.chosen(overrides, "norm"))):
         yield words, config_dir
         return
     if not multirun:

@@ -126,7 +126,7 @@ def choice_path(group: str, name: str, config_dir: Path | None = None) -> Path:
     else:
         known = [other for other in known if can_be_chosen(group, other, config_dir)]
         listing = ", ".join(known)
-    if group == "norm" and (user_code.is_a_normalizers(name) or Path(f"{name}.py").is_file()):
+    if group == "norm" and (user_code.is_normalizer_file(name) or Path(f"{name}.py").is_file()):
         commands = "normbench train norm=FILE.py, normbench battery --norm FILE.py"
         listing = f"one's own: {commands}; at single sites by its name: --config-dir DIR, with DIR/norm/NAME.yaml"
     noun = NOUN.get(group, group)

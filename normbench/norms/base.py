@@ -269,7 +269,7 @@ def import_file(path: str) -> dict[str, type[nn.Module]]:
 
 @functools.cache
 def _registered(path: Path, sha256: str) -> dict[str, type[nn.Module]]:
-    namespace = vars(user_code.carried_out(path, sha256))
+    namespace = vars(user_code.load_module(path, sha256))
     modules = [
         *dict.fromkeys(one for one in namespace.values() if isinstance(one, type) and issubclass(one, nn.Module))
     ]

@@ -250,7 +250,7 @@ def drawing(artifact: claims.Artifact) -> Drawing:
     if not path.exists():
         return default_artifact
     if not path.is_relative_to(HERE):
-        found = user_code.carried_out(path, user_code.digest(path))
+        found = user_code.load_module(path, user_code.digest(path))
     else:
         try:
             found = importlib.import_module(f"normbench.papers.{artifact.id.replace('/', '.')}")

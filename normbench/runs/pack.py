@@ -294,7 +294,7 @@ def _plain(run: RunRecord) -> RunRecord:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.40}")
         if name != "records":
-            reading.check_plain(value)
+            reading.check_json(value)
     check_config(run.config)
     return run
 
