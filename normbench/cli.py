@@ -61,12 +61,12 @@ class Parser(argparse.ArgumentParser):
         return super().format_help() + (self.more_help() if self.more_help else "")
 
     def error(self, message: str) -> NoReturn:
-        what, _, said = message.removeprefix("argument ").partition(": ")
-        if found := re.fullmatch(r"invalid choice: (.+) \(choose from (.+)\)", said, re.DOTALL):
+        what, _, problem = message.removeprefix("argument ").partition(": ")
+        if found := re.fullmatch(r"invalid choice: (.+) \(choose from (.+)\)", problem, re.DOTALL):
             value, choices = literal_eval(found[1]), [name.strip("'\"") for name in found[2].split(", ")]
             article = "an" if what[0] in "aeiou" else "a"
             raise unknown(f"{value} is not {article} {what}.", value, choices, f"{self.prog} --help")
-        if found := re.fullmatch(r"invalid (int|float) value: (.+)", said, re.DOTALL):
+        if found := re.fullmatch(r"invalid (int|float) value: (.+)", problem, re.DOTALL):
             kind = {"int": "whole number", "float": "number"}[found[1]]
             message = f"{what} {literal_eval(found[2]) or repr('')} is not a {kind}"
         raise NormbenchError(f"{message}. ({self.prog} --help)")

@@ -26,16 +26,16 @@ def text(variant: Variant) -> str:
 
 def parse(words: str, declared: Declared, place: str, of: str) -> dict[str, Any]:
     """The variant that the words of a configuration name; NormbenchError where nothing declared has one of them."""
-    known = {str(value): (option, value) for option, values in declared.items() for value in values}
-    known |= {f"{option}={value}": (option, value) for option, values in declared.items() for value in values}
+    choices = {str(value): (option, value) for option, values in declared.items() for value in values}
+    choices |= {f"{option}={value}": (option, value) for option, values in declared.items() for value in values}
     found = {}
     for word in words.split():
-        if word not in known:
-            shown = [f"{option}={value}" for option, values in declared.items() for value in values]
+        if word not in choices:
+            listed = [f"{option}={value}" for option, values in declared.items() for value in values]
             raise unknown(
-                f"{place}: '{words}' is no way of evaluating {of}.", word, list(dict.fromkeys([*shown, *known]))
+                f"{place}: '{words}' is no way of evaluating {of}.", word, list(dict.fromkeys([*listed, *choices]))
             )
-        option, value = known[word]
+        option, value = choices[word]
         if option in found:
             raise NormbenchError(f"{place}: '{words}' sets {option} twice.")
         found[option] = value

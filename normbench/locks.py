@@ -52,10 +52,10 @@ def sign(handle: int) -> None:
 def holder(handle: int) -> str:
     """Who says so in a file that another process has locked."""
     try:
-        told = os.pread(handle, HOLDER_BYTES, 0).decode(errors="replace")
+        text = os.pread(handle, HOLDER_BYTES, 0).decode(errors="replace")
     except OSError:
-        told = ""
-    return " ".join(told.split()).replace(f" on {socket.gethostname()}", " on this machine") or "another process"
+        text = ""
+    return " ".join(text.split()).replace(f" on {socket.gethostname()}", " on this machine") or "another process"
 
 
 def fault(folder: Path) -> str:

@@ -105,9 +105,9 @@ def check_declaration(
         if not isinstance(declares.get(key), kind):
             raise NormbenchError(f"{place}: declares.{key} must be given ({kind.__name__}); it is {declares.get(key)}.")
     if optional is not None:
-        known = {*required, *optional}
-        for key in (str(key) for key in declares if key not in known):
-            raise unknown(f"{place}: declares.{key} is not known.", key, sorted(known))
+        keys = {*required, *optional}
+        for key in (str(key) for key in declares if key not in keys):
+            raise unknown(f"{place}: declares.{key} is not known.", key, sorted(keys))
     options = declares.get("options") or {}
     if not isinstance(options, Mapping):
         raise NormbenchError(f"{place}: declares.options: {options} must be a map from option to {{type: ...}}.")

@@ -42,8 +42,8 @@ def ask(*words: str, given: str | None = None, seconds: float = ASK_SECONDS) -> 
     except subprocess.TimeoutExpired:
         raise Silent(f"{words[0]} gave no answer within {seconds:.0f} s") from None
     if asked.returncode:
-        said = [_PREFIX.sub("", line.strip()) for line in asked.stderr.splitlines() if line.strip()]
-        raise Refused("; ".join(said) or f"{words[0]} ended with exit code {asked.returncode}")
+        lines = [_PREFIX.sub("", line.strip()) for line in asked.stderr.splitlines() if line.strip()]
+        raise Refused("; ".join(lines) or f"{words[0]} ended with exit code {asked.returncode}")
     return asked.stdout
 
 

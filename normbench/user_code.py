@@ -47,7 +47,7 @@ def local_imports(path: Path) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     waiting = [path]
     while waiting:
-        for name in _imported(waiting.pop()):
+        for name in _imported_names(waiting.pop()):
             module, package = path.parent / f"{name}.py", path.parent / name
             files = [file for file in (module, *package.rglob("*.py")) if file.is_file()]
             if files and name not in found:
@@ -56,7 +56,7 @@ def local_imports(path: Path) -> dict[str, list[Path]]:
     return dict(sorted(found.items()))
 
 
-def _imported(path: Path) -> Iterator[str]:
+def _imported_names(path: Path) -> Iterator[str]:
     try:
         nodes = list(ast.walk(ast.parse(path.read_bytes())))
     except (SyntaxError, ValueError):  # carried out, it says so itself
@@ -77,7 +77,7 @@ def load_module(path: Path, sha256: str) -> ModuleType:
     """
     name = f"{__name__}.{str(path).encode().hex()}_{sha256[:12]}"
     for helper, files in local_imports(path).items():
-        _make_way(helper, files, path)
+        _check_import(helper, files, path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -85,17 +85,17 @@ def load_module(path: Path, sha256: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # it is their line that they need
         del sys.modules[name]
-        said = str(error) if isinstance(error, NormbenchError) else f"{type(error).__name__}: {error}"
-        raise NormbenchError(f"{path} cannot be imported: {said}") from error
+        problem = str(error) if isinstance(error, NormbenchError) else f"{type(error).__name__}: {error}"
+        raise NormbenchError(f"{path} cannot be imported: {problem}") from error
     return module
 
 
-def _make_way(name: str, files: list[Path], of: Path) -> None:
+def _check_import(name: str, files: list[Path], of: Path) -> None:
     """An earlier state of a module is forgotten; NormbenchError where another module has its name."""
     folder, now = str(of.parent.resolve()), _sha256(files)
     if _loaded.get(name, now) != now:
-        for known in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
-            del sys.modules[known]
+        for old in [old for old in sys.modules if old == name or old.startswith(f"{name}.")]:
+            del sys.modules[old]
     importlib.invalidate_caches()
     found = [_folders.setdefault(name, folder)]
     if found == [folder] and (spec := importlib.util.find_spec(name)):
@@ -122,7 +122,7 @@ class _UserFile:
         """It is carried out already."""
 
 
-class _Beside:
+class _Finder:
     """Of what Python asks for modules the last: users' files, which pickle names, and modules `beside` them."""
 
     @staticmethod
@@ -132,4 +132,4 @@ class _Beside:
         return PathFinder.find_spec(name, [_folders[name]]) if name in _folders else None
 
 
-sys.meta_path.append(_Beside)
+sys.meta_path.append(_Finder)

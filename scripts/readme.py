@@ -64,9 +64,9 @@ def table(results: Path) -> str:
         link = f"[{name}]({name}/{fidelity}/table.md)" if judged else name
         if len(artifact.claims) >= MANY and judged:
             counts = Counter(claim["verdict"] for claim in judged.values())
-            told = ", ".join(f"{count} **{verdict}**" for verdict, count in counts.most_common())
+            text = ", ".join(f"{count} **{verdict}**" for verdict, count in counts.most_common())
             lines.append(
-                f"| {link} | {len(artifact.claims)} claims: {escape(artifact.title)} | {told} | each on its page |"
+                f"| {link} | {len(artifact.claims)} claims: {escape(artifact.title)} | {text} | each on its page |"
             )
             continue
         for claim in artifact.claims:
@@ -81,11 +81,11 @@ def missing(results: Path) -> str:
     """Which artifacts have no runs so far, and which none of the paper's protocol."""
     highest = {name: verdicts(artifacts.load(name), results)[0] for name in artifacts.ids()}
     places = {fidelity: [name for name, own in highest.items() if own == fidelity] for fidelity in ("", *FIDELITIES)}
-    told = [f"{len(own)} {what} ({', '.join(own)})" for fidelity, what in LESS.items() if (own := places[fidelity])]
+    parts = [f"{len(own)} {what} ({', '.join(own)})" for fidelity, what in LESS.items() if (own := places[fidelity])]
     below = [name for name, fidelity in highest.items() if caution(results, name, fidelity)]
     where = "all of these" if below == places["proxy"] else ", ".join(below)
     warning = f" Trained networks stay below rules that learn nothing in {where}." if below else ""
-    return f"Of {len(highest)} artifacts: {'; '.join(told) or 'all run at full size, on the data'}.{warning}"
+    return f"Of {len(highest)} artifacts: {'; '.join(parts) or 'all run at full size, on the data'}.{warning}"
 
 
 def caution(results: Path, name: str, fidelity: str) -> str:
@@ -131,8 +131,8 @@ def questions(results: Path) -> str:
     """A row for each question that readers ask: the answer so far, and the verdicts that it rests on."""
     lines = ["| question | answer so far | how sure |", "| - | - | - |"]
     for question in yaml.safe_load(QUESTIONS.read_text()):
-        told = [_bench(one, results) if "bench" in one else _answer(one, results) for one in question["answers"]]
-        answers, sure = ("; ".join(texts) for texts in zip(*told, strict=True))
+        pairs = [_bench(one, results) if "bench" in one else _answer(one, results) for one in question["answers"]]
+        answers, sure = ("; ".join(texts) for texts in zip(*pairs, strict=True))
         lines.append(f"| {question['ask']} | {answers} | {sure} |")
     return "\n".join(lines)
 
@@ -160,8 +160,8 @@ def _numbers(claim: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, str
     if part["unit"] == "log ratio":
         values = {key: None if value is None else math.exp(value) for key, value in values.items()}
     held = sum(one["word"] == "holds" for one in claim["parts"])
-    shown = {key: "?" if value is None else show(float(f"{value:.2g}")) for key, value in values.items()}
-    return {**shown, "held": str(held), "parts": str(len(claim["parts"]))}
+    numbers = {key: "?" if value is None else show(float(f"{value:.2g}")) for key, value in values.items()}
+    return {**numbers, "held": str(held), "parts": str(len(claim["parts"]))}
 
 
 def _bench(given: Mapping[str, str], results: Path) -> tuple[str, str]:

@@ -39,14 +39,14 @@ def runs(norms: Sequence[str] = ("none", "batch", "layer"), seeds: int = 5, **gi
     return [run(norm, seed, **given) for norm in norms for seed in range(1, seeds + 1)]
 
 
-def heads(known: Sequence[RunRecord]) -> list[RunRecord]:
+def heads(records: Sequence[RunRecord]) -> list[RunRecord]:
     """The same as an index knows them before anybody asks for their curves."""
-    return [replace(run, records=()) for run in known]
+    return [replace(run, records=()) for run in records]
 
 
-def loader(known: Sequence[RunRecord], asked: list[str] | None = None) -> Load:
+def loader(records: Sequence[RunRecord], asked: list[str] | None = None) -> Load:
     """Curves by id; `asked` takes the ids."""
-    found = {run.id: run for run in known}
+    found = {run.id: run for run in records}
 
     def load(ids: Sequence[str]) -> Mapping[str, RunRecord]:
         if asked is not None:

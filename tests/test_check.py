@@ -305,7 +305,7 @@ def test_two_updates_are_compared_with_what_an_optimizer_does(equal):
 
 
 @pytest.mark.parametrize(("apart", "code"), [(1e-11, 0), (1e-9, 1)])
-def test_updates_and_equal_weights_are_told(published, tmp_path: Path, monkeypatch, apart: float, code: int):
+def test_updates_and_equal_weights_are_reported(published, tmp_path: Path, monkeypatch, apart: float, code: int):
     write_pack(tmp_path, [1.0, 1.2, 0.9, 1.4, 1.1])
     pack = tmp_path / "paper" / "fig" / "paper" / "runs.jsonl.gz"
     lines = gzip.decompress(pack.read_bytes()).replace(b'"epoch": 1', b'"epoch": 0.3, "step": 250')
@@ -383,20 +383,22 @@ def test_two_small_updates_are_those_of_normbench(equal, monkeypatch, most: floa
             monkeypatch.setattr(script, constant, value)
         numbers = {str(number): number for number in range(2, 38)}
         images = torch.randn(8, 64, generator=torch.Generator().manual_seed(1)).abs().double()
-        told = [[[str(2 + (7 * image + 3 * place) % 36) for place in range(k)] for k in (3, 4)] for image in range(8)]
+        captions = [
+            [[str(2 + (7 * image + 3 * place) % 36) for place in range(k)] for k in (3, 4)] for image in range(8)
+        ]
         tensors = {"evaluated.image": images}
-        batches = [(images, *script.padded([image[place] for image in told], numbers)) for place in (0, 1)]
+        batches = [(images, *script.padded([image[place] for image in captions], numbers)) for place in (0, 1)]
         for number, batch in enumerate(batches):
             names = (f"{number}.image", f"{number}.captions", f"{number}.captions_mask")
             tensors |= dict(zip(names, batch, strict=True))
-        words, mask = script.padded([[*first, "", *second] for first, second in told], numbers | {"": 0})
+        words, mask = script.padded([[*first, "", *second] for first, second in captions], numbers | {"": 0})
         given = {name: tensor.numpy() for name, tensor in tensors.items()}
         given |= {"evaluated.captions": words.numpy(), "evaluated.captions_mask": mask.numpy()}
         for arm in script.ARMS:
             theirs = arrays.updates("ln2016/fig1", "smoke", arm, ["data.fold=8"], given)
             network = script.Network(arm, 38, 64).double()
             update = partial(script.update, network, script.KirosAdam(network.parameters(), 1e-3))
-            test = partial(script.test, network, images, told, numbers, 8)
+            test = partial(script.test, network, images, captions, numbers, 8)
             loss = [partial(network, *batch) for batch in batches]
             found = list(equal.updates(arm, network, lambda k, of=loss: of[k](), update, test, script.ours, theirs))
             unequal = [each.what for each in found if each.judgement != "equal"]

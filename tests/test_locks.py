@@ -66,19 +66,19 @@ def test_a_folder_that_is_locked_for_long_is_left_with_a_line(tmp_path: Path, mo
     assert caught.value.code == 5
 
 
-def test_who_waits_for_a_folder_is_told_for_whom(tmp_path: Path) -> None:
-    told: list[str] = []
-    with data_files.filling(tmp_path, wait=1, waiting=told.append), pytest.raises(NormbenchError, match="filled by"):
-        assert told == []
-        data_files.filling(tmp_path, wait=0.03, waiting=told.append).__enter__()
-    assert len(told) == 1 and f"{tmp_path} is being filled by process {os.getpid()} on this machine" in told[0]
+def test_who_waits_for_a_folder_is_reported_for_whom(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with data_files.filling(tmp_path, wait=1, waiting=lines.append), pytest.raises(NormbenchError, match="filled by"):
+        assert lines == []
+        data_files.filling(tmp_path, wait=0.03, waiting=lines.append).__enter__()
+    assert len(lines) == 1 and f"{tmp_path} is being filled by process {os.getpid()} on this machine" in lines[0]
 
 
 def test_what_a_holder_says_is_short_and_one_line(tmp_path: Path) -> None:
     (tmp_path / "lock").write_bytes(b"a\nb " + b"\xff" * 10_000)
     with open(tmp_path / "lock") as file:
-        told = locks.holder(file.fileno())
-    assert told.startswith("a b ") and len(told) <= locks.HOLDER_BYTES
+        text = locks.holder(file.fileno())
+    assert text.startswith("a b ") and len(text) <= locks.HOLDER_BYTES
     (tmp_path / "lock").write_bytes(b"")
     with open(tmp_path / "lock") as file:
         assert locks.holder(file.fileno()) == "another process"

@@ -46,7 +46,7 @@ def script() -> ModuleType:
     return module
 
 
-def test_runs_in_the_examples_of_the_help_do_what_is_said_of_them():
+def test_runs_in_the_examples_of_the_help_do_what_is_reported_of_them():
     """Each is a published run, of a model that draws, writes or encodes where that is what the example asks for."""
     does = {"": "sample", "--count": "sample", "--near": "nearest", "--text": "write", "--sets": "encode"}
     named = []
@@ -70,12 +70,12 @@ def test_readmes_follow_from_the_verdicts(page: str, script: ModuleType):
         assert script.fresh(text, block, make(ROOT / "results")) == text, f"{page} is stale: python scripts/readme.py"
 
 
-def test_what_lacks_runs_is_said_by_the_fidelity_that_it_has(script: ModuleType, tmp_path: Path):
+def test_what_lacks_runs_is_reported_by_the_fidelity_that_it_has(script: ModuleType, tmp_path: Path):
     ids = artifacts.ids()
     assert script.missing(tmp_path) == f"Of {len(ids)} artifacts: {len(ids)} without runs ({', '.join(ids)})."
-    told = script.missing(ROOT / "results")
+    sentence = script.missing(ROOT / "results")
     for name in ids:
-        assert (name in told) == ((ROOT / "results" / name / "paper") not in PUBLISHED)
+        assert (name in sentence) == ((ROOT / "results" / name / "paper") not in PUBLISHED)
 
 
 def test_claims_are_counted_by_whose_they_are(script: ModuleType):
@@ -91,7 +91,7 @@ def test_claims_are_counted_by_whose_they_are(script: ModuleType):
 
 
 def test_the_readme_says_in_part_where_controls_or_a_fidelity_leave_something_open(script: ModuleType):
-    told = {
+    words = {
         ("negligible (2 of 2 parts)", "paper"): "negligible",
         ("negligible (2 of 2 parts) at the paper's setting; controls not run", "paper"): "in part",
         ("opposite at the paper's setting; controls undecided", "paper"): "in part",
@@ -99,7 +99,7 @@ def test_the_readme_says_in_part_where_controls_or_a_fidelity_leave_something_op
         ("not decidable here (reduced)", "reduced"): "not decidable",
         ("reproduced", "paper"): "reproduced",
     }
-    assert {case: script._in_short(*case) for case in told} == told
+    assert {case: script._in_short(*case) for case in words} == words
 
 
 def test_the_readme_is_short_and_its_first_screen_answers(script: ModuleType):
@@ -110,9 +110,11 @@ def test_the_readme_is_short_and_its_first_screen_answers(script: ModuleType):
     table = script.questions(ROOT / "results")
     assert table in first and len(table.splitlines()) == 2 + 8 and "*your* normalizer" in first
     assert commands.startswith("Try it") and limits.startswith("Limits")
-    said = [line for line in commands.splitlines() if line.startswith("    ")]
+    examples = [line for line in commands.splitlines() if line.startswith("    ")]
     assert (
-        len(said) == 4 and "half a minute" in commands and all(re.search(r"# \d+ (s|min)", line) for line in said[1:])
+        len(examples) == 4
+        and "half a minute" in commands
+        and all(re.search(r"# \d+ (s|min)", line) for line in examples[1:])
     )
     assert "wait for their runs" in limits and "run on a GPU" in limits and script.missing(ROOT / "results") in limits
 
@@ -127,8 +129,8 @@ def test_answers_are_the_verdicts_own_words_and_numbers(script: ModuleType, tmp_
     row = rows["Is LN better than BN at batch 128?"]
     assert f"**not shown**, a loss between {low} and {high} times BN's" in row and f"undecided, n = {claim['n']}" in row
     judged = (script.verdicts(artifacts.load(name), ROOT / "results")[1] for name in artifacts.ids())
-    known = {script._first(claim["verdict"]) for claims in judged for claim in claims.values()}
-    assert known <= script.WORDS.keys()
+    words = {script._first(claim["verdict"]) for claims in judged for claim in claims.values()}
+    assert words <= script.WORDS.keys()
     with pytest.raises(NormbenchError):
         script.questions(tmp_path)  # where nothing is published
 
@@ -170,7 +172,7 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
     packed = pack.load(place / pack.NAME)
     runs = packed.runs
     examples = per_example_effects.load(place / per_example_effects.NAME)
-    drawn = sample_archive.load(place / sample_archive.NAME)
+    archive = sample_archive.load(place / sample_archive.NAME)
     judged = publish.judge(
         artifact,
         runs,
@@ -178,7 +180,7 @@ def test_published_verdicts_and_tables_follow_from_the_pack(place: Path):
         published.read_verdicts(place / "verdicts.json"),
         packed.sha256,
         examples,
-        drawn.sha256,
+        archive.sha256,
     )
     assert judged == json.loads((place / "verdicts.json").read_text())
     for file, content in publish.pages(artifact, fidelity, judged, runs).items():

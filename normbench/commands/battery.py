@@ -80,7 +80,7 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     def announce(found: Found, missing: Sequence[RunSpec]) -> None:
         total = len(specs)
         say(console, f"{format.plural(total, 'run')} · {total - len(missing)} done, {len(missing)} to run")
-        for line in training.repeats(found, missing):
+        for line in training.describe_found(found, missing):
             say(console, f"  {line}")
 
     ensured = ensure_runs(
@@ -95,32 +95,32 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     rows = _table1(probes, found)
     _show_table1(rows, console)
     for outcome in outcomes:
-        _show(adopted.name, outcome, console)
-    faults = [*training.faults(ensured.outcomes, found)]
-    for fault in faults:
+        _show_trial(adopted.name, outcome, console)
+    failures = [*training.describe_failures(ensured.outcomes, found)]
+    for fault in failures:
         say(console, f"\n  failed: {fault}")
     facts = compose.declaration("norm", adopted.name, adopted.config_dir)
-    told = battery_page.Standing(
+    summary = battery_page.Standing(
         name=adopted.name,
         title=str(facts["title"]),
         source=str(facts["source"]),
         file=Path(str(facts.get("file", ""))).name,
         derived=adopted.derived,
         fidelity=request.fidelity,
-        command=_command(request),
+        command=_repeat_command(request),
         promises=promises,
         table1=rows,
         outcomes=outcomes,
         notes=[*notes, *(f"Table 1, {norm}: {spec}" for norm, spec in probes.items() if isinstance(spec, str))],
     )
-    numbers, page = write(told, results / "battery" / adopted.name)
+    numbers, page = write(summary, results / "battery" / adopted.name)
     say(console, f"\n  numbers   {numbers}")
     say(console, f"  page      {page}")
     if adopted.config_dir:
         where = shlex.quote(str(adopted.config_dir))
         say(console, f"  train     normbench train --config-dir {where} norm={adopted.name} ...")
     unserved = _unserved(planned, console)
-    return 4 if unserved or faults or any(outcome.failed for outcome in outcomes) else 0
+    return 4 if unserved or failures or any(outcome.failed for outcome in outcomes) else 0
 
 
 def _unserved(planned: Sequence[trials.Trial], console: Console) -> bool:
@@ -179,11 +179,11 @@ def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[tuple[str,
     return of, norm, f"{len(own) - left} done, {left} to run" if left else f"{len(own)} done", str(own[0].steps)
 
 
-def write(told: battery_page.Standing, place: Path) -> tuple[Path, Path]:
+def write(summary: battery_page.Standing, place: Path) -> tuple[Path, Path]:
     """battery.json and the page beside it; returns where they are."""
-    page = battery_page.write(told, place / "page")
+    page = battery_page.write(summary, place / "page")
     with files.alone(place):
-        files.atomic_write(place / "battery.json", _json(told))
+        files.atomic_write(place / "battery.json", _as_json(summary))
     return place / "battery.json", page
 
 
@@ -192,11 +192,11 @@ def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
     if adopted.remark:
         say(console, adopted.remark)
     subject = adopted.subject()
-    kept, failures = [], []
+    passed, failures = [], []
     findings = list(contract.examine(subject))
     for check, layouts, broken in contract.summary(findings):
         if not broken:
-            kept.append((check.title, layouts))
+            passed.append((check.title, layouts))
             continue
         failures.append(check.name)
         say(console, f"  broken  {check.name}: {check.title}")
@@ -206,11 +206,11 @@ def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
         say(console, f"  note    mend {cause} first: the other lines compare passes, and may only follow from it")
     if failures:
         raise NormbenchError(
-            f"{adopted.name} breaks {len(failures)} of {len(kept) + len(failures)} promises: {', '.join(failures)}. "
+            f"{adopted.name} breaks {len(failures)} of {len(passed) + len(failures)} promises: {', '.join(failures)}. "
             "Nothing was trained."
         )
-    say(console, f"{adopted.name} keeps all {len(kept)} promises of the contract on {kept[0][1]} layouts")
-    return kept
+    say(console, f"{adopted.name} keeps all {len(passed)} promises of the contract on {passed[0][1]} layouts")
+    return passed
 
 
 def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str, str]) -> battery_page.Outcome:
@@ -224,8 +224,8 @@ def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str,
     able = {norm: own[0] for norm, own in trial.specs.items() if norm not in failed}
     # none first: what the others are compared with
     able = {norm: able[norm] for norm in sorted(able, key=lambda norm: norm != "none")}
-    measured = cost.costs(able) if "none" in able else {}
-    return battery_page.Outcome(trial, runs, effects, {norm: asdict(c) for norm, c in measured.items()}, failed)
+    costs = cost.costs(able) if "none" in able else {}
+    return battery_page.Outcome(trial, runs, effects, {norm: asdict(c) for norm, c in costs.items()}, failed)
 
 
 def _table1(probes: Mapping[str, RunSpec | str], found: Found) -> tuple[list[str], list[list[str]]]:
@@ -248,12 +248,12 @@ def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> N
     """A line per normalizer; the deviations are on the page."""
     say(console, "\nLN Table 1: invariant to")
     for norm, *words in rows[1]:
-        held = [name for name, word in zip(rows[0][1:], words, strict=False) if word.startswith("yes")]
+        invariances = [name for name, word in zip(rows[0][1:], words, strict=False) if word.startswith("yes")]
         answered = any(word.startswith("no") for word in words)
-        say(console, f"  {norm}: {', '.join(held) or ('nothing' if answered else words[0])}")
+        say(console, f"  {norm}: {', '.join(invariances) or ('nothing' if answered else words[0])}")
 
 
-def _show(name: str, outcome: battery_page.Outcome, console: Console) -> None:
+def _show_trial(name: str, outcome: battery_page.Outcome, console: Console) -> None:
     """The terminal's share: last values, cost and effects of one trial."""
     trial = outcome.trial
     say(console, f"\n{trial.title}{' · ' + trial.where if trial.where else ''}")
@@ -280,7 +280,7 @@ def _show(name: str, outcome: battery_page.Outcome, console: Console) -> None:
         say(console, f"  {effect.quantity}, {name} against {effect.against}: {text}, n = {effect.estimate.n}")
 
 
-def _command(request: Request) -> str:
+def _repeat_command(request: Request) -> str:
     words = ["normbench", "battery", "--norm", request.norm]
     if request.config_dir:
         words += ["--config-dir", str(request.config_dir)]
@@ -293,15 +293,15 @@ def _command(request: Request) -> str:
     return shlex.join(words)
 
 
-def _json(told: battery_page.Standing) -> bytes:
+def _as_json(summary: battery_page.Standing) -> bytes:
     """The numbers of the page, for other programs."""
     content: dict[str, Any] = {
         "schema": 1,
-        "norm": told.name,
-        "fidelity": told.fidelity,
-        "command": told.command,
-        "promises": [title for title, _ in told.promises],
-        "table1": {row[0]: dict(zip(told.table1[0][1:], row[1:], strict=False)) for row in told.table1[1]},
+        "norm": summary.name,
+        "fidelity": summary.fidelity,
+        "command": summary.command,
+        "promises": [title for title, _ in summary.promises],
+        "table1": {row[0]: dict(zip(summary.table1[0][1:], row[1:], strict=False)) for row in summary.table1[1]},
         "trials": [
             {
                 "experiment": o.trial.experiment,
@@ -317,7 +317,7 @@ def _json(told: battery_page.Standing) -> bytes:
                 ],
                 "cost": {norm: dict(c) for norm, c in o.costs.items()},
             }
-            for o in told.outcomes
+            for o in summary.outcomes
         ],
     }  # fmt: skip
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()

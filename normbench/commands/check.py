@@ -26,8 +26,8 @@ def run(results: Path, as_json: bool, repair: bool, config_dir: Path | None, con
             say(console, f"{finding.kind:<10} {finding.place}: {finding.text}")
     damaged = sum(not finding.harmless for finding in found)
     if as_json:
-        told = [{"kind": f.kind, "place": str(f.place), "text": f.text, "harmless": f.harmless} for f in found]
-        print(json.dumps({"whole": not damaged, "findings": told, "checked": check.seen}, indent=1))
+        entries = [{"kind": f.kind, "place": str(f.place), "text": f.text, "harmless": f.harmless} for f in found]
+        print(json.dumps({"whole": not damaged, "findings": entries, "checked": check.seen}, indent=1))
     else:
         counts = ", ".join(format.plural(count, what.removesuffix("s")) for what, count in check.seen.items())
         notes = format.plural(len(found) - damaged, "note")

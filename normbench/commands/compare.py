@@ -24,8 +24,8 @@ from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
-SHOWN = 3  # tasks that are shown whole without being asked for
-BESIDE = 12  # curves of the papers
+MOST_TASKS = 3  # tasks that are shown whole without being asked for
+MOST_REFERENCES = 12  # curves of the papers
 ROWS = 40  # of what there is to compare
 
 
@@ -49,12 +49,12 @@ def run(
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
-        say_json([as_data(answered(task, asked)) for task in found])
-    elif len(found) > SHOWN and not asked:
+        say_json([as_data(answer_of(task, asked)) for task in found])
+    elif len(found) > MOST_TASKS and not asked:
         _overview(found, console)
     else:
         for task in found:
-            show(answered(task, asked), filters, console, results, config_dir)
+            show(answer_of(task, asked), filters, console, results, config_dir)
     return 0
 
 
@@ -63,7 +63,7 @@ def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, conf
     for task in groups.tasks(runs):
         if len(task.cells) > 1 and has_curves(task):
             say(console, "")
-            show(answered(task, {}), filters_of(task), console, results, config_dir)
+            show(answer_of(task, {}), filters_of(task), console, results, config_dir)
 
 
 def has_curves(task: groups.Task) -> bool:
@@ -71,7 +71,7 @@ def has_curves(task: groups.Task) -> bool:
     return any(record["mode"] in ("eval", "both") for run in task.runs for record in run.records)
 
 
-def answered(task: groups.Task, asked: Mapping[str, str]) -> Answer:
+def answer_of(task: groups.Task, asked: Mapping[str, str]) -> Answer:
     return answers.answer(task, Question.of(task, asked))
 
 
@@ -112,7 +112,7 @@ def show(
             say_under(console, "", sentence)
         for line in rest:
             say_under(console, "  ", line)
-    beside_them(answer, console)
+    show_references(answer, console)
     for note in answer.notes:
         say_under(console, "note      ", note)
     given = format.repeated(results, config_dir)
@@ -127,20 +127,20 @@ def out_of_reach(answer: Answer) -> list[str]:
     """The open comparisons that need more seeds than a command is given for, the nearest first."""
     open_ = (d for group in answer.groups if not group.tuned for d in group.open if d.n >= FEWEST)
     far = sorted((d.needed, d.first, d.second) for d in open_ if d.needed and d.needed > max(d.n, REACH))
-    told = [f"{first} against {second}" for _, first, second in far[: suggested_seeds.SHOWN]]
-    return [*told, *([f"{len(far) - suggested_seeds.SHOWN} more"] if len(far) > suggested_seeds.SHOWN else [])]
+    names = [f"{first} against {second}" for _, first, second in far[: suggested_seeds.SHOWN]]
+    return [*names, *([f"{len(far) - suggested_seeds.SHOWN} more"] if len(far) > suggested_seeds.SHOWN else [])]
 
 
-def beside_them(answer: Answer, console: Console) -> None:
+def show_references(answer: Answer, console: Console) -> None:
     """What the papers and their authors' logs have of the same number: one run each, so no interval and no word."""
     question = answer.question
     clock = CLOCKS[question.clock]
-    known = paper_references.references_as_rows(answer.task, question)
-    for one in known[:BESIDE]:
+    references = paper_references.references_as_rows(answer.task, question)
+    for one in references[:MOST_REFERENCES]:
         to_level = f", {one['time']} {clock} to the level" if one["time"] else ""
         say(console, f"beside    {one['name']}: {one['last']:.4g} after {one['x']:g} {clock}{to_level}")
-    if len(known) > BESIDE:
-        say(console, f"          … and {len(known) - BESIDE} more: on the page")
+    if len(references) > MOST_REFERENCES:
+        say(console, f"          … and {len(references) - MOST_REFERENCES} more: on the page")
 
 
 def _table(group: Group, answer: Answer) -> object:

@@ -98,7 +98,7 @@ def run(request: Request, results: Path, config_dir: Path | None, console: Conso
     names = _names(request.sets)
     for word in request.words:
         if not _is_file_or_function(word):
-            _known_run(word, results)
+            _refuse_unknown_run(word, results)
     for name in names:  # before anything is imported or computed
         sets.read(name, data.root())
     sources: list[Source] = []
@@ -115,7 +115,7 @@ def run(request: Request, results: Path, config_dir: Path | None, console: Conso
         sys.path[:] = importable
         done = [each for each in sources if each.records]
         if done:
-            _show(done, request.nested, console)
+            _show_table(done, request.nested, console)
             if request.json:
                 files.write_json(request.json, as_data(done, request.nested))
     return 0
@@ -174,15 +174,15 @@ def _evaluate(each: Source, names: Sequence[str], nested: bool, console: Console
             raise NormbenchError(f"{each.title}: the memory is too small for its vectors of {name}.") from None
         record = one.record | ({} if one.at_edge is None else {"c_at_edge": one.at_edge})
         each.records.append(record)
-        told = "  ".join(f"{title} {column.text(record)}" for title, column in COLUMNS.items() if column.set == name)
-        say(console, f"{each.title}: {told}  ({format.duration(time.monotonic() - began)})")
+        numbers = "  ".join(f"{title} {column.text(record)}" for title, column in COLUMNS.items() if column.set == name)
+        say(console, f"{each.title}: {numbers}  ({format.duration(time.monotonic() - began)})")
         if 2 * (one.at_edge or 0) > PARTS:
             ends = f"{COSTS[0]:g} or {COSTS[-1]:g}"
             say(console, f"  in {one.at_edge} of {PARTS} parts the best C is the smallest or largest tried, {ends}: "
                          "vectors of another length may do better")  # fmt: skip
 
 
-def _show(done: Sequence[Source], nested: bool, console: Console) -> None:
+def _show_table(done: Sequence[Source], nested: bool, console: Console) -> None:
     from normbench.sentences.folds import FIXED
 
     table = Table("vectors", *COLUMNS, whole=tuple(COLUMNS))
@@ -210,7 +210,7 @@ def _is_file_or_function(word: str) -> bool:
     return word in (BAG, "tf-idf") or ":" in word or (folder.is_dir() and not (folder / "config.yaml").exists())
 
 
-def _known_run(word: str, results: Path) -> None:
+def _refuse_unknown_run(word: str, results: Path) -> None:
     """NormbenchError where there is no such run."""
     from normbench.commands.sample import locate_run
 
@@ -246,8 +246,8 @@ def source(word: str, request: Request, results: Path, config_dir: Path | None) 
 
     further = None
     if request.expand:
-        told = (sentence for name in _names(request.sets) for sentence in sets.read(name, data.root()).all)
-        further = request.expand, told
+        sentences = (sentence for name in _names(request.sets) for sentence in sets.read(name, data.root()).all)
+        further = request.expand, sentences
     encode = encoder(word, results, request.weights, config_dir, further)
     title = f"run {word}, words of {request.expand.name}" if request.expand else f"run {word}"
     return Source(title, lambda given: encoded(encode, given, word), of_run=True)
@@ -267,7 +267,7 @@ def function(word: str) -> Callable[[list[str], bool], Any]:
     except AttributeError as error:
         raise NormbenchError(f"{word}: {error}.") from None
     except (Exception, SystemExit) as error:  # the module's own code
-        raise NormbenchError(f"{word}: importing {module} raised {_told(error)}") from None
+        raise NormbenchError(f"{word}: importing {module} raised {_describe_exception(error)}") from None
     if not callable(encode):
         raise NormbenchError(f"{word} is not a function but of type {type(encode).__name__}.")
 
@@ -275,11 +275,11 @@ def function(word: str) -> Callable[[list[str], bool], Any]:
         try:
             return encode(sentences)
         except (Exception, SystemExit) as error:  # the function's own
-            raise NormbenchError(f"{word} raised {_told(error)}") from None
+            raise NormbenchError(f"{word} raised {_describe_exception(error)}") from None
 
     return called
 
 
-def _told(error: BaseException) -> str:
+def _describe_exception(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:200]}" if text else f"{type(error).__name__}."

@@ -21,10 +21,10 @@ def show(claim: str | None, results: Path, as_json: bool, config_dir: Path | Non
     except NormbenchError as error:  # of a line that is damaged
         raise NormbenchError(str(error), code=4) from None
     if claim is not None:
-        known = {c.id for name in artifacts.ids(config_dir) for c in artifacts.load(name, config_dir).claims}
-        known |= {entry["claim"] for entry in found}
-        if claim not in known:
-            raise unknown(f"{claim} is not a claim.", claim, sorted(known))
+        ids = {c.id for name in artifacts.ids(config_dir) for c in artifacts.load(name, config_dir).claims}
+        ids |= {entry["claim"] for entry in found}
+        if claim not in ids:
+            raise unknown(f"{claim} is not a claim.", claim, sorted(ids))
         found = [entry for entry in found if entry["claim"] == claim]
     if as_json:
         say_json(found)
@@ -35,8 +35,8 @@ def show(claim: str | None, results: Path, as_json: bool, config_dir: Path | Non
     table = Table("date", "claim", "fidelity", "before", "after", "n", "what changed", whole=("date", "claim"))
     for entry in found:
         before, after = entry["before"], entry["after"]
-        told = before["verdict"] if before else "not judged"
-        row = [entry["date"], entry["claim"], entry["fidelity"], told, after["verdict"], str(after["n"])]
+        word = before["verdict"] if before else "not judged"
+        row = [entry["date"], entry["claim"], entry["fidelity"], word, after["verdict"], str(after["n"])]
         table.add_row(*map(escape, [*row, ", ".join(entry["cause"])]))
     console.print(table)
     return 0

@@ -83,8 +83,8 @@ def _state(config: Mapping[str, Any]) -> str:
     register = files.registration(config, root)
     if all(map(_absent, places)):
         own = supplied or "like" in config["declares"]
-        way = data.problems(config)[0] if own else register or f"Bring it with: {_command(config)}"
-        return f"missing. {way}"
+        remedy = data.problems(config)[0] if own else register or f"Bring it with: {_command(config)}"
+        return f"missing. {remedy}"
     if problems := data.problems(config):
         return problems[0]
     if not paths:

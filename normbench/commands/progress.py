@@ -58,7 +58,7 @@ class Bars:
         )
         self.tasks: dict[str, TaskID] = {}
         self.started: dict[str, float] = {}
-        self.told: dict[str, float] = {}  # when a line was last printed of a run
+        self.last_line: dict[str, float] = {}  # when a line was last printed of a run
         self.all = self.progress.add_task("all", total=total, note=f"0/{total}")
 
     def __enter__(self) -> Listener:
@@ -73,13 +73,13 @@ class Bars:
     def listen(self, spec: RunSpec, event: dict[str, Any]) -> None:
         run = spec.id
         if event["event"] == "start":
-            self.started[run] = self.told[run] = time.monotonic()
+            self.started[run] = self.last_line[run] = time.monotonic()
             self.tasks[run] = self.progress.add_task(cell(label(spec)), total=spec.steps, note="starting")
         elif event["event"] == "progress":
             self.progress.update(self.tasks[run], completed=event["step"], note=f"train loss {event['loss']:.3g}")
-            quiet = time.monotonic() - self.told[run] < QUIET
+            quiet = time.monotonic() - self.last_line[run] < QUIET
             if "epoch" in event and not (quiet or self.console.is_terminal):
-                self.told[run] = time.monotonic()
+                self.last_line[run] = time.monotonic()
                 say(self.console, f"  {label(spec)} · {_evaluated(spec, event)}")
             partial = sum(self.progress.tasks[i].percentage / 100 for i in self._open())
             self.progress.update(self.all, completed=self.ended + partial)
@@ -96,8 +96,8 @@ class Bars:
             self.progress.remove_task(task)
         self.progress.update(self.all, completed=self.ended, note=f"{self.ended}/{self.total}")
         took = time.monotonic() - self.started.get(spec.id, time.monotonic())
-        told = event["status"] != "refused"  # why is said once for all, by the command when it ends
-        reason = f": {event['reason']}" if told and event.get("reason") else ""
+        refused = event["status"] == "refused"  # the command gives the reason once, when it ends
+        reason = f": {event['reason']}" if event.get("reason") and not refused else ""
         if not self.console.is_terminal or event["status"] not in ("done",):
             text = f"  [{self.ended}/{self.total}] {label(spec)} {event['status']}{reason} ({took:.0f} s)"
             say(self.console, text)

@@ -170,10 +170,10 @@ def _artifact(
         if request.fidelity != publish.SMOKE:
             _outlook(artifact, found.runs, request, console)
         return 0
-    failures = list(training.faults(ensured.outcomes, found))
+    failures = list(training.describe_failures(ensured.outcomes, found))
     for failure in failures if not ensured.interrupted else ():
         say(console, f"  failed: {failure}")
-    for line in training.left(ensured.outcomes):
+    for line in training.describe_submitted(ensured.outcomes):
         say(console, f"  {line}")
     # runs that the plan did not ask for stay in the pack; they are judged with the rest
     before = publish.last(request.results, artifact, request.fidelity) or {"claims": []}
@@ -215,7 +215,7 @@ def _header(
     all_of_them = math.prod(n for n, _ in counted) == len(specs)  # limits leave some out
     say(console, f"\n{artifact.title} · {request.fidelity}")
     say(console, f"  data: {node['declares']['title']} · choices and deviations: {stamp}, listed with the verdicts")
-    estimate = _estimate(missing, found, processes, request.config_dir)
+    estimate = _describe_estimate(missing, found, processes, request.config_dir)
     failed = sum(found.state(s) == "failed" for s in specs)
     counts = f"{len(found.records)} done, {len(missing)} to run" if missing else f"{len(found.records)} done"
     failures = f", {failed} failed (--retry-failed tries again)" if failed and not request.retry_failed else ""
@@ -227,13 +227,13 @@ def _header(
         say(console, f"  damaged: {damaged.path}: {damaged.reason}. It is left alone; delete it to train it again.")
     for note in found.notes:
         say(console, f"  note: {note}")
-    for note in training.repeats(found, missing):
+    for note in training.describe_found(found, missing):
         say(console, f"  {note}")
-    for line in _hints(artifact, specs, found, missing, request):
+    for line in _describe_hints(artifact, specs, found, missing, request):
         say(console, f"  {line}\n")
 
 
-def _hints(
+def _describe_hints(
     artifact: Artifact, specs: Sequence[RunSpec], found: Found, missing: Sequence[RunSpec], request: Request
 ) -> Iterator[str]:
     """What keeps the command from answering what was asked, and where an answer is."""
@@ -249,21 +249,21 @@ def _hints(
     if request.seeds is not None and request.fidelity == "paper":
         planned = {seed for _, seeds in artifacts.Plan(artifact, request.fidelity).cells for seed in seeds}
         if further := sorted({spec.seed for spec in specs} - planned):
-            told = ", ".join(map(str, further)) if len(further) < 4 else f"{further[0]} to {further[-1]}"
-            yield f"note: no claim counts seeds beyond those planned: {told} will decide nothing"
+            text = ", ".join(map(str, further)) if len(further) < 4 else f"{further[0]} to {further[-1]}"
+            yield f"note: no claim counts seeds beyond those planned: {text} will decide nothing"
     folders = {name: publish.folder(request.results, artifact, name) for name in FIDELITIES}
     others = [name for name, place in folders.items() if (place / "verdicts.json").exists()]
     if others and not found.records:
         yield f"published at {others[0]}: {artifacts.again(artifact.id, others[0], artifact.config_dir)}"
 
 
-def _unsimulated(entry: power.Outlook) -> str:
+def _describe_unsimulated(entry: power.Outlook) -> str:
     if entry.pilots < power.FEWEST_PILOTS:
         return f"{entry.pilots} seeds to go by: it takes {power.FEWEST_PILOTS}"
     return "not simulated: a run without a number"
 
 
-def _estimate(missing: Sequence[RunSpec], found: Found, processes: int, config_dir: Path | None) -> str:
+def _describe_estimate(missing: Sequence[RunSpec], found: Found, processes: int, config_dir: Path | None) -> str:
     if not missing:
         return ""
     jobs = min(processes, len(missing))
@@ -275,25 +275,25 @@ def _estimate(missing: Sequence[RunSpec], found: Found, processes: int, config_d
 def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:
     """What the plan can show, simulated from the seeds that are there, and what it costs."""
     published = pack.load(publish.folder(request.results, artifact, request.fidelity) / pack.NAME).runs
-    known = pack.merge(published, runs)
+    merged = pack.merge(published, runs)
     asked = [claim for claim in artifact.claims if claim.id in request.only] or artifact.claims
     planned = artifacts.Plan(artifact, request.fidelity)
-    found = power.outlook(asked, known, planned, request.fidelity, request.controls)
+    found = power.outlook(asked, merged, planned, request.fidelity, request.controls)
     if not found:
         return
     names = ("claim", "planned n", "missing runs", "core-hours", "simulated verdicts", "negligible if no effect")
-    shown = Table(*names, whole=("claim",))
+    table = Table(*names, whole=("claim",))
     for entry in found:
         words = ", ".join(f"{word} {100 * share:.0f} %" for word, share in (entry.words or {}).items())
-        shown.add_row(
+        table.add_row(
             entry.claim,
             "/".join(str(n) for n in dict.fromkeys(entry.planned)),
             str(entry.runs),
             "" if entry.hours is None else f"{entry.hours:.2g}",
-            words or _unsimulated(entry),
+            words or _describe_unsimulated(entry),
             "" if entry.none is None else f"{100 * entry.none:.0f} %",
         )
-    console.print(shown)
+    console.print(table)
     console.print()
 
 
@@ -318,10 +318,10 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
 def show_table(entries: Sequence[tables.Entry], console: Console) -> None:
     """The first quantity; table.md has all of them."""
     header, rows = tables.headline(entries)
-    shown = Table(*header, whole=header[:1])
+    table = Table(*header, whole=header[:1])
     for row in rows:
-        shown.add_row(*map(escape, row))
-    console.print(shown)
+        table.add_row(*map(escape, row))
+    console.print(table)
     console.print()
 
 
@@ -329,10 +329,10 @@ def show_verdicts(judged: dict[str, Any], console: Console) -> None:
     if judged["fidelity"] == publish.SMOKE:
         say(console, "  smoke     embedded data, little training: nothing here speaks for or against a paper's claim\n")
         return
-    shown = Table("claim", "statement", "verdict", "evidence", whole=("claim",), below=("evidence",))
+    table = Table("claim", "statement", "verdict", "evidence", whole=("claim",), below=("evidence",))
     for claim in judged["claims"]:
         colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        shown.add_row(claim["id"], escape(claim["statement"]), verdict, escape(publish.rests_on(claim)))
-    console.print(shown)
+        table.add_row(claim["id"], escape(claim["statement"]), verdict, escape(publish.rests_on(claim)))
+    console.print(table)
     console.print()

@@ -80,7 +80,7 @@ def run(
             raise NormbenchError(ensured.outcomes[spec.id].reason, code=4)
     found = rerun_diff.compare(run, again, _of_other_seeds(run, there.source, results, config_dir))
     if as_json:
-        say_json({**_content(run, found), "updates": {"compared": spec.steps, "of": run.steps}})
+        say_json({**_as_json(run, found), "updates": {"compared": spec.steps, "of": run.steps}})
     else:
         show(again, found, console, run.steps)
     return 0 if found.deterministic and found.word != rerun_diff.DIFFERENT else 4
@@ -88,13 +88,13 @@ def run(
 
 def _of_other_seeds(run: RunRecord, source: Path, results: Path, config_dir: Path | None) -> list[RunRecord]:
     """The finished runs beside `run`, in its pack or in the raw store, with its configuration but for the seed."""
-    near = pack.read(source) if source.is_file() else _raw(run, results)
+    near = pack.read(source) if source.is_file() else _stored(run, results)
     labels = ("experiment", "arm", "control", "axes")
     cell = [r for r in near if r.id != run.id and all(getattr(r, key) == getattr(run, key) for key in labels)]
-    return [r for r in cell if _with_seed(r, run.seed, config_dir) == run.id]
+    return [r for r in cell if _id_with_seed(r, run.seed, config_dir) == run.id]
 
 
-def _raw(run: RunRecord, results: Path) -> Iterator[RunRecord]:
+def _stored(run: RunRecord, results: Path) -> Iterator[RunRecord]:
     for stored in lookup.scan(results / "runs"):
         if (stored.experiment, stored.arm) == (run.experiment, run.arm):
             try:
@@ -105,7 +105,7 @@ def _raw(run: RunRecord, results: Path) -> Iterator[RunRecord]:
                 yield record
 
 
-def _with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
+def _id_with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
     """The id that the run would have with this seed; "" where this version has no such configuration."""
     try:
         config = compose.restore(run.config, config_dir) | {"seed": seed}
@@ -125,7 +125,7 @@ def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> No
     of: how many updates the run has, where fewer may be compared.
     """
     part = f", the first {again.steps} of {of} updates" if again.steps < of else ""
-    say(console, f"run {again.id}{part}: {_headline(again, found)}")
+    say(console, f"run {again.id}{part}: {_describe_answer(again, found)}")
     if found.changed:
         environment = Table("", "then", "now")
         for key, values in found.changed.items():
@@ -136,8 +136,8 @@ def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> No
     table = Table("split", "mode", "metric", "values", "largest difference", "at", "answer")
     for row in found.rows:
         largest = row.largest
-        size, place = (f"{largest.relative:.2g}", _place(largest)) if largest and largest.relative else ("", "")
-        words = (row.split, row.mode, row.metric, str(row.values), size, place, _words(row))
+        size, place = (f"{largest.relative:.2g}", _format_place(largest)) if largest and largest.relative else ("", "")
+        words = (row.split, row.mode, row.metric, str(row.values), size, place, _describe_row(row))
         table.add_row(*map(escape, words))
     console.print(table)
     say(console, f"differences are relative to the larger value; rounding explains {rerun_diff.BOUND:g}")
@@ -149,31 +149,33 @@ def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> No
         )
 
 
-def _headline(again: RunRecord, found: Distance) -> str:
+def _describe_answer(again: RunRecord, found: Distance) -> str:
     if found.word == rerun_diff.TO_THE_BYTE:
         return f"{found.word}, {len(again.records)} records, sha256 {curve_sha256(again.records)[:12]}"
     if found.ended[0] != found.ended[1]:
-        said = f"{found.ended[0]} then, {found.ended[1]} now"
+        where = f"{found.ended[0]} then, {found.ended[1]} now"
     else:
-        said = f"first {_gap(found.first)}" if found.first else "the same values, in another order"
+        where = f"first {_format_gap(found.first)}" if found.first else "the same values, in another order"
     if not found.deterministic:
-        return f"not deterministic, {found.word} in the same environment; {said}"
+        return f"not deterministic, {found.word} in the same environment; {where}"
     silent = "" if found.changed else f"; the environment may be another (not recorded: {', '.join(found.unrecorded)})"
-    return f"{found.word}; {said}{silent}"
+    return f"{found.word}; {where}{silent}"
 
 
-def _gap(gap: Gap) -> str:
+def _format_gap(gap: Gap) -> str:
     then, now = (value if value is not None else "nothing" for value in (gap.then, gap.now))
     size = f" ({gap.relative:.2g})" if math.isfinite(gap.relative) else ""
-    return f"{gap.place['split']} {gap.place['mode']} {gap.metric} at {_place(gap)}: {then} then, {now} now{size}"
+    return (
+        f"{gap.place['split']} {gap.place['mode']} {gap.metric} at {_format_place(gap)}: {then} then, {now} now{size}"
+    )
 
 
-def _place(gap: Gap) -> str:
+def _format_place(gap: Gap) -> str:
     parts = [text(gap.variant), *(f"{key} {gap.place[key]}" for key in ("order", "block") if key in gap.place)]
     return ", ".join([f"epoch {gap.place['epoch']:g}", *filter(None, parts)])
 
 
-def _words(row: Row) -> str:
+def _describe_row(row: Row) -> str:
     notes = []
     if row.beyond and row.n and not row.judged:
         notes.append(f"no spread to compare with: n = {row.n}")
@@ -186,7 +188,7 @@ def _words(row: Row) -> str:
     return "; ".join([row.word, *notes])
 
 
-def _content(run: RunRecord, found: Distance) -> dict[str, Any]:
+def _as_json(run: RunRecord, found: Distance) -> dict[str, Any]:
     return {
         "id": run.id,
         "word": found.word,
@@ -197,15 +199,20 @@ def _content(run: RunRecord, found: Distance) -> dict[str, Any]:
         "seeds": found.seeds,
         "level": found.level,
         "bound": rerun_diff.BOUND,
-        "first": _plain(found.first),
+        "first": _gap_as_json(found.first),
         "metrics": [
-            {**vars(row), "share": _number(row.share), "largest": _plain(row.largest), "first": _plain(row.first)}
+            {
+                **vars(row),
+                "share": _number(row.share),
+                "largest": _gap_as_json(row.largest),
+                "first": _gap_as_json(row.first),
+            }
             for row in found.rows
         ],
     }
 
 
-def _plain(gap: Gap | None) -> dict[str, Any] | None:
+def _gap_as_json(gap: Gap | None) -> dict[str, Any] | None:
     return None if gap is None else {**vars(gap), "relative": _number(gap.relative), "share": _number(gap.share)}
 
 

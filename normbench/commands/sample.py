@@ -58,7 +58,7 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
         from normbench import data
 
         refuse_edited(found, config_dir)
-        model, kept = trained(folder, config, asked.weights, config_dir)
+        model, stem = trained(folder, config, asked.weights, config_dir)
         examples = data.load(config["data"], seed=int(config["seed"]))
         if asked.near is not None:
             lines = model.nearest(asked.near, asked.count or NEAREST, examples)
@@ -67,10 +67,10 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
             for line in lines:
                 say(console, line)
             return 0
-        drawn = _drawn(model, name, asked, examples)
+        made = _files(model, name, asked, examples)
         run = writing.RunDirectory(folder)
         with run.writing():
-            run.write_samples({f"{kept}-seed-{asked.seed}-{file}": content for file, content in drawn.items()})
+            run.write_samples({f"{stem}-seed-{asked.seed}-{file}": content for file, content in made.items()})
     files = sorted((folder / "samples").glob("[!.]*")) if (folder / "samples").is_dir() else []
     if not files:
         raise NormbenchError(f"model={name} has left no samples in {folder}. To draw some, if it draws any: --count 8")
@@ -79,13 +79,13 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
     return 0
 
 
-def _drawn(model: Any, name: str, asked: Asked, examples: Any) -> dict[str, bytes]:
+def _files(model: Any, name: str, asked: Asked, examples: Any) -> dict[str, bytes]:
     """Files by name. A text's name what it writes, so that another text stands beside it."""
     if asked.text is None:
-        drawn: dict[str, bytes] = model.sample(asked.seed, asked.count, examples)
-        if not drawn:
+        made: dict[str, bytes] = model.sample(asked.seed, asked.count, examples)
+        if not made:
             raise NormbenchError(f"model={name} draws nothing.")
-        return drawn
+        return made
     written = model.write(asked.text, asked.bias, asked.seed, asked.count or 1, examples)
     if not written:
         raise NormbenchError(f"--text: model={name} writes no text of yours.")

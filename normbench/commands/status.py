@@ -25,20 +25,20 @@ from normbench.runs.damaged import Damaged
 from normbench.runs.yaml_text import Configurations
 
 TAIL = 4096  # bytes: more than the records of one evaluation
-SHOWN = 40
+MOST_RUNS = 40
 LABELS = {"axes", "control"}  # as status.json has them; a run that was killed before it began has no such file
 
 
 def run(results: Path, as_json: bool, config_dir: Path | None, console: Console) -> int:
     """One line per experiment and configuration with counts, then each run that is not simply done."""
     found = lookup.scan(results / "runs")
-    runs = [{**entry(stored), "label": told} for stored, told in zip(found, labels(found), strict=True)]
+    runs = [{**entry(stored), "label": label} for stored, label in zip(found, labels(found), strict=True)]
     waiting, notes = queue.queued(results)
     for run in runs:
         run["status"] = queue.state(run["status"], run["id"], waiting)
     fresh = queue.not_begun(waiting, (run["id"] for run in runs), results / "runs")
     planned = [waiting[stored.id] for stored in fresh]
-    runs += [{**entry(stored), "label": told} for stored, told in zip(fresh, labels(fresh, planned), strict=True)]
+    runs += [{**entry(stored), "label": label} for stored, label in zip(fresh, labels(fresh, planned), strict=True)]
     if as_json:
         say_json({"runs": runs, "notes": notes})
         return 0
@@ -56,11 +56,11 @@ def run(results: Path, as_json: bool, config_dir: Path | None, console: Console)
         say(console, hint)
     for path in pack.paths(results):
         whose = "own" if own_folder(results) in path.parents else "published"
-        say(console, f"{whose}: {_published(path, path.parent.relative_to(path.parents[3]), config_dir)}")
+        say(console, f"{whose}: {_describe_published(path, path.parent.relative_to(path.parents[3]), config_dir)}")
     return 0
 
 
-def _published(path: Path, place: Path, config_dir: Path | None) -> str:
+def _describe_published(path: Path, place: Path, config_dir: Path | None) -> str:
     """How many of the runs that are planned at the paper's setting an artifact's pack has, and what else."""
     name, fidelity = place.parent.as_posix(), place.name
     try:
@@ -74,8 +74,8 @@ def _published(path: Path, place: Path, config_dir: Path | None) -> str:
     count, total = len(planned & here.keys()), len(planned)
     controls = sum(bool(here[place].control) for place in here.keys() - planned)
     others = len(runs) - count - controls
-    beside = [f"{number} {of}" for number, of in ((controls, "of controls"), (others, "not planned")) if number]
-    also = f", beside them {' and '.join(beside)}" if beside else ""
+    unplanned = [f"{number} {of}" for number, of in ((controls, "of controls"), (others, "not planned")) if number]
+    also = f", beside them {' and '.join(unplanned)}" if unplanned else ""
     missing = f", {total - count} missing: {artifact.command} --fidelity {fidelity}" if count < total else ""
     return f"{name} · {fidelity} · {count} of {total} runs{also}{missing}"
 
@@ -108,20 +108,20 @@ def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] =
 
     planned: of runs without a config.yaml so far, what it will say.
     """
-    told: list[str] = []
+    texts: list[str] = []
     own: dict[int, Any] = {}
-    known = Configurations()
+    configurations = Configurations()
     for place, stored in enumerate(found):
-        told.append(stored.arm)
+        texts.append(stored.arm)
         try:
             if planned:
                 own |= {place: planned[place]["config"]} if stored.experiment == plan.ADHOC else {}
-                told[place] = _of_experiment(stored.arm, planned[place])
+                texts[place] = _label_of_experiment(stored.arm, planned[place])
             elif stored.experiment == plan.ADHOC:
-                own[place] = store.read_config(stored.path, load=known.load)["config"]
+                own[place] = store.read_config(stored.path, load=configurations.load)["config"]
             else:
                 content = stored.status if stored.status.keys() >= LABELS else store.read_config(stored.path)
-                told[place] = _of_experiment(stored.arm, content)
+                texts[place] = _label_of_experiment(stored.arm, content)
         except (Damaged, KeyError, TypeError, AttributeError):
             continue  # its state says so
     values = dict(zip(own, configuration.flats(list(own.values())), strict=True))
@@ -132,11 +132,11 @@ def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] =
         among = configuration.numbers(once.values())
         words = {name: configuration.label(flat, keys, among) for name, flat in once.items()}
         for place, flat in alike.items():
-            told[place] = words[id(flat)]
-    return told
+            texts[place] = words[id(flat)]
+    return texts
 
 
-def _of_experiment(arm: str, content: Mapping[str, Any]) -> str:
+def _label_of_experiment(arm: str, content: Mapping[str, Any]) -> str:
     axes = (f"{key}={value}" for key, value in content["axes"].items())
     return " ".join(word for word in (arm, *axes, content["control"]) if word)
 
@@ -192,11 +192,11 @@ def _summary(runs: list[dict[str, Any]], console: Console) -> None:
 
 
 def _unfinished(runs: list[dict[str, Any]], console: Console) -> None:
-    for run in runs[:SHOWN]:
+    for run in runs[:MOST_RUNS]:
         share = f" {100 * run['step'] / run['steps']:.0f} %" if run["steps"] else ""
         left = f", about {format.duration(run['seconds_left'])} left" if "seconds_left" in run else ""
         reason = f": {run['reason']}" if run["reason"] else ""
         name = f"{run['id']} {run['label']} s{run['seed']}" if run["id"] else run["path"]
         say(console, f"  {name} {run['status']}{share}{left}{reason}")
-    if len(runs) > SHOWN:
-        say(console, f"  … and {len(runs) - SHOWN} more (normbench status --json)")
+    if len(runs) > MOST_RUNS:
+        say(console, f"  … and {len(runs) - MOST_RUNS} more (normbench status --json)")

@@ -19,9 +19,9 @@ MANY = 100  # rows, each of which takes a millisecond to be laid out with the ot
 GAP = "  "  # between columns
 NARROW = 120  # characters of a terminal, below which long texts stand under their row
 SHORTEST = 20  # characters of a line, however narrow the terminal is
-PLAIN = re.compile(r"[ -~]*")
+SIMPLE = re.compile(r"[ -~]*")
 WORD = re.compile(r"\[\S+, \S+\]\S*|\S+")  # not broken over lines; an interval is one word
-UNUSUAL = re.compile(r"[^\n -~]")  # characters that may be hidden
+NOT_ASCII = re.compile(r"[^\n -~]")  # characters that may be hidden
 
 
 class Terminal(Console):
@@ -142,8 +142,8 @@ def _listed(names: Sequence[Text], row: Sequence[Text], width: int) -> Text:
     """One row, its first cell as the title of the others."""
     row[0].stylize("bold")
     indent = max(map(_longest, names)) + 2 * len(GAP)
-    told = zip(names[1:], row[1:], strict=True)
-    return _lines([row[0], *(_under(Text(GAP) + name, text, width, indent) for name, text in told if text)])
+    pairs = zip(names[1:], row[1:], strict=True)
+    return _lines([row[0], *(_under(Text(GAP) + name, text, width, indent) for name, text in pairs if text)])
 
 
 def _under(head: Text, text: Text, width: int, indent: int) -> Text:
@@ -161,8 +161,8 @@ def _lines(lines: Sequence[Text]) -> Text:
 def show_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table of texts. Of many rows that need no wrapping, and are as wide as they are long, at once."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    plain = all(PLAIN.fullmatch(text) for row in rows for text in row)
-    if len(rows) > MANY and plain and sum(widths) + len(GAP) * len(widths) <= console.width:
+    simple = all(SIMPLE.fullmatch(text) for row in rows for text in row)
+    if len(rows) > MANY and simple and sum(widths) + len(GAP) * len(widths) <= console.width:
         console.print(_beside(list(map(Text, columns)), widths, head=True))
         lines = (GAP.join(map(str.ljust, row, widths)).rstrip() for row in rows)
         say(console, "\n".join(lines))
@@ -196,4 +196,4 @@ def say_under(console: Console, head: str | Text, text: str) -> None:
 def say_json(value: Any) -> None:
     """Data as JSON, to be read by a program or by eye: the hidden characters in it are escaped, all others are not."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
-    print(UNUSUAL.sub(lambda found: json.dumps(found[0])[1:-1] if hidden(found[0]) else found[0], text))
+    print(NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1] if hidden(found[0]) else found[0], text))

@@ -13,7 +13,13 @@ from rich.console import Console
 from normbench import runs, scratch, user_code
 from normbench.commands import compare, format
 from normbench.commands.terminal import Table, cell, say
-from normbench.commands.training import faults, left, repeats, unmirrored, watching
+from normbench.commands.training import (
+    describe_failures,
+    describe_found,
+    describe_submitted,
+    describe_unmirrored,
+    watching,
+)
 from normbench.compare import configuration, metrics
 from normbench.config import compose, grammar, plan
 from normbench.config.identity import RunSpec
@@ -38,8 +44,8 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
     def announce(found: Found, missing: Sequence[RunSpec]) -> None:
         done = sum(found.state(spec) in FINISHED for spec in specs)
         say(console, f"{format.plural(len(specs), 'run')} · {done} done, {len(missing)} to run")
-        mirror = unmirrored(logger, found.runs, format.repeated(results, config_dir), results)
-        for line in (*repeats(found, missing), *mirror):
+        mirror = describe_unmirrored(logger, found.runs, format.repeated(results, config_dir), results)
+        for line in (*describe_found(found, missing), *mirror):
             say(console, f"  {line}")
 
     watch = watching(console, logger, results, launcher)
@@ -89,8 +95,8 @@ def named(
                 return
         except NormbenchError as error:
             raise NormbenchError(str(error).replace(str(tried), str(conf)), error.code) from None
-        kept = [keep(one, conf) for one in adopted]
-        for one in kept:
+        normalizers = [keep(one, conf) for one in adopted]
+        for one in normalizers:
             if one.remark:
                 say(console, one.remark)
             say(console, f"{one.name}: from now on norm={one.name} with --config-dir {shlex.quote(str(conf))}")
@@ -111,8 +117,8 @@ def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, cons
         plan.command_options(group, words, config_dir)
     specs = plan.train_specs(words, True, config_dir)
     found = find(specs, results)
-    for spec, told in zip(specs, configuration.labels(specs), strict=True):
-        say(console, f"  {spec.id}  {told} · {format.plural(spec.steps, 'update')} ({found.state(spec)})")
+    for spec, label in zip(specs, configuration.labels(specs), strict=True):
+        say(console, f"  {spec.id}  {label} · {format.plural(spec.steps, 'update')} ({found.state(spec)})")
     done = sum(found.state(spec) in FINISHED for spec in specs)
     say(console, f"{format.plural(len(specs), 'run')} · {done} done; --dry-run: nothing is run")
     return 0
@@ -122,9 +128,9 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
     """Where the run lies, and a line for each that did not end well, or ended far worse than it began."""
     if len(specs) == 1 and specs[0].id in found.stored:
         yield f"  {found.stored[specs[0].id].path}"
-    for fault in faults(outcomes, found, "busy"):
+    for fault in describe_failures(outcomes, found, "busy"):
         yield f"normbench: {fault}"
-    yield from left(outcomes)
+    yield from describe_submitted(outcomes)
     for spec in specs:
         if found.state(spec) == "damaged":
             stored = found.stored[spec.id]
@@ -132,34 +138,34 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
         elif (run := found.of(spec)) and run.status == "diverged":
             yield f"normbench: run {spec.id} diverged: {run.reason}. It counts as diverged in figures and verdicts."
         elif run and (ends := exploded(run)):
-            told = metrics.format_metric(run.monitor["split"], run.monitor["metric"])
-            yield f"normbench: run {spec.id}: {told} was {ends[0]:.3g} before training and is {ends[1]:.3g} now."
+            metric = metrics.format_metric(run.monitor["split"], run.monitor["metric"])
+            yield f"normbench: run {spec.id}: {metric} was {ends[0]:.3g} before training and is {ends[1]:.3g} now."
 
 
 def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], console: Console) -> None:
     """A row per run that was begun: what differs between them, and the chief metrics at the end, in evaluation mode."""
     logged = metrics.logged(found.runs)
     monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.runs}
-    shown = [
+    columns = [
         (split, metric)
         for split in ("train", "valid", "test")
         for metric in logged.get(split, ())
         if (split, metric.name) in monitored
         or (split != "valid" and (metric.loss or metric == metrics.chief(logged[split])))
     ]
-    known = [configuration.flat(spec.config) for spec in specs]
-    among = configuration.numbers(known)
-    keys = list(configuration.differing(known)) or ["model", configuration.ARM_GROUP]
-    names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in shown]
+    settings_of_runs = [configuration.flat(spec.config) for spec in specs]
+    among = configuration.numbers(settings_of_runs)
+    keys = list(configuration.differing(settings_of_runs)) or ["model", configuration.ARM_GROUP]
+    names = [f"{split} {metric.title}{metric.unit and f', {metric.unit}'}" for split, metric in columns]
     grid = Table("run", *map(cell, keys), "seed", "status", *names, whole=["run"])
-    for spec, values in zip(specs, known, strict=True):
+    for spec, values in zip(specs, settings_of_runs, strict=True):
         if states[spec.id] == "missing":
             continue
         run = found.of(spec)
-        ends = [final(run, split, "eval", metric.name) if run else None for split, metric in shown]
+        ends = [final(run, split, "eval", metric.name) if run else None for split, metric in columns]
         texts = [
             "" if end is None else number(metric.factor * end, metric.factor * abs(end) / 100)
-            for (_, metric), end in zip(shown, ends, strict=True)
+            for (_, metric), end in zip(columns, ends, strict=True)
         ]
         settings = [cell(configuration.short(values[key], among.get(key, ()))) if key in values else "" for key in keys]
         grid.add_row(spec.id, *settings, str(spec.seed), states[spec.id], *texts)

@@ -34,7 +34,9 @@ def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = Non
     return base.load(plan.command_options("launcher", asked, config_dir))
 
 
-def unmirrored(logger: Config, done: Sequence[RunRecord], given: Sequence[str], results: Path) -> Iterator[str]:
+def describe_unmirrored(
+    logger: Config, done: Sequence[RunRecord], given: Sequence[str], results: Path
+) -> Iterator[str]:
     """The command that mirrors runs which are done already: `logger` mirrors what is trained, and they are not.
 
     given: the options without which a printed command would not mean the same runs.
@@ -52,8 +54,8 @@ def unmirrored(logger: Config, done: Sequence[RunRecord], given: Sequence[str], 
             ]
         words = [
             word
-            for option, usual in (("mode", "offline"), ("project", "normbench"), ("entity", ""))
-            if logger[option] != usual
+            for option, default in (("mode", "offline"), ("project", "normbench"), ("entity", ""))
+            if logger[option] != default
             for word in (f"--{option}", logger[option])
         ]
         yield f"already done: {shlex.join(['normbench', 'export', 'wandb', *which, *words, *given])}"
@@ -65,15 +67,15 @@ def _target(logger: Config, results: Path) -> wandb_run.Target:
     return wandb_run.Target(logger["mode"], logger["project"], logger["entity"], results / "wandb")
 
 
-def left(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
+def describe_submitted(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
     """What a launcher that submits and leaves says of so many runs."""
     for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
         yield f"{format.plural(runs, 'run')} {reason}"
 
 
-def reused(found: Found) -> Iterator[str]:
+def describe_reused(found: Found) -> Iterator[str]:
     """How many runs are shown without being trained, and what they are."""
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for spec in found.specs:
         if run := found.of(spec):
             facts = ["published" if (spec.id, spec.steps) in found.published else "trained before"]
@@ -81,14 +83,14 @@ def reused(found: Found) -> Iterator[str]:
                 facts.append(f"the first {run.steps} of {run.cut_from} updates")
             if (device := run.config.get("device", "cpu")) != spec.config["device"]:
                 facts.append(f"on device={device}, not {spec.config['device']}")
-            told[", ".join(facts)] += 1
-    for which, runs in told.items():
+            counts[", ".join(facts)] += 1
+    for which, runs in counts.items():
         yield f"{format.plural(runs, 'run')} found ({which}); not trained again"
 
 
-def repeats(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
+def describe_found(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
     """What is shown without being trained, and which stored runs are about to be trained anew."""
-    yield from reused(found)
+    yield from describe_reused(found)
     if again := found.retrained(specs):
         those = "1 stored run has" if len(again) == 1 else f"{len(again)} stored runs have"
         yield (
@@ -97,12 +99,12 @@ def repeats(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
         )
 
 
-def faults(outcomes: Mapping[str, base.Outcome], found: Found, *also: str) -> Iterator[str]:
+def describe_failures(outcomes: Mapping[str, base.Outcome], found: Found, *also: str) -> Iterator[str]:
     """Why runs failed or were refused, or ended in a state of `also`: each reason once, with a log that tells more."""
-    told = set()
+    reasons = set()
     for run, outcome in outcomes.items():
-        if outcome.status in ("failed", "refused", *also) and outcome.reason not in told:
-            told.add(outcome.reason)
+        if outcome.status in ("failed", "refused", *also) and outcome.reason not in reasons:
+            reasons.add(outcome.reason)
             log = found.stored[run].log if outcome.status == "failed" and run in found.stored else None
             yield outcome.reason + (f" (more in {log})" if log else "")
 

@@ -94,8 +94,8 @@ class Server:
 
     def memory(self) -> float:
         """The most that it held at once, in MB."""
-        told = [Path(f"/proc/{pid}/status").read_text() for pid in _with_children(self.process.pid)]
-        return sum(int(status.partition("VmHWM:")[2].split()[0]) for status in told) / 1e3
+        statuses = [Path(f"/proc/{pid}/status").read_text() for pid in _with_children(self.process.pid)]
+        return sum(int(status.partition("VmHWM:")[2].split()[0]) for status in statuses) / 1e3
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -197,8 +197,8 @@ def views(results: Path, cache: Path, lines: int) -> Iterator[Row]:
             others = (task for task in itertools.count() if f", {lines // PER_EVALUATION + task} epochs" not in first)
             for task, rates, most in zip(others, (RATES[:1], RATES), (1.0, 2.5), strict=False):
                 content = json.loads(server.get(asked(task, rates)))
-                shown = sum(len(cell["seeds"]) for cell in content["cells"])
-                yield Row(f"select {shown} runs", "CPU s", server.cpu(), most)
+                count = sum(len(cell["seeds"]) for cell in content["cells"])
+                yield Row(f"select {count} runs", "CPU s", server.cpu(), most)
             yield Row("memory after that", "MB", server.memory(), 150.0)
         finally:
             server.close()
@@ -318,13 +318,13 @@ def tensorboard(path: Path, results: Path, folder: Path, count: int) -> tuple[fl
 def rows(given: argparse.Namespace, folder: Path) -> Iterator[Row]:
     results, cache = folder / "results", folder / "cache"
     write(results, itertools.islice(specs(given.lines), given.runs), given.lines)
-    beside: dict[str, float] = {}
+    reference: dict[str, float] = {}
     if given.tensorboard:
-        beside["first view, cold"], beside["memory after that"] = tensorboard(
+        reference["first view, cold"], reference["memory after that"] = tensorboard(
             given.tensorboard, results, folder, given.runs
         )
     for row in views(results, cache, given.lines):
-        yield replace(row, reference=beside.get(row.case))
+        yield replace(row, reference=reference.get(row.case))
     yield news(results, cache)
     if given.browser:
         from playwright.sync_api import sync_playwright
@@ -353,8 +353,8 @@ def main() -> None:
         for row in rows(given, Path(folder)):
             found.append(row)
             goal = "" if row.goal is None else f"  goal ≤ {row.goal:g}: {row.met}"
-            beside = "" if row.reference is None else f"  TensorBoard {row.reference:.2f}"
-            print(f"{row.case:<42} {row.value:8.2f} {row.unit}{goal}{beside}", flush=True)
+            reference = "" if row.reference is None else f"  TensorBoard {row.reference:.2f}"
+            print(f"{row.case:<42} {row.value:8.2f} {row.unit}{goal}{reference}", flush=True)
     words = [f"--{name} {getattr(given, name)}" for name in ("runs", "lines", "many")
              if getattr(given, name) != parser.get_default(name)]  # fmt: skip
     if given.tensorboard:

@@ -103,8 +103,8 @@ def publish(name: str, title: str, command: str, rows: Sequence[Row], folder: Pa
         "| case | ratio | middle half | ours, ms | reference, ms | rounds | goal |\n"
         "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + f"\n\n`{command}` on {where}\n"
     )
-    plain = [{k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(r).items()} for r in rows]
-    _write(name, title, command, where, plain, page, folder)
+    rounded = [{k: round(v, 5) if isinstance(v, float) else v for k, v in asdict(r).items()} for r in rows]
+    _write(name, title, command, where, rounded, page, folder)
 
 
 def publish_values(

@@ -62,12 +62,12 @@ def around(spec: RunSpec, length: int) -> Batch:
     """A sentence of so many words with its end, all of one length; those around it of up to 30."""
     draw, words = stream(SEED, "bench"), spec.config["data"]["words"]
 
-    def told(lengths: np.ndarray) -> Ragged:
+    def ragged(lengths: np.ndarray) -> Ragged:
         return Ragged.of(torch.from_numpy(draw.integers(FIRST, words, n)) for n in lengths)
 
     size = spec.config["train"]["batch_size"]
-    one = told(np.full(size, length))
-    return Split(sentence=one, **{n: told(draw.integers(3, 31, size)) for n in AROUND}).batch(slice(None))
+    one = ragged(np.full(size, length))
+    return Split(sentence=one, **{n: ragged(draw.integers(3, 31, size)) for n in AROUND}).batch(slice(None))
 
 
 def update(spec: RunSpec, batch: Batch) -> Callable[[], object]:
@@ -117,11 +117,11 @@ def softmax_loss(rounds: int, words: int, hidden: int) -> harness.Row:
     h, weight = (torch.randn(n, hidden, generator=draw).requires_grad_() for n in (2048, words))
     bias, targets = torch.zeros(words).requires_grad_(), torch.randint(words, (2048,), generator=draw)
 
-    def plain() -> Tensor:
+    def unblocked() -> Tensor:
         log_p = -F.cross_entropy(F.linear(h, weight, bias), targets, reduction="none")
         return softmax.floored(log_p).sum()
 
-    losses = {"ours": lambda: softmax.total(h, weight, bias, targets), "plain": plain}
+    losses = {"ours": lambda: softmax.total(h, weight, bias, targets), "plain": unblocked}
     sides = {n: lambda loss=loss: torch.autograd.grad(loss(), (h, weight, bias)) for n, loss in losses.items()}
     took = interleave(sides, rounds, warmup=1)
     name = f"softmax over {words} words of {hidden}: in blocks / plain"

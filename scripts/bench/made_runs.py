@@ -58,22 +58,22 @@ def records(spec: RunSpec, lines: int) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def unflushed() -> Iterator[None]:
     """These runs need not survive a power cut."""
-    kept, os.fsync = os.fsync, lambda handle: None
+    fsync, os.fsync = os.fsync, lambda handle: None
     try:
         yield
     finally:
-        os.fsync = kept
+        os.fsync = fsync
 
 
 def write(results: Path, made: Iterable[RunSpec], lines: int) -> None:
     """Whole run directories, as training leaves them, sealed."""
-    told = environment()
+    recorded = environment()
     with unflushed():
         for spec in made:
             run = writing.RunDirectory(writing.place(results / "runs", spec))
             run.path.mkdir(parents=True)
             run.file_as(spec)
             run.write_config()
-            files.write_json(run.path / "environment.json", told)
+            files.write_json(run.path / "environment.json", recorded)
             run.append("curve.jsonl", records(spec, lines))
             run.finish("done", step=spec.steps, seconds=1.0)

@@ -52,7 +52,7 @@ def trained(count: int) -> Callable[[int], Sequence[str]]:
     return arguments
 
 
-def cases(folder: Path, shown: str) -> list[Case]:
+def cases(folder: Path, run_id: str) -> list[Case]:
     """In the order in which they are called; `shown` is a run that is there."""
 
     def always(*words: str) -> Callable[[int], Sequence[str]]:
@@ -60,12 +60,12 @@ def cases(folder: Path, shown: str) -> list[Case]:
 
     return [
         Case("status", always("status"), 1.0),
-        Case("show RUN", always("show", shown), 0.3),
+        Case("show RUN", always("show", run_id), 0.3),
         Case("train, one run in all", trained(1), 2.5),
         Case("train -m, ten runs", trained(10), 6.0),
         Case("export csv", always("export", "csv", "--output", str(folder / "curves.csv")), 60.0),
         Case("status, published", always("status"), None, True),
-        Case("show RUN, published", always("show", shown), None, True),
+        Case("show RUN, published", always("show", run_id), None, True),
         Case("reproduce ln2016/fig6 --max-time 0, published",
              always("reproduce", "ln2016/fig6", "--max-time", "0"), 4.0, True),
         Case("reproduce all --dry-run, published", always("reproduce", "all", "--dry-run"), 5.0, True),
@@ -121,7 +121,7 @@ print((time.process_time() - start) / len(specs))
 """
 
 
-def told(code: str, *arguments: str | Path) -> list[float]:
+def printed(code: str, *arguments: str | Path) -> list[float]:
     """The numbers that this code prints in a process of its own, which has loaded nothing else."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -131,9 +131,9 @@ def told(code: str, *arguments: str | Path) -> list[float]:
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def measured(folder: Path, results: Path, shown: str, only: str) -> Iterator[Value]:
+def measure(folder: Path, results: Path, run_id: str, only: str) -> Iterator[Value]:
     """One row per case, with the runs that are there now."""
-    for case in cases(folder, shown):
+    for case in cases(folder, run_id):
         if only not in case.name:
             continue
         place = folder / "published" if case.published else results
@@ -158,7 +158,7 @@ def measured(folder: Path, results: Path, shown: str, only: str) -> Iterator[Val
 
 def _started(results: Path) -> float:
     try:
-        return told(STARTING, results, *TRAINED, f"seed=range({NEW},{NEW + STARTED})")[0]
+        return printed(STARTING, results, *TRAINED, f"seed=range({NEW},{NEW + STARTED})")[0]
     finally:
         _forget(results)
 
@@ -172,13 +172,13 @@ def _forget(results: Path) -> None:
 def rows(sizes: Sequence[int], lines: int, only: str, folder: Path) -> list[Value]:
     results = folder / "results"
     made = specs(lines)
-    there, shown = 0, ""
+    there, run_id = 0, ""
     found: dict[str, dict[int, Value]] = {}
 
     def grow(size: int) -> None:
-        nonlocal there, shown
+        nonlocal there, run_id
         new = list(itertools.islice(made, size - there))
-        shown = shown or new[0].id
+        run_id = run_id or new[0].id
         write(results, new, lines)
         there = size
 
@@ -190,11 +190,11 @@ def rows(sizes: Sequence[int], lines: int, only: str, folder: Path) -> list[Valu
     for size in sizes:
         if there < READ <= size and only in "reading":
             grow(READ)
-            seconds, memory = min(told(READING, results) for _ in range(CALLS))
+            seconds, memory = min(printed(READING, results) for _ in range(CALLS))
             keep(Value(f"reading {READ:,} runs", "CPU s", seconds, 8.0), sizes[-1])
             keep(Value(f"reading {READ:,} runs, memory", "MB", memory, 200.0), sizes[-1])
         grow(size)
-        for row in measured(folder, results, shown, only):
+        for row in measure(folder, results, run_id, only):
             keep(row, size)
     last = sizes[-1]
     return [

@@ -23,7 +23,7 @@ def gates(of: LSTM) -> tuple[Tensor, Tensor, Tensor]:
     return cell.weight_ih[rows], cell.weight_hh[rows], cell.bias[rows]
 
 
-def plain(of: LSTM) -> dict[str, Tensor]:
+def torch_weights(of: LSTM) -> dict[str, Tensor]:
     """The state of a `torch.nn.LSTMCell` that computes what that layer does."""
     x, h, bias = gates(of)
     return {"weight_ih": x, "weight_hh": h, "bias_ih": bias, "bias_hh": torch.zeros_like(bias)}
@@ -69,7 +69,7 @@ class DrawPort(nn.Module):
         if isinstance(mine, DrawLN):
             mine.load_state_dict({**mine.state_dict(), "x.weight": x, "x.bias": bias, "h.weight": h})
         else:
-            mine.load_state_dict(plain(ours))
+            mine.load_state_dict(torch_weights(ours))
 
     def filters(self, given: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         gy, gx, log_stride, log_variance, log_intensity = given.chunk(5, 1)
@@ -141,7 +141,7 @@ class HandwritingPort(nn.Module):
         if isinstance(mine, HandwritingLN):
             mine.load_state_dict({**mine.state_dict(), "x.weight": x, "h.weight": h, "bias": bias})
         else:
-            mine.load_state_dict(plain(ours))
+            mine.load_state_dict(torch_weights(ours))
 
     def forward(self, strokes: Tensor, characters: Tensor) -> Tensor:
         x, target = strokes[:, :-1], strokes[:, 1:]

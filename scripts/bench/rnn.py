@@ -162,16 +162,16 @@ def compare(shape: Shape, rounds: int, has_jax: bool) -> Iterator[harness.Row]:
     weight = torch.randn(shape.batch, shape.steps, shape.hidden)
     ours = normed(shape.layer, shape.inputs, shape.hidden)
     lstm = shape.layer is LSTM
-    plain = (nn.LSTM if lstm else nn.GRU)(shape.inputs, shape.hidden, batch_first=True)
+    baseline = (nn.LSTM if lstm else nn.GRU)(shape.inputs, shape.hidden, batch_first=True)
     square = torch.randn(PEAK, PEAK)
 
     def ours_on(inputs: Tensor) -> Tensor:
         return ours(inputs)[0]
 
     sides: dict[str, Side] = {name: trained(ours, ours_on, x, weight, name) for name in ("c", "aten", "loop")}
-    sides["torch"] = trained(plain, lambda inputs: plain(inputs)[0], x, weight)
+    sides["torch"] = trained(baseline, lambda inputs: baseline(inputs)[0], x, weight)
     sides["c, inference"] = inferred(ours_on, x, "c")
-    sides["torch, inference"] = inferred(lambda inputs: plain(inputs)[0], x)
+    sides["torch, inference"] = inferred(lambda inputs: baseline(inputs)[0], x)
     sides["limit"] = lambda: matmul(square, square)
     if lstm:
         scripted, zero = ScriptedLSTM(shape.inputs, shape.hidden), torch.zeros(shape.batch, shape.hidden)
@@ -201,15 +201,15 @@ def batch_normed(
     torch.manual_seed(1)
     x, weight = torch.randn(batch, steps, inputs), torch.randn(batch, steps, hidden)
     mask = torch.arange(steps) < torch.randint(steps // 2, steps + 1, (batch, 1))
-    plain = normed(LSTM, inputs, hidden, "none")
+    baseline = normed(LSTM, inputs, hidden, "none")
     ours, masked = (
         normed(LSTM, inputs, hidden, "batch", stats="per_step", t_max=steps, use_mask=m) for m in (False, True)
     )
     sides = {
         "c": trained(ours, lambda inputs: ours(inputs)[0], x, weight, "c"),
-        "none": trained(plain, lambda inputs: plain(inputs)[0], x, weight, "c"),
+        "none": trained(baseline, lambda inputs: baseline(inputs)[0], x, weight, "c"),
         "c, masked": trained(masked, lambda inputs: masked(inputs, mask)[0], x, weight, "c"),
-        "none, masked": trained(plain, lambda inputs: plain(inputs, mask)[0], x, weight, "c"),
+        "none, masked": trained(baseline, lambda inputs: baseline(inputs, mask)[0], x, weight, "c"),
         "aten": trained(ours, lambda inputs: ours(inputs)[0], x, weight, "aten"),
         "loop": trained(ours, lambda inputs: ours(inputs)[0], x, weight, "loop"),
     }
@@ -225,7 +225,7 @@ def feedback(name: str, steps: int, batch: int, outer: int, hidden: int, goal: f
     torch.manual_seed(1)
     x, weight = torch.randn(steps, batch, outer), torch.randn(steps, batch, hidden)
     back = min(hidden, 57) if outer < 8 else hidden
-    ours, plain = normed(LSTM, outer + back, hidden), nn.LSTMCell(outer + back, hidden)
+    ours, baseline = normed(LSTM, outer + back, hidden), nn.LSTMCell(outer + back, hidden)
     zero = torch.zeros(batch, hidden)
 
     def unrolled(advance: Callable[[Tensor, Any], Any]) -> Side:
@@ -243,7 +243,7 @@ def feedback(name: str, steps: int, batch: int, outer: int, hidden: int, goal: f
 
     sides = {
         "c": trained(ours, ours_on, x, weight, "c"),
-        "torch": trained(plain, unrolled(plain), x, weight),  # type: ignore[arg-type]
+        "torch": trained(baseline, unrolled(baseline), x, weight),  # type: ignore[arg-type]
     }
     took = interleave(sides, rounds, warmup=2)
     return harness.row(f"{name}: LN with feedback / nn.LSTMCell loop", took["c"], took["torch"], 1, goal)

@@ -82,14 +82,14 @@ def against_scikit_learn(folder: Path, size: int) -> Iterator[Value]:
 
     for cost in CHECKED:
         where = f"MR, C = {cost:g}, against lbfgs at 1e-8"
-        took, told = timed(functools.partial(ours, cost))
+        took, decisions = timed(functools.partial(ours, cost))
         reference, expected = timed(functools.partial(theirs, cost))
-        yield Value(f"{where}: decided otherwise", f"of {len(part)}", float(((told > 0) != (expected > 0)).sum()))
-        yield Value(f"{where}: decisions apart at most", "", float(np.abs(told - expected).max()))
+        yield Value(f"{where}: decided otherwise", f"of {len(part)}", float(((decisions > 0) != (expected > 0)).sum()))
+        yield Value(f"{where}: decisions apart at most", "", float(np.abs(decisions - expected).max()))
         yield Value(f"{where}: one fit", "CPU s", took.processors, reference=reference.processors)
 
 
-def measured(folder: Path, size: int) -> Iterator[Value]:
+def values(folder: Path, size: int) -> Iterator[Value]:
     yield from against_scikit_learn(folder, size)
     total = Took(0, 0)
     for name in sets.CLASSIFIED:
@@ -109,7 +109,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     found = []
-    for value in measured(data.root(), given.size):
+    for value in values(data.root(), given.size):
         found.append(value)
         goal = "" if value.goal is None else f"  goal ≤ {value.goal:g}: {value.met}"
         print(f"{value.case:<52} {value.value:10.3g} {value.unit}{goal}", flush=True)

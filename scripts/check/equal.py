@@ -169,8 +169,8 @@ def one(cell: str, moved: float | None, what: str, ours: Any, theirs: Any, least
     apart, largest = (ours - theirs).abs().max().item(), theirs.abs().max().item()
     scale = largest if largest >= least else least / ROUNDING
     difference = (apart / scale if scale else math.inf) if apart else 0.0
-    shown = (ours.abs().max().item(), largest) if theirs.ndim else (ours.item(), theirs.item())
-    return Equal(cell, moved, what, *shown, theirs.numel(), math.inf if math.isnan(difference) else difference)
+    sizes = (ours.abs().max().item(), largest) if theirs.ndim else (ours.item(), theirs.item())
+    return Equal(cell, moved, what, *sizes, theirs.numel(), math.inf if math.isnan(difference) else difference)
 
 
 def rule(found: Sequence[Equal]) -> str:
@@ -180,7 +180,7 @@ def rule(found: Sequence[Equal]) -> str:
 def summary(found: Sequence[Equal]) -> str:
     unequal = [each for each in found if each.difference > BOUND]
     worst = max(found, key=lambda each: each.difference)
-    said = f"{len(unequal)} NOT equal" if unequal else "equal"
+    answer = f"{len(unequal)} NOT equal" if unequal else "equal"
     arms = len({each.cell for each in found if each.moved is not None})
     given, compared = "weights, batch and draws", "the loss and the gradient of every parameter"
     if rule(found) == TWO:
@@ -188,7 +188,7 @@ def summary(found: Sequence[Equal]) -> str:
         compared = "data, two losses, the gradient of every parameter, its value after two updates and metrics then"
     return (
         f"At equal {given}, in float64, {compared}, {len(found)} arrays of {arms} arms, differ by at most "
-        f"{worst.difference:.1g} of their largest value ({worst.cell}, {worst.what}): {said} (bound {BOUND:g})."
+        f"{worst.difference:.1g} of their largest value ({worst.cell}, {worst.what}): {answer} (bound {BOUND:g})."
     )
 
 

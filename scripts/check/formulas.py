@@ -70,8 +70,8 @@ class BatchNorm(Affine):
 
     def forward(self, x: Tensor, at: int = 0) -> Tensor:
         count = x.shape[1] if self.steps and x.dim() == 3 else 1
-        known = (at + torch.arange(count)).clamp(max=max(self.steps, 1) - 1)
-        mean, variance = self.mean[known], self.variance[known]
+        steps = (at + torch.arange(count)).clamp(max=max(self.steps, 1) - 1)
+        mean, variance = self.mean[steps], self.variance[steps]
         if self.training:
             mean, biased = moments(x, 0 if self.steps else tuple(range(x.dim() - 1)))
             n = x.numel() // mean.numel()
@@ -79,7 +79,7 @@ class BatchNorm(Affine):
             variance = unbiased if self.unbiased else biased
             with torch.no_grad():
                 for running, new in ((self.mean, mean), (self.variance, unbiased if self.unbiased_running else biased)):
-                    running[known] += self.momentum * (new.reshape(count, -1) - running[known])
+                    running[steps] += self.momentum * (new.reshape(count, -1) - running[steps])
         return self.affine(self.scale * (x - mean) / (variance + self.eps).sqrt())
 
 

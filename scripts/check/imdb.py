@@ -68,8 +68,8 @@ class LSTM(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         masks = []
         for weight in (self.of_input, self.of_state):
-            kept = (torch.rand(4, len(x), 1, len(weight)) >= 0.2) / 0.8
-            masks.append(kept if self.training else torch.ones(4, 1, 1, 1))
+            mask = (torch.rand(4, len(x), 1, len(weight)) >= 0.2) / 0.8
+            masks.append(mask if self.training else torch.ones(4, 1, 1, 1))
         from_input = torch.stack([(x * m) @ w for m, w in zip(masks[0], self.of_input.chunk(4, 1), strict=True)])
         from_input = from_input + self.bias.view(4, 1, 1, -1)
         h = c = x.new_zeros(len(x), len(self.of_state))

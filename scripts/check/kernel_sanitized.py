@@ -77,7 +77,7 @@ class Arrays:
     """Makes them, each of its exact size, and keeps them while they are used."""
 
     def __init__(self, real: type, special: str) -> None:
-        self.real, self.special, self.kept = real, special, []
+        self.real, self.special, self.arrays = real, special, []
         self.draws = np.random.default_rng(0)
 
     def __call__(self, *shape: int, positive: bool = False) -> np.ndarray:
@@ -88,11 +88,11 @@ class Arrays:
         values = {"NaN": [np.nan], "infinity": [np.inf, -np.inf], "denormal": [tiny, -tiny], "large": [most, -most]}
         for place, value in enumerate(values.get(self.special, [])):
             flat[place::3] = value
-        self.kept.append(made)
+        self.arrays.append(made)
         return made
 
     def whole(self, values: Any, kind: type) -> np.ndarray:
-        self.kept.append(made := np.array(values, kind))
+        self.arrays.append(made := np.array(values, kind))
         return made
 
 
@@ -129,29 +129,29 @@ def recurrences(library: ctypes.CDLL, job: type[ctypes.Structure]) -> Iterator[s
                 "transposed": make(hidden, width), "dh": make(batch, hidden),
             }  # fmt: skip
             given |= {"dz": given["z"], "du": given["u"]}
-            told = job(batch=batch, hidden=hidden, update_old=steps % 2, clip=1.0)
-            told.kind[:], told.eps[:] = kind, [1e-5] * 4
+            task = job(batch=batch, hidden=hidden, update_old=steps % 2, clip=1.0)
+            task.kind[:], task.eps[:] = kind, [1e-5] * 4
             if masked:
                 given["mask"] = make.whole([[b % 2 for b in range(batch)]] * steps, np.uint8)
             if over_rows:
                 given |= {"seen": make(batch, hidden), "sums": make(2 * width)}
                 moments = [make(steps, 3, w, positive=True) for w in widths]
-                told.moments[:] = [moment.ctypes.data for moment in moments]
+                task.moments[:] = [moment.ctypes.data for moment in moments]
             for name, array in given.items():
-                setattr(told, name, array.ctypes.data)
+                setattr(task, name, array.ctypes.data)
             calls = {name: getattr(library, f"{cell}_{name}_{real}") for name in ("forward", "backward")}
             ways = {name: getattr(library, f"{cell}_{name}_all_{real}") for name in ("forward", "backward")}
             for function in (*calls.values(), *ways.values()):
                 function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], None
             if at_once:
-                ways["forward"](ctypes.addressof(told), steps, None)
-                ways["backward"](ctypes.addressof(told), steps, None)
+                ways["forward"](ctypes.addressof(task), steps, None)
+                ways["backward"](ctypes.addressof(task), steps, None)
             else:
                 own = make(batch, width)
                 for step in range(steps):
-                    calls["forward"](ctypes.addressof(told), step, own.ctypes.data if step % 2 else None)
+                    calls["forward"](ctypes.addressof(task), step, own.ctypes.data if step % 2 else None)
                 for step in reversed(range(steps)):
-                    calls["backward"](ctypes.addressof(told), step, given["dh"].ctypes.data)
+                    calls["backward"](ctypes.addressof(task), step, given["dh"].ctypes.data)
             yield f"{cell} {real} {size} {special} {kind} mask={masked} at_once={at_once}"
 
 
@@ -194,8 +194,8 @@ def drive(path: str) -> int:
     """All calls, in a process that has the sanitizer's library; how many."""
     library, job, last = ctypes.CDLL(path), job_type(), os.open(f"{path}.last", os.O_WRONLY | os.O_CREAT)
     count = 0
-    for told in itertools.chain(recurrences(library, job), pieces(library)):
-        os.pwrite(last, told.encode().ljust(200), 0)  # where it ended, should it end
+    for line in itertools.chain(recurrences(library, job), pieces(library)):
+        os.pwrite(last, line.encode().ljust(200), 0)  # where it ended, should it end
         count += 1
     return count
 

@@ -63,12 +63,12 @@ def tfidf(captions: Sequence[Caption], columns: Mapping[str, tuple[int, float]])
 
 
 def draw(captions: Sequence[Sequence[Caption]], columns: Mapping[str, tuple[int, float]]) -> Images:
-    told, vectors = [], []
+    texts, vectors = [], []
     for image in captions:
         places = torch.randperm(5).tolist()
-        told.append([image[place] for place in places[:2]])
+        texts.append([image[place] for place in places[:2]])
         vectors.append(tfidf([image[place] for place in places[2:]], columns))
-    return torch.from_numpy(np.array(vectors, np.float32)), told
+    return torch.from_numpy(np.array(vectors, np.float32)), texts
 
 
 def padded(captions: Sequence[Caption], numbers: Mapping[str, int]) -> tuple[Tensor, Tensor]:
@@ -115,12 +115,12 @@ def test(
     network: Network, vectors: Tensor, captions: Sequence[Sequence[Caption]], numbers: Mapping[str, int], fold: int
 ) -> dict[str, float]:
     """Means over the folds; the captions of one length are read at once."""
-    told = [caption for image in captions for caption in image]
-    read = network.image.new_empty(len(told), UNITS)
-    lengths = np.array([len(caption) for caption in told])
+    texts = [caption for image in captions for caption in image]
+    read = network.image.new_empty(len(texts), UNITS)
+    lengths = np.array([len(caption) for caption in texts])
     for length in np.unique(lengths):
         for places in np.array_split(rows := np.flatnonzero(lengths == length), -(-len(rows) // 128)):
-            read[places] = network.captions(*padded([told[place] for place in places], numbers))
+            read[places] = network.captions(*padded([texts[place] for place in places], numbers))
     v, folds = network.images(vectors), []
     for first in range(0, len(v), fold):
         of_fold = read[2 * first : 2 * (first + fold)].split(16)
@@ -148,10 +148,10 @@ def update(network: Network, optimizer: KirosAdam, loss: Tensor) -> bool:
 
 def train(arm: str, axes: Mapping[str, int], updates: int, root: Path) -> Iterator[published.Record]:
     parts, numbers, columns = load(root)
-    drawn = {
+    splits = {
         part: draw(parts[name], columns) for part, name in (("train", "train"), ("valid", "dev"), ("test", "test"))
     }
-    vectors, told = drawn.pop("train")
+    vectors, texts = splits.pop("train")
     network = Network(arm, len(numbers) + 2, len(columns))
     optimizer = KirosAdam(network.parameters(), 1e-3)
     losses, clipped, batches = [], [], iter(())
@@ -161,16 +161,16 @@ def train(arm: str, axes: Mapping[str, int], updates: int, root: Path) -> Iterat
                 means = {"loss": float(np.mean(losses)), "clipped": float(np.mean(clipped))}
                 yield {"epoch": done, "split": "train", "mode": "running", **means}
                 losses, clipped = [], []
-            for part, (of_part, captions) in drawn.items():
+            for part, (of_part, captions) in splits.items():
                 yield {"epoch": done, "split": part, "mode": "eval", **test(network, of_part, captions, numbers, FOLD)}
         if done == updates:
             break
         rows = next(batches, None)
         if rows is None:
-            whole = len(told) // BATCH * BATCH
-            batches = iter(torch.randperm(len(told))[:whole].split(BATCH))
+            whole = len(texts) // BATCH * BATCH
+            batches = iter(torch.randperm(len(texts))[:whole].split(BATCH))
             rows = next(batches)
-        chosen = [told[row][int(torch.randint(2, ()))] for row in rows]
+        chosen = [texts[row][int(torch.randint(2, ()))] for row in rows]
         loss = network(vectors[rows], *padded(chosen, numbers))
         losses.append(loss.item())
         clipped.append(update(network, optimizer, loss))
@@ -186,14 +186,14 @@ def ours(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     return {f"gru.{key}": value for key, value in equal.of_gru(name, array).items()}
 
 
-def beside(arm: str) -> Iterator[equal.Equal]:
+def compared(arm: str) -> Iterator[equal.Equal]:
     torch.manual_seed(1)
     parts, numbers, columns = load(Path(os.environ["NORMBENCH_DATA"]))
-    vectors, told = draw(parts["train"][:64], columns)
+    vectors, texts = draw(parts["train"][:64], columns)
     tested, of_tested = draw(parts["dev"][:200], columns)
     batches, tensors = [], {}
     for number, rows in enumerate(torch.arange(64).split(32)):
-        words, mask = padded([told[row][0] for row in rows], numbers)
+        words, mask = padded([texts[row][0] for row in rows], numbers)
         batches.append((vectors[rows].double(), words, mask))
         tensors |= {f"{number}.image": vectors[rows], f"{number}.captions": words, f"{number}.captions_mask": mask}
     words, mask = padded([[*first, "", *second] for first, second in of_tested], numbers | {"": 0})
@@ -221,9 +221,9 @@ def of_data(
     yield equal.one("data", None, "words that have numbers", len(set(words[2:]) & numbers.keys()), len(words) - 2)
     vectors = []
     for image, row, mask in zip(images, of["data.captions"], of["data.captions_mask"], strict=True):
-        told = " ".join(words[n] if n else "." for n in row[mask]).split(".")
+        texts = " ".join(words[n] if n else "." for n in row[mask]).split(".")
         left = [" ".join(caption) for caption in image]
-        for caption in told[:-1]:
+        for caption in texts[:-1]:
             left.remove(caption.strip())
         vectors.append(tfidf([caption.split() for caption in left], columns))
     yield equal.one("data", None, "images' vectors", np.array(vectors, np.float32), of["data.image"])
@@ -235,6 +235,6 @@ if __name__ == "__main__":
     sys.exit(
         published.main(
             __doc__, "order_embeddings", title, "ln2016/fig1", cells, 75, train, fidelity="proxy", unit="update",
-            equals=lambda: (each for arm in ARMS for each in beside(arm)),
+            equals=lambda: (each for arm in ARMS for each in compared(arm)),
         )
     )  # fmt: skip

@@ -184,10 +184,10 @@ def publish(
 ) -> None:
     """`NAME.json` and `NAME.md`: every comparison, the rule, and what was run; `about`: what was written from what."""
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
-    told = f"{summary(found)} {equal.summary(equals)}" if equals else summary(found)
+    text = f"{summary(found)} {equal.summary(equals)}" if equals else summary(found)
     content = {
         "schema": 1, "title": title, "command": command, "versions": versions, "pack_sha256": pack,
-        "summary": told, "rows": [_plain(asdict(row)) | {"judgement": row.judgement} for row in found],
+        "summary": text, "rows": [_json_safe(asdict(row)) | {"judgement": row.judgement} for row in found],
     }  # fmt: skip
     if unit != "epoch":
         content["unit"] = unit
@@ -199,7 +199,7 @@ def publish(
         for row in found
     ]
     page = (
-        f"# {title}\n\n{told}\n\n"
+        f"# {title}\n\n{text}\n\n"
         + (f"{about}\n\n" if about else "")
         + "One run of an implementation of its own per arm, beside the published runs: their mean and 99 % prediction "
         "interval (losses on the log scale). The rule is in `scripts/check/published.py`.\n\n"
@@ -214,7 +214,7 @@ def publish(
     (folder / f"{name}.md").write_text(page, encoding="utf-8")
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def _json_safe(row: Mapping[str, Any]) -> dict[str, Any]:
     """Five digits, and NaN and infinity as the packs write them."""
     return _written({key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()})
 

@@ -183,7 +183,7 @@ def ours(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{gru}.{key}": value for key, value in equal.of_gru(name, array).items()}
 
 
-def beside(arm: str) -> Iterator[equal.Equal]:
+def compared(arm: str) -> Iterator[equal.Equal]:
     parts, numbers = load(Path(os.environ["NORMBENCH_DATA"]))
     sentences, middle = parts["train"]
     lengths = np.array([len(sentences[at]) for at in middle])
@@ -213,6 +213,6 @@ if __name__ == "__main__":
     sys.exit(
         published.main(
             __doc__, "skip_thoughts", title, "ln2016/fig3", cells, 375, train, fidelity="proxy", unit="update",
-            equals=lambda: (each for arm in ARMS for each in beside(arm)),
+            equals=lambda: (each for arm in ARMS for each in compared(arm)),
         )
     )  # fmt: skip

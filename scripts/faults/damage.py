@@ -73,17 +73,17 @@ def folder(place: Path) -> Path:
     return place
 
 
-def byte(path: Path, draw: random.Random, kept: Kept) -> str:
-    content = bytearray(kept.take(path))
+def byte(path: Path, draw: random.Random, copies: Kept) -> str:
+    content = bytearray(copies.take(path))
     at = draw.randrange(len(content))
     content[at] ^= 1 << draw.randrange(8)
     path.write_bytes(content)
     return f"byte {at}"
 
 
-def digit(path: Path, draw: random.Random, kept: Kept) -> str:
+def digit(path: Path, draw: random.Random, copies: Kept) -> str:
     """Another digit in a text, packed again where it was packed; in an archive of arrays another number."""
-    content = kept.take(path)
+    content = copies.take(path)
     if path.suffix == ".npz":
         with np.load(path) as arrays:
             found = dict(arrays)
@@ -103,28 +103,28 @@ def digit(path: Path, draw: random.Random, kept: Kept) -> str:
     return f"digit {at}"
 
 
-def swap(path: Path, draw: random.Random, kept: Kept, others: list[Path]) -> str:
+def swap(path: Path, draw: random.Random, copies: Kept, others: list[Path]) -> str:
     other = draw.choice(others)
-    one, two = kept.take(path), kept.take(other)
+    one, two = copies.take(path), copies.take(other)
     path.write_bytes(two)
     other.write_bytes(one)
     return f"with {other}"
 
 
-def truncate(path: Path, draw: random.Random, kept: Kept) -> str:
-    content = kept.take(path)
+def truncate(path: Path, draw: random.Random, copies: Kept) -> str:
+    content = copies.take(path)
     path.write_bytes(content[: draw.randrange(len(content))])
     return f"{path.stat().st_size} of {len(content)} bytes"
 
 
-def remove(path: Path, draw: random.Random, kept: Kept) -> str:
-    kept.take(path)
+def remove(path: Path, draw: random.Random, copies: Kept) -> str:
+    copies.take(path)
     path.unlink()
     return "gone"
 
 
-def forbid(path: Path, draw: random.Random, kept: Kept) -> str:
-    kept.take(path)
+def forbid(path: Path, draw: random.Random, copies: Kept) -> str:
+    copies.take(path)
     path.chmod(draw.choice([0o000, 0o200, 0o040]))
     return "not to be read"
 
@@ -154,7 +154,7 @@ def main() -> int:
         clean = [finding for finding in Check(results, ids).findings() if not finding.harmless]
         if clean:
             sys.exit(f"not whole before anything was damaged: {clean[0]}")
-        every, known = readable(results), of_places(results)
+        every, runs_of = readable(results), of_places(results)
         files = sorted(p for p in results.rglob("*") if p.is_file() and p.name not in NOTHING_PROMISED)
         alike = {p: [q for q in files if q.name == p.name and q != p and q.read_bytes() != p.read_bytes()]
                  for p in files}  # fmt: skip
@@ -173,10 +173,10 @@ def main() -> int:
         for number in range(given.damages):
             name = list(kinds)[number % len(kinds)]
             places, damage = kinds[name]
-            path, kept = draw.choice(places), Kept()
+            path, copies = draw.choice(places), Kept()
             hurt = {base(results, path)}
-            what = damage(path, kept)
-            hurt = {base(results, p) for p in kept.before} | hurt
+            what = damage(path, copies)
+            hurt = {base(results, p) for p in copies.before} | hurt
             started = time.process_time()
             found = [finding for finding in Check(results, ids).findings() if not finding.harmless]
             row = rows[name]
@@ -186,10 +186,10 @@ def main() -> int:
             row["named"] += bool(inside)
             row["others named"] += len(inside) < len(found)
             lost = every - readable(results)
-            row["others not read"] += bool(set(lost) - {run for p in hurt for run in known.get(p, ())})
+            row["others not read"] += bool(set(lost) - {run for p in hurt for run in runs_of.get(p, ())})
             if not inside or len(inside) < len(found):
                 missed.append(f"{name}: {path.relative_to(results)} {what}: {found}")
-            kept.restore()
+            copies.restore()
         for line in missed:
             print(line)
     for row in rows.values():

@@ -83,9 +83,9 @@ def site(folder: Path) -> None:
 
 def page_of_battery(folder: Path) -> None:
     adopted = adopt(str(ROOT / "examples" / "own_normalizer" / "norm" / "centre.yaml"), None, folder / "own")
-    told = battery_page.Standing(name=adopted.name, title="", source="", file="centre.py", derived="", fidelity="smoke",
+    page = battery_page.Standing(name=adopted.name, title="", source="", file="centre.py", derived="", fidelity="smoke",
                              command="", promises=[("kept", 3)], table1=([], []), outcomes=[], notes=[])  # fmt: skip
-    battery.write(told, folder / "battery" / adopted.name)
+    battery.write(page, folder / "battery" / adopted.name)
 
 
 def indexed(folder: Path) -> None:
@@ -134,19 +134,19 @@ def sets() -> tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]:
     draw = random.Random(1)
     rows = {name: b"".join(b"%d\ta\tb\t%d\tc\r\n" % (draw.randrange(10**9), i) for i in range(40_000))
             for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")}  # fmt: skip
-    plain = {name: draw.randbytes(SIZE) for name in ("one.bin", "two.bin")}
+    contents = {name: draw.randbytes(SIZE) for name in ("one.bin", "two.bin")}
 
     def sha256(content: bytes) -> str:
         return hashlib.sha256(content).hexdigest()
 
-    sums = {f"plain/{name}": sha256(content) for name, content in plain.items()}
+    sums = {f"plain/{name}": sha256(content) for name, content in contents.items()}
     direct = {"name": "plain", "declares": {"megabytes": 9, "files": sums}}
     made = zip(("train", "trial", "test"), rows.values(), strict=True)
     prepared = {"name": "sick", "declares": {
         "files": {f"sentence_eval/sick_{part}.tsv": sha256(c.replace(b"\r\n", b"\n")) for part, c in made},
         "sources": {"megabytes": 9, "files": {n: sha256(c) for n, c in rows.items()}},
     }}  # fmt: skip
-    return rows | plain, direct, prepared
+    return rows | contents, direct, prepared
 
 
 def tree(folder: Path, apart: tuple[str, ...]) -> dict[str, str]:

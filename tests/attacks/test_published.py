@@ -98,7 +98,7 @@ def test_a_record_of_a_pack_is_checked_like_one_of_a_curve(what: str, key: str, 
 
 
 @pytest.mark.parametrize("how", [*PLACED, *CONTENT])
-def test_a_hostile_benchmark_is_said(how: str, tmp_path: Path) -> None:
+def test_a_hostile_benchmark_is_reported(how: str, tmp_path: Path) -> None:
     (tmp_path / "bench").mkdir()
     if how in PLACED:
         PLACED[how](tmp_path / "bench" / "one.json")
@@ -116,7 +116,7 @@ def test_an_array_that_unpacks_without_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_while_publishing_is_said(
+def test_a_disk_that_is_full_while_publishing_is_reported(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, content: bytes) -> None:

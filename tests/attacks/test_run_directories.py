@@ -51,17 +51,17 @@ def specs() -> list[RunSpec]:
     return [replace(first, config={**first.config, "seed": seed}) for seed in range(1, GOOD + 1 + len(FEW))]
 
 
-def told(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def run_command(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """A command's exit code and what it said, which steers no terminal and is not without end."""
     with patience(), pytest.raises(SystemExit) as ended:
         main(words)
     out, err = capfd.readouterr()
     code = int(ended.value.code or 0)
-    said = out + err
-    said.encode()
-    steering = {c for c in said if c != "\n" and (ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or c == "\u202e")}
+    printed = out + err
+    printed.encode()
+    steering = {c for c in printed if c != "\n" and (ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or c == "\u202e")}
     assert not steering, (words, steering)
-    assert code in (0, 2, 4), (words, said)
+    assert code in (0, 2, 4), (words, printed)
     answered = words[0] == "rerun" and code == 4 and err == "" and DIFFERS.search(out)  # training makes other curves
     assert code == 0 or answered or (len(err.splitlines()) == 1 and err.startswith("normbench: ")), (words, err[:500])
     return code, out, err
@@ -69,19 +69,19 @@ def told(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 
 def unharmed(good: Sequence[str], hostile: Sequence[str], capfd: pytest.CaptureFixture[str]) -> None:
     """Every command that reads runs, in a folder with these."""
-    assert told(capfd, "status")[0] == 0
-    code, out, _ = told(capfd, "status", "--json")
+    assert run_command(capfd, "status")[0] == 0
+    code, out, _ = run_command(capfd, "status", "--json")
     states = {run["id"]: run["status"] for run in json.loads(out)["runs"]}
     assert code == 0 and [states[run] for run in good] == ["done"] * GOOD
     for words in (("compare",), ("compare", "--json"), *EXPORTS):
-        assert told(capfd, *words)[0] == 0, words
-    assert told(capfd, "show", good[0])[0] == 0
+        assert run_command(capfd, *words)[0] == 0, words
+    assert run_command(capfd, "show", good[0])[0] == 0
     for run in hostile:
-        told(capfd, "show", run)
-        told(capfd, "show", run, "--json")
-    told(capfd, "sample", hostile[0])
-    told(capfd, "rerun", hostile[0])
-    assert told(capfd, "train", *tiny.WORDS, "seed=1")[0] == 0, "it is there"
+        run_command(capfd, "show", run)
+        run_command(capfd, "show", run, "--json")
+    run_command(capfd, "sample", hostile[0])
+    run_command(capfd, "rerun", hostile[0])
+    assert run_command(capfd, "train", *tiny.WORDS, "seed=1")[0] == 0, "it is there"
     with patience():
         index = Index(Path("results"))
         index.refresh()

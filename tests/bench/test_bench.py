@@ -123,8 +123,8 @@ def test_generative_models_and_their_ports_compute_the_same(bench):
     import generative
 
     names = ["ln / none", *(f"{arm}{how} / port" for arm in ("none", "ln") for how in ("", " without kernel"))]
-    drawn, written = generative.draw("x", "smoke", 2), generative.handwriting(12, 2, "smoke")
-    assert [row.case for row in drawn] == [f"DRAW, x: {name}" for name in names]
+    draw_rows, written = generative.draw("x", "smoke", 2), generative.handwriting(12, 2, "smoke")
+    assert [row.case for row in draw_rows] == [f"DRAW, x: {name}" for name in names]
     assert [row.case for row in written] == [f"handwriting, 12 points: {name}" for name in names]
     assert all(row.ratio > 0 and row.reference_ms == 2 for row in generative.writing(2, "smoke"))
     for module in ("generative", "ports"):
@@ -140,8 +140,8 @@ def test_drawn_pictures_are_judged_by_arm(bench, tmp_path: Path):
         assert ensure_run(own, RunDirectory(tmp_path / "runs" / "x" / f"ln.s{seed}.{own.id}")) == "done"
     ((arm, models),) = samples.arms(tmp_path / "runs").items()
     assert arm == "ln" and [seed for seed, _ in models] == [1, 2]
-    drawn = [[canvas for canvas, _ in model.eval().dream(1, 3)][-1] for _, model in models]
-    assert drawn[0].shape == (3, 64) and not torch.equal(*drawn)
+    pictures = [[canvas for canvas, _ in model.eval().dream(1, 3)][-1] for _, model in models]
+    assert pictures[0].shape == (3, 64) and not torch.equal(*pictures)
     sure = samples.top(SimpleNamespace(predict_proba=lambda x: np.array([[0.2, 0.8], [0.6, 0.4]])), np.zeros((2, 64)))
     assert sure == pytest.approx(0.7)
     grey = samples.binarized(np.full((1, 20_000), 0.3), "x")
@@ -158,9 +158,9 @@ def test_language_rows_are_of_updates_of_one_batch(bench):
     ]
     given = language.asked(language.experiment_spec("ln2016/fig2", "none", "smoke", ["seed=1"]), 12)
     assert given.tensors["document"].shape[1] == 12 and given.size == 50
-    told = language.around(language.experiment_spec("ln2016/fig3", "none", "smoke", ["seed=1"]), 16)
-    assert told.tensors["sentence"].shape == (64, 16) and bool(told.tensors["sentence_mask"].all())
-    assert set(told.tensors["next_mask"].sum(1).tolist()) <= set(range(3, 31))
+    split = language.around(language.experiment_spec("ln2016/fig3", "none", "smoke", ["seed=1"]), 16)
+    assert split.tensors["sentence"].shape == (64, 16) and bool(split.tensors["sentence_mask"].all())
+    assert set(split.tensors["next_mask"].sum(1).tolist()) <= set(range(3, 31))
     assert language.softmax_loss(2, words=50, hidden=8).rounds == 2
     names = [row.case for row in language.recurrence(2, hidden=8, features=6, steps=5, batch=3)]
     assert names == ["GRU of 8 with LN / nn.GRU", "encoding by 8 with LN / nn.GRU"]
@@ -211,7 +211,7 @@ def test_sentence_rows_are_of_the_sets_and_agree_with_scikit_learn(bench, tmp_pa
     folder = labelled.write(tmp_path / "data", monkeypatch)
     import sentences
 
-    found = {(row.case, row.unit): row for row in sentences.measured(folder, 6)}
+    found = {(row.case, row.unit): row for row in sentences.values(folder, 6)}
     assert found["MR, 6 numbers, nested", "s"].goal == 90
     parts = [found[f"{name}, 6 numbers, nested", "s"].value for name in ("MR", "CR", "SUBJ", "MPQA")]
     assert found["MR, CR, SUBJ and MPQA, 6 numbers, nested", "s"].value == pytest.approx(sum(parts))

@@ -14,7 +14,7 @@ window.looks = (() => {
   }
 
   const own = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-  const told = (element) => `${element.id || element.className} ${element.textContent.trim().slice(0, 40)}`;
+  const label = (element) => `${element.id || element.className} ${element.textContent.trim().slice(0, 40)}`;
   const visible = (selector) => [...document.querySelectorAll(selector)].filter((e) => e.checkVisibility());
 
   return {
@@ -25,13 +25,13 @@ window.looks = (() => {
           const style = getComputedStyle(e);
           const [a, b] = [parse(e.closest("svg") ? style.fill : style.color), ground(e)].map(luminance);
           return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5;
-        }).map(told);
+        }).map(label);
     },
 
     // text that its place has no room for
     cut() {
       return visible(".choices *, .toggle, .row .name b, .row .number, h1, h2, summary, td, th, .sentence")
-        .filter((e) => getComputedStyle(e).display !== "inline" && e.scrollWidth > e.clientWidth + 1).map(told);
+        .filter((e) => getComputedStyle(e).display !== "inline" && e.scrollWidth > e.clientWidth + 1).map(label);
     },
 
     // neighbours that lie on each other
@@ -40,7 +40,7 @@ window.looks = (() => {
       const meet = (p, q) => Math.min(p.right, q.right) - Math.max(p.left, q.left) > 1
         && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 1;
       return boxes.flatMap(([a, p], i) => boxes.slice(i + 1)
-        .filter(([b, q]) => a.parentNode === b.parentNode && meet(p, q)).map(([b]) => `${told(a)} x ${told(b)}`));
+        .filter(([b, q]) => a.parentNode === b.parentNode && meet(p, q)).map(([b]) => `${label(a)} x ${label(b)}`));
     },
 
     // texts of a figure that reach beyond it

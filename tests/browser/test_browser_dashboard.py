@@ -45,10 +45,10 @@ def until(page: Any, script: str, seconds: float = 10.0) -> Any:
     return found
 
 
-def published(results: Path, known: list[RunRecord]) -> None:
+def published(results: Path, runs: list[RunRecord]) -> None:
     place = results / "made" / "up" / "paper"
     place.mkdir(parents=True)
-    pack.write(place / pack.NAME, known)
+    pack.write(place / pack.NAME, runs)
 
 
 def stored(results: Path, run: RunRecord, status: str = "interrupted", output: str = "") -> Path:
@@ -104,7 +104,7 @@ def opened(browser: Any, address: str, query: str = "", **how: Any) -> SimpleNam
     watched = Watched(browser, **how)
     watched.page.goto(address + (f"&{query}" if query else ""))
     until(watched.page, SHOWN)
-    return SimpleNamespace(page=watched.page, said=watched.said, asked=watched.asked)
+    return SimpleNamespace(page=watched.page, messages=watched.messages, asked=watched.asked)
 
 
 def roles(page: Any) -> list[list[str]]:
@@ -128,7 +128,7 @@ def test_arms_and_facets_hide_curves_and_change_no_number(chromium: Any, address
     it.page.get_by_role("button", name="layer", exact=True).dblclick()  # that alone
     assert {arm for role, arm in roles(it.page) if role == "mean"} == {arm for role, arm in roles(it.page) if arm}
     assert [r for r, _ in roles(it.page)].count("mean") == 1
-    assert it.said == []
+    assert it.messages == []
 
 
 def test_baseline_metric_log_and_smoothing(chromium: Any, address: str):
@@ -149,7 +149,7 @@ def test_baseline_metric_log_and_smoothing(chromium: Any, address: str):
     assert found[0] == raw and found[1] != raw and found[1][0] == pytest.approx(raw[0])
     it.page.select_option("#choice-metric", "nll")
     until(it.page, "() => document.getElementById('heading').textContent.includes('NLL')")
-    assert it.page.evaluate(kind) == "log" and it.said == []
+    assert it.page.evaluate(kind) == "log" and it.messages == []
 
 
 def test_two_cells_are_chosen_and_opened_by_keys(chromium: Any, address: str):
@@ -173,7 +173,7 @@ def test_two_cells_are_chosen_and_opened_by_keys(chromium: Any, address: str):
     it.page.keyboard.press("End")
     it.page.keyboard.press("Escape")
     until(it.page, "() => document.getElementById('pair').hidden")
-    assert it.said == []
+    assert it.messages == []
 
 
 def test_the_address_holds_the_view_and_back_works(chromium: Any, address: str):
@@ -184,15 +184,15 @@ def test_the_address_holds_the_view_and_back_works(chromium: Any, address: str):
     until(it.page, "() => document.getElementById('plot-curves').layout.xaxis.title.text === 'Updates'")
     it.page.select_option("#choice-metric", "nll")
     until(it.page, "() => document.getElementById('heading').textContent.includes('NLL')")
-    shown = roles(it.page)
+    chosen = roles(it.page)
     again = opened(chromium, address, urlsplit(it.page.url).query)
-    assert roles(again.page) == shown and "nll" in again.page.url
+    assert roles(again.page) == chosen and "nll" in again.page.url
     assert again.page.evaluate("() => document.getElementById('plot-curves').layout.xaxis.title.text") == "Updates"
     it.page.go_back()
     until(it.page, f"() => document.getElementById('choice-metric').value === '{before}'")
     until(it.page, SHOWN)
     assert it.page.get_by_role("button", name="batch", exact=True).get_attribute("aria-pressed") == "false"
-    assert it.said == [] and again.said == []
+    assert it.messages == [] and again.messages == []
 
 
 def test_a_question_that_was_overtaken_ends_no_waiting_for_the_last(chromium: Any, address: str):
@@ -223,7 +223,7 @@ def test_thirty_selections_in_a_row_end_as_the_last_says(chromium: Any, address:
     until(it.page, SHOWN)
     until(it.page, "() => document.getElementById('choice-against').value === 'batch'")  # of turn 25
     until(it.page, f"() => ({ROLES})().filter(([role]) => role === 'mean').length === 6")  # ten times each: all are on
-    assert it.said == []
+    assert it.messages == []
 
 
 def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, address: str, tmp_path: Path):
@@ -253,18 +253,18 @@ def test_a_shared_file_shows_the_same_and_asks_for_nothing(chromium: Any, addres
     rows.nth(0).click()
     rows.nth(1).click()
     until(alone.page, "() => document.querySelectorAll('#plot-difference .main-svg').length")
-    with alone.page.expect_download() as drawn:
+    with alone.page.expect_download() as download:
         alone.page.locator("#share summary").click()
         alone.page.locator("#share-svg").click()
-    assert Path(drawn.value.path()).read_text().startswith("<svg")
+    assert Path(download.value.path()).read_text().startswith("<svg")
     asked = [url for url in alone.asked if not url.startswith(("data:", "blob:"))]
-    assert asked == [place.as_uri()] and alone.said == []
+    assert asked == [place.as_uri()] and alone.messages == []
     assert alone.page.locator("#share-html, #share-csv").count() == 0
 
 
 def test_of_hundreds_of_rows_those_in_sight_are_in_the_page(chromium: Any, tmp_path: Path):
-    known = [run for i in range(150) for run in compared.runs(("none", "layer"), 1, points=3, lr=0.001 * (i + 1))]
-    one = view(compared.heads(known), compared.loader(known), {})
+    runs = [run for i in range(150) for run in compared.runs(("none", "layer"), 1, points=3, lr=0.001 * (i + 1))]
+    one = view(compared.heads(runs), compared.loader(runs), {})
     content = {"query": {}, "pool": [], "pairs": [], "views": [{"chosen": {}, "view": {**one, "pair": None}}]}
     figures = content["views"][0]["view"].pop("figures")
     content["views"][0]["view"] |= {f"figures.{key}": value for key, value in figures.items()}
@@ -281,7 +281,7 @@ def test_of_hundreds_of_rows_those_in_sight_are_in_the_page(chromium: Any, tmp_p
     watched.page.keyboard.press("PageUp")
     watched.page.keyboard.press("Home")
     assert watched.page.evaluate("document.activeElement.getAttribute('aria-rowindex')") == "2"
-    assert rows.count() < 60 and watched.said == []
+    assert rows.count() < 60 and watched.messages == []
 
 
 @pytest.mark.parametrize("width", [1400, 400])
@@ -311,15 +311,15 @@ def test_a_small_plot_per_value_of_a_facet_on_common_axes(width: int, chromium: 
     until(it.page, "() => !document.getElementById('plot-curves')._fullLayout.yaxis2")
     it.page.select_option("#switch-beside", "")
     until(it.page, "() => !document.getElementById('plot-curves').layout.annotations")
-    assert it.said == []
+    assert it.messages == []
     it.page.context.close()
 
 
 def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):
-    known = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
-    known = [replace(r, status="diverged", reason=compared.HOSTILE) if r.seed == 3 else r for r in known]
+    runs = compared.runs(("none", compared.HOSTILE), 3, name=compared.HOSTILE)
+    runs = [replace(r, status="diverged", reason=compared.HOSTILE) if r.seed == 3 else r for r in runs]
     place = tmp_path / "hostile.html"
-    place.write_bytes(share.share(compared.heads(known), compared.loader(known), {}))
+    place.write_bytes(share.share(compared.heads(runs), compared.loader(runs), {}))
     watched = Watched(chromium)
     watched.page.goto(place.as_uri())
     until(watched.page, SHOWN)
@@ -332,15 +332,15 @@ def test_hostile_names_are_shown_as_text(chromium: Any, tmp_path: Path):
         None,
         0,
     ]
-    assert watched.page.get_by_text("</script><img src=x").count() > 0 and watched.said == []
+    assert watched.page.get_by_text("</script><img src=x").count() > 0 and watched.messages == []
     titled = watched.page.evaluate(
         """name => normbench.beside({data: [], layout: {xaxis: {}, yaxis: {}, margin: {}}}, [{key: "a", label: name}],
                                     () => "a", 400).layout.annotations[0].text""",
         compared.HOSTILE,
     )
     assert "&lt;img" in titled and "<" not in titled
-    drawn = watched.page.locator("#plot-forest").inner_text()
-    assert "</script>" in drawn and "\u202e" not in drawn
+    forest = watched.page.locator("#plot-forest").inner_text()
+    assert "</script>" in forest and "\u202e" not in forest
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -358,7 +358,7 @@ def test_nothing_is_cut_or_pale_or_wider_than_the_page(chromium: Any, address: s
         assert it.page.evaluate(f"looks.{flaw}()") == []
     for plot in ("curves", "forest", "sensitivity", "difference"):
         assert it.page.evaluate("id => looks.outside(id)", f"plot-{plot}") == []
-    assert it.said == []
+    assert it.messages == []
 
 
 def test_new_records_are_shown_and_nothing_jumps(
@@ -375,13 +375,13 @@ def test_new_records_are_shown_and_nothing_jumps(
     it.page.keyboard.press("ArrowDown")
     last = "() => Math.max(...document.getElementById('plot-curves').data.find(t => t.name === 'layer').x)"
     assert it.page.evaluate(last) == 5
-    it.page.evaluate("() => { window.kept = document.activeElement; }")
+    it.page.evaluate("() => { window.focused = document.activeElement; }")
     it.page.wait_for_timeout(1000)  # its server has begun to look
     with open(path / "curve.jsonl", "ab") as curve:
         curve.write(b"".join(files.line(record) for record in late.records if 5 < record["epoch"] <= 9))
     until(it.page, f"() => ({last})() === 9", 4.0)
-    assert it.page.evaluate("window.kept === document.activeElement && window.kept.isConnected")
-    assert it.page.locator("#table .row.seed").count() == 3 and it.said == []
+    assert it.page.evaluate("window.focused === document.activeElement && window.focused.isConnected")
+    assert it.page.locator("#table .row.seed").count() == 3 and it.messages == []
 
 
 def test_a_failed_run_shows_its_last_lines_and_samples_in_a_box(
@@ -436,7 +436,7 @@ def test_damaged_torn_and_truncated_runs_stand_beside_whole_ones(
     assert None in spiky, "the line has a gap where there is no number"
     row = it.page.locator("#table [data-row]", has_text="none").first
     assert "5" in row.inner_text().split(), "all five seeds of the whole runs are counted"
-    assert [path.read_bytes() for path in curves] == before and it.said == []
+    assert [path.read_bytes() for path in curves] == before and it.messages == []
 
 
 def test_what_the_papers_have_is_drawn_grey_on_wish(chromium: Any, serve: Callable[[Path], str], tmp_path: Path):
@@ -447,13 +447,15 @@ def test_what_the_papers_have_is_drawn_grey_on_wish(chromium: Any, serve: Callab
         "() => document.getElementById('plot-curves').data.filter(t => t.meta.role === 'reference')"
         ".map(t => [t.visible !== false, t.line.color, t.name])"
     )
-    drawn = it.page.evaluate(script)
-    assert drawn and all(shown for shown, _, _ in drawn), "the authors' logs"
-    told = it.page.locator("#sentence").inner_text()  # which, by how much, how sure: without a click, like the paper's
-    assert "BLN" in told.upper() and "[" in told and "]" in told
-    (grey,) = {colour for _, colour, _ in drawn}
+    lines = it.page.evaluate(script)
+    assert lines and all(visible for visible, _, _ in lines), "the authors' logs"
+    sentence = it.page.locator(
+        "#sentence"
+    ).inner_text()  # which, by how much, how sure: without a click, like the paper's
+    assert "BLN" in sentence.upper() and "[" in sentence and "]" in sentence
+    (grey,) = {colour for _, colour, _ in lines}
     red, green, blue = (int(grey[place : place + 2], 16) for place in (1, 3, 5))
     assert max(red, green, blue) - min(red, green, blue) <= 32
     it.page.get_by_label("paper").uncheck()
     until(it.page, f"() => ({script})().every(([shown]) => !shown)")
-    assert asked_now(it.page)["paper"] == "0" and it.said == []
+    assert asked_now(it.page)["paper"] == "0" and it.messages == []

@@ -62,7 +62,7 @@ def filtered(page: Any, words: str) -> None:
     page.keyboard.press("Enter")
 
 
-def test_a_filter_is_typed_told_where_it_fits_nothing_and_undone(chromium: Any, served: Served):
+def test_a_filter_is_typed_reported_where_it_fits_nothing_and_undone(chromium: Any, served: Served):
     it = opened(chromium, served.start())
     arms = "() => [...document.querySelectorAll('#arms button')].map(b => b.innerText)"
     assert it.page.evaluate(arms) == ["none", "batch", "layer"]
@@ -77,10 +77,10 @@ def test_a_filter_is_typed_told_where_it_fits_nothing_and_undone(chromium: Any, 
     assert it.page.locator("#filter").input_value() == "norm=layer,none optim.lr=1e-2"
     it.page.go_back()
     until(it.page, f"() => ({arms})().join() === 'none,batch,layer'")  # in their order again
-    assert it.page.locator("#filter").input_value() == "" and it.said == []
+    assert it.page.locator("#filter").input_value() == "" and it.messages == []
 
 
-def test_a_level_that_is_no_number_is_told_above_everything(chromium: Any, served: Served):
+def test_a_level_that_is_no_number_is_reported_above_everything(chromium: Any, served: Served):
     it = opened(chromium, served.start(), "level=abc")
     assert "level=abc" in it.page.locator("#trouble").inner_text() and it.page.locator("#trouble").is_visible()
     it.page.locator("#choice-level").fill("5")
@@ -97,7 +97,7 @@ def test_a_logarithmic_x_axis_leaves_out_where_it_has_no_place(chromium: Any, se
     assert now["type"] == "log" and now["range"] == pytest.approx([1.0, 2.30103])  # 10 to 200 updates
     assert asked_now(it.page)["logx"] == "1"
     it.page.get_by_label("log x").uncheck()
-    assert it.page.evaluate(axis) == before and it.said == []
+    assert it.page.evaluate(axis) == before and it.messages == []
 
 
 def test_of_many_cells_each_arm_is_first_drawn_at_its_best_rate(chromium: Any, served: Served, tmp_path: Path):
@@ -123,7 +123,7 @@ def test_of_many_cells_each_arm_is_first_drawn_at_its_best_rate(chromium: Any, s
     assert drawn() == (15, 0) and not it.page.get_by_label("95 % band").is_checked()
     it.page.get_by_label("95 % band").check()
     assert drawn() == (15, 15)
-    assert {asked_now(it.page)[key] for key in ("band", "rate")} == {"1", "all"} and it.said == []
+    assert {asked_now(it.page)[key] for key in ("band", "rate")} == {"1", "all"} and it.messages == []
 
 
 def test_one_arm_alone_by_keys(chromium: Any, served: Served):
@@ -132,7 +132,7 @@ def test_one_arm_alone_by_keys(chromium: Any, served: Served):
     it.page.keyboard.press("Shift+Enter")
     assert asked_now(it.page)["off"] == "none|batch" and [r for r, _ in roles(it.page)].count("mean") == 2
     it.page.keyboard.press("Shift+Enter")
-    assert "off" not in asked_now(it.page) and it.said == []
+    assert "off" not in asked_now(it.page) and it.messages == []
 
 
 def test_a_run_is_shown_with_its_configuration_and_place_to_copy(chromium: Any, served: Served):
@@ -143,7 +143,7 @@ def test_a_run_is_shown_with_its_configuration_and_place_to_copy(chromium: Any, 
     assert "norm.name=rms\noptim.lr=0.001\noptim.name=adam\n" in it.page.locator("#run .options").inner_text()
     it.page.get_by_role("button", name="Copy the place").click()
     it.page.get_by_role("button", name="Copied").wait_for()
-    assert it.page.evaluate("navigator.clipboard.readText()") == str(path) and it.said == []
+    assert it.page.evaluate("navigator.clipboard.readText()") == str(path) and it.messages == []
 
 
 def test_text_in_the_table_can_be_selected(chromium: Any, served: Served):
@@ -159,7 +159,7 @@ def test_text_in_the_table_can_be_selected(chromium: Any, served: Served):
     assert it.page.locator("#table .row.seed").count() == 5
 
 
-def test_a_server_that_ends_is_told_and_one_that_comes_back_is_found(chromium: Any, served: Served):
+def test_a_server_that_ends_is_reported_and_one_that_comes_back_is_found(chromium: Any, served: Served):
     link = served.start()
     it = opened(chromium, link)
     it.page.wait_for_timeout(300)  # it listens
@@ -212,7 +212,7 @@ def test_the_parts_of_the_page_have_names_for_those_who_hear_it(chromium: Any, s
     unnamed = """() => [...document.querySelectorAll('button, select, input')].filter(e => e.checkVisibility()
       && !(e.ariaLabel || e.innerText.trim() || (e.labels && e.labels.length) || e.dataset.title))
       .map(e => e.outerHTML)"""
-    assert it.page.evaluate(unnamed) == [] and it.said == []
+    assert it.page.evaluate(unnamed) == [] and it.messages == []
 
 
 def test_paper_has_all_of_the_page(chromium: Any, served: Served):
@@ -225,7 +225,7 @@ def test_paper_has_all_of_the_page(chromium: Any, served: Served):
     assert table.evaluate("e => e.scrollHeight > e.clientHeight")  # on the screen it scrolls
     watched.page.emulate_media(media="print")
     assert watched.page.locator("#share").is_hidden() and watched.page.locator("#filter").is_hidden()
-    assert table.evaluate("e => e.scrollHeight <= e.clientHeight") and watched.said == []
+    assert table.evaluate("e => e.scrollHeight <= e.clientHeight") and watched.messages == []
     assert watched.page.evaluate("getComputedStyle(document.body).overflow") == "visible"
 
 
@@ -242,4 +242,4 @@ def test_the_curves_of_the_row_that_is_pointed_at_stand_out(chromium: Any, serve
     it.page.keyboard.press("ArrowDown")
     assert it.page.evaluate(strong) == 1
     it.page.keyboard.press("Shift+Tab")
-    assert it.page.evaluate(strong) == 6 and it.said == []
+    assert it.page.evaluate(strong) == 6 and it.messages == []

@@ -72,7 +72,7 @@ WIDE = """() => Array.from(document.querySelectorAll("body *"))
 def test_a_page_is_silent_and_alone(chromium: Any, site: Path, name: str, scheme: str):
     watched = Watched(chromium, scheme)
     page = watched.open(site / name)
-    assert watched.said == []
+    assert watched.messages == []
     assert [url for url in watched.asked if not url.startswith((site.as_uri(), "data:", "blob:"))] == []
     assert page.evaluate("window.pwned") is None
     assert page.evaluate("document.querySelectorAll('td img, h3 img, li img, label img, figcaption img').length") == 0
@@ -98,7 +98,7 @@ def test_arms_intervals_and_seeds_can_be_chosen(chromium: Any, site: Path):
     page.get_by_label("logarithmic x axis").check()
     kinds = page.evaluate("Array.from(document.querySelectorAll('.panel:not(.empty)'), e => e.layout.xaxis.type)")
     assert kinds == ["log", "log"]
-    assert watched.said == []
+    assert watched.messages == []
 
 
 def test_colours_follow_the_page_while_it_is_open(chromium: Any, site: Path):
@@ -142,7 +142,7 @@ def test_the_index_of_everything_published_is_short(chromium: Any, tmp_path: Pat
     assert page.evaluate("document.documentElement.scrollHeight") <= 5000
     page.set_viewport_size({"width": 400, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 400 and page.evaluate(WIDE) == []
-    assert watched.said == []
+    assert watched.messages == []
     shown = "Array.from(document.querySelectorAll('.finding'), e => e).filter(e => e.checkVisibility()).length"
     before, total = page.evaluate(shown), page.locator(".finding").count()
     assert 0 < before < total
@@ -178,7 +178,7 @@ def test_claims_are_filtered_by_text_and_verdict_with_the_keyboard_alone(chromiu
     assert words and set(words) == {word}
     page.keyboard.press("Space")
     assert page.locator(".shown:visible").count() == 0
-    assert watched.said == []
+    assert watched.messages == []
 
 
 @pytest.fixture
@@ -212,7 +212,9 @@ def test_samples_draw_and_do_nothing_else(chromium: Any, tmp_path: Path, elsewhe
     page.wait_for_function("Array.from(document.querySelectorAll('.gallery img')).every((e) => e.naturalWidth === 9)")
     assert page.evaluate("window.pwned") is None
     # the browser tells what it refused, and nothing else is said
-    assert watched.said and all(re.search("blocked|violates|not allowed", line, re.IGNORECASE) for line in watched.said)
+    assert watched.messages and all(
+        re.search("blocked|violates|not allowed", line, re.IGNORECASE) for line in watched.messages
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert asked == []
     page.goto(server)
@@ -235,7 +237,7 @@ def test_the_page_of_a_battery_draws_and_asks_for_nothing(chromium: Any, tmp_pat
     page.uncheck('[data-arm="layer"]')
     shown = {t["arm"] for t in watched.traces() if t["visible"]}
     assert shown == {"rms", "none"}
-    assert watched.said == [] and all(url.startswith("file://") for url in watched.asked)
+    assert watched.messages == [] and all(url.startswith("file://") for url in watched.asked)
 
 
 def test_the_list_of_pages_closes_with_escape(chromium: Any, site: Path):
@@ -245,6 +247,6 @@ def test_the_list_of_pages_closes_with_escape(chromium: Any, site: Path):
     page.locator(".sheet a").first.focus()
     page.keyboard.press("Escape")
     assert page.locator(".menu").get_attribute("open") is None
-    assert page.evaluate("document.activeElement.parentNode.className") == "menu" and watched.said == []
+    assert page.evaluate("document.activeElement.parentNode.className") == "menu" and watched.messages == []
     named = page.evaluate("() => [...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
     assert "Zoom" in named and not any("hare" in name for name in named), "Plotly would send it to its maker"

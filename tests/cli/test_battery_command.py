@@ -63,9 +63,9 @@ def test_the_example_gets_its_page(normbench, capfd, small, tmp_path):
     wanted = [a - b for a, b in zip(centre, layer, strict=True)]
     assert effect["effect"] == pytest.approx(100 * sum(wanted) / 2) and effect["n"] == 2
     assert effect["unit"] == "points"
-    (shown,) = re.findall(r"^layer +([\d.]+) \[", out, re.MULTILINE)
+    (mean,) = re.findall(r"^layer +([\d.]+) \[", out, re.MULTILINE)
     wanted = 100 * sum(last_errors(tmp_path, trial["runs"]["layer"])) / 2
-    assert "test error, %" in out and float(shown) == pytest.approx(wanted, abs=0.6)
+    assert "test error, %" in out and float(mean) == pytest.approx(wanted, abs=0.6)
     assert f"normbench train --config-dir {tmp_path}/results/own norm=centre" in out
     page = (place / "page" / "index.html").read_text()
     for words in ("Where does centre stand?", "LN 2016, Table 1", "The online regime", "ms per step"):
@@ -146,10 +146,10 @@ def test_table_1_can_be_asked_for_alone(normbench, capfd):
 
 
 def test_an_experiment_that_cannot_be_served_is_no_fault_of_the_normalizer(normbench, capfd, small, monkeypatch):
-    known = plan.experiment
+    experiment = plan.experiment
 
     def broken(name, *folder):
-        node = known(name, *folder)
+        node = experiment(name, *folder)
         return {**node, "base": []} if name in SMALL else node
 
     monkeypatch.setattr(plan, "experiment", broken)

@@ -64,27 +64,27 @@ def test_reproduce_from_nothing_to_verdicts_and_again(normbench, capfd, small_fi
 
     run = pack.read(place / pack.NAME)[0]
     assert normbench("show", run.id[:6], "--json") == 0
-    shown = json.loads(capfd.readouterr().out)
-    assert shown["id"] == run.id and shown["status"] == "done" and shown["config"]["data"]["name"] == "digits"
+    out = json.loads(capfd.readouterr().out)
+    assert out["id"] == run.id and out["status"] == "done" and out["config"]["data"]["name"] == "digits"
     assert normbench("rerun", run.id, *own) == 0
     assert f"run {run.id}: to the byte, " in capfd.readouterr().out
 
 
-def test_what_keeps_from_an_answer_is_said_and_where_one_is(normbench, capfd, tmp_path: Path, monkeypatch):
+def test_what_keeps_from_an_answer_is_reported_and_where_one_is(normbench, capfd, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "none"))
     own = ("--results", str(tmp_path))
     published = tmp_path / "ln2016" / "table2" / "proxy"
     published.mkdir(parents=True)
     (published / "verdicts.json").write_text("{}")
     assert normbench("reproduce", "ln2016/table2", "--dry-run", *own) == 0
-    shown = capfd.readouterr().out
-    assert "missing data: COCO is not in" in shown
-    assert "published at proxy: normbench reproduce ln2016/table2 --fidelity proxy --max-time 0" in shown
+    out = capfd.readouterr().out
+    assert "missing data: COCO is not in" in out
+    assert "published at proxy: normbench reproduce ln2016/table2 --fidelity proxy --max-time 0" in out
     assert normbench("reproduce", "ln2016/table2", "--seeds", "5-6", "--only", "ln", "--dry-run", *own) == 0
     assert "no claim counts seeds beyond those planned: 6 will decide nothing" in capfd.readouterr().out
     assert normbench("reproduce", "ln2016/table1", "--dry-run", *own) == 0
-    shown = capfd.readouterr().out
-    assert "missing data" not in shown and "published at" not in shown and "decide nothing" not in shown
+    out = capfd.readouterr().out
+    assert "missing data" not in out and "published at" not in out and "decide nothing" not in out
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_train_a_sweep_then_status_show_and_divergence(normbench, capfd, tmp_pat
     assert "damaged" in out and "status.json is not JSON" in out and "1 diverged" in out and "1 done" in out
 
 
-def test_a_loss_that_ends_far_above_its_beginning_is_said(normbench, capfd):
+def test_a_loss_that_ends_far_above_its_beginning_is_reported(normbench, capfd):
     assert normbench("train", *tiny.WORDS, "train.epochs=1", "optim.lr=1e6") == 0
     assert ": valid NLL was 2.18 before training and is " in capfd.readouterr().out
     assert normbench("train", *tiny.WORDS, "train.epochs=1") == 0
@@ -235,8 +235,8 @@ def test_an_output_that_takes_nothing_is_one_line(tmp_path: Path):
 def test_an_artifact_without_its_data_leaves_the_others(normbench, capfd, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("NORMBENCH_DATA", str(tmp_path / "none"))
     assert normbench("reproduce", "bln2022/fig6", "ln2016/table1", "--results", str(tmp_path), "--jobs", "1") == 2
-    shown = capfd.readouterr().out
-    assert "bln2022/fig6 is left out: IMDB is not in" in shown and "claims, 0 before this command" in shown
+    out = capfd.readouterr().out
+    assert "bln2022/fig6 is left out: IMDB is not in" in out and "claims, 0 before this command" in out
     assert (tmp_path / "ln2016" / "table1" / "paper" / "verdicts.json").exists()
 
 
@@ -283,7 +283,7 @@ def test_ctrl_c_saves_and_a_second_one_ends_at_once(tmp_path: Path):
     assert found.state == "interrupted"
 
 
-def test_the_share_of_decided_claims_is_told_before_and_after(normbench, capfd, tmp_path: Path):
+def test_the_share_of_decided_claims_is_reported_before_and_after(normbench, capfd, tmp_path: Path):
     place = tmp_path / "results" / "ln2016" / "table1" / "paper"
     shutil.copytree(PUBLISHED / "ln2016" / "table1" / "paper", place)
     path = place / "verdicts.json"
@@ -317,5 +317,5 @@ def test_a_run_whose_normalizer_raises_names_the_log_with_the_traceback(normbenc
     assert f"normbench: KeyError: 'mine' (more in {log})" in out.replace("\n", "")
     assert str(code) in log.read_text()
     assert normbench("show", log.parent.name[-12:], "--json") == 0
-    shown = json.loads(capfd.readouterr().out)
-    assert (shown["status"], shown["log"], shown["last"]) == ("failed", str(log), [])
+    out = json.loads(capfd.readouterr().out)
+    assert (out["status"], out["log"], out["last"]) == ("failed", str(log), [])

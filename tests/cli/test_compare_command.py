@@ -19,7 +19,7 @@ from normbench.draw.panels import Quantity, Reference
 from normbench.papers.bln2022 import configurations
 from normbench.runs import pack
 
-Command = Callable[..., str]
+Run = Callable[..., str]
 
 
 @pytest.fixture
@@ -33,68 +33,68 @@ def results(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def said(normbench: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> Command:
+def command(normbench: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> Run:
     """What a command that ends with 0, or with `code`, prints."""
 
     def run(*words: str, code: int = 0) -> str:
         assert normbench(*words) == code
-        shown = capfd.readouterr()
-        return shown.err if code else shown.out
+        output = capfd.readouterr()
+        return output.err if code else output.out
 
     return run
 
 
-def test_a_table_a_word_and_the_commands_that_go_on(results: Path, said: Command) -> None:
-    shown = said("compare", "model=mnist_mlp", "--results", str(results))
-    assert "mnist_mlp on digits" in shown and "test NLL at the end" in shown and "against none" in shown
-    assert "No verdict: n = 2, and a verdict needs 5 seeds." in shown
-    assert "to decide normbench train -m model=mnist_mlp norm=layer,none" in shown and "seed=range(3,6)" in shown
-    assert f"seed=range(3,6)' launcher=pool --results {results}\n" in shown
-    assert shown.rstrip().endswith(f"curves    normbench dashboard model=mnist_mlp --results {results}")
+def test_a_table_a_word_and_the_commands_that_go_on(results: Path, command: Run) -> None:
+    output = command("compare", "model=mnist_mlp", "--results", str(results))
+    assert "mnist_mlp on digits" in output and "test NLL at the end" in output and "against none" in output
+    assert "No verdict: n = 2, and a verdict needs 5 seeds." in output
+    assert "to decide normbench train -m model=mnist_mlp norm=layer,none" in output and "seed=range(3,6)" in output
+    assert f"seed=range(3,6)' launcher=pool --results {results}\n" in output
+    assert output.rstrip().endswith(f"curves    normbench dashboard model=mnist_mlp --results {results}")
 
 
-def test_a_run_that_stands_alone_is_called_by_its_normalizer(results: Path, said: Command) -> None:
-    lines = said("compare", "norm=layer", "seed=1", "--results", str(results)).splitlines()
+def test_a_run_that_stands_alone_is_called_by_its_normalizer(results: Path, command: Run) -> None:
+    lines = command("compare", "norm=layer", "seed=1", "--results", str(results)).splitlines()
     assert [line.split()[0] for line in lines[2:4]] == ["norm", "layer"]
 
 
-def test_json_has_the_same_numbers(results: Path, said: Command) -> None:
-    (content,) = json.loads(said("compare", "--json", "--results", str(results)))
+def test_json_has_the_same_numbers(results: Path, command: Run) -> None:
+    (content,) = json.loads(command("compare", "--json", "--results", str(results)))
     rows = {row["arm"]: row for row in content["groups"][0]["rows"]}
     assert rows["none"]["at"]["mean"] == pytest.approx(0.5 / 3) and rows["none"]["at"]["n"] == 2
     assert [seed["seed"] for seed in rows["layer"]["seeds"]] == [1, 2]
 
 
-def test_a_run_that_is_damaged_is_told_beside_the_json(results: Path, normbench, capfd) -> None:
+def test_a_run_that_is_damaged_is_reported_beside_the_json(results: Path, normbench, capfd) -> None:
     (curve,) = results.glob("runs/**/mnist_mlp-none.s1.*/curve.jsonl")
     curve.write_text("{")
     assert normbench("compare", "--json", "--results", str(results)) == 0
-    shown = capfd.readouterr()
-    assert json.loads(shown.out) and f"normbench: {curve.parent} is damaged: " in shown.err
+    output = capfd.readouterr()
+    assert json.loads(output.out) and f"normbench: {curve.parent} is damaged: " in output.err
 
 
-def test_nothing_in_a_name_steers_the_terminal(tmp_path: Path, said: Command) -> None:
+def test_nothing_in_a_name_steers_the_terminal(tmp_path: Path, command: Run) -> None:
     steering = "\x1b]0;title\x07\x1b[31m\x9b2J\u202e"
-    known = [replace(one, arm=one.arm + steering) for one in compared.runs(("none", f"layer{steering}"), 5)]
+    made = [replace(one, arm=one.arm + steering) for one in compared.runs(("none", f"layer{steering}"), 5)]
     folder = tmp_path / "made" / "up" / "paper"
     folder.mkdir(parents=True)
-    pack.write(folder / pack.NAME, [replace(one, id=f"{i:012x}") for i, one in enumerate(known)])
-    shown = said("compare", "--results", str(tmp_path))
+    pack.write(folder / pack.NAME, [replace(one, id=f"{i:012x}") for i, one in enumerate(made)])
+    output = command("compare", "--results", str(tmp_path))
     for words in (("norm=laye",), ("--against", "zz")):
-        shown += said("compare", *words, "--results", str(tmp_path), code=2)
-    assert "layer\ufffd" in shown and not set(steering) & set(shown) - set("]0;title[31m2J")
+        output += command("compare", *words, "--results", str(tmp_path), code=2)
+    assert "layer\ufffd" in output and not set(steering) & set(output) - set("]0;title[31m2J")
 
 
 def test_what_the_papers_and_their_authors_have_stands_beside(
-    results: Path, said: Command, monkeypatch: pytest.MonkeyPatch
+    results: Path, command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = [Reference("authors' log, LN", [(0.0, 2.3), (1.0, 0.25), (2.0, 0.05)]), Reference("far", [(1.0, 2.0)])]
-    monkeypatch.setattr(paper_references, "references", lambda task, question: known)
+    references = [Reference("authors' log, LN", [(0.0, 2.3), (1.0, 0.25), (2.0, 0.05)]), Reference("far", [(1.0, 2.0)])]
+    monkeypatch.setattr(paper_references, "references", lambda task, question: references)
     words = ("--results", str(results), "--level", "0.05")
-    shown = said("compare", *words)
-    assert "beside    authors' log, LN: 0.05 after 2 epochs, 2 epochs to the level" in shown
-    assert "beside    far: 2 after 1 epochs, ≥ 1 epochs to the level" in shown
-    (content,) = json.loads(said("compare", "--json", *words))
+    output = command("compare", *words)
+    assert "beside    authors' log, LN: 0.05 after 2 epochs, 2 epochs to the level" in output
+    assert "beside    far: 2 after 1 epochs, ≥ 1 epochs to the level" in output
+    (content,) = json.loads(command("compare", "--json", *words))
     assert content["beside"][0] == {"name": "authors' log, LN", "x": 2.0, "last": 0.05, "time": "2"}
 
 
@@ -112,53 +112,53 @@ def test_places_in_a_papers_table_are_no_epochs() -> None:
         (["norm"], "is no experiment, arm or id"),
     ],
 )
-def test_bad_input_is_one_line(results: Path, words: list[str], says: str, said: Command) -> None:
-    shown = said("compare", *words, "--results", str(results), code=2)
-    assert says in shown and shown.count("\n") == 1
+def test_bad_input_is_one_line(results: Path, words: list[str], says: str, command: Run) -> None:
+    output = command("compare", *words, "--results", str(results), code=2)
+    assert says in output and output.count("\n") == 1
 
 
-def test_nothing_to_compare_says_how_to_begin(tmp_path: Path, said: Command) -> None:
-    assert "normbench train -m" in said("compare", "--results", str(tmp_path), code=2)
+def test_nothing_to_compare_says_how_to_begin(tmp_path: Path, command: Run) -> None:
+    assert "normbench train -m" in command("compare", "--results", str(tmp_path), code=2)
 
 
-def test_a_sweep_of_runs_that_are_there_ends_in_the_comparison(results: Path, said: Command) -> None:
-    shown = said("train", "-m", *tiny.WORDS, "norm=none,layer", "seed=1,2", "--results", str(results))
-    assert "No verdict: n = 2" in shown and "curves    normbench dashboard model=mnist_mlp" in shown
-    (header,) = [line for line in shown.splitlines() if line.startswith("run ")]
+def test_a_sweep_of_runs_that_are_there_ends_in_the_comparison(results: Path, command: Run) -> None:
+    output = command("train", "-m", *tiny.WORDS, "norm=none,layer", "seed=1,2", "--results", str(results))
+    assert "No verdict: n = 2" in output and "curves    normbench dashboard model=mnist_mlp" in output
+    (header,) = [line for line in output.splitlines() if line.startswith("run ")]
     assert header.split()[:4] == ["run", "norm", "seed", "status"]
 
 
-def test_status_tells_runs_by_what_differs(results: Path, said: Command) -> None:
-    shown = said("status", "--results", str(results))
-    assert "model=mnist_mlp norm=layer" in shown and "2 done" in shown
-    runs = json.loads(said("status", "--json", "--results", str(results)))["runs"]
+def test_status_tells_runs_by_what_differs(results: Path, command: Run) -> None:
+    output = command("status", "--results", str(results))
+    assert "model=mnist_mlp norm=layer" in output and "2 done" in output
+    runs = json.loads(command("status", "--json", "--results", str(results)))["runs"]
     assert {run["label"] for run in runs} == {f"model=mnist_mlp norm={norm}" for norm in ("none", "layer", "batch")}
 
 
-def test_a_folder_that_cannot_be_looked_into_is_no_run(tmp_path: Path, said: Command) -> None:
+def test_a_folder_that_cannot_be_looked_into_is_no_run(tmp_path: Path, command: Run) -> None:
     (tmp_path / "runs").write_text("mine")
-    shown = said("status", "--results", str(tmp_path))
-    assert f"  {tmp_path / 'runs'} damaged: cannot be read: Not a directory" in shown and " s0 " not in shown
+    output = command("status", "--results", str(tmp_path))
+    assert f"  {tmp_path / 'runs'} damaged: cannot be read: Not a directory" in output and " s0 " not in output
 
 
-def test_a_configuration_that_cannot_be_read_does_not_hide_the_others(results: Path, said: Command) -> None:
+def test_a_configuration_that_cannot_be_read_does_not_hide_the_others(results: Path, command: Run) -> None:
     (path,) = results.glob("runs/**/mnist_mlp-batch.s1.*/config.yaml")
     path.write_text(yaml.safe_dump({"config": 3}))
-    assert "mnist_mlp-batch" in said("status", "--results", str(results))
-    assert "No verdict" in said("compare", "model=mnist_mlp", "--results", str(results))
+    assert "mnist_mlp-batch" in command("status", "--results", str(results))
+    assert "No verdict" in command("compare", "model=mnist_mlp", "--results", str(results))
 
 
-def test_csv_has_the_configuration(results: Path, tmp_path: Path, said: Command) -> None:
+def test_csv_has_the_configuration(results: Path, tmp_path: Path, command: Run) -> None:
     target = tmp_path / "curves.csv"
-    said("export", "csv", "--results", str(results), "--output", str(target))
+    command("export", "csv", "--results", str(results), "--output", str(target))
     header, first, *_ = target.read_text().splitlines()
     row = dict(zip(header.split(","), first.split(","), strict=False))
     assert (row["model"], row["data"]) == ("mnist_mlp", "digits") and row["norm"] in ("none", "layer")
 
 
-def test_published_smoke_and_own_runs_are_told_apart(results: Path, said: Command) -> None:
+def test_published_smoke_and_own_runs_are_distinguished(results: Path, command: Run) -> None:
     """In the table where a task has several sources, in JSON, and in the data frame always."""
-    assert "source" not in said("compare", "model=mnist_mlp", "--results", str(results))
+    assert "source" not in command("compare", "model=mnist_mlp", "--results", str(results))
     labels = {"experiment": "x/fig", "arm": "ln"}
     for seed, fidelity, place in (
         (7, "paper", "x/fig/paper"),
@@ -167,9 +167,9 @@ def test_published_smoke_and_own_runs_are_told_apart(results: Path, said: Comman
     ):
         made = fake.record(tiny.spec("norm=layer", f"seed={seed}"), fidelity=fidelity, **labels)
         pack.write(results / place / pack.NAME, [made])
-    shown = said("compare", "model=mnist_mlp", "--results", str(results))
-    assert "source" in shown and "1 own, 1 published" in " ".join(shown.split()) and "1 smoke" in shown
-    (task,) = json.loads(said("compare", "model=mnist_mlp", "--json", "--results", str(results)))
+    output = command("compare", "model=mnist_mlp", "--results", str(results))
+    assert "source" in output and "1 own, 1 published" in " ".join(output.split()) and "1 smoke" in output
+    (task,) = json.loads(command("compare", "model=mnist_mlp", "--json", "--results", str(results)))
     sources = {seed["seed"]: seed["source"] for g in task["groups"] for row in g["rows"] for seed in row["seeds"]}
     assert (sources[7], sources[8], sources[9], sources[1]) == ("published", "own", "smoke", "own")
     frame = load_runs("norm=layer", results=results).set_index("seed")

@@ -28,16 +28,16 @@ def test_all_is_examined_and_nothing_is_made(normbench, capfd, tmp_path: Path):
     assert "GFLOP/s" in texts and "mnist: missing. Bring it with: normbench data get mnist" in texts
     assert list(tmp_path.iterdir()) == []
     assert normbench("doctor") == 0
-    shown = capfd.readouterr().out
-    assert shown.count("versions ") == 1 and "✓" in shown
+    out = capfd.readouterr().out
+    assert out.count("versions ") == 1 and "✓" in out
 
 
 def test_secrets_are_not_shown(normbench, capfd, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setenv("WANDB_BASE_URL", "https://user:password@wandb.example/x?y=z")
     assert normbench("doctor") == 0
-    shown = capfd.readouterr().out
-    assert "a key is set" in shown and "0123456789" not in shown and "password" not in shown
+    out = capfd.readouterr().out
+    assert "a key is set" in out and "0123456789" not in out and "password" not in out
 
 
 def test_what_is_missing_comes_with_the_way_out(normbench, capfd, monkeypatch, tmp_path: Path):
@@ -50,8 +50,8 @@ def test_what_is_missing_comes_with_the_way_out(normbench, capfd, monkeypatch, t
     by_state = {s: [f["text"] for f in findings(capfd) if f["state"] == s] for s in ("bad",)}
     assert by_state["bad"] == [next(t for t in by_state["bad"] if "plotly 0.1 does not fit" in t)]
     assert normbench("doctor") == 4
-    shown = capfd.readouterr().out
-    assert "no C kernel" in shown and "is damaged" in shown and "pip install 'plotly" in shown
+    out = capfd.readouterr().out
+    assert "no C kernel" in out and "is damaged" in out and "pip install 'plotly" in out
 
 
 def test_a_check_that_breaks_is_a_line(normbench, capfd, monkeypatch: pytest.MonkeyPatch):

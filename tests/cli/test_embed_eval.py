@@ -96,23 +96,23 @@ def test_nested_is_what_is_done_unasked(evaluate, capfd, tmp_path: Path) -> None
     assert json.loads((tmp_path / "found.json").read_text())["nested"] is True
 
 
-def test_a_choice_of_c_at_the_edge_is_told(evaluate, capfd, tmp_path: Path) -> None:
+def test_a_choice_of_c_at_the_edge_is_reported(evaluate, capfd, tmp_path: Path) -> None:
     """The shorter the vectors, the larger the C that they need."""
     evaluate("--write-sentences", "out")
     save(tmp_path / "out", ["mr", "sick"])
-    told = {}
+    results = {}
     for length in (1, 1e-3):
         np.save(tmp_path / "out" / "mr.npy", length * np.load(tmp_path / "out" / "mr.npy"))
         capfd.readouterr()
         assert evaluate("out", "--json", "found.json") == 0
         (row,) = json.loads((tmp_path / "found.json").read_text())["rows"]
-        told[length] = [record.get("c_at_edge") for record in row["records"]], capfd.readouterr().out
+        results[length] = [record.get("c_at_edge") for record in row["records"]], capfd.readouterr().out
     given = sets.read("mr", tmp_path / "data")
     tested = folds.cross_validate(np.load(tmp_path / "out" / "mr.npy"), given.targets["mr"], nested=True)
     edges = sum(cost in (1, 256) for cost in tested.costs)
-    assert told[1e-3][0] == [None, edges] and edges > 5
-    assert f"in {edges} of 10 parts the best C is the smallest or largest tried, 1 or 256" in told[1e-3][1]
-    assert told[1][0][1] <= 5 and "parts the best C" not in told[1][1]
+    assert results[1e-3][0] == [None, edges] and edges > 5
+    assert f"in {edges} of 10 parts the best C is the smallest or largest tried, 1 or 256" in results[1e-3][1]
+    assert results[1][0][1] <= 5 and "parts the best C" not in results[1][1]
     assert evaluate("out", "--fixed", "--json", "found.json") == 0
     assert "c_at_edge" not in (tmp_path / "found.json").read_text()
 
@@ -228,7 +228,7 @@ def test_too_little_memory_is_one_line(error, evaluate, capfd, monkeypatch: pyte
     assert "bag-of-words" in err and err.count("\n") == 1 and "tf-idf" in out.splitlines()[-1]
 
 
-def test_missing_data_is_said_before_anything_is_imported(normbench, capfd) -> None:
+def test_missing_data_is_reported_before_anything_is_imported(normbench, capfd) -> None:
     assert normbench(*EVAL, "nomodule:encode") == 2
     assert "Bring it with: normbench data get sick" in capfd.readouterr().err
 
@@ -240,7 +240,7 @@ def test_a_run_whose_model_encodes(evaluate, capfd, tmp_path: Path, monkeypatch:
     assert f"run {run}: model=mnist_mlp does not encode sentences." in capfd.readouterr().err
     with pytest.raises(NormbenchError, match="does not encode sentences"):
         encode(run, ["a"])
-    monkeypatch.setattr(MnistMLP, "encode", lambda self, told, eos, data: labelled.vectors(told) + eos)
+    monkeypatch.setattr(MnistMLP, "encode", lambda self, sentences, eos, data: labelled.vectors(sentences) + eos)
     np.testing.assert_array_equal(encode(run[:6], ["w1 w2"], eos=True), labelled.vectors(["w1 w2"]) + 1)
     capfd.readouterr()
     assert evaluate(run, "--sets", "cr", "--fixed") == 0

@@ -41,7 +41,7 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
     assert normbench("reproduce", *own, "mine/rms", "--max-time", "0") == 0
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
-    for words, told, without in (
+    for words, expected, without in (
         (("list", "artifacts"), "mine/rms ", ""),
         (("status",), "own: mine/rms · paper · 15 of 15 runs", "mine/rms is not an artifact"),
         (("check",), "whole: 15 published runs", "(one's own: --config-dir DIR)"),
@@ -49,10 +49,10 @@ def test_they_are_planned_judged_and_found_again(normbench, capfd, small: Path, 
         (("report",), "report", "report"),
     ):
         capfd.readouterr()
-        assert normbench(*words, *own) == 0 and told in capfd.readouterr().out, words
+        assert normbench(*words, *own) == 0 and expected in capfd.readouterr().out, words
         assert normbench(*words) == 0
         out = capfd.readouterr().out
-        assert without in out if without else told not in out, words
+        assert without in out if without else expected not in out, words
     (place / "table.md").unlink()
     assert normbench("check", *own) == 4
     assert f"Judge again: {command} --fidelity paper --max-time 0" in capfd.readouterr().out

@@ -37,7 +37,7 @@ def test_against_the_runs_of_its_pack_that_differ_in_the_seed_alone(normbench, c
     assert rows["valid", "eval", "nll"]["word"] == "different" and rows["valid", "eval", "nll"]["only_now"]
 
 
-def test_how_much_of_a_run_is_compared_is_said_and_more_than_it_has_is_refused(normbench, capfd, tmp_path: Path):
+def test_how_much_of_a_run_is_compared_is_reported_and_more_than_it_has_is_refused(normbench, capfd, tmp_path: Path):
     (spec,) = fake.specs(1)
     pack.write(tmp_path / PACK, [fake.record(spec)])
     assert normbench("rerun", spec.id, "--epochs", "1") == 4
@@ -56,7 +56,7 @@ def test_a_probe_is_repeated_whole(normbench, capfd, tmp_path: Path):
     assert "is a probe, computed whole: leave out --epochs." in capfd.readouterr().err
 
 
-def shown(capsys: pytest.CaptureFixture[str], then: RunRecord, now: RunRecord, others: list[RunRecord]) -> list[str]:
+def output(capsys: pytest.CaptureFixture[str], then: RunRecord, now: RunRecord, others: list[RunRecord]) -> list[str]:
     rerun.show(now, compare(then, now, others), Console(width=140))
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
@@ -74,26 +74,26 @@ def run(seed: int, *losses: float, **environment: Any) -> RunRecord:
 def test_a_line_per_metric_and_both_environments(capsys: pytest.CaptureFixture[str]):
     seeds = [run(seed, 1.0 + seed / 10) for seed in (1, 2, 3, 4)]
     now = run(1, 1.12, processor="Xeon")
-    head, _, processor, _, row, how, of = shown(capsys, seeds[0], now, seeds[1:])
+    head, _, processor, _, row, how, of = output(capsys, seeds[0], now, seeds[1:])
     assert head == (
         "run r: chaotic, inside the seeds' spread; first test eval nll at epoch 0: 1.1 then, 1.12 now (0.018)"
     )
     assert processor == "processor EPYC Xeon" and how.endswith("rounding explains 1e-05")
     assert row == "test eval nll 48 0.018 epoch 0 chaotic, inside the seeds' spread; 0.072 of the interval, n = 4"
     assert "seeds 1, 2, 3, 4: 95 % prediction intervals over all values compared, 99.8958 % for each" in of
-    assert shown(capsys, seeds[0], now, [])[4].endswith("different; no spread to compare with: n = 1")
-    same = shown(capsys, seeds[0], replace(seeds[0], environment=now.environment), [])
+    assert output(capsys, seeds[0], now, [])[4].endswith("different; no spread to compare with: n = 1")
+    same = output(capsys, seeds[0], replace(seeds[0], environment=now.environment), [])
     assert same[0].startswith("run r: to the byte, 48 records, sha256 ") and same[2] == processor and len(same) == 3
 
 
 def test_the_same_environment_is_no_excuse(capsys: pytest.CaptureFixture[str]):
-    head, *rest = shown(capsys, run(1, 1.1), run(1, 1.1 * (1 + 1e-7)), [])
-    said = "rounding in the same environment; first test eval nll at epoch 0: 1.1 then, 1.1"
-    assert head.startswith(f"run r: not deterministic, {said}") and len(rest) == 3
+    head, *rest = output(capsys, run(1, 1.1), run(1, 1.1 * (1 + 1e-7)), [])
+    answer = "rounding in the same environment; first test eval nll at epoch 0: 1.1 then, 1.1"
+    assert head.startswith(f"run r: not deterministic, {answer}") and len(rest) == 3
 
 
 def test_an_environment_that_was_not_recorded_may_be_another(capsys: pytest.CaptureFixture[str]):
     now = run(1, 1.1 * (1 + 1e-7), processor_signature="model 2")
-    head, *rest = shown(capsys, run(1, 1.1), now, [])
+    head, *rest = output(capsys, run(1, 1.1), now, [])
     assert head.startswith("run r: rounding; first test eval nll at epoch 0: 1.1 then, 1.1")
     assert head.endswith("; the environment may be another (not recorded: processor_signature)") and len(rest) == 3

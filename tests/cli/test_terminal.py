@@ -33,11 +33,11 @@ def printed(width: int, terminal: bool, *whole: str, below: str = "") -> str:
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
 @pytest.mark.parametrize("terminal", [True, False])
 def test_no_word_of_a_table_is_cut(width: int, terminal: bool) -> None:
-    shown = printed(width, terminal)
-    words = [word for row in ROWS for text in row for word in text.split()]
-    assert not [word for word in words if word not in shown.split()] and "…" not in shown
+    text = printed(width, terminal)
+    words = [word for row in ROWS for entry in row for word in entry.split()]
+    assert not [word for word in words if word not in text.split()] and "…" not in text
     if terminal and width >= 40:
-        assert max(map(len, shown.splitlines())) <= width
+        assert max(map(len, text.splitlines())) <= width
 
 
 def test_columns_are_folded_while_the_words_fit_beside_each_other() -> None:

@@ -57,8 +57,8 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
         assert normbench(*TINY, *words) == 2 and not (tmp_path / "results").exists()
     assert "mine: " not in capfd.readouterr().out
     assert normbench(*TINY, "norm=mine.py") == 0
-    said = capfd.readouterr().out
-    assert "mine: no YAML beside the file" in said and f"norm=mine with --config-dir {tmp_path}/results/own" in said
+    out = capfd.readouterr().out
+    assert "mine: no YAML beside the file" in out and f"norm=mine with --config-dir {tmp_path}/results/own" in out
     assert normbench(*TINY, "-m", "norm=none,mine", "--config-dir", "results/own", "--dry-run") == 0
     then = listed.replace("norm=mine · 12 updates (missing)", "norm=mine · 12 updates (done)")
     assert capfd.readouterr().out == then.replace("· 0 done", "· 1 done")
@@ -71,7 +71,7 @@ def test_a_normalizer_of_ones_own_is_given_as_its_file(normbench, capfd, tmp_pat
 
 
 @pytest.mark.parametrize("forward", ["return x, x", "return x.double()", "return x.mean(0)", "raise KeyError(1)"])
-def test_what_a_file_does_wrong_is_told_before_anything_is_made(forward, normbench, capfd, tmp_path: Path) -> None:
+def test_what_a_file_does_wrong_is_reported_before_anything_is_made(forward, normbench, capfd, tmp_path: Path) -> None:
     text = f"from torch import nn\nclass Mine(nn.Module):\n    def forward(self, x):\n        {forward}\n"
     (tmp_path / "mine.py").write_text(text)
     assert normbench(*TINY, "norm=mine.py") == 2 and [*tmp_path.iterdir()] == [tmp_path / "mine.py"]
@@ -102,7 +102,9 @@ def test_a_sweeps_runs_are_listed_with_what_tells_them_apart(normbench, capfd, t
     assert len(list((tmp_path / "results" / "runs").rglob("status.json"))) == 1
 
 
-def test_what_is_shown_without_being_trained_is_told_with_where_it_is_from(normbench, capfd, tmp_path: Path) -> None:
+def test_what_is_shown_without_being_trained_is_reported_with_where_it_is_from(
+    normbench, capfd, tmp_path: Path
+) -> None:
     published, own = tiny.spec(), tiny.spec("seed=2")
     pack.write(tmp_path / "results" / "paper2020" / "fig" / "paper" / pack.NAME, [fake.record(published)])
     fake.directory(tmp_path / "results" / "runs", own)
@@ -117,14 +119,14 @@ def test_what_is_shown_without_being_trained_is_told_with_where_it_is_from(normb
         assert f"  {found}; not trained again\n" in capfd.readouterr().out
 
 
-def test_why_a_run_is_refused_at_its_start_is_said_once(normbench, capfd) -> None:
-    said = "p=1e-06 leaves none of its"
+def test_why_a_run_is_refused_at_its_start_is_reported_once(normbench, capfd) -> None:
+    reason = "p=1e-06 leaves none of its"
     assert normbench(*TINY, "norm=rms", "norm.p=1e-6") == 2
     out = "".join(capfd.readouterr())
-    assert out.count(said) == 1 and "missing" not in out
+    assert out.count(reason) == 1 and "missing" not in out
     assert normbench(*TINY, "-m", "norm=rms", "norm.p=1e-6,1", "train.epochs=1") == 2
     out = "".join(capfd.readouterr())
-    assert out.count(said) == 1 and "missing" not in out and " done " in out
+    assert out.count(reason) == 1 and "missing" not in out and " done " in out
 
 
 def test_without_a_terminal_evaluations_have_lines_now_and_then(
@@ -155,11 +157,11 @@ def test_only_planned_runs_count_as_published(tmp_path: Path) -> None:
     beside = [spec for spec in controls if spec.control]
     path = tmp_path / "ln2016" / "fig6" / "paper" / pack.NAME
     pack.write(path, [fake.record(spec, 2) for spec in [*specs, *beside, *others]])
-    told = status._published(path, Path("ln2016/fig6/paper"), None)
-    assert f" {len(specs)} of {len(specs)} runs, beside them {len(beside)} of controls and 2 not planned" in told
+    line = status._describe_published(path, Path("ln2016/fig6/paper"), None)
+    assert f" {len(specs)} of {len(specs)} runs, beside them {len(beside)} of controls and 2 not planned" in line
     pack.write(path, [fake.record(spec, 2) for spec in [*specs[1:], *beside]])
-    told = status._published(path, Path("ln2016/fig6/paper"), None)
-    assert f" {len(specs) - 1} of {len(specs)} runs, beside" in told and "1 missing: normbench reproduce" in told
+    line = status._describe_published(path, Path("ln2016/fig6/paper"), None)
+    assert f" {len(specs) - 1} of {len(specs)} runs, beside" in line and "1 missing: normbench reproduce" in line
 
 
 def test_runs_that_an_interrupt_left_are_one_line(normbench, capfd, tmp_path: Path, monkeypatch) -> None:

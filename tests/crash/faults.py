@@ -52,7 +52,7 @@ class Disk:
     def __init__(self, folder: Path, last: int, fault: str) -> None:
         self.folder, self.last, self.fault = str(folder), last, fault
         self.calls = 0
-        self.kept: dict[str, bytes | None] = {}  # by path: what is safe; None where there was no such file
+        self.before: dict[str, bytes | None] = {}  # by path: what is safe; None where there was no such file
         self.renames: list[tuple[str, str, bytes | None]] = []  # not flushed: from, to, and what was there
         self.real = {name: getattr(os, name) for name in ("open", "write", "fsync", "replace", "rename", "mkdir")}
         self.real_open = builtins.open
@@ -102,18 +102,18 @@ class Disk:
         if name in ("replace", "rename") and os.path.isfile(first):
             there, target = os.path.abspath(first), os.path.abspath(arguments[1])
             self.renames.append((there, target, self.read(target)))
-            if there in self.kept:
-                self.kept[target] = self.kept.pop(there)
+            if there in self.before:
+                self.before[target] = self.before.pop(there)
         result = self.real[name](*arguments, **keywords)
         if name == "fsync":
             if os.path.isdir(path):
                 self.renames = [entry for entry in self.renames if os.path.dirname(entry[1]) != os.path.abspath(path)]
             else:
-                self.kept[path] = self.read(path)
+                self.before[path] = self.read(path)
         return result
 
     def remember(self, path: str) -> None:
-        self.kept.setdefault(path, self.read(path))
+        self.before.setdefault(path, self.read(path))
 
     def read(self, path: str) -> bytes | None:
         try:
@@ -125,7 +125,7 @@ class Disk:
     def cut(self, code: int = DARK) -> None:
         """The power goes: renames that were not flushed may not have been, bytes that were not are in part there."""
         draw = random.Random(self.last)
-        for path, safe in self.kept.items():
+        for path, safe in self.before.items():
             now = self.read(path)
             if now is not None and now != safe:
                 keep = len(safe or b"") if now.startswith(safe or b"") else 0
@@ -245,7 +245,7 @@ def tree(folder: Path) -> dict[str, str]:
     return found
 
 
-def once(act: Callable[[Path], None], folder: Path, last: int, fault: str, said: Path) -> int:
+def once(act: Callable[[Path], None], folder: Path, last: int, fault: str, report_file: Path) -> int:
     """The command with one fault; its exit code: 0 done all the same, 2 one line, 1 anything else, DARK or OVER."""
 
     def then() -> None:
@@ -254,11 +254,11 @@ def once(act: Callable[[Path], None], folder: Path, last: int, fault: str, said:
         try:
             act(folder)
         except (NormbenchError, OSError) as error:
-            with disk.real_open(said, "w") as file:
+            with disk.real_open(report_file, "w") as file:
                 file.write(str(error))
             os._exit(2)
         except BaseException as error:
-            with disk.real_open(said, "w") as file:
+            with disk.real_open(report_file, "w") as file:
                 file.write(repr(error))
             os._exit(1)
         if disk.calls < last:
@@ -311,10 +311,10 @@ def tried(folder: Path, name: str, fault: str, first: int, stride: int) -> dict[
     report: dict[str, Any] = {"ends": {}, "wrong": []}
     for last in itertools.count(first, stride):
         shutil.copytree(start, at)
-        code = once(act, at, last, fault, folder / "said")
+        code = once(act, at, last, fault, folder / "problem")
         report["ends"][str(code)] = report["ends"].get(str(code), 0) + 1
         if code not in (0, 2, DARK, OVER):
-            report["wrong"].append([last, code, (folder / "said").read_text()])
+            report["wrong"].append([last, code, (folder / "problem").read_text()])
         if code == OVER and name not in MADE_ANEW and tree(at) != expected:
             report["wrong"].append([last, "it was not there for good", differing(tree(at), expected)])
         try:
