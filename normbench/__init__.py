@@ -1,7 +1,7 @@
 """normbench: the experiments of two normalization papers, reproduced, judged and open to any normalizer.
 
-From Python there is `create_norm`, `LSTM`, `GRU`, `load_torch`, `load_runs` and `encode`. Each is imported when it is
-first asked for: torch and pandas take a while, and the command line needs neither to answer.
+The Python API is `create_norm`, `LSTM`, `GRU`, `load_torch`, `load_runs` and `encode`. Each is imported at its first
+use, because importing torch and pandas is slow and most commands need neither.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOME = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker is to find a name that does not exist
+if not TYPE_CHECKING:  # so that a type checker reports names that do not exist
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

@@ -1,4 +1,4 @@
-"""The command line: arguments to calls, nothing else. Imports are late, so that help is instant."""
+"""The command line: turns arguments into calls. Imports are late, so that help is instant."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ exit codes: 0 done; 2 bad input; 3 the run diverged; 4 a run failed, or what is 
 
 ARGUMENTS = "normbench.commands.arguments"
 COMMANDS = {
-    "list": "what there is: artifacts, models, norms, data",
+    "list": "list artifacts, models, norms, data sets",
     "train": "one run by Hydra overrides; -m sweeps",
     "reproduce": "plan, train what is missing, draw, judge",
-    "worker": "train what is left of a plan, beside other workers: for batch systems, xargs, ssh",
+    "worker": "train the remaining runs of a plan, together with other workers: for batch systems, xargs, ssh",
     "status": "runs done, running, failed; time left",
-    "compare": "runs beside each other: means, differences, who wins or what is open",
+    "compare": "compare runs: means, differences, which arm wins or what is undecided",
     "show": "one run: configuration, environment, last records",
-    "history": "what was said of a claim before, and why that changed",
+    "history": "the earlier verdicts of a claim, and why they changed",
     "rerun": "repeat a run: how far apart are the curves?",
-    "sample": "what a trained model draws: the files of a run, or new ones",
-    "embed-eval": "what sentence vectors are worth: SICK, MR, CR, SUBJ, MPQA",
-    "battery": "where does a normalizer stand? contract, Table 1, every experiment",
+    "sample": "samples of a trained model: the files of a run, or new ones",
+    "embed-eval": "evaluate sentence vectors on SICK, MR, CR, SUBJ, MPQA",
+    "battery": "test a normalizer: contract, Table 1, every experiment",
     "dashboard": "runs side by side in the browser, live: on this machine, for you alone",
     "report": "a static HTML site of all published artifacts",
     "export": "finished runs for other tools: W&B, CSV, parquet",
-    "check": "is everything that is stored intact and consistent? packs, verdicts, runs, weights; like git fsck",
-    "doctor": "versions, device, threads, compiler, disk, data, W&B: what is there, what is missing",
-    "data": "data sets: list them, or bring one",
+    "check": "check that everything stored is intact and consistent: packs, verdicts, runs, weights; like git fsck",
+    "doctor": "check versions, device, threads, compiler, disk, data, W&B",
+    "data": "list the data sets, or download one",
 }
 
 
 class Parser(argparse.ArgumentParser):
     """argparse with one line per error, and the nearest name for a mistyped command or option.
 
-    `more_help` gives what stands at the end of the help, and is called for that alone.
+    `more_help` makes the end of the help; it is called only when the help is printed.
     """
 
     more_help: Callable[[], str] | None = None
@@ -117,9 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `normbench list >&-`
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  for as long as there is somebody to print
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open until the process ends
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name may have what a terminal's encoding lacks
+        if isinstance(stream, io.TextIOWrapper):  # a name may have characters that the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")
     try:
         code = run(list(sys.argv[1:] if arguments is None else arguments))
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         place = error.filename or "a file"
         try:
             sys.stdout.flush()
-        except OSError:  # it was this one, and what is left in its buffer would fail again at the end
+        except OSError:  # standard output itself failed; its buffer would fail again at exit
             place = "standard output"
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         line = f"{place}: {error.strerror or error}."

@@ -1,4 +1,4 @@
-"""Names of files that a power cut does not take back."""
+"""Renames that survive a power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def replace(source: Path, target: Path) -> None:
-    """Give a whole file its final name, for good."""
+    """Rename a complete file to its final name, durably."""
     os.replace(source, target)
     sync_folder(target.parent)
 

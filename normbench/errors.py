@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
-NEAR = 0.65  # of difflib, for a name to be proposed; of two letters one may be another
-FULL = (errno.ENOSPC, errno.EDQUOT)  # of the system's errors: the disk, or what one may have of it
+NEAR = 0.65  # difflib ratio from which a name is proposed; in a word of two letters one may differ
+FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk or the quota is full
 
 
 def code_of(error: OSError) -> int:
-    """The exit code: 4 where the disk is full, which is nobody's bad input, else 2."""
+    """The exit code: 4 where the disk is full, which is no bad input, else 2."""
     return 4 if error.errno in FULL else 2
 
 
@@ -45,7 +45,7 @@ def positive(place: str, **numbers: Any) -> None:
 def did_you_mean(value: str, choices: Iterable[str]) -> str:
     """' Did you mean 'layer'?' for the nearest choice, or '' when nothing is near.
 
-    A dotted one is near whose last part is the value's, as it is or by its initials: `optim.lr` to `learning_rate`.
+    A dotted choice is also near if its last part equals the value's or has its initials: `optim.lr`, `learning_rate`.
     """
     choices, last = list(choices), _last(value)
     near = [name for name in choices if name.casefold() == value.casefold()]  # capitals alone
@@ -53,7 +53,7 @@ def did_you_mean(value: str, choices: Iterable[str]) -> str:
         same = [name for name in choices if _last(name) in (last, _initials(last)) or _initials(_last(name)) == last]
         cutoff = 0.0 if same else min(NEAR, 1 - 1 / max(len(value), 2))
         near = difflib.get_close_matches(value, same or choices, n=3, cutoff=cutoff)
-    near.sort(key=lambda name: sorted(name) != sorted(value))  # letters that changed places before others
+    near.sort(key=lambda name: sorted(name) != sorted(value))  # swapped letters first
     return f" Did you mean '{near[0]}'?" if near else ""
 
 
@@ -69,7 +69,7 @@ def _initials(name: str) -> str:
 def unknown(what: str, value: str, choices: Iterable[str], listing: str = "") -> NormbenchError:
     """The error for a name that does not exist: nearest name, or all of them when they are few.
 
-    An empty one is put in quotes where `what` has it.
+    An empty value is written as '' in `what`.
     """
     if not value:
         what = re.sub(r"(^|(?<= ))(?=[ :])", "''", what, count=1)

@@ -1,8 +1,8 @@
 """Variants of an evaluation: the same trained run with other values of its normalizers' options for evaluation.
 
-A variant is a mapping from option to value, `{"configuration": "TTFF", "populations": "recalibrated"}`; the usual
-evaluation is the empty one. Records carry it as that; configurations and claims name it in words, `option=value` or a
-value alone where it tells the option.
+A variant is a mapping from option to value, `{"configuration": "TTFF", "populations": "recalibrated"}`; the default
+evaluation is the empty mapping. Records store the mapping; configurations and claims write it as words,
+`option=value`, or a value alone where it identifies the option.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from normbench.errors import NormbenchError, unknown
 
 Variant = Mapping[str, Any]
 DEFAULT: Variant = MappingProxyType({})
-Declared = Mapping[str, Sequence[Any]]  # the options that an evaluation may set otherwise, and their values
+Declared = Mapping[str, Sequence[Any]]  # the options that an evaluation may change, and their values
 
 
 def text(variant: Variant) -> str:

@@ -1,4 +1,4 @@
-"""Locks that go with their process, however it ends: flock(2), and who holds one, in the words of the file it is on."""
+"""Locks that end with their process: flock(2); the locked file names its holder."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 from normbench.errors import NormbenchError
 
 STEP = 0.01  # seconds between two tries
-HOLDER_BYTES = 200  # bytes that a holder says of itself
-NOT_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems without locks, or without their service
-JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")  # of the usual batch systems
+HOLDER_BYTES = 200  # longest text about a holder
+NOT_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks or lock service
+JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")  # job numbers of batch systems
 
 
 def take(handle: int, place: Path, wait: float) -> bool:
@@ -41,7 +41,7 @@ def take(handle: int, place: Path, wait: float) -> bool:
 
 
 def sign(handle: int) -> None:
-    """Say in a locked file who holds it: a courtesy to whoever meets the lock; a full disk is met elsewhere."""
+    """Write into a locked file who holds it, for others that find it locked; a full disk is ignored."""
     job = next((f" (job {os.environ[name]})" for name in JOBS if os.environ.get(name)), "")
     holder = f"process {os.getpid()} on {socket.gethostname()}{job} since {time.strftime('%H:%M')}"
     with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def sign(handle: int) -> None:
 
 
 def holder(handle: int) -> str:
-    """Who says so in a file that another process has locked."""
+    """The holder of a file that another process has locked, as the file names it."""
     try:
         text = os.pread(handle, HOLDER_BYTES, 0).decode(errors="replace")
     except OSError:
@@ -59,7 +59,7 @@ def holder(handle: int) -> str:
 
 
 def fault(folder: Path) -> str:
-    """Why locks do not work in a folder, "" where they do; tried on a file that is removed again."""
+    """Why locks do not work in a folder, "" where they do; tried on a temporary file."""
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".normbench-", suffix=".lock") as file:
         second = os.open(file.name, os.O_RDWR)
         try:

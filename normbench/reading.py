@@ -1,4 +1,4 @@
-"""Reading what may be anybody's: regular files, not through a link, of a size; JSON and YAML of a depth."""
+"""Reads untrusted files: regular files only, no links, limited in size; JSON and YAML also in depth."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from typing import Any, BinaryIO
 import yaml
 
 NO_FILE = "it is no regular file"
-DEEPEST = 50  # levels of a value: what walks through one does so by recursion
-MOST = 100_000  # values in one, where each alias of YAML counts as all that it stands for; characters of a text
-HIGHEST = 2**63  # of a whole number, as others store it
-WIDEST = 1000  # bits of one where that does not matter: a larger one is no float
+DEEPEST = 50  # levels of a value, which other code walks by recursion
+MOST = 100_000  # values in a document, with each YAML alias counted in full; characters of a text
+HIGHEST = 2**63  # limit of whole numbers, as other programs store them
+WIDEST = 1000  # bits of a whole number where HIGHEST does not apply: a larger one is no float
 SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-BRACKETS = 1000  # libyaml's loader goes down by recursion, and has no limit of its own
-BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can begin a level in the middle of a line
+BRACKETS = 1000  # libyaml's loader recurses without a limit
+BLOCK = re.compile(r"[-?:](?:\s|$)")  # what can open a level within a line
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# What zipfile and numpy raise on an array's file or an archive of arrays that is damaged, or none.
+# What zipfile and numpy raise for a damaged .npy or .npz file.
 NO_ARCHIVE = (
     OSError, EOFError, ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, MemoryError, SyntaxError,
     struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
@@ -37,13 +37,13 @@ LONGEST = 1 << 18  # characters of one document: a second or two
 
 
 def place(given: str | Path) -> Path:
-    """A file or folder as people write it: below their home as ~/DIR, or as file:///DIR."""
+    """The path that a user wrote, also as ~/DIR or file:///DIR."""
     return Path(os.path.expanduser(str(given).removeprefix("file://")))
 
 
 @contextmanager
 def opened(path: str | Path, most: int = 1 << 62, dir_fd: int | None = None) -> Iterator[BinaryIO]:
-    """A regular file of at most so many bytes, to be read. OSError for all else: a pipe keeps its reader waiting."""
+    """Open a regular file of at most `most` bytes. OSError for anything else: a pipe would block its reader."""
     handle = at_once(path, os.O_RDONLY, dir_fd)
     with open(handle, "rb") as file:
         _check(os.fstat(handle), most)
@@ -51,7 +51,7 @@ def opened(path: str | Path, most: int = 1 << 62, dir_fd: int | None = None) -> 
 
 
 def at_once(path: str | Path, flags: int, dir_fd: int | None = None) -> int:
-    """An opener that waits for nobody at the other end of a pipe, and follows no link."""
+    """Open without waiting for the other end of a pipe and without following a link."""
     try:
         return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666, dir_fd=dir_fd)
     except OSError as error:
@@ -69,17 +69,17 @@ def _check(found: os.stat_result, most: int) -> None:
 
 
 def read(path: str | Path, most: int) -> bytes:
-    """What a regular file of at most so many bytes holds. OSError for all else."""
-    handle = at_once(path, os.O_RDONLY)  # not `opened`: thousands of small files are read at once
+    """The content of a regular file of at most `most` bytes. OSError for anything else."""
+    handle = at_once(path, os.O_RDONLY)  # faster than `opened` for thousands of small files
     try:
         found = os.fstat(handle)
         _check(found, most)
         parts, left = [], most
         while part := os.read(handle, min(left + 1, max(found.st_size, 1 << 16))):
             parts.append(part)
-            if len(part) == found.st_size:  # all of it, as it was when it was opened
+            if len(part) == found.st_size:  # the whole file, as large as when it was opened
                 break
-            if (left := left - len(part)) < 0:  # one that grows without end has no size
+            if (left := left - len(part)) < 0:  # it grew while it was read
                 raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
         return b"".join(parts)
     finally:
@@ -87,16 +87,16 @@ def read(path: str | Path, most: int) -> bytes:
 
 
 def tail(path: str | Path, most: int, dir_fd: int | None = None) -> bytes:
-    """The end of a regular file, at most so many bytes. OSError for all else."""
+    """The last bytes of a regular file, at most `most`. OSError for anything else."""
     with opened(path, dir_fd=dir_fd) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read(most)
 
 
 def check_archive(archive: zipfile.ZipFile, most: int) -> None:
-    """ValueError where a ZIP file would unpack to more bytes than that, or by another method than deflation.
+    """ValueError if a ZIP file would unpack to more than `most` bytes, or uses another method than deflation.
 
-    Of the other methods Python unpacks all that an entry has, whatever size it says.
+    With other methods Python unpacks a whole entry, whatever size its header has.
     """
     entries = archive.infolist()
     if other := [entry.compress_type for entry in entries if entry.compress_type not in METHODS]:
@@ -106,15 +106,15 @@ def check_archive(archive: zipfile.ZipFile, most: int) -> None:
 
 
 def decode(text: str | bytes) -> Any:
-    """A JSON value whose texts can be written again; NaN and Infinity are none. ValueError for all else.
+    """A JSON value without NaN, Infinity and lone surrogates, or ValueError. For values whose parts the caller checks.
 
-    For what is then checked part by part; all else by `parse`.
+    All other callers take `parse`.
     """
     return _decoded(text.decode() if isinstance(text, bytes) else text, _FAST)
 
 
 def parse(text: str | bytes) -> Any:
-    """A JSON value that whoever walks through it, prints or stores it can rely on. ValueError for all else."""
+    """A JSON value that can be walked recursively, printed and stored, or ValueError."""
     text = text.decode() if isinstance(text, bytes) else text
     value = _decoded(text, _CAREFUL)
     if text.count("[") + text.count("{") > DEEPEST or len(text) > MOST:
@@ -125,7 +125,7 @@ def parse(text: str | bytes) -> Any:
 def _decoded(text: str, decoder: json.JSONDecoder) -> Any:
     try:
         value = decoder.decode(text)
-        if "\\ud" in text or "\\uD" in text:  # half a character, which no file and no terminal takes
+        if "\\ud" in text or "\\uD" in text:  # a lone surrogate cannot be encoded
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -150,9 +150,9 @@ _CAREFUL = json.JSONDecoder(parse_constant=_refuse, parse_int=_number(int), pars
 
 
 def check_json(value: Any, finite: bool = True) -> None:
-    """ValueError where a value is no JSON (YAML has more), too deep or too large, or a number in it is no float.
+    """ValueError if a value has types that JSON lacks, is too deep or too large, or has a number that is no float.
 
-    finite: as of `load_yaml`.
+    finite: see `load_yaml`.
     """
     waiting, count = [(value, 0)], 0
     while waiting:
@@ -180,9 +180,9 @@ def check_json(value: Any, finite: bool = True) -> None:
 
 
 def load_yaml(text: str, finite: bool = True, loader: Any = SAFE_LOADER) -> Any:
-    """The value of one document, as `yaml.safe_load`, where it is no more than JSON has and not too much of it.
+    """The value of one document, as `yaml.safe_load`, restricted to JSON's types and in size.
 
-    finite: without NaN, infinity and whole numbers beyond HIGHEST. loader: one that is derived from SAFE_LOADER.
+    finite: refuse NaN, infinity and whole numbers beyond HIGHEST. loader: a class derived from SAFE_LOADER.
     Raises yaml.YAMLError, ValueError, RecursionError.
     """
     if len(text) > LONGEST:
@@ -193,7 +193,7 @@ def load_yaml(text: str, finite: bool = True, loader: Any = SAFE_LOADER) -> Any:
         > BRACKETS
     ):
         raise yaml.YAMLError("it may be nested too deeply")
-    loading = loader(text)  # by libyaml where it is there
+    loading = loader(text)  # libyaml's, where it is installed
     try:
         value = loading.get_single_data()
     finally:
@@ -206,7 +206,7 @@ def load_yaml(text: str, finite: bool = True, loader: Any = SAFE_LOADER) -> Any:
 
 
 def interpolation(value: Any) -> str:
-    """A text in a value that OmegaConf would resolve, such as ${oc.env:KEY}; "" where there is none."""
+    """The first text in a value that OmegaConf would resolve, such as ${oc.env:KEY}; "" where there is none."""
     if isinstance(value, dict):
         return next(filter(None, map(interpolation, (*value, *value.values()))), "")
     if isinstance(value, list):

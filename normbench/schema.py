@@ -1,8 +1,8 @@
-"""What an option may be: every YAML choice declares its options under `declares`; this checks values against them.
+"""Checks options: every YAML choice declares the types and limits of its options under `declares`.
 
-`legacy_default: VALUE` marks an option that came after runs had been published: with VALUE a run is what it was without
-the option, so the run id leaves it out, and a stored configuration that lacks it means VALUE. `hashed: false` marks one
-that leaves training as it is.
+`legacy_default: VALUE` marks an option that was added after runs had been published: with VALUE a run equals one
+without the option, so the run id omits it, and a stored configuration without it means VALUE. `hashed: false` marks an
+option that does not change training.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
-LARGEST = 2**63  # of whole numbers: whoever reads a run refuses larger ones
+LARGEST = 2**63  # limit of whole numbers: readers of runs refuse larger ones
 SPEC_KEYS = {
     "type",
     "list",
@@ -34,7 +34,7 @@ SPEC_KEYS = {
 
 
 def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
-    """`value` in its declared type (a whole number serves as float), or one line that says what `place` takes."""
+    """`value` in its declared type (whole numbers become float), or NormbenchError with what `place` takes."""
     if spec.get("list"):
         if not isinstance(value, list):
             raise NormbenchError(f"{place}={value} must be a list of {spec['type']}, such as {place}=[...].")
@@ -53,7 +53,7 @@ def check(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
 def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
     wanted: Any = TYPES[spec["type"]]
     if wanted is str and "pattern" in spec and type(value) is int:
-        value = str(value)  # Hydra's grammar reads a step's number as one
+        value = str(value)  # Hydra parses the number of a step as an int
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) < 1e300 else math.inf
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
@@ -81,7 +81,7 @@ def _article(kind: str) -> str:
 
 
 def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any], allowed: set[str]) -> dict[str, Any]:
-    """All declared options of a node in their types. `allowed` names keys that are checked elsewhere."""
+    """All declared options of a node in their declared types. `allowed`: keys that are checked elsewhere."""
     for key in node:
         if key not in specs and key not in allowed:
             names = [f"{place}.{name}" for name in specs]
@@ -95,9 +95,9 @@ def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any],
 def check_declaration(
     place: str, declares: Any, required: Mapping[str, type], optional: Collection[str] | None = None
 ) -> None:
-    """A choice file's own `declares` block, for authors of new YAML files: required keys, options with known types.
+    """Check the `declares` block of a choice file: required keys, and options with valid types.
 
-    optional: the other keys that it may have; None: any.
+    optional: the other keys that the block may have; None: any.
     """
     if not isinstance(declares, Mapping):
         raise NormbenchError(f"{place} needs a block 'declares' with {', '.join(required)} and options.")
@@ -120,14 +120,14 @@ def check_declaration(
 
 
 def legacy_defaults(declares: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Options that came after runs had been published, with the value that those runs had without saying it.
+    """Options that were added after runs had been published, with the value that those runs have implicitly.
 
-    Of those whose names begin with `prefix`, which is left out.
+    Only those whose names begin with `prefix`, which is removed.
     """
     specs = {k.removeprefix(prefix): s for k, s in (declares.get("options") or {}).items() if k.startswith(prefix)}
     return {key: spec["legacy_default"] for key, spec in specs.items() if "legacy_default" in spec}
 
 
 def unhashed(declares: Mapping[str, Any]) -> tuple[str, ...]:
-    """Options that leave training as it is: how a run is evaluated, how often it is saved."""
+    """Options that do not change training: how a run is evaluated, how often it is saved."""
     return tuple(key for key, spec in (declares.get("options") or {}).items() if not spec.get("hashed", True))

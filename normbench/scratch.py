@@ -1,6 +1,6 @@
-"""Temporary folders that do not outlive their process for long: what killed ones left is removed by the next.
+"""Temporary folders: those that killed processes left behind are removed by the next process.
 
-A folder's name has its process's number, and it is locked for as long as it is used.
+A folder's name has the number of its process, which locks the folder while it uses it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pathlib import Path
 from normbench import locks
 from normbench.errors import NormbenchError
 
-YOUNG = 10.0  # s: a folder of a living process may not be locked yet
+YOUNG = 10.0  # s: a younger folder of a live process may not be locked yet
 
 
 @contextlib.contextmanager
 def folder(prefix: str, within: Path | None = None) -> Iterator[Path]:
-    """A folder of one's own in `within` (the system's for temporary files), gone with the block. OSError as mkdtemp."""
+    """A new folder in `within` (default: the temporary folder), removed after the block. OSError as mkdtemp."""
     base = within or Path(tempfile.gettempdir())
     collect(prefix, base)
     made = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=base))
     handle = os.open(made, os.O_RDONLY)
     try:
-        with contextlib.suppress(NormbenchError):  # without locks the number of the process has to do
+        with contextlib.suppress(NormbenchError):  # without locks the process number alone protects the folder
             locks.take(handle, made, 0)
         yield made
     finally:
@@ -38,7 +38,7 @@ def folder(prefix: str, within: Path | None = None) -> Iterator[Path]:
 
 
 def collect(prefix: str, base: Path) -> None:
-    """Remove such folders of this user's processes that are gone; what cannot be removed is left."""
+    """Remove folders that this user's dead processes left; errors are ignored."""
     form = re.compile(rf"{re.escape(prefix)}(\d+)-\w+")
     with contextlib.suppress(OSError):
         for name in os.listdir(base):

@@ -1,4 +1,4 @@
-"""What Slurm says, by its own commands: of jobs that are there, of its limits, of the job that this process is in."""
+"""Queries to Slurm by its own commands: its jobs, its limits, the job of this process."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from collections.abc import Sequence
 
 from normbench.errors import NormbenchError
 
-ASK_SECONDS, SUBMIT_SECONDS = 20.0, 120.0  # a controller under load takes its time to take a job
+ASK_SECONDS, SUBMIT_SECONDS = 20.0, 120.0  # a controller under load is slow to accept a job
 INSTALL = "Run this where Slurm's commands are (a login node), or take launcher=pool."
-FILTERS = ("SQUEUE_", "SCONTROL_", "SBATCH_WAIT")  # a user's habits, which would hide jobs or wait for their end
+FILTERS = ("SQUEUE_", "SCONTROL_", "SBATCH_WAIT")  # user settings that would hide jobs or wait for their end
 _PREFIX = re.compile(r"^\w+: (?:error|fatal): ")
 
 
 class Refused(NormbenchError):
-    """One of Slurm's commands failed; the message is what it said."""
+    """One of Slurm's commands failed; the message is its error output."""
 
 
 class Silent(Refused):
-    """It did not end in time: what was asked for may have happened."""
+    """The command did not end in time: it may have taken effect."""
 
 
 def ask(*words: str, given: str | None = None, seconds: float = ASK_SECONDS) -> str:
-    """What a command of Slurm's prints. Refused with its last words, NormbenchError where there is no such program."""
+    """The output of a Slurm command. Refused with its error output if it fails, NormbenchError if not installed."""
     if shutil.which(words[0]) is None:
         raise NormbenchError(f"launcher=slurm: there is no program {words[0]} here. {INSTALL}")
     try:
@@ -48,22 +48,21 @@ def ask(*words: str, given: str | None = None, seconds: float = ASK_SECONDS) -> 
 
 
 def submit(*words: str, script: str) -> str:
-    """What `sbatch` prints. Silent where the job may be there or not, else as `ask`."""
+    """The output of `sbatch`. Silent if it did not end in time, so that the job may exist or not; else as `ask`."""
     return ask("sbatch", *words, given=script, seconds=SUBMIT_SECONDS)
 
 
 def own_job() -> str:
-    """The job, or the task of an array, that this process is in; "" outside of Slurm.
+    """The job or array task of this process; "" outside of Slurm.
 
-    A task goes by its array: the last task of an array has the array's own number as its SLURM_JOB_ID, and who names
-    that means all of them.
+    A task is ARRAY_TASK: the last task of an array has the array's number as its SLURM_JOB_ID, which means all tasks.
     """
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
 
 
 def is_gone(job: str) -> bool:
-    """Whether Slurm knows that this job has ended; False where it cannot be asked."""
+    """Whether the job has ended; False where Slurm cannot be asked."""
     try:
         return not ask("squeue", "--noheader", f"--jobs={job}", "--format=%i").strip()
     except Refused as refusal:
@@ -73,15 +72,14 @@ def is_gone(job: str) -> bool:
 
 
 def live(names: Sequence[str] = (), jobs: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Jobs (or arrays) that wait or run, by name: those called so, or those of these numbers.
-
-    Refused where Slurm gives no answer.
-    """
+    """Waiting and running jobs (or arrays) by name: those of these names or numbers. Refused if squeue fails."""
     which = f"--name={','.join(names)}" if names else f"--jobs={','.join(jobs)}"
     try:
         lines = ask("squeue", "--noheader", which, "--format=%j %F").splitlines()
     except Refused as refusal:
-        if "Invalid job id" not in str(refusal):  # what it says of one number, of several it leaves out the ended
+        if "Invalid job id" not in str(
+            refusal
+        ):  # squeue fails so for a single ended job; of several it omits the ended ones
             raise
         lines = []
     found: dict[str, list[str]] = {}
@@ -93,7 +91,7 @@ def live(names: Sequence[str] = (), jobs: Sequence[str] = ()) -> dict[str, list[
 
 
 def seconds(time: str) -> float | None:
-    """How long a limit is that is written as sbatch takes it: MIN, MIN:SEC, H:MIN:SEC, DAYS-H[:MIN[:SEC]]; else None.
+    """A time limit in sbatch's format (MIN, MIN:SEC, H:MIN:SEC, DAYS-H[:MIN[:SEC]]) in seconds; None for other texts.
 
     seconds("2-12:30") is 217800
     """
@@ -106,7 +104,7 @@ def seconds(time: str) -> float | None:
 
 
 def comment(job: str) -> str:
-    """What a job, or a task of an array, left as its comment, "" where Slurm has forgotten it."""
+    """The comment of a job or array task; "" if it has none or Slurm has forgotten the job."""
     try:
         found = re.search(r"^\s*Comment=(.+?)\s*$", ask("scontrol", "show", "job", job), re.MULTILINE)
     except Refused:

@@ -1,4 +1,4 @@
-"""Random streams keyed by what they are for, so that arms share their draws and resuming needs no generator state."""
+"""Random streams keyed by their purpose, so that arms share their draws and resuming needs no generator state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python files of the user's own, which are in no package: a normalizer's class, the drawing of an artifact."""
+"""Loads Python files of the user's, which are in no package: a normalizer's class, the drawing of an artifact."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from types import ModuleType
 
 from normbench.errors import NormbenchError
 
-NORMALIZER_SUFFIXES = (".py", ".yaml")  # a class, or the choice that names the file of one
+NORMALIZER_SUFFIXES = (".py", ".yaml")  # a class, or a choice that names the file of the class
 NEVER_LOCAL = {*sys.stdlib_module_names, "normbench", "torch"}
-_folders: dict[str, str] = {}  # of modules beside such files, where they are
-_loaded: dict[str, str] = {}  # ... and what they were when they were imported
-__path__: list[str] = []  # as a package has it: modules of users' files have names below this one
+_folders: dict[str, str] = {}  # module that a user's file imports: its folder
+_loaded: dict[str, str] = {}  # and the hash of its files when it was imported
+__path__: list[str] = []  # makes this module a package: users' files become its submodules
 
 
 def is_normalizer_file(word: str) -> bool:
-    """Whether a word means a normalizer's file, there or not, and no name."""
+    """Whether a word names a normalizer's file, existing or not, rather than a normalizer."""
     return word.lower().endswith(NORMALIZER_SUFFIXES)
 
 
 def digest(path: Path) -> str:
-    """The sha256 of a file, or of it and all that it imports from its folder; NormbenchError where one cannot be read.
+    """The sha256 of a file and all that it imports from its folder; NormbenchError if one cannot be read.
 
-    Import statements count wherever they stand, so that this carries nothing out; a package counts as a whole.
+    Import statements are read, not run, and count wherever they stand; a package counts as a whole.
     """
     try:
         return _sha256([path, *(file for files in local_imports(path).values() for file in files)])
@@ -43,7 +43,7 @@ def _sha256(files: list[Path]) -> str:
 
 
 def local_imports(path: Path) -> dict[str, list[Path]]:
-    """The modules and packages in a file's folder that it imports, or that these do, by name, with their files."""
+    """The modules and packages that a file imports from its own folder, directly or through these, with their files."""
     found: dict[str, list[Path]] = {}
     waiting = [path]
     while waiting:
@@ -59,7 +59,7 @@ def local_imports(path: Path) -> dict[str, list[Path]]:
 def _imported_names(path: Path) -> Iterator[str]:
     try:
         nodes = list(ast.walk(ast.parse(path.read_bytes())))
-    except (SyntaxError, ValueError):  # carried out, it says so itself
+    except (SyntaxError, ValueError):  # importing it gives the error
         return
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -71,9 +71,9 @@ def _imported_names(path: Path) -> Iterator[str]:
 
 @functools.cache
 def load_module(path: Path, sha256: str) -> ModuleType:
-    """The file's module, carried out once as long as it stays as it is; NormbenchError for whatever is wrong in it.
+    """Import the file, once for each content; NormbenchError for any exception in it.
 
-    It is in `sys.modules`, for dataclasses and pickle look there. Modules `beside` it are found after all others.
+    The module is in `sys.modules`, where dataclasses and pickle look. Its `local_imports` are found last.
     """
     name = f"{__name__}.{str(path).encode().hex()}_{sha256[:12]}"
     for helper, files in local_imports(path).items():
@@ -83,7 +83,7 @@ def load_module(path: Path, sha256: str) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # it is their line that they need
+    except (Exception, SystemExit) as error:  # any error in the user's code
         del sys.modules[name]
         problem = str(error) if isinstance(error, NormbenchError) else f"{type(error).__name__}: {error}"
         raise NormbenchError(f"{path} cannot be imported: {problem}") from error
@@ -91,7 +91,7 @@ def load_module(path: Path, sha256: str) -> ModuleType:
 
 
 def _check_import(name: str, files: list[Path], of: Path) -> None:
-    """An earlier state of a module is forgotten; NormbenchError where another module has its name."""
+    """Forget an earlier version of a local module; NormbenchError if its name means another module."""
     folder, now = str(of.parent.resolve()), _sha256(files)
     if _loaded.get(name, now) != now:
         for old in [old for old in sys.modules if old == name or old.startswith(f"{name}.")]:
@@ -107,7 +107,7 @@ def _check_import(name: str, files: list[Path], of: Path) -> None:
 
 
 class _UserFile:
-    """The loader of a user's file that was carried out in another process: pickle asks for its module here."""
+    """Loads a user's file that another process had loaded: pickle asks for its module by name."""
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
@@ -119,11 +119,11 @@ class _UserFile:
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        """It is carried out already."""
+        """`create_module` has run it."""
 
 
 class _Finder:
-    """Of what Python asks for modules the last: users' files, which pickle names, and modules `beside` them."""
+    """The last finder that Python asks: for users' files, which pickle names, and for their local imports."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:

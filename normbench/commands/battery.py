@@ -1,4 +1,4 @@
-"""`normbench battery`: where does a normalizer stand?"""
+"""`normbench battery`: tests a normalizer: contract, Table 1, every experiment."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from normbench.web.forest import effect_text
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asked for."""
+    """The options of the command."""
 
     norm: str
     results: Path
@@ -55,7 +55,7 @@ def run(request: Request, console: Console) -> int:
     if request.seeds > format.MOST_SEEDS:
         raise NormbenchError(f"--seeds {request.seeds} is too large: at most {format.MOST_SEEDS}.")
     launcher = training.launcher(request.jobs)
-    if request.dry_run:  # which leaves nothing
+    if request.dry_run:  # leaves no files
         with tempfile.TemporaryDirectory() as folder:
             return _run(request, launcher, Path(folder), console)
     return _run(request, launcher, request.results, console)
@@ -65,7 +65,7 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     adopted = adopt(request.norm, request.config_dir, runs.own(results))
     planned, notes = trials.trials(
         adopted.name, request.fidelity, request.seeds, request.only, adopted.config_dir
-    )  # a mistyped --only is told before the contract takes its time
+    )  # before the slow contract, so that a mistyped --only fails at once
     probes = trials.table1(adopted.name, adopted.config_dir)
     if request.dry_run:
         for note in notes:
@@ -124,7 +124,7 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
 
 
 def _unserved(planned: Sequence[trials.Trial], console: Console) -> bool:
-    """Whether there is an experiment that refuses even no normalization, which is no fault of the new normalizer."""
+    """Report experiments that cannot run even without normalization; whether there are any."""
     found = [trial for trial in planned if "none" in trial.refused]
     for trial in found:
         say(console, f"normbench: {trial.experiment} cannot be served, even without normalization: "
@@ -133,7 +133,7 @@ def _unserved(planned: Sequence[trials.Trial], console: Console) -> bool:
 
 
 def _specs(planned: Sequence[trials.Trial], probes: Mapping[str, RunSpec | str]) -> list[RunSpec]:
-    """Every run of a battery once."""
+    """All runs of a battery, without duplicates."""
     every = [spec for trial in planned for own in trial.specs.values() for spec in own]
     every += [spec for spec in probes.values() if isinstance(spec, RunSpec)]
     return list({(spec.id, spec.steps): spec for spec in every}.values())
@@ -146,7 +146,7 @@ def _outlook(
     processes: int,
     console: Console,
 ) -> int:
-    """What would be trained, by trial and normalizer, how long that takes, and who cannot take part; nothing is run."""
+    """Print the runs of each trial and normalizer, how long they take, and the normalizers that cannot take part."""
     specs = _specs(planned, probes)
     found = find(specs, request.results)
     lacking = {(spec.id, spec.steps) for spec in missing(specs, found)}
@@ -180,7 +180,7 @@ def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[tuple[str,
 
 
 def write(summary: battery_page.Standing, place: Path) -> tuple[Path, Path]:
-    """battery.json and the page beside it; returns where they are."""
+    """Write battery.json and the page; returns their paths."""
     page = battery_page.write(summary, place / "page")
     with files.alone(place):
         files.atomic_write(place / "battery.json", _as_json(summary))
@@ -188,7 +188,7 @@ def write(summary: battery_page.Standing, place: Path) -> tuple[Path, Path]:
 
 
 def _contract(adopted: Adopted, console: Console) -> list[tuple[str, int]]:
-    """The promises with the number of layouts; NormbenchError naming each that is broken."""
+    """The promises with their number of layouts; NormbenchError with the names of broken promises."""
     if adopted.remark:
         say(console, adopted.remark)
     subject = adopted.subject()
@@ -222,7 +222,7 @@ def _outcome(name: str, trial: trials.Trial, found: Found, reasons: Mapping[str,
     }
     effects = trials.effects(name, runs) if name in runs else []
     able = {norm: own[0] for norm, own in trial.specs.items() if norm not in failed}
-    # none first: what the others are compared with
+    # none first: the others are compared with it
     able = {norm: able[norm] for norm in sorted(able, key=lambda norm: norm != "none")}
     costs = cost.costs(able) if "none" in able else {}
     return battery_page.Outcome(trial, runs, effects, {norm: asdict(c) for norm, c in costs.items()}, failed)
@@ -254,7 +254,7 @@ def _show_table1(rows: tuple[list[str], list[list[str]]], console: Console) -> N
 
 
 def _show_trial(name: str, outcome: battery_page.Outcome, console: Console) -> None:
-    """The terminal's share: last values, cost and effects of one trial."""
+    """Print last values, cost and effects of one trial."""
     trial = outcome.trial
     say(console, f"\n{trial.title}{' · ' + trial.where if trial.where else ''}")
     for norm, reason in (*trial.refused.items(), *outcome.failed.items()):
@@ -294,7 +294,7 @@ def _repeat_command(request: Request) -> str:
 
 
 def _as_json(summary: battery_page.Standing) -> bytes:
-    """The numbers of the page, for other programs."""
+    """The numbers of the page as JSON."""
     content: dict[str, Any] = {
         "schema": 1,
         "norm": summary.name,

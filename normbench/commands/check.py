@@ -1,4 +1,4 @@
-"""`normbench check`: is everything that is stored whole, and true to what it was made of?"""
+"""`normbench check`: checks that everything stored is intact and follows from its sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from normbench.errors import NormbenchError
 
 
 def run(results: Path, as_json: bool, repair: bool, config_dir: Path | None, console: Console) -> int:
-    """A line for each finding; exit code 0, or 4 where something is damaged."""
+    """Print a line for each finding; exit code 0, or 4 if something is damaged."""
     if not results.is_dir():
         raise NormbenchError(f"{results} is not there. Choose another place with --results or NORMBENCH_RESULTS.")
     check = Check(results, Ids(config_dir, results))

@@ -1,4 +1,4 @@
-"""`normbench compare`: runs beside each other, in the terminal."""
+"""`normbench compare`: compares runs in the terminal."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from normbench.runs.record import RunRecord
 from normbench.stats.series import CLOCKS
 from normbench.stats.statistics import REACH
 
-MOST_TASKS = 3  # tasks that are shown whole without being asked for
-MOST_REFERENCES = 12  # curves of the papers
-ROWS = 40  # of what there is to compare
+MOST_TASKS = 3  # tasks; more are only listed
+MOST_REFERENCES = 12
+ROWS = 40  # of the list of tasks
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     console: Console,
     config_dir: Path | None = None,
 ) -> int:
-    """Every task among the runs that fit; with more than a few, what there is and the words that select each."""
+    """Compare every task among the runs that fit; where there are many, list them with their filters."""
     runs, notes = find.everything(results)
     for note in notes:
         say(terminal.console(stderr=True) if as_json else console, f"normbench: {note}")
@@ -59,7 +59,7 @@ def run(
 
 
 def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, config_dir: Path | None) -> None:
-    """What a sweep says, where there is something to compare."""
+    """Compare the runs of a sweep, where there are several arms."""
     for task in groups.tasks(runs):
         if len(task.cells) > 1 and has_curves(task):
             say(console, "")
@@ -67,7 +67,7 @@ def after_sweep(runs: Sequence[RunRecord], console: Console, results: Path, conf
 
 
 def has_curves(task: groups.Task) -> bool:
-    """Whether any of its runs was evaluated: a probe's are not."""
+    """Whether any run was evaluated: those of probes are not."""
     return any(record["mode"] in ("eval", "both") for run in task.runs for record in run.records)
 
 
@@ -76,18 +76,18 @@ def answer_of(task: groups.Task, asked: Mapping[str, str]) -> Answer:
 
 
 def as_data(answer: Answer) -> dict[str, Any]:
-    """All that `show` shows, as data."""
+    """The content of `show` as data."""
     return {**answer.as_json(), "beside": paper_references.references_as_rows(answer.task, answer.question)}
 
 
 def filters_of(task: groups.Task) -> list[str]:
-    """Words that select the task with these normalizers, where they are few enough to be said."""
+    """Filters that select the task and, if there are few, its normalizers."""
     arms = list(dict.fromkeys(configuration.text(cell.values["norm"]) for cell in task.cells if "norm" in cell.values))
     return [*selecting(task), *([f"norm={','.join(arms)}"] if 1 < len(arms) < 8 else [])]
 
 
 def selecting(task: groups.Task) -> list[str]:
-    """Words that select the task alone, as far as words of a filter can."""
+    """Filters that select the task, as far as filters can."""
     keys = [key for key in ("model", "data") if all(key in cell.values for cell in task.cells)]
     words = [f"{key}={configuration.text(task.cells[0].values[key])}" for key in keys]
     count, unit = task.budget
@@ -98,7 +98,7 @@ def selecting(task: groups.Task) -> list[str]:
 def show(
     answer: Answer, filters: Sequence[str], console: Console, results: Path, config_dir: Path | None = None
 ) -> None:
-    """The table of every group, the sentence, what has to be known, and the commands that go on."""
+    """Print the table and sentences of every group, the notes, and commands for further seeds and curves."""
     question = answer.question
     say(console, answer.task.title)
     say(console, answer.heading)
@@ -124,7 +124,7 @@ def show(
 
 
 def out_of_reach(answer: Answer) -> list[str]:
-    """The open comparisons that need more seeds than a command is given for, the nearest first."""
+    """The open comparisons that need more than REACH seeds, those that need fewest first."""
     open_ = (d for group in answer.groups if not group.tuned for d in group.open if d.n >= FEWEST)
     far = sorted((d.needed, d.first, d.second) for d in open_ if d.needed and d.needed > max(d.n, REACH))
     names = [f"{first} against {second}" for _, first, second in far[: suggested_seeds.SHOWN]]
@@ -132,7 +132,7 @@ def out_of_reach(answer: Answer) -> list[str]:
 
 
 def show_references(answer: Answer, console: Console) -> None:
-    """What the papers and their authors' logs have of the same number: one run each, so no interval and no word."""
+    """Print the values of the papers and their authors' logs: one run each, so without interval or verdict."""
     question = answer.question
     clock = CLOCKS[question.clock]
     references = paper_references.references_as_rows(answer.task, question)
@@ -145,10 +145,10 @@ def show_references(answer: Answer, console: Console) -> None:
 
 def _table(group: Group, answer: Answer) -> object:
     question = answer.question
-    by = question.by or [configuration.ARM_GROUP]  # of one that stands alone
+    by = question.by or [configuration.ARM_GROUP]  # of a single arm
     arm = "/".join(key for key in by if key in configuration.GROUPS) or " ".join(by)
     if not all(row.arm.startswith(row.cell.norm) for row in group.rows):
-        arm = "arm"  # as their experiment calls them
+        arm = "arm"  # names of the experiment
     against = any(row.difference for row in group.rows)
     base = next((row.arm for row in group.rows if row.arm == question.against or row.difference is None), "")
     columns = [arm, "n", f"at the {question.at}", f"best {answer.by}"]

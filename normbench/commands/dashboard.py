@@ -1,4 +1,4 @@
-"""`normbench dashboard`: serve the comparison of runs to the browser of whoever started it."""
+"""`normbench dashboard`: serves the comparison of runs to the user's browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOST, PORT, TRIED = "127.0.0.1", 8642, 50
 
 
 def run(results: Path, config_dir: Path | None, filters: Sequence[str], port: int | None) -> int:
-    """Print the link and serve until Ctrl-C. Errors: a filter that fits no run, a port that cannot be had."""
+    """Print the link and serve until Ctrl-C. NormbenchError: a filter fits no run, a port is taken."""
     if port is not None and not 1 <= port <= 65535:
         raise NormbenchError(f"--port {port} is no port: 1 to 65535.")
     index = Index(results)
@@ -38,20 +38,20 @@ def run(results: Path, config_dir: Path | None, filters: Sequence[str], port: in
 
 
 def describe_runs(runs: int, results: Path) -> str:
-    """How many runs there are; where there are none, how to get some."""
+    """The number of runs; where there are none, a command that trains some."""
     if not runs:
         return f"no runs below {results} yet: normbench reproduce ln2016/fig6 --fidelity smoke; Ctrl-C ends this"
     return f"{format.plural(runs, 'run')}; Ctrl-C ends this"
 
 
 def link(listener: socket.socket, token: str, filters: Sequence[str]) -> str:
-    """The address that lets in whoever opens it."""
+    """The address with the token that gives access."""
     query = {**({"filter": " ".join(filters)} if filters else {}), "token": token}
     return f"http://{HOST}:{listener.getsockname()[1]}/?{urlencode(query)}"
 
 
 def listen(port: int | None) -> socket.socket:
-    """A socket of this machine alone; the next free port where none is given."""
+    """A socket on the loopback interface; without a given port, on the first free one."""
     for number in range(PORT, PORT + TRIED) if port is None else (port,):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -69,7 +69,7 @@ def listen(port: int | None) -> socket.socket:
 def server_of(
     index: Index, token: str, commands: Callable[[Answer], Sequence[str]] = suggested_seeds.suggested_commands
 ) -> Callable[[list[socket.socket]], None]:
-    """What answers on sockets until Ctrl-C; pages that wait for news are let go at once. commands: as of `app`."""
+    """A function that serves sockets until Ctrl-C, then closes waiting pages at once. commands: see `app`."""
     import uvicorn
 
     from normbench.web import server

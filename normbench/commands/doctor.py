@@ -1,4 +1,4 @@
-"""`normbench doctor`: what this machine has and lacks, and the way out. It asks no network and leaves a C kernel."""
+"""`normbench doctor`: checks this machine. It uses no network; it builds the C kernel if that is missing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MARK = {"good": "[green]✓[/]", "note": "[yellow]![/]", "bad": "[red]✗[/]"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: `state` is good, note (works, but look) or bad (something will fail)."""
+    """One line: `state` is good, note (works, with a limitation) or bad (something will fail)."""
 
     topic: str
     state: str
@@ -42,7 +42,7 @@ class Finding:
 
 
 def run(results: Path, as_json: bool, console: Console) -> int:
-    """Exit code 0, or 4 when something that every run needs is broken."""
+    """Exit code 0, or 4 if something that every run needs is broken."""
     findings = [finding for check in CHECKS for finding in _guarded(check, results)]
     if as_json:
         say_json({"findings": [asdict(finding) for finding in findings]})
@@ -56,10 +56,10 @@ def run(results: Path, as_json: bool, console: Console) -> int:
 
 
 def _guarded(check: Callable[[Path], Iterator[Finding]], results: Path) -> Iterator[Finding]:
-    """A broken installation must not stop the one command that would say so."""
+    """The findings of a check; its exception becomes one, since this command must survive a broken installation."""
     try:
         yield from check(results)
-    except Exception as error:  # of whatever kind: it becomes a finding
+    except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         yield Finding(check.__name__.strip("_"), "bad", f"cannot be examined: {text}")
 
@@ -172,7 +172,7 @@ def _locks(results: Path) -> Iterator[Finding]:
     while not there.exists():
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK):
-        return  # said of the disk
+        return  # `_disk` reports it
     why = locks.fault(there)
     text = f"locks do not work in {there}: {why}" if why else f"files in {there} can be locked"
     yield Finding("disk", "bad" if why else "good", text)

@@ -1,4 +1,4 @@
-"""`normbench embed-eval`: what sentence vectors are worth, whoever made them."""
+"""`normbench embed-eval`: evaluates sentence vectors from files, functions and runs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from normbench.sentences.sets import Labelled
 
 BAG = "bag-of-words"
 SIZE, SEED = 2400, 1  # of a bag of words
-LARGEST = 100_000  # numbers of a bag of words: some gigabytes for a set
+LARGEST = 100_000  # size of a bag of words: some gigabytes for a set
 
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a set in the table."""
+    """A metric of a set, as a column of the table."""
 
     set: str
     metric: str
@@ -51,7 +51,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for."""
+    """The options of the command."""
 
     words: Sequence[str]
     sets: str | None
@@ -66,7 +66,7 @@ class Request:
 
 @dataclass
 class Source:
-    """Vectors by the word that names them: `rows(set)` for the sets `names`; and the records that came of them."""
+    """Vectors: `rows(set)` for the sets `names`, and the records of their evaluation."""
 
     title: str
     rows: Callable[[Labelled], Any]
@@ -76,7 +76,7 @@ class Source:
 
 
 def write_sentences(folder: Path, names: str | None, console: Console) -> int:
-    """One UTF-8 file for each part of each set, a line for each sentence."""
+    """Write one UTF-8 file for each part of each set, a line for each sentence."""
     found = [sets.read(name, data.root()) for name in _names(names)]
     if folder.exists() and not folder.is_dir():
         raise NormbenchError(f"--write-sentences {folder} is not a folder. Name one, or one that is to be made.")
@@ -93,7 +93,7 @@ def write_sentences(folder: Path, names: str | None, console: Console) -> int:
 
 
 def run(request: Request, results: Path, config_dir: Path | None, console: Console) -> int:
-    """Every source on every set that it has; whatever is done when one fails is shown and written."""
+    """Evaluate every source on every set that it has; results before an error are still shown and written."""
     _refuse(request)
     names = _names(request.sets)
     for word in request.words:
@@ -122,7 +122,7 @@ def run(request: Request, results: Path, config_dir: Path | None, console: Conso
 
 
 def _refuse(request: Request) -> None:
-    """NormbenchError for what cannot be, whatever the words name."""
+    """NormbenchError for options that are impossible whatever the words name."""
     if not request.words:
         raise NormbenchError("embed-eval needs vectors: a folder, module:name, a run, bag-of-words or tf-idf. "
                              "(normbench embed-eval --help)")  # fmt: skip
@@ -142,7 +142,7 @@ def _refuse(request: Request) -> None:
 
 
 def _refuse_sources(sources: Sequence[Source], names: Sequence[str], request: Request) -> None:
-    """NormbenchError for sets that are asked for and not there, and options that none of the sources takes."""
+    """NormbenchError for requested sets that a source lacks, and options that no source takes."""
     for each in sources:
         if lacking := [name for name in names if name not in each.names] if request.sets else []:
             raise NormbenchError(f"{each.title} has no vectors of {', '.join(lacking)}.")
@@ -152,7 +152,7 @@ def _refuse_sources(sources: Sequence[Source], names: Sequence[str], request: Re
 
 
 def _names(given: str | None) -> list[str]:
-    """The sets asked for, all where none are."""
+    """The sets of --sets, by default all."""
     names = [name.strip().lower() for name in given.split(",")] if given else list(sets.ALL)
     for name in names:
         if name not in sets.ALL:
@@ -201,11 +201,11 @@ def as_data(done: Sequence[Source], nested: bool) -> dict[str, Any]:
     return {"schema": 1, "nested": nested, "rows": rows}
 
 
-# --- whose vectors ----------------------------------------------------------------------------------------------------
+# --- sources of vectors -----------------------------------------------------------------------------------------------
 
 
 def _is_file_or_function(word: str) -> bool:
-    """Whether a word means anything but a run."""
+    """Whether a word names no run but files, a function or a yardstick."""
     folder = Path(word)
     return word in (BAG, "tf-idf") or ":" in word or (folder.is_dir() and not (folder / "config.yaml").exists())
 
@@ -224,7 +224,7 @@ def _refuse_unknown_run(word: str, results: Path) -> None:
 
 
 def source(word: str, request: Request, results: Path, config_dir: Path | None) -> Source:
-    """The vectors that a word names; NormbenchError where it names none."""
+    """The vectors that a word names."""
     from normbench.sentences import yardsticks
 
     if word == BAG:
@@ -254,9 +254,9 @@ def source(word: str, request: Request, results: Path, config_dir: Path | None) 
 
 
 def function(word: str) -> Callable[[list[str], bool], Any]:
-    """`module:name`, looked for in the working directory as well; what it raises becomes one line.
+    """Import `module:name`, also from the working directory; its exceptions become a NormbenchError.
 
-    The working directory stays where modules are looked for: the function may import another one when it is called.
+    The working directory stays on sys.path: the function may import further modules when it is called.
     """
     module, _, name = word.partition(":")
     sys.path.insert(0, os.getcwd())

@@ -1,4 +1,4 @@
-"""`normbench export`: finished runs for other tools."""
+"""`normbench export`: writes finished runs for other tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from normbench.runs.record import RunRecord
 
 
 def run_table(form: str, results: Path, filters: Sequence[str], output: Path | None, console: Console) -> int:
-    """One flat table of the records of the runs that fit, `form` csv or parquet; `output` - is standard output."""
+    """Write one flat table of the records of the runs that fit. form: csv or parquet; output: - is standard output."""
     write = {"csv": tables.write_csv, "parquet": tables.write_parquet}[form]
     if output == Path("-"):
         runs = _chosen(results, filters, terminal.console(stderr=True))
@@ -34,9 +34,9 @@ def run_table(form: str, results: Path, filters: Sequence[str], output: Path | N
     path = output or results / "export" / f"curves.{form}"
     if path.is_dir() or not path.name:
         raise NormbenchError(f"{path} is a folder. Name a file with --output.")
-    if path.exists() and not path.is_file():  # whose place the file would take
+    if path.exists() and not path.is_file():  # the file would replace it
         raise NormbenchError(f"{path} is a device or pipe. Name a file with --output.")
-    target = Path(os.path.realpath(path))  # to where a link leads, not in its place
+    target = Path(os.path.realpath(path))  # write through a link, not over it
     files.make_folder(target.parent, "--output" if output else files.RESULTS)
     try:
         count = write(runs, target)
@@ -51,9 +51,9 @@ def run_table(form: str, results: Path, filters: Sequence[str], output: Path | N
 def run_wandb(
     results: Path, filters: Sequence[str], mode: str, project: str, entity: str, again: bool, console: Console
 ) -> int:
-    """Replay the finished runs that fit; those that are there already are left out.
+    """Send the finished runs that fit, except those that were sent before.
 
-    NormbenchError with code 4 when W&B does not take one, 2 where it was not asked rightly, as without a key.
+    NormbenchError with code 4 if W&B fails on a run, 2 if the request is wrong, such as a missing key.
     """
     runs = _chosen(results, filters, console)
     if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
@@ -70,7 +70,7 @@ def run_wandb(
         if error.code == 2 and not sent:
             raise NormbenchError(f"export wandb --mode {mode}: {error}") from None
         raise NormbenchError(f"{error} ({sent} of {len(runs)} sent; the same command goes on)", error.code) from None
-    finally:  # what was sent before an error or a Ctrl-C counts
+    finally:  # runs sent before an error or Ctrl-C count
         target.settle()
     already = f", {there} there already (--again sends them anyway)" if there else ""
     say(console, f"{format.plural(sent, 'run')} to W&B project {project}, {mode}{already}")

@@ -1,4 +1,4 @@
-"""Folders as options give them, and how durations and counts are written."""
+"""Parses folders and durations of options; formats durations, counts and repeated options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from normbench import reading, runs
 from normbench.errors import NormbenchError
 
-MOST_SEEDS = 10_000  # listing the runs of more takes minutes: a slip of the keyboard
+MOST_SEEDS = 10_000  # a typing error: listing more runs takes minutes
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -26,7 +26,7 @@ def repeated(results: Path, config_dir: Path | None) -> list[str]:
 
 
 def where_published(path: Path) -> str:
-    """Where published results are to be had if this folder has none: an installed package brings none. Else empty."""
+    """Where to find published results, if this folder has none: the installed package has none. Else empty."""
     from normbench.runs import pack
 
     if pack.paths(path):

@@ -1,4 +1,4 @@
-"""`normbench history`: the life of each verdict."""
+"""`normbench history`: the changes of each verdict."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from normbench.papers import history
 
 
 def show(claim: str | None, results: Path, as_json: bool, config_dir: Path | None, console: Console) -> int:
-    """The changes of one claim's verdict, or of all; a claim that never had one is told so."""
+    """Print the changes of one claim's verdict, or of all."""
     try:
         found = [*history.read(results), *history.read(runs.own(results))]
-    except NormbenchError as error:  # of a line that is damaged
+    except NormbenchError as error:  # a damaged line
         raise NormbenchError(str(error), code=4) from None
     if claim is not None:
         ids = {c.id for name in artifacts.ids(config_dir) for c in artifacts.load(name, config_dir).claims}

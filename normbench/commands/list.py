@@ -1,4 +1,4 @@
-"""`normbench list` and `normbench data`: what there is."""
+"""`normbench list` and `normbench data`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = {"models": "model", "norms": "norm", "data": "data"}
 
 
 def show(kind: str | None, as_json: bool, config_dir: Path | None, console: Console) -> int:
-    """Every entry with its id and title, as a table or as JSON."""
+    """Print every entry with its id and title, as text or as JSON."""
     kinds = [kind] if kind else list(KINDS)
     content = {name: _entries(name, config_dir) for name in kinds}
     if as_json:
@@ -45,7 +45,7 @@ def _entries(kind: str, config_dir: Path | None) -> list[dict[str, Any]]:
     for name in compose.choices(group, config_dir):
         try:
             declares = compose.declaration(group, name, config_dir)
-        except NormbenchError as error:  # one of several of one's own: the others are there
+        except NormbenchError as error:  # one bad file of the user's must not hide the others
             entries.append({"id": name, "title": f"cannot be used: {error}", "source": ""})
             continue
         entry = {"id": name, "title": declares["title"], "source": declares["source"]}
@@ -56,7 +56,7 @@ def _entries(kind: str, config_dir: Path | None) -> list[dict[str, Any]]:
 
 
 def data_sets(console: Console, config_dir: Path | None = None) -> int:
-    """Each data set and whether it is there, whole."""
+    """Print each data set and its state."""
     for name, state in states(config_dir):
         title = compose.declaration("data", name, config_dir)["title"]
         say_under(console, f"{name:<17} ", f"{title}: {state}")
@@ -67,13 +67,13 @@ def data_sets(console: Console, config_dir: Path | None = None) -> int:
 
 
 def states(config_dir: Path | None = None) -> Iterator[tuple[str, str]]:
-    """Every data set's name and what there is of it, with the way out."""
+    """Every data set's name and state, with the command that mends it."""
     for name in compose.choices("data", config_dir):
         yield name, _state(compose.choice("data", name, config_dir))
 
 
 def _state(config: Mapping[str, Any]) -> str:
-    """ready, missing, damaged or in need of registration, with the way out."""
+    """ready, missing, damaged or in need of registration, with the remedy."""
     root, config = data.root(), data.made_of(config)
     paths = files.paths(config, root)
     supplied = [files.find(root, name) for name in files.supplied(config)]
@@ -94,7 +94,7 @@ def _state(config: Mapping[str, Any]) -> str:
 
 
 def _absent(place: Path) -> bool:
-    """Whether nothing is there; what cannot be looked at may be."""
+    """Whether nothing is there; False where that cannot be seen."""
     try:
         place.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -114,7 +114,7 @@ def _command(config: Mapping[str, Any]) -> str:
 
 
 def data_get(name: str, console: Console, config_dir: Path | None = None) -> int:
-    """Bring a data set; asks the network only here, when told to."""
+    """Download a data set: the one command that uses the network."""
     from normbench.data import fetch
 
     compose.choice_path("data", name, config_dir)
@@ -131,7 +131,7 @@ def data_get(name: str, console: Console, config_dir: Path | None = None) -> int
         def show(file: str, done: int, total: int | None) -> None:
             if file not in tasks:
                 tasks[file] = progress.add_task(file, total=total)
-            # Hidden at the end: a set may have a hundred files.
+            # complete files are hidden: a set may have a hundred
             progress.update(tasks[file], completed=done, total=total, visible=done != total)
 
         brought = fetch.get(config, progress=show, waiting=lambda line: say(console, line))
@@ -146,7 +146,7 @@ def data_get(name: str, console: Console, config_dir: Path | None = None) -> int
 
 
 def data_prepare(name: str, images: Path | None, weights: Path | None, device: str, console: Console) -> int:
-    """Extract the features of a set whose images the user has; asks no network."""
+    """Extract the features of a set whose images the user has."""
     compose.choice_path("data", name)
     config, root = compose.choice("data", name), data.root()
     if (extract := getattr(data.module(config), "extract", None)) is None:
@@ -158,7 +158,7 @@ def data_prepare(name: str, images: Path | None, weights: Path | None, device: s
             raise NormbenchError(f"{what} {path} does not exist.")
     from normbench.train import environment
 
-    environment.device(device)  # refused here, not after reading everything
+    environment.device(device)  # refuses a missing device before everything is read
     with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("features", total=None)
         written = extract(

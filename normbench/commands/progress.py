@@ -1,4 +1,4 @@
-"""Progress on the terminal: a bar per running run and one for all; where there is none a line now and then."""
+"""Progress: on a terminal a bar per running run and one for all, else a line now and then."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from normbench.config.plan import ADHOC
 from normbench.launch.base import Listener
 from normbench.runs.store import FINISHED
 
-QUIET = 10.0  # s between two lines of a run where there is no terminal: a log is read at its end
+QUIET = 10.0  # s between two lines of a run without a terminal
 
 
 def label(spec: RunSpec) -> str:
-    """`bn-all b4 s1`: arm, batch size or another axis' value, seed; the device where it is another than the CPU.
+    """`bn-all b4 s1`: arm, values of the axes, seed, and the device unless it is the CPU.
 
-    A run of no experiment is told by its configuration: `mnist_mlp layer optim.lr=0.01 s1`.
+    A run of no experiment has its configuration: `mnist_mlp layer optim.lr=0.01 s1`.
     """
     axes = " ".join(f"b{value}" if key == "train.batch_size" else str(value) for key, value in spec.axes.items())
     control = f" {spec.control}" if spec.control else ""
@@ -41,7 +41,7 @@ def _evaluated(spec: RunSpec, event: Mapping[str, Any]) -> str:
 
 
 class Bars:
-    """A context that gives a listener, which shows what a launcher reports."""
+    """A context with a listener that shows the events of a launcher."""
 
     def __init__(self, total: int, console: Console) -> None:
         self.total, self.console = total, console
@@ -58,7 +58,7 @@ class Bars:
         )
         self.tasks: dict[str, TaskID] = {}
         self.started: dict[str, float] = {}
-        self.last_line: dict[str, float] = {}  # when a line was last printed of a run
+        self.last_line: dict[str, float] = {}  # run: time of its last printed line
         self.all = self.progress.add_task("all", total=total, note=f"0/{total}")
 
     def __enter__(self) -> Listener:

@@ -38,7 +38,7 @@ COLOURS = {"good": "green", "half-good": "green", "bad": "red", "half-bad": "red
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asked for."""
+    """The options of the command."""
 
     names: Sequence[str]
     fidelity: str
@@ -64,7 +64,7 @@ def run(request: Request, console: Console) -> int:
                 f"'{word}': an artifact's runs are as it says; only launcher=... and logger=... can be set here. "
                 "For a question of your own: normbench train experiment=NAME arm=ARM key=value"
             )
-    # a typo is told before anything starts
+    # typos fail before anything starts
     launcher = training.launcher(request.jobs, request.words, request.config_dir)
     logger = plan.command_options("logger", request.words, request.config_dir)
     watch = training.watching(console, logger, request.results, launcher)
@@ -74,11 +74,11 @@ def run(request: Request, console: Console) -> int:
     ]
     if len(lacking) < len(chosen) and not {a.id for a in lacking} & set(
         request.names
-    ):  # only swept up by a paper's name, or by `all`
+    ):  # only included by a paper's name or `all`
         for artifact in lacking:
             say(console, f"{artifact.id} has no fidelity {request.fidelity}: left out")
         chosen = [artifact for artifact in chosen if artifact not in lacking]
-    plans = [(artifact, _plan(artifact, request)) for artifact in chosen]  # all checked before the first run starts
+    plans = [(artifact, _plan(artifact, request)) for artifact in chosen]  # checked before the first run starts
     code = 0
     counts: Counter[str] = Counter()
     started = time.monotonic()
@@ -88,7 +88,7 @@ def run(request: Request, console: Console) -> int:
             request, started = replace(request, max_time=left), time.monotonic()
         try:
             code = max(code, _artifact(artifact, specs, request, launcher, watch, console, counts))
-        except NormbenchError as error:  # such as data that are not here: the others may need none of them
+        except NormbenchError as error:  # such as missing data, which the others may not need
             if len(plans) == 1 or error.code != 2:  # a full disk would stop them too
                 raise
             say(console, f"  {artifact.id} is left out: {error}")
@@ -98,13 +98,13 @@ def run(request: Request, console: Console) -> int:
     if counts["claims"]:
         share = f"{counts['decided']} of {format.plural(counts['claims'], 'claim')}"
         say(console, f"  decided   {share}, {counts['decided before']} before this command")
-    if not request.dry_run and request.results.is_dir():  # where nothing was run or published nothing is made
+    if not request.dry_run and request.results.is_dir():  # no folder is made if nothing was run
         _report(request, console)
     return code
 
 
 def _report(request: Request, console: Console) -> None:
-    """Bring the static site up to date; a place that cannot be written costs a note, never the command."""
+    """Update the static site; if it cannot be written, print a note."""
     try:
         written = report.build(request.results, config_dir=request.config_dir)
     except NormbenchError as error:
@@ -116,9 +116,9 @@ def _report(request: Request, console: Console) -> None:
 
 
 def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
-    """`--only` takes claims beside arms and values: the runs that they compare, of the seeds that decide them."""
+    """`--only` takes claims besides arms and values: the runs that they compare, of the seeds that decide them."""
     planned = artifacts.Plan(artifact, request.fidelity)
-    named = request.seeds is not None  # who names a number means it
+    named = request.seeds is not None  # given seeds are not limited to planned ones
     groups = {claim.id: _runs_of(claim, planned, named) for claim in artifact.claims}
     specs = plan.artifact_specs(
         artifact.experiment,
@@ -134,7 +134,7 @@ def _plan(artifact: Artifact, request: Request) -> list[RunSpec]:
 
 
 def _runs_of(claim: Claim, planned: artifacts.Plan, any_seed: bool) -> list[dict[str, Any]]:
-    """The places of the runs that a claim compares; where none can decide it, of those that it reports."""
+    """The cells of the runs that a claim compares; if none can decide it, of those that it reports."""
     places = []
     for control, part in product(("", *claim.controls), claim.parts or claim.reported):
         seeds = {} if any_seed else {"seed": planned.seeds(part, control, claim.alone(planned.fidelity, control))}
@@ -151,7 +151,7 @@ def _artifact(
     console: Console,
     counts: Counter[str],
 ) -> int:
-    """Exit code as of `run`; `counts` gets its claims, and how many are decided, and were before."""
+    """Exit code as `run`; adds to `counts` the claims, those decided now and those decided before."""
     ensured = ensure_runs(
         specs,
         launcher,
@@ -175,7 +175,7 @@ def _artifact(
         say(console, f"  failed: {failure}")
     for line in training.describe_submitted(ensured.outcomes):
         say(console, f"  {line}")
-    # runs that the plan did not ask for stay in the pack; they are judged with the rest
+    # the pack keeps runs that this plan did not ask for; they are judged with the rest
     before = publish.last(request.results, artifact, request.fidelity) or {"claims": []}
     judged = _results(artifact, found.runs, request, console)
     counts["claims"] += len(judged["claims"])
@@ -236,7 +236,7 @@ def _header(
 def _describe_hints(
     artifact: Artifact, specs: Sequence[RunSpec], found: Found, missing: Sequence[RunSpec], request: Request
 ) -> Iterator[str]:
-    """What keeps the command from answering what was asked, and where an answer is."""
+    """Why the command cannot answer, and where an answer is."""
     if missing and request.max_time == 0:
         yield "--max-time 0: nothing is started"
         if hint := format.where_published(request.results):
@@ -273,7 +273,7 @@ def _describe_estimate(missing: Sequence[RunSpec], found: Found, processes: int,
 
 
 def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> None:
-    """What the plan can show, simulated from the seeds that are there, and what it costs."""
+    """Print which verdicts the plan can reach, simulated from the existing seeds, and its cost."""
     published = pack.load(publish.folder(request.results, artifact, request.fidelity) / pack.NAME).runs
     merged = pack.merge(published, runs)
     asked = [claim for claim in artifact.claims if claim.id in request.only] or artifact.claims
@@ -298,7 +298,7 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
 
 
 def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, console: Console) -> dict[str, Any]:
-    """Publish and show; returns the verdicts."""
+    """Publish and print the results; returns the verdicts."""
     place = publish.folder(request.results, artifact, request.fidelity)
     if not runs and not place.exists():
         judged = publish.judge(artifact, [], request.fidelity, None)
@@ -310,13 +310,13 @@ def _results(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     for note in notes:
         say(console, f"  note: {note}")
     for name, file in (("figure", "figure.svg"), ("table", "table.md"), ("verdicts", "verdicts.json")):
-        if (place / file).exists():  # a table has no figure
+        if (place / file).exists():  # some artifacts have no figure
             say(console, f"  {name:<9} {place / file}")
     return judged
 
 
 def show_table(entries: Sequence[tables.Entry], console: Console) -> None:
-    """The first quantity; table.md has all of them."""
+    """Print the first quantity; table.md has all of them."""
     header, rows = tables.headline(entries)
     table = Table(*header, whole=header[:1])
     for row in rows:

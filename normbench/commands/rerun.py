@@ -1,4 +1,4 @@
-"""`normbench rerun RUN`: the same run again, and how far its curve is from the one that is there."""
+"""`normbench rerun RUN`: repeats a run and compares the two curves."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def run(
     as_json: bool,
     console: Console,
 ) -> int:
-    """Train the same configuration again, aside, and say how far apart the curves are.
+    """Train the same configuration again in a temporary folder, and compare the curves.
 
-    4 if they differ by more than rounding and the spread over seeds explain, or at all in the same environment.
+    Exit code 4 if they differ by more than rounding and the seeds' spread, or at all in the same environment.
     """
     asked = {unit: length for unit, length in (("epochs", epochs), ("steps", steps)) if length is not None}
     for unit, length in asked.items():
@@ -87,7 +87,7 @@ def run(
 
 
 def _of_other_seeds(run: RunRecord, source: Path, results: Path, config_dir: Path | None) -> list[RunRecord]:
-    """The finished runs beside `run`, in its pack or in the raw store, with its configuration but for the seed."""
+    """The finished runs of the same pack or store that differ from `run` only in the seed."""
     near = pack.read(source) if source.is_file() else _stored(run, results)
     labels = ("experiment", "arm", "control", "axes")
     cell = [r for r in near if r.id != run.id and all(getattr(r, key) == getattr(run, key) for key in labels)]
@@ -106,7 +106,7 @@ def _stored(run: RunRecord, results: Path) -> Iterator[RunRecord]:
 
 
 def _id_with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
-    """The id that the run would have with this seed; "" where this version has no such configuration."""
+    """The id that the run would have with this seed; "" if this version cannot compose its configuration."""
     try:
         config = compose.restore(run.config, config_dir) | {"seed": seed}
         return RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir).id
@@ -120,9 +120,9 @@ def _length(spec: RunSpec) -> str:
 
 
 def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> None:
-    """The answer in a line; what of the environment is another; where the curves are not equal, a row per metric.
+    """Print the answer, the changes of the environment and, if the curves differ, a row per metric.
 
-    of: how many updates the run has, where fewer may be compared.
+    of: the number of updates of the whole run.
     """
     part = f", the first {again.steps} of {of} updates" if again.steps < of else ""
     say(console, f"run {again.id}{part}: {_describe_answer(again, found)}")

@@ -1,4 +1,4 @@
-"""`normbench sample RUN`: files that show what a trained model draws or writes; what it takes for near."""
+"""`normbench sample RUN`: draws, writes or searches with a trained model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from normbench.errors import NormbenchError
 from normbench.runs import writing
 from normbench.train.weights import locate_run, refuse_edited, trained
 
-NEAREST = 5  # lines, where `--count` does not say
-MOST = 10_000  # of one kind in one file, which memory has to hold
+NEAREST = 5  # lines, the default of --count with --near
+MOST = 10_000  # samples in one file, all in memory
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,10 @@ class Asked:
 
 
 def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: Console) -> int:
-    """List a run's samples; with `count` draw so many more; with `text` write it; with `near` list so many test
-    examples that are near a text.
+    """List a run's samples; with `count` draw more, with `text` write it, with `near` list the nearest test examples.
 
-    From `weights` that the run kept, the last if it kept those. Errors: no such run, one that is published alone,
-    weights that it did not keep or that do not fit, a model that draws nothing, or reads or writes no text.
+    weights: which stored weights, by default the last. NormbenchError: no such run or none with weights, missing or
+    unfitting weights, a model that draws nothing or reads or writes no text.
     """
     found, folder = locate_run(of, results)
     config = compose.restore(found.config, config_dir)
@@ -80,7 +79,7 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
 
 
 def _files(model: Any, name: str, asked: Asked, examples: Any) -> dict[str, bytes]:
-    """Files by name. A text's name what it writes, so that another text stands beside it."""
+    """Files by name; those of a text begin with it, so that texts do not overwrite each other."""
     if asked.text is None:
         made: dict[str, bytes] = model.sample(asked.seed, asked.count, examples)
         if not made:

@@ -1,4 +1,4 @@
-"""`normbench show RUN`: one run, raw or published."""
+"""`normbench show RUN`: prints one run, raw or published."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from normbench.runs.resolve import LABELS, resolve
 
 
 def show(name: str, results: Path, as_json: bool, console: Console) -> int:
-    """Labels, configuration, environment and last records of one run; `name` is an id, the start of one, or a path."""
+    """Print labels, configuration, environment and last records of a run. name: an id, the start of one, or a path."""
     found = resolve(name, results)
     run = found.run
     content = {
@@ -30,7 +30,7 @@ def show(name: str, results: Path, as_json: bool, console: Console) -> int:
         "records": len(run.records),
         "curve_sha256": curve_sha256(run.records),
         **({"was": run.was} if run.was else {}),
-        "last": [r for r in run.records if r["epoch"] == run.records[-1]["epoch"]],  # none so far: []
+        "last": [r for r in run.records if r["epoch"] == run.records[-1]["epoch"]],  # [] without records
     }
     if as_json:
         say_json(content)

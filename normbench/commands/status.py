@@ -1,4 +1,4 @@
-"""`normbench status`: what is done, running, failed; the time left. Reads status files and the tails of curves."""
+"""`normbench status`: finished, running and failed runs, and the time left, from status files and tails of curves."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from normbench.runs.yaml_text import Configurations
 
 TAIL = 4096  # bytes: more than the records of one evaluation
 MOST_RUNS = 40
-LABELS = {"axes", "control"}  # as status.json has them; a run that was killed before it began has no such file
+LABELS = {"axes", "control"}  # in status.json, which a run lacks that was killed before its start
 
 
 def run(results: Path, as_json: bool, config_dir: Path | None, console: Console) -> int:
-    """One line per experiment and configuration with counts, then each run that is not simply done."""
+    """Print the counts of each experiment and configuration, then each unfinished run."""
     found = lookup.scan(results / "runs")
     runs = [{**entry(stored), "label": label} for stored, label in zip(found, labels(found), strict=True)]
     waiting, notes = queue.queued(results)
@@ -61,7 +61,7 @@ def run(results: Path, as_json: bool, config_dir: Path | None, console: Console)
 
 
 def _describe_published(path: Path, place: Path, config_dir: Path | None) -> str:
-    """How many of the runs that are planned at the paper's setting an artifact's pack has, and what else."""
+    """How many of the runs planned at the paper's setting an artifact's pack has, and which others."""
     name, fidelity = place.parent.as_posix(), place.name
     try:
         runs = [packed.head for packed in pack.heads(path)]
@@ -81,7 +81,7 @@ def _describe_published(path: Path, place: Path, config_dir: Path | None) -> str
 
 
 def entry(stored: store.Stored) -> dict[str, Any]:
-    """The fields of `status --json`; `seconds_left` for a run that is being written."""
+    """The fields of a run in `status --json`; `seconds_left` only of a running one."""
     state = stored.state
     step, steps = stored.status.get("step", 0), stored.status.get("steps")
     left = None
@@ -104,9 +104,9 @@ def entry(stored: store.Stored) -> dict[str, Any]:
 
 
 def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """What each run is: arm, axes and control of an experiment; else what differs between the runs of its model.
+    """A label per run: arm, axes and control of an experiment, else what differs between the runs of its model.
 
-    planned: of runs without a config.yaml so far, what it will say.
+    planned: the contents of config.yaml of runs that have none yet.
     """
     texts: list[str] = []
     own: dict[int, Any] = {}
@@ -123,11 +123,11 @@ def labels(found: Sequence[store.Stored], planned: Sequence[Mapping[str, Any]] =
                 content = stored.status if stored.status.keys() >= LABELS else store.read_config(stored.path)
                 texts[place] = _label_of_experiment(stored.arm, content)
         except (Damaged, KeyError, TypeError, AttributeError):
-            continue  # its state says so
+            continue  # its state is damaged
     values = dict(zip(own, configuration.flats(list(own.values())), strict=True))
     for model in {flat.get("model") for flat in values.values()}:
         alike = {place: flat for place, flat in values.items() if flat.get("model") == model}
-        once = {id(flat): flat for flat in alike.values()}  # what has the same parts is the same object
+        once = {id(flat): flat for flat in alike.values()}  # equal configurations share one object
         keys = dict.fromkeys(["model", configuration.ARM_GROUP, *configuration.differing(once.values())])
         among = configuration.numbers(once.values())
         words = {name: configuration.label(flat, keys, among) for name, flat in once.items()}
@@ -142,7 +142,7 @@ def _label_of_experiment(arm: str, content: Mapping[str, Any]) -> str:
 
 
 def last_step(curve: Path) -> int:
-    """The step of the last whole record, from the file's tail."""
+    """The step of the last complete record, from the file's tail."""
     for text in reversed(_tail(curve)):
         try:
             return int(json.loads(text)["step"])
@@ -159,14 +159,14 @@ def _tail(path: Path) -> list[bytes]:
 
 
 def _seconds_left(path: Path, step: int, steps: int) -> float | None:
-    """By the pace of the last evaluations; None before the first one after an update."""
+    """The time left at the pace of the last evaluations; None before the first one after an update."""
     spent: list[tuple[int, float]] = []
     for text in _tail(path / "timing.jsonl"):
         try:
             record = json.loads(text)
             seconds = float(record["train_seconds"] + record["evaluate_seconds"])
             if spent and int(record["step"]) <= spent[-1][0]:
-                spent.clear()  # the run began anew, or again from its last checkpoint
+                spent.clear()  # the run restarted or resumed
             spent.append((int(record["step"]), seconds))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
@@ -180,7 +180,7 @@ def _seconds_left(path: Path, step: int, steps: int) -> float | None:
 def _summary(runs: list[dict[str, Any]], console: Console) -> None:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for run in runs:
-        if not run["id"]:  # a folder that cannot be looked into
+        if not run["id"]:  # an unreadable folder
             continue
         counts.setdefault((run["experiment"], run["label"]), Counter())[run["status"]] += 1
     rows = [

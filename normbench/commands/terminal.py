@@ -1,4 +1,4 @@
-"""What a command prints to: nothing that steers a terminal gets there, whoever wrote it into a name or a reason."""
+"""Prints to the terminal. Control characters in names and messages are replaced, so that none reaches it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from rich.text import Text
 
 from normbench.draw.text import hidden, visible, visible_lines
 
-MANY = 100  # rows, each of which takes a millisecond to be laid out with the others
+MANY = 100  # rows; laying out each takes a millisecond
 GAP = "  "  # between columns
-NARROW = 120  # characters of a terminal, below which long texts stand under their row
-SHORTEST = 20  # characters of a line, however narrow the terminal is
+NARROW = 120  # characters of a terminal, below which long texts are put under their row
+SHORTEST = 20  # characters of a line on the narrowest terminal
 SIMPLE = re.compile(r"[ -~]*")
 WORD = re.compile(r"\[\S+, \S+\]\S*|\S+")  # not broken over lines; an interval is one word
 NOT_ASCII = re.compile(r"[^\n -~]")  # characters that may be hidden
 
 
 class Terminal(Console):
-    """A console of texts without hidden characters, cells of tables and lines, with markup and without; none is cut."""
+    """A console that makes control characters visible and cuts no line."""
 
     def render_str(self, text: str, **keywords: Any) -> Text:
         return super().render_str(visible_lines(text), **keywords)
 
     def on_broken_pipe(self) -> None:
-        """Whoever reads has enough (`| head`); rich would end with 1."""
+        """The reader has closed the pipe (`| head`); rich would exit with 1."""
         raise BrokenPipeError
 
     def print(self, *objects: Any, **keywords: Any) -> None:
@@ -51,11 +51,11 @@ def console(stderr: bool = False) -> Console:
 
 
 class Table:
-    """Rows of texts, of which none is cut: a number without its end is another number.
+    """A table that cuts no text: a number without its last digits is another number.
 
-    Where they are too wide columns are folded between words, the widest first, but not those of `whole`. On a terminal
-    where the words do not fit beside each other, each row is a list; a file or a pipe is as wide as they need. Where it
-    is narrow the texts of `below` stand under their row, in its full width.
+    Too wide columns are folded between words, the widest first, except those of `whole`. On a terminal too narrow for
+    that each row becomes a list; a file or pipe is as wide as needed. On a narrow terminal the texts of the columns
+    `below` are put under their row, in full width.
     """
 
     def __init__(self, *columns: str, whole: Sequence[str] = (), below: Sequence[str] = ()) -> None:
@@ -100,7 +100,7 @@ def _word(text: Text) -> int:
 
 
 def _shared(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:
-    """A width for each column, from the least to the most that it needs: those of the widest go first."""
+    """A width for each column between its least and most, the widest columns shortened first."""
     level = max(most)
     while sum(widths := [max(low, min(high, level)) for low, high in zip(least, most, strict=True)]) > room and level:
         level -= 1
@@ -108,7 +108,7 @@ def _shared(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:
 
 
 def _folded(text: Text, width: int) -> list[Text]:
-    """Its lines, broken between words: one that is longer than the width stays whole."""
+    """The lines of a text, broken between words; a longer word stays whole."""
     found: list[Text] = []
     for line in text.split("\n", allow_blank=True):
         breaks = [0]
@@ -122,7 +122,7 @@ def _folded(text: Text, width: int) -> list[Text]:
 
 
 def _beside(cells: Sequence[Text], widths: Sequence[int], head: bool = False) -> Text:
-    """One row, each cell in its width. head: it is the names of the columns, which stand at its foot."""
+    """One row, each cell in its width. head: the names of the columns, aligned at the bottom."""
     columns = [_folded(text, width) for text, width in zip(cells, widths, strict=True)]
     count = max(map(len, columns))
     for column in columns:
@@ -139,7 +139,7 @@ def _beside(cells: Sequence[Text], widths: Sequence[int], head: bool = False) ->
 
 
 def _listed(names: Sequence[Text], row: Sequence[Text], width: int) -> Text:
-    """One row, its first cell as the title of the others."""
+    """One row as a list, its first cell as the title."""
     row[0].stylize("bold")
     indent = max(map(_longest, names)) + 2 * len(GAP)
     pairs = zip(names[1:], row[1:], strict=True)
@@ -147,19 +147,19 @@ def _listed(names: Sequence[Text], row: Sequence[Text], width: int) -> Text:
 
 
 def _under(head: Text, text: Text, width: int, indent: int) -> Text:
-    """A text behind its head, folded: all its lines begin where the first one does."""
+    """A text after its head, folded: all its lines begin in the same column."""
     first, *others = _folded(text, max(width - indent, SHORTEST))
     begun = head + Text(" " * (indent - head.cell_len)) + first
     return _lines([begun, *(Text(" " * indent) + line for line in others)])
 
 
 def _lines(lines: Sequence[Text]) -> Text:
-    """One text of lines that are not broken again."""
+    """Join lines into one text that is not broken again."""
     return Text("\n", no_wrap=True, overflow="ignore").join(lines)
 
 
 def show_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table of texts. Of many rows that need no wrapping, and are as wide as they are long, at once."""
+    """Print a table; many rows of ASCII that need no folding are printed at once, for speed."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     simple = all(SIMPLE.fullmatch(text) for row in rows for text in row)
     if len(rows) > MANY and simple and sum(widths) + len(GAP) * len(widths) <= console.width:
@@ -174,17 +174,17 @@ def show_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[
 
 
 def cell(text: str) -> str:
-    """A cell of a table: text, no markup, and nothing that steers a terminal."""
+    """Text for a cell of a table, with markup and control characters escaped."""
     return escape(visible(text))
 
 
 def say(console: Console, text: str) -> None:
-    """Text as it is: no markup, no colours, no lines but its own."""
+    """Print text verbatim: without markup, colours or wrapping."""
     console.print(visible_lines(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def say_under(console: Console, head: str | Text, text: str) -> None:
-    """A line of text behind its head; on a terminal folded, its further lines below its beginning."""
+    """Print a text after its head; on a terminal folded, with a hanging indent."""
     begun = head if isinstance(head, Text) else Text(visible_lines(head))
     line = Text(visible_lines(text))
     if console.is_terminal:
@@ -194,6 +194,6 @@ def say_under(console: Console, head: str | Text, text: str) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Data as JSON, to be read by a program or by eye: the hidden characters in it are escaped, all others are not."""
+    """Print data as JSON; of its non-ASCII characters only hidden ones are escaped."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     print(NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1] if hidden(found[0]) else found[0], text))

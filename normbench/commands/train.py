@@ -33,9 +33,9 @@ from normbench.stats.series import exploded, final
 
 
 def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console) -> int:
-    """Exit code: 0 done, 3 diverged, 4 failed, 5 busy elsewhere, 130 interrupted; the gravest of a sweep.
+    """Exit code: 0 done, 3 diverged, 4 failed, 5 busy elsewhere, 130 interrupted; of a sweep the most serious.
 
-    A sweep comes back at its end to runs that another process writes; a run by itself says at once who writes it.
+    A sweep waits at its end for runs that another process writes; a single run reports that process at once.
     """
     specs = plan.train_specs(words, multirun, config_dir)
     launcher = base.load(plan.command_options("launcher", words, config_dir))
@@ -59,7 +59,7 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
         _table(specs, found, states, console)
     for line in _remarks(specs, found, outcomes):
         say(console, line)
-    if ensured.interrupted:  # of a sweep without all its runs nobody has won
+    if ensured.interrupted:  # an incomplete sweep is not compared
         say(console, "interrupted; the same command goes on.")
         return 130
     if multirun:
@@ -73,9 +73,9 @@ def run(words: Sequence[str], multirun: bool, results: Path, config_dir: Path | 
 def named(
     words: Sequence[str], multirun: bool, results: Path, config_dir: Path | None, console: Console, keeps: bool
 ) -> Iterator[tuple[Sequence[str], Path | None]]:
-    """The words and the folder of choices, where a word has a file of one's own (`norm=my_norm.py`) with its name.
+    """Register the normalizers of files (`norm=my_norm.py`): the words with their names, and the folder of choices.
 
-    keeps: in that folder of the results, once nothing is wrong with the words; else it is gone at the end.
+    keeps: store the choices below the results, once the words are valid; else in a temporary folder.
     """
     overrides = grammar.parse(words)
     if not any(map(user_code.is_normalizer_file, grammar.chosen(overrides, "norm"))):
@@ -83,7 +83,7 @@ def named(
         return
     if not multirun:
         grammar.refuse_sweeps(overrides)
-    from normbench.battery.adopt import in_words, keep  # which tries what the file does: torch is needed
+    from normbench.battery.adopt import in_words, keep  # imports torch
 
     conf = runs.own(results)
     with scratch.folder("normbench-own-") as tried:
@@ -104,7 +104,7 @@ def named(
 
 
 def show_configurations(words: Sequence[str], multirun: bool, config_dir: Path | None) -> int:
-    """Print what a run, or each run of a sweep, would be, as YAML documents; nothing is run."""
+    """Print the configurations of the runs as YAML documents."""
     command = {group: plan.command_options(group, words, config_dir) for group in grammar.COMMAND_GROUPS}
     specs = plan.train_specs(words, multirun, config_dir)
     print(yaml.safe_dump_all([compose.stored_form(s.config) | command for s in specs], sort_keys=False), end="")
@@ -112,7 +112,7 @@ def show_configurations(words: Sequence[str], multirun: bool, config_dir: Path |
 
 
 def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, console: Console) -> int:
-    """A line per run of a sweep: id, what tells it from the others, length and state; nothing is run."""
+    """Print a line per run of a sweep: id, label, length and state."""
     for group in grammar.COMMAND_GROUPS:
         plan.command_options(group, words, config_dir)
     specs = plan.train_specs(words, True, config_dir)
@@ -125,7 +125,7 @@ def list_runs(words: Sequence[str], results: Path, config_dir: Path | None, cons
 
 
 def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
-    """Where the run lies, and a line for each that did not end well, or ended far worse than it began."""
+    """The path of a single run, and a line for each that failed or ended far worse than it began."""
     if len(specs) == 1 and specs[0].id in found.stored:
         yield f"  {found.stored[specs[0].id].path}"
     for fault in describe_failures(outcomes, found, "busy"):
@@ -143,7 +143,7 @@ def _remarks(specs: Sequence[RunSpec], found: Found, outcomes: Mapping[str, base
 
 
 def _table(specs: Sequence[RunSpec], found: Found, states: Mapping[str, str], console: Console) -> None:
-    """A row per run that was begun: what differs between them, and the chief metrics at the end, in evaluation mode."""
+    """Print a row per started run: its differing options and its main metrics at the end, in evaluation mode."""
     logged = metrics.logged(found.runs)
     monitored = {(run.monitor["split"], run.monitor["metric"]) for run in found.runs}
     columns = [

@@ -1,4 +1,4 @@
-"""What the commands that train have in common: which launcher, and who watches."""
+"""Shared by the commands that train: the launcher, progress and messages about runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from normbench.launch import base
 from normbench.runs.find import Found
 from normbench.runs.record import RunRecord
 
-FEW = 8  # runs that a command names one by one
-MANY = "launcher=pool"  # where nothing else is asked for, by commands of many runs
+FEW = 8  # runs that a printed command names one by one
+MANY = "launcher=pool"  # the default of commands of many runs
 
 
 def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = None) -> base.Launcher:
-    """The launcher that --jobs (0: one per core) and `launcher...` among the words ask for; the words win."""
+    """The launcher for --jobs (0: one per core) and `launcher...` among the words, which take precedence."""
     if jobs < 0:
         raise NormbenchError(f"--jobs {jobs} must be 0 (one per core) or more.")
     asked = [MANY, *([f"launcher.jobs={jobs}"] if jobs else []), *words]
@@ -37,9 +37,9 @@ def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = Non
 def describe_unmirrored(
     logger: Config, done: Sequence[RunRecord], given: Sequence[str], results: Path
 ) -> Iterator[str]:
-    """The command that mirrors runs which are done already: `logger` mirrors what is trained, and they are not.
+    """The command that mirrors finished runs, since `logger` mirrors only runs that are trained.
 
-    given: the options without which a printed command would not mean the same runs.
+    given: the options that a printed command must repeat.
     """
     if logger["name"] == "none":
         return
@@ -68,13 +68,13 @@ def _target(logger: Config, results: Path) -> wandb_run.Target:
 
 
 def describe_submitted(outcomes: Mapping[str, base.Outcome]) -> Iterator[str]:
-    """What a launcher that submits and leaves says of so many runs."""
+    """The reasons of a launcher for runs that it only submitted, with their number."""
     for reason, runs in Counter(o.reason for o in outcomes.values() if o.status in base.LEFT).items():
         yield f"{format.plural(runs, 'run')} {reason}"
 
 
 def describe_reused(found: Found) -> Iterator[str]:
-    """How many runs are shown without being trained, and what they are."""
+    """How many runs are shown without being trained, and where they are from."""
     counts: Counter[str] = Counter()
     for spec in found.specs:
         if run := found.of(spec):
@@ -89,7 +89,7 @@ def describe_reused(found: Found) -> Iterator[str]:
 
 
 def describe_found(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
-    """What is shown without being trained, and which stored runs are about to be trained anew."""
+    """The runs that are shown without being trained, and the stored runs that will be trained anew."""
     yield from describe_reused(found)
     if again := found.retrained(specs):
         those = "1 stored run has" if len(again) == 1 else f"{len(again)} stored runs have"
@@ -100,7 +100,7 @@ def describe_found(found: Found, specs: Sequence[RunSpec]) -> Iterator[str]:
 
 
 def describe_failures(outcomes: Mapping[str, base.Outcome], found: Found, *also: str) -> Iterator[str]:
-    """Why runs failed or were refused, or ended in a state of `also`: each reason once, with a log that tells more."""
+    """Why runs failed, were refused or ended in a state of `also`: each reason once, with a log."""
     reasons = set()
     for run, outcome in outcomes.items():
         if outcome.status in ("failed", "refused", *also) and outcome.reason not in reasons:
@@ -110,9 +110,9 @@ def describe_failures(outcomes: Mapping[str, base.Outcome], found: Found, *also:
 
 
 def watching(console: Console, logger: Config, results: Path, launcher: base.Launcher) -> base.Watch:
-    """Progress on the terminal, and a mirror as `logger` says, while so many runs are trained.
+    """Progress on the terminal and the mirror of `logger`, as a context for a number of runs.
 
-    NormbenchError where a mirror is asked for, and they are trained by others.
+    NormbenchError if there is a mirror but other processes train the runs.
     """
     if logger["name"] != "none" and not launcher.here:
         raise NormbenchError(

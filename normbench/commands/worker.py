@@ -1,4 +1,4 @@
-"""`normbench worker PLAN`: trains what is left of a plan, beside other workers."""
+"""`normbench worker PLAN`: trains the remaining runs of a plan, together with other workers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from normbench.runs import leases, plans
 
 
 def run(path: Path, console: Console) -> int:
-    """Exit code: 0 done, 2 a run was refused, 4 one failed, 130 told to stop before."""
+    """Exit code: 0 done, 2 a run was refused, 4 one failed, 130 stopped before."""
     plan = plans.load(path)
     wanted = worker_environment()
-    if any(os.environ.get(key) != value for key, value in wanted.items()):  # read when a process starts
+    if any(os.environ.get(key) != value for key, value in wanted.items()):  # libraries read it at process start
         os.execve(sys.executable, python("-m", "normbench", "worker", str(plan.path)), os.environ | wanted)
     job = slurm.own_job()
     who = f"{leases.host()} {f'job {job}' if job else f'process {os.getpid()}'}"

@@ -1,6 +1,6 @@
-"""What a command takes, in a module of its name: EPILOG (its examples), `add_arguments(parser)`, `run(given, console)`.
+"""One module per command: EPILOG (its examples), `add_arguments(parser)` and `run(arguments, console)`.
 
-`run` makes the call and returns its exit code; it alone imports what takes long: help is instant.
+`run` calls the command and returns its exit code. It does the slow imports, so that help is instant.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ Request = TypeVar("Request", bound="DataclassInstance")
 
 
 def from_options(request: type[Request], given: Namespace, **otherwise: Any) -> Request:
-    """A command's dataclass of what was asked for: each field from the option of its name, but those given here."""
+    """A command's request dataclass: each field from the option of its name, except those passed here."""
     names = [field.name for field in fields(request) if field.name not in otherwise]
     return request(**{name: getattr(given, name) for name in names}, **otherwise)

@@ -11,13 +11,13 @@ from normbench.config import FIDELITIES, FIDELITY_HELP
 EPILOG = """examples:
   normbench battery --norm my_norm.py                   a file with one class marked @normalizer("my_norm")
   normbench battery --norm examples/own_normalizer/norm/centre.yaml
-  normbench battery --norm rms --dry-run                what would be trained, how long it takes; nothing is
-  normbench battery --norm rms --only ln2016/fig6       one that is there already
+  normbench battery --norm rms --dry-run                list what would be trained and how long it takes
+  normbench battery --norm rms --only ln2016/fig6       a normalizer that is shipped
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--norm", required=True, metavar="FILE|NAME", help="a .py or .yaml file, or a known name")
+    parser.add_argument("--norm", required=True, metavar="FILE|NAME", help="a .py or .yaml file, or a name")
     parser.add_argument("--fidelity", default="smoke", choices=FIDELITIES, help=f"{FIDELITY_HELP} (default: smoke)")
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds per normalizer (default: 5)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="list what would be trained; examine and train nothing")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import battery
 
-    return battery.run(from_options(battery.Request, given), console)
+    return battery.run(from_options(battery.Request, arguments), console)

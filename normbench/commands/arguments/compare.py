@@ -9,27 +9,27 @@ EPILOG = """examples:
   normbench compare model=mnist_mlp norm=none,batch,layer        own runs and published ones
   normbench compare model=lenet5 experiment=adhoc --metric nll   runs of no experiment alone
   normbench compare model=imdb_rnn train.batch_size=25 --against bn --at best
-  normbench compare                                              what there is to compare
+  normbench compare                                              list what can be compared
 
 filters: KEY=VALUE[,VALUE]; keys of the configuration and experiment, arm, fidelity, control, status, seed (1-5), run;
-train.epochs and train.steps are how long; a star stands for any text. By itself: an experiment, an arm, or the
+train.epochs and train.steps give the length; * matches any text. A word without = is an experiment, an arm, or the
 beginning of an id.
 
-Runs of one configuration but for the seed are averaged; those of the same model, data and length are compared: pairs of
-equal seeds, or by Welch's interval where seeds are not shared. Where others are shorter, a longer run is compared at
-their length too, and that is said. A winner is ahead of every other arm; below 5 seeds there is no verdict. Diverged
-runs are counted, and an arm that lost some is never ahead.
+Runs that differ only in the seed are averaged; those of the same model, data and length are compared: by pairs of equal
+seeds, or by Welch's interval where seeds are not shared. A longer run is also compared at the length of shorter ones,
+and a line says so. A winner is ahead of every other arm; below 5 seeds there is no verdict. Diverged runs are counted,
+and an arm with a diverged run is never ahead.
 
-All pairs of arms in a table, those with the baseline among them, share Holm's adjustment: the chance of any false word
-is at most 5 %. Each table and each metric is judged separately. It is so for one look: who adds seeds until there is a
-word is wrong more often.
+All pairs of arms in a table, including those with the baseline, share Holm's adjustment: the chance of a false verdict
+is at most 5 %. Each table and each metric is judged separately. The 5 % hold for one look: adding seeds until there
+is a verdict errs more often.
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("filters", nargs="*", metavar="key=value")
-    parser.add_argument("--metric", help="what is compared (default: the model's first rate, such as error)")
-    parser.add_argument("--split", help="evaluated on which split (default: test)")
+    parser.add_argument("--metric", help="the metric to compare (default: the model's first rate, such as error)")
+    parser.add_argument("--split", help="the split to compare on (default: test)")
     parser.add_argument(
         "--at", choices=["end", "best"], help="the last evaluation (default), or each run's best by what it monitors"
     )
@@ -45,9 +45,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import compare
 
     names = ("metric", "split", "at", "against", "by", "level")
-    asked = {name: getattr(given, name) for name in names if getattr(given, name)}
-    return compare.run(given.filters, asked, given.results, given.json, console, given.config_dir)
+    asked = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
+    return compare.run(arguments.filters, asked, arguments.results, arguments.json, console, arguments.config_dir)

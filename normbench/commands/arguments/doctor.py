@@ -12,7 +12,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import doctor
 
-    return doctor.run(given.results, given.json, console)
+    return doctor.run(arguments.results, arguments.json, console)

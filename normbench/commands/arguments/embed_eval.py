@@ -13,8 +13,8 @@ EPILOG = """examples:
   normbench embed-eval --write-sentences sentences      mr.txt, sick_train_a.txt and so on, a sentence a line
   normbench embed-eval vectors/ bag-of-words            mr.npy, sick_train_a.npy and so on: a row for each line
   normbench embed-eval my_module:encode                 encode(list of str) -> array; my_module:model.encode is fine
-  normbench embed-eval 9573469b42be --sets mr,cr        the model of a run, with the weights that it kept
-  normbench embed-eval bag-of-words tf-idf --size 2400  what vectors that nobody trained are worth
+  normbench embed-eval 9573469b42be --sets mr,cr        the model of a run, with its stored weights
+  normbench embed-eval bag-of-words tf-idf --size 2400  scores of untrained vectors
 
 SICK: Pearson's r, Spearman's rho and the mean squared error of relatedness. MR, CR, SUBJ, MPQA: accuracy of logistic
 regression in nested tenfold cross-validation. The sets: normbench data get sentence_eval; normbench data get sick.
@@ -26,24 +26,27 @@ def add_arguments(parser: ArgumentParser) -> None:
         "words", nargs="*", metavar="VECTORS", help="a folder, module:name, a run, bag-of-words or tf-idf; several too"
     )
     parser.add_argument("--write-sentences", metavar="DIR", type=place, help="write the sentences to be encoded")
-    parser.add_argument("--sets", metavar="NAMES", help="only these, with commas (default: all that there is)")
-    parser.add_argument("--fixed", action="store_true", help="one C for all instead of looking for it: much faster")
-    parser.add_argument("--json", metavar="FILE", type=place, help="write the numbers as well")
-    parser.add_argument("--weights", metavar="NAME", help="a run's: last, best or step-N (default: last if kept)")
+    parser.add_argument("--sets", metavar="NAMES", help="only these, with commas (default: all)")
+    parser.add_argument("--fixed", action="store_true", help="use one C for all instead of choosing it: much faster")
+    parser.add_argument("--json", metavar="FILE", type=place, help="also write the numbers to FILE")
+    parser.add_argument("--weights", metavar="NAME", help="a run's: last, best or step-N (default: last, if stored)")
     parser.add_argument(
-        "--expand", metavar="FILE", type=place, help="word vectors (word2vec, GloVe) for words that a run does not know"
+        "--expand",
+        metavar="FILE",
+        type=place,
+        help="word vectors (word2vec, GloVe) for words that the run's vocabulary lacks",
     )
     parser.add_argument("--size", type=int, metavar="N", help="of bag-of-words (default: 2400)")
     parser.add_argument("--seed", type=int, metavar="S", help="of bag-of-words (default: 1)")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default: 2)")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import embed_eval
 
-    if given.write_sentences is not None:
-        if given.words:
-            raise NormbenchError(f"--write-sentences takes no vectors, such as {given.words[0]}.")
-        return embed_eval.write_sentences(given.write_sentences, given.sets, console)
-    request = from_options(embed_eval.Request, given, nested=not given.fixed)
-    return embed_eval.run(request, given.results, given.config_dir, console)
+    if arguments.write_sentences is not None:
+        if arguments.words:
+            raise NormbenchError(f"--write-sentences takes no vectors, such as {arguments.words[0]}.")
+        return embed_eval.write_sentences(arguments.write_sentences, arguments.sets, console)
+    request = from_options(embed_eval.Request, arguments, nested=not arguments.fixed)
+    return embed_eval.run(request, arguments.results, arguments.config_dir, console)

@@ -14,31 +14,33 @@ EPILOG = """examples:
   normbench export csv ln2016/fig6                      one row per evaluation: results/export/curves.csv
   normbench export parquet model=mnist_mlp norm=none,layer --output curves.parquet
 
-filters are those of normbench compare: KEY=VALUE[,VALUE]; by itself an experiment, an arm, or the beginning of an id.
+filters are those of normbench compare: KEY=VALUE[,VALUE]; or an experiment, an arm, or the beginning of an id.
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("form", choices=["wandb", "csv", "parquet"])
     parser.add_argument("words", nargs="*", metavar="FILTER", help="which runs (default: all finished ones)")
-    # a word by itself, as it was asked for before there were filters
+    # a filter word, as older versions took it
     parser.add_argument("--only", action="append", default=[], metavar="WHAT", help=SUPPRESS)
-    parser.add_argument("--output", metavar="FILE", type=place, help="csv, parquet: where to (-: standard output)")
+    parser.add_argument(
+        "--output", metavar="FILE", type=place, help="csv, parquet: the file to write (-: standard output)"
+    )
     parser.add_argument("--mode", choices=["offline", "online"], help="wandb: files (the default), or the server")
     parser.add_argument("--project", help="wandb: the project (default: normbench)")
     parser.add_argument("--entity", help="wandb: user or team (default: W&B's own)")
-    parser.add_argument("--again", action="store_true", help="wandb: also what was sent before")
+    parser.add_argument("--again", action="store_true", help="wandb: also send runs that were sent before")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import export
 
-    for name in ("output",) if given.form == "wandb" else ("mode", "project", "entity", "again"):
-        if getattr(given, name) not in (None, False):
-            raise NormbenchError(f"--{name} is not an option of export {given.form}.")
-    filters = [*given.words, *given.only]
-    if given.form != "wandb":
-        return export.run_table(given.form, given.results, filters, given.output, console)
-    project = "normbench" if given.project is None else given.project
-    target = (given.mode or "offline", project, given.entity or "")
-    return export.run_wandb(given.results, filters, *target, given.again, console)
+    for name in ("output",) if arguments.form == "wandb" else ("mode", "project", "entity", "again"):
+        if getattr(arguments, name) not in (None, False):
+            raise NormbenchError(f"--{name} is not an option of export {arguments.form}.")
+    filters = [*arguments.words, *arguments.only]
+    if arguments.form != "wandb":
+        return export.run_table(arguments.form, arguments.results, filters, arguments.output, console)
+    project = "normbench" if arguments.project is None else arguments.project
+    target = (arguments.mode or "offline", project, arguments.entity or "")
+    return export.run_wandb(arguments.results, filters, *target, arguments.again, console)

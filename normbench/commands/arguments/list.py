@@ -7,7 +7,7 @@ from typing import Any
 
 EPILOG = """examples:
   normbench list norms
-  normbench list data --config-dir DIR    with your own, DIR/data/NAME.yaml (normbench data --help)
+  normbench list data --config-dir DIR    also your own, DIR/data/NAME.yaml (normbench data --help)
   normbench list --json
 """
 
@@ -17,7 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import list as list_command
 
-    return list_command.show(given.kind, given.json, given.config_dir, console)
+    return list_command.show(arguments.kind, arguments.json, arguments.config_dir, console)

@@ -17,16 +17,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", type=place, help="where to write it (default: RESULTS/report)")
 
 
-def run(given: Namespace, console: Any) -> int:
-    """Write the site and say where; what is damaged is left out of it, with a line."""
+def run(arguments: Namespace, console: Any) -> int:
+    """Write the site and print where it is; damaged artifacts are left out, with a note."""
     from normbench.commands import format
     from normbench.commands.terminal import say
     from normbench.web import report
 
-    written = report.build(given.results, given.output, given.config_dir)
+    written = report.build(arguments.results, arguments.output, arguments.config_dir)
     for note in written.notes:
         say(console, f"  note: {note}")
-    if hint := format.where_published(given.results):
+    if hint := format.where_published(arguments.results):
         say(console, f"  note: {hint}")
     say(console, f"report  {written.index}")
     return 0

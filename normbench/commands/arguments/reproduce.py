@@ -13,11 +13,11 @@ from normbench.errors import NormbenchError
 EPILOG = """examples:
   normbench reproduce ln2016/fig6 --fidelity smoke      half a minute, on embedded data; below results/own
   normbench reproduce ln2016/fig6 --only ln --only bn-all --only train.batch_size=128
-  normbench reproduce bln2022/fig6 --only BLN-18b --controls        what one claim compares, and no more
-  normbench reproduce ln2016 --max-time 2h              go on another day with the same command
-  normbench reproduce ln2016/fig6 --controls            also the settings that the paper leaves open
+  normbench reproduce bln2022/fig6 --only BLN-18b --controls        only the runs that one claim compares
+  normbench reproduce ln2016 --max-time 2h              the same command continues later
+  normbench reproduce ln2016/fig6 --controls            also the settings that the paper does not give
   normbench reproduce --config-dir examples/own_claims mine/rms     claims of your own on your own experiment
-  normbench reproduce ln2016/fig6 logger=wandb          mirrored to W&B files below results/wandb, as it trains
+  normbench reproduce ln2016/fig6 logger=wandb          mirror to W&B files below results/wandb
 """
 
 
@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--seeds",
         type=seeds,
         metavar="N|A-B",
-        help="seeds per arm, or from A to B (default: the artifact's, fixed ahead)",
+        help="seeds per arm, or seeds A to B (default: those that the artifact plans)",
     )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where to train")
@@ -39,34 +39,34 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--controls", action="store_true", help="also the control settings of the experiment")
     parser.add_argument(
-        "--max-time", type=format.seconds, metavar="TIME", help="stop after 90s, 30m, 2h; 0 starts nothing"
+        "--max-time", type=format.seconds, metavar="TIME", help="stop after 90s, 30m, 2h; 0 trains nothing"
     )
     parser.add_argument("--retry-failed", action="store_true", help="train failed runs again")
     parser.add_argument("--dry-run", action="store_true", help="show what would run")
     parser.add_argument(
-        "--drop-stale", action="store_true", help="publish fewer runs than before, where configurations have changed"
+        "--drop-stale", action="store_true", help="publish fewer runs than before if configurations have changed"
     )
 
 
-def seeds(given: str) -> int | range:
+def seeds(text: str) -> int | range:
     """`5` or `6-10`."""
-    first, dash, last = given.partition("-")
+    first, dash, last = text.partition("-")
     if first.isdecimal() and (last.isdecimal() if dash else True):
         asked = range(int(first), int(last) + 1) if dash else int(first)
         if asked and (isinstance(asked, int) or asked[0] > 0):
             if (asked if isinstance(asked, int) else asked[-1]) > format.MOST_SEEDS:
-                raise NormbenchError(f"--seeds {given} is too large: at most {format.MOST_SEEDS}.")
+                raise NormbenchError(f"--seeds {text} is too large: at most {format.MOST_SEEDS}.")
             return asked
     raise NormbenchError(
-        f"--seeds {given} must be a number of seeds (at least 1), or the first and the last, such as 6-10."
+        f"--seeds {text} must be a number of seeds (at least 1), or the first and the last, such as 6-10."
     )
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import reproduce
 
-    names = [word for word in given.words if "=" not in word]
+    names = [word for word in arguments.words if "=" not in word]
     if not names:
         raise NormbenchError("reproduce needs an artifact, a paper or all. (normbench list artifacts)")
-    options = [word for word in given.words if "=" in word]
-    return reproduce.run(from_options(reproduce.Request, given, names=names, words=options), console)
+    options = [word for word in arguments.words if "=" in word]
+    return reproduce.run(from_options(reproduce.Request, arguments, names=names, words=options), console)

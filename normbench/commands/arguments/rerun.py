@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 EPILOG = """examples:
-  normbench rerun 00955a672333 --epochs 1               the first epoch again: how far apart are the curves?
+  normbench rerun 00955a672333 --epochs 1               repeat the first epoch and compare the curves
   normbench rerun 0095 --epochs 1 --json
 
 the answer, for each metric:
@@ -14,9 +14,9 @@ the answer, for each metric:
   rounding        no value differs by more than 1e-5 of its size
   chaotic, inside the seeds' spread
                   training amplified the rounding of another processor, torch or backend, but every value lies in the
-                  95 % prediction interval (over all values) of the run and three or more of other seeds beside it
-  different       anything else; where it begins is said
-In the same environment, where all of it was recorded, every difference is a failure: not deterministic.
+                  95 % prediction interval (over all values) of the run and three or more runs of other seeds
+  different       anything else, with the place where it begins
+In the same, fully recorded environment every difference is a failure: not deterministic.
 
 exit codes: 0 the first three; 4 different, or not deterministic
 """
@@ -29,7 +29,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import rerun
 
-    return rerun.run(given.run, given.results, given.epochs, given.steps, given.config_dir, given.json, console)
+    return rerun.run(
+        arguments.run,
+        arguments.results,
+        arguments.epochs,
+        arguments.steps,
+        arguments.config_dir,
+        arguments.json,
+        console,
+    )

@@ -16,7 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import show
 
-    return show.show(given.run, given.results, given.json, console)
+    return show.show(arguments.run, arguments.results, arguments.json, console)

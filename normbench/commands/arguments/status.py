@@ -15,7 +15,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import status
 
-    return status.run(given.results, given.json, given.config_dir, console)
+    return status.run(arguments.results, arguments.json, arguments.config_dir, console)

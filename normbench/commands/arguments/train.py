@@ -10,14 +10,14 @@ EPILOG = """examples:
   normbench train model=mnist_mlp 'norm.sites={hidden: {name: layer, eps: 1e-3}, logits: batch}'
   normbench train experiment=ln2016/fig6 arm=ln seed=2 train.batch_size=4
   normbench train -m model=mnist_mlp norm=none,layer 'seed=range(1,6)' launcher=pool
-  normbench train -m model=mnist_mlp data=digits norm=none,layer,my_norm.py 'seed=range(1,6)'   with one's own
-  normbench train model=mnist_mlp norm=batch --cfg job  the whole configuration as YAML; nothing is run
-  normbench train -m model=mnist_mlp norm=none,layer --dry-run      the runs with their ids; nothing is run
+  normbench train -m model=mnist_mlp data=digits norm=none,layer,my_norm.py 'seed=range(1,6)'   your own file
+  normbench train model=mnist_mlp norm=batch --cfg job  print the whole configuration as YAML
+  normbench train -m model=mnist_mlp norm=none,layer --dry-run      list the runs with their ids
 """
 
 
 def more_help() -> str:
-    """The groups and their choices, as they lie in `conf/`; it is asked for with the help alone."""
+    """The groups and their choices in `conf/`; called only for the help."""
     import textwrap
 
     from normbench.config import compose, grammar
@@ -41,18 +41,20 @@ def more_help() -> str:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("-m", "--multirun", action="store_true", help="run every combination of comma lists and ranges")
     parser.add_argument("--cfg", choices=["job"], help="print the configuration as YAML and run nothing")
-    parser.add_argument("--dry-run", action="store_true", help="the same; with -m, list the runs with their ids")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="the same as --cfg job; with -m, list the runs with their ids"
+    )
     parser.add_argument("words", nargs="*", metavar="key=value")
 
 
-def run(given: Namespace, console: Any) -> int:
+def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import train
 
-    keeps = not (given.cfg or given.dry_run)
-    known = train.named(given.words, given.multirun, given.results, given.config_dir, console, keeps)
+    keeps = not (arguments.cfg or arguments.dry_run)
+    known = train.named(arguments.words, arguments.multirun, arguments.results, arguments.config_dir, console, keeps)
     with known as (words, config_dir):
-        if given.cfg or (given.dry_run and not given.multirun):
-            return train.show_configurations(words, given.multirun, config_dir)
-        if given.dry_run:
-            return train.list_runs(words, given.results, config_dir, console)
-        return train.run(words, given.multirun, given.results, config_dir, console)
+        if arguments.cfg or (arguments.dry_run and not arguments.multirun):
+            return train.show_configurations(words, arguments.multirun, config_dir)
+        if arguments.dry_run:
+            return train.list_runs(words, arguments.results, config_dir, console)
+        return train.run(words, arguments.multirun, arguments.results, config_dir, console)
