@@ -66,9 +66,8 @@ class Parser(argparse.ArgumentParser):
             value, choices = literal_eval(found[1]), [name.strip("'\"") for name in found[2].split(", ")]
             article = "an" if what[0] in "aeiou" else "a"
             raise unknown(f"{value} is not {article} {what}.", value, choices, f"{self.prog} --help")
-        if found := re.fullmatch(r"invalid (int|float) value: (.+)", problem, re.DOTALL):
-            kind = {"int": "whole number", "float": "number"}[found[1]]
-            message = f"{what} {literal_eval(found[2]) or repr('')} is not a {kind}"
+        if found := re.fullmatch(r"invalid (.*number.*) value: (.+)", problem, re.DOTALL):
+            message = f"{what} {literal_eval(found[2]) or repr('')} is not a {found[1]}"
         raise NormbenchError(f"{message}. ({self.prog} --help)")
 
 
@@ -115,9 +114,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The console script."""
     from normbench.draw.text import visible_lines
 
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # `normbench list >&-`
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open until the process ends
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name may have characters that the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")

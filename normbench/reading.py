@@ -12,7 +12,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -70,20 +70,9 @@ def _check(found: os.stat_result, most: int) -> None:
 
 def read(path: str | Path, most: int) -> bytes:
     """The content of a regular file of at most `most` bytes. OSError for anything else."""
-    handle = at_once(path, os.O_RDONLY)  # faster than `opened` for thousands of small files
-    try:
-        found = os.fstat(handle)
-        _check(found, most)
-        parts, left = [], most
-        while part := os.read(handle, min(left + 1, max(found.st_size, 1 << 16))):
-            parts.append(part)
-            if len(part) == found.st_size:  # the whole file, as large as when it was opened
-                break
-            if (left := left - len(part)) < 0:  # it grew while it was read
-                raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
-        return b"".join(parts)
-    finally:
-        os.close(handle)
+    with open(at_once(path, os.O_RDONLY), "rb", buffering=0) as file:  # faster than `opened`, for thousands of files
+        _check(os.fstat(file.fileno()), most)
+        return file.read()
 
 
 def tail(path: str | Path, most: int, dir_fd: int | None = None) -> bytes:
@@ -110,21 +99,9 @@ def decode(text: str | bytes) -> Any:
 
     All other callers take `parse`.
     """
-    return _decoded(text.decode() if isinstance(text, bytes) else text, _FAST)
-
-
-def parse(text: str | bytes) -> Any:
-    """A JSON value that can be walked recursively, printed and stored, or ValueError."""
     text = text.decode() if isinstance(text, bytes) else text
-    value = _decoded(text, _CAREFUL)
-    if text.count("[") + text.count("{") > DEEPEST or len(text) > MOST:
-        check_json(value)
-    return value
-
-
-def _decoded(text: str, decoder: json.JSONDecoder) -> Any:
     try:
-        value = decoder.decode(text)
+        value = _DECODER.decode(text)
         if "\\ud" in text or "\\uD" in text:  # a lone surrogate cannot be encoded
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
@@ -132,21 +109,18 @@ def _decoded(text: str, decoder: json.JSONDecoder) -> Any:
     return value
 
 
+def parse(text: str | bytes) -> Any:
+    """A JSON value that can be walked recursively, printed and stored, or ValueError."""
+    value = decode(text)
+    check_json(value)
+    return value
+
+
 def _refuse(name: str) -> None:
     raise ValueError(f"it has the number {name}")
 
 
-def _number(kind: type[int] | type[float]) -> Callable[[str], int | float]:
-    def read(text: str) -> int | float:
-        if abs(value := kind(text)) >= (HIGHEST if kind is int else math.inf):
-            raise ValueError("a number in it is too large")
-        return value
-
-    return read
-
-
-_FAST = json.JSONDecoder(parse_constant=_refuse)
-_CAREFUL = json.JSONDecoder(parse_constant=_refuse, parse_int=_number(int), parse_float=_number(float))
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def check_json(value: Any, finite: bool = True) -> None:

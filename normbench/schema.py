@@ -15,6 +15,7 @@ from typing import Any
 from normbench.errors import NormbenchError, unknown
 
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+DESCRIPTIONS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a name"}
 LARGEST = 2**63  # limit of whole numbers: readers of runs refuse larger ones
 SPEC_KEYS = {
     "type",
@@ -58,7 +59,7 @@ def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
         value = float(value) if abs(value) < 1e300 else math.inf
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         given = "" if value is not None else f" Give one: {place}=..."
-        raise NormbenchError(f"{place}={value} is not {_article(spec['type'])}.{given}")
+        raise NormbenchError(f"{place}={value} is not {DESCRIPTIONS[spec['type']]}.{given}")
     if "pattern" in spec and isinstance(value, str) and not re.fullmatch(spec["pattern"], value):
         raise NormbenchError(f"{place}={value} is not possible: it must be of the form {spec['pattern']}.")
     if "choices" in spec and value not in spec["choices"]:
@@ -74,10 +75,6 @@ def _check_one(place: str, value: Any, spec: Mapping[str, Any]) -> Any:
     if "below" in spec and not value < spec["below"]:
         raise NormbenchError(f"{place}={value} is too large: it must be below {spec['below']}.")
     return value
-
-
-def _article(kind: str) -> str:
-    return {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a name"}[kind]
 
 
 def check_options(place: str, node: Mapping[str, Any], specs: Mapping[str, Any], allowed: set[str]) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Temporary folders: those that killed processes left behind are removed by the next process.
 
-A folder's name has the number of its process, which locks the folder while it uses it.
+A process locks its folder while it uses it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -18,7 +18,7 @@ from pathlib import Path
 from normbench import locks
 from normbench.errors import NormbenchError
 
-YOUNG = 10.0  # s: a younger folder of a live process may not be locked yet
+YOUNG = 10.0  # s: a younger folder may not be locked yet
 
 
 @contextlib.contextmanager
@@ -26,10 +26,10 @@ def folder(prefix: str, within: Path | None = None) -> Iterator[Path]:
     """A new folder in `within` (default: the temporary folder), removed after the block. OSError as mkdtemp."""
     base = within or Path(tempfile.gettempdir())
     collect(prefix, base)
-    made = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=base))
+    made = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
     handle = os.open(made, os.O_RDONLY)
     try:
-        with contextlib.suppress(NormbenchError):  # without locks the process number alone protects the folder
+        with contextlib.suppress(NormbenchError):  # where there are no locks, nothing is collected either
             locks.take(handle, made, 0)
         yield made
     finally:
@@ -39,19 +39,14 @@ def folder(prefix: str, within: Path | None = None) -> Iterator[Path]:
 
 def collect(prefix: str, base: Path) -> None:
     """Remove folders that this user's dead processes left; errors are ignored."""
-    form = re.compile(rf"{re.escape(prefix)}(\d+)-\w+")
-    with contextlib.suppress(OSError):
-        for name in os.listdir(base):
-            if match := form.fullmatch(name):
-                with contextlib.suppress(OSError, NormbenchError):
-                    _remove(base / name, int(match[1]))
+    for path in base.glob(f"{glob.escape(prefix)}*"):
+        with contextlib.suppress(OSError, NormbenchError):
+            _remove(path)
 
 
-def _remove(path: Path, process: int) -> None:
+def _remove(path: Path) -> None:
     found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        return
-    if _lives(process) and time.time() - found.st_mtime < YOUNG:
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or time.time() - found.st_mtime < YOUNG:
         return
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
@@ -59,13 +54,3 @@ def _remove(path: Path, process: int) -> None:
             shutil.rmtree(path, ignore_errors=True)
     finally:
         os.close(handle)
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True

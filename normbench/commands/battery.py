@@ -50,10 +50,6 @@ class Request:
 
 def run(request: Request, console: Console) -> int:
     """Exit code: 0 done, 2 a promise is broken, 4 a run failed, 130 interrupted."""
-    if request.seeds < 1:
-        raise NormbenchError(f"--seeds {request.seeds} must be at least 1.")
-    if request.seeds > format.MOST_SEEDS:
-        raise NormbenchError(f"--seeds {request.seeds} is too large: at most {format.MOST_SEEDS}.")
     launcher = training.launcher(request.jobs)
     if request.dry_run:  # leaves no files
         with tempfile.TemporaryDirectory() as folder:
@@ -119,17 +115,7 @@ def _run(request: Request, launcher: Launcher, results: Path, console: Console) 
     if adopted.config_dir:
         where = shlex.quote(str(adopted.config_dir))
         say(console, f"  train     normbench train --config-dir {where} norm={adopted.name} ...")
-    unserved = _unserved(planned, console)
-    return 4 if unserved or failures or any(outcome.failed for outcome in outcomes) else 0
-
-
-def _unserved(planned: Sequence[trials.Trial], console: Console) -> bool:
-    """Report experiments that cannot run even without normalization; whether there are any."""
-    found = [trial for trial in planned if "none" in trial.refused]
-    for trial in found:
-        say(console, f"normbench: {trial.experiment} cannot be served, even without normalization: "
-            f"{trial.refused['none']}")  # fmt: skip
-    return bool(found)
+    return 4 if failures or any(outcome.failed for outcome in outcomes) else 0
 
 
 def _specs(planned: Sequence[trials.Trial], probes: Mapping[str, RunSpec | str]) -> list[RunSpec]:
@@ -171,7 +157,7 @@ def _outlook(
     how_long = f", about {format.duration(needed / jobs)} on {format.plural(jobs, 'process')}" if needed else ""
     say(console, f"{format.plural(len(specs), 'run')} · {len(specs) - len(lacking)} done, {len(lacking)} to run"
         f"{how_long}; --dry-run: nothing is run")  # fmt: skip
-    return 4 if _unserved(planned, console) else 0
+    return 0
 
 
 def _counted(of: str, norm: str, own: Sequence[RunSpec], lacking: Set[tuple[str, int]]) -> tuple[str, str, str, str]:

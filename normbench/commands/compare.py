@@ -6,7 +6,6 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -49,7 +48,9 @@ def run(
     if not found:
         raise NormbenchError(f"no finished run below {results} with an evaluation fits {' '.join(filters) or 'this'}.")
     if as_json:
-        say_json([as_data(answer_of(task, asked)) for task in found])
+        answered = [answer_of(task, asked) for task in found]
+        beside = [paper_references.references_as_rows(answer.task, answer.question) for answer in answered]
+        say_json([{**answer.as_json(), "beside": rows} for answer, rows in zip(answered, beside, strict=True)])
     elif len(found) > MOST_TASKS and not asked:
         _overview(found, console)
     else:
@@ -73,11 +74,6 @@ def has_curves(task: groups.Task) -> bool:
 
 def answer_of(task: groups.Task, asked: Mapping[str, str]) -> Answer:
     return answers.answer(task, Question.of(task, asked))
-
-
-def as_data(answer: Answer) -> dict[str, Any]:
-    """The content of `show` as data."""
-    return {**answer.as_json(), "beside": paper_references.references_as_rows(answer.task, answer.question)}
 
 
 def filters_of(task: groups.Task) -> list[str]:

@@ -21,7 +21,7 @@ HOST, PORT, TRIED = "127.0.0.1", 8642, 50
 
 def run(results: Path, config_dir: Path | None, filters: Sequence[str], port: int | None) -> int:
     """Print the link and serve until Ctrl-C. NormbenchError: a filter fits no run, a port is taken."""
-    if port is not None and not 1 <= port <= 65535:
+    if port is not None and port > 65535:
         raise NormbenchError(f"--port {port} is no port: 1 to 65535.")
     index = Index(results)
     index.refresh()

@@ -14,7 +14,7 @@ from normbench import scratch
 from normbench.commands import format, terminal
 from normbench.commands.terminal import say
 from normbench.compare import configuration
-from normbench.errors import NormbenchError, code_of
+from normbench.errors import NormbenchError
 from normbench.export import tables, wandb_run
 from normbench.runs import files
 from normbench.runs.find import everything
@@ -32,18 +32,11 @@ def run_table(form: str, results: Path, filters: Sequence[str], output: Path | N
         return 0
     runs = _chosen(results, filters, console)
     path = output or results / "export" / f"curves.{form}"
-    if path.is_dir() or not path.name:
-        raise NormbenchError(f"{path} is a folder. Name a file with --output.")
-    if path.exists() and not path.is_file():  # the file would replace it
-        raise NormbenchError(f"{path} is a device or pipe. Name a file with --output.")
+    if path.exists() and not path.is_file():
+        raise NormbenchError(f"{path} is no regular file. Name one with --output.")
     target = Path(os.path.realpath(path))  # write through a link, not over it
     files.make_folder(target.parent, "--output" if output else files.RESULTS)
-    try:
-        count = write(runs, target)
-    except OSError as error:
-        raise NormbenchError(
-            f"{path} cannot be written: {error.strerror}. Choose another place with --output.", code_of(error)
-        ) from None
+    count = write(runs, target)
     say(console, f"{format.plural(len(runs), 'run')}, {format.plural(count, 'record')}: {path}")
     return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +83,16 @@ def _state(config: Mapping[str, Any]) -> str:
     register = files.registration(config, root)
     if all(map(_absent, places)):
         own = supplied or "like" in config["declares"]
-        remedy = data.problems(config)[0] if own else register or f"Bring it with: {_command(config)}"
-        return f"missing. {remedy}"
+        size = f" ({megabytes} MB)" if (megabytes := files.megabytes(config)) else ""
+        download = f"Bring it with: normbench data get {config['name']}{size}"
+        return f"missing. {data.problems(config)[0] if own else register or download}"
     if problems := data.problems(config):
         return problems[0]
     if not paths:
         return "ready"
     remark = files.remark(config, root)
-    return f"ready, {_megabytes(paths)}" + (f"; {remark}" if remark else "")
+    total = sum(path.stat().st_size for path in paths)
+    return f"ready, {total / 1e6:.1f} MB" + (f"; {remark}" if remark else "")
 
 
 def _absent(place: Path) -> bool:
@@ -102,15 +104,6 @@ def _absent(place: Path) -> bool:
     except OSError:
         pass
     return False
-
-
-def _megabytes(paths: Sequence[Path]) -> str:
-    return f"{sum(path.stat().st_size for path in paths) / 1e6:.1f} MB"
-
-
-def _command(config: Mapping[str, Any]) -> str:
-    size = files.megabytes(config)
-    return f"normbench data get {config['name']}" + (f" ({size} MB)" if size else "")
 
 
 def data_get(name: str, console: Console, config_dir: Path | None = None) -> int:

@@ -81,14 +81,11 @@ class Bars:
             if "epoch" in event and not (quiet or self.console.is_terminal):
                 self.last_line[run] = time.monotonic()
                 say(self.console, f"  {label(spec)} · {_evaluated(spec, event)}")
-            partial = sum(self.progress.tasks[i].percentage / 100 for i in self._open())
+            running = set(self.tasks.values())
+            partial = sum(task.percentage / 100 for task in self.progress.tasks if task.id in running)
             self.progress.update(self.all, completed=self.ended + partial)
         else:
             self._end(spec, event)
-
-    def _open(self) -> list[int]:
-        ids = set(self.tasks.values())
-        return [i for i, task in enumerate(self.progress.tasks) if task.id in ids]
 
     def _end(self, spec: RunSpec, event: dict[str, Any]) -> None:
         self.ended += event["status"] in FINISHED

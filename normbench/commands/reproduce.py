@@ -257,12 +257,6 @@ def _describe_hints(
         yield f"published at {others[0]}: {artifacts.again(artifact.id, others[0], artifact.config_dir)}"
 
 
-def _describe_unsimulated(entry: power.Outlook) -> str:
-    if entry.pilots < power.FEWEST_PILOTS:
-        return f"{entry.pilots} seeds to go by: it takes {power.FEWEST_PILOTS}"
-    return "not simulated: a run without a number"
-
-
 def _describe_estimate(missing: Sequence[RunSpec], found: Found, processes: int, config_dir: Path | None) -> str:
     if not missing:
         return ""
@@ -284,13 +278,16 @@ def _outlook(artifact: Artifact, runs: Sequence[RunRecord], request: Request, co
     names = ("claim", "planned n", "missing runs", "core-hours", "simulated verdicts", "negligible if no effect")
     table = Table(*names, whole=("claim",))
     for entry in found:
+        unsimulated = "not simulated: a run without a number"
+        if entry.pilots < power.FEWEST_PILOTS:
+            unsimulated = f"{entry.pilots} seeds to go by: it takes {power.FEWEST_PILOTS}"
         words = ", ".join(f"{word} {100 * share:.0f} %" for word, share in (entry.words or {}).items())
         table.add_row(
             entry.claim,
             "/".join(str(n) for n in dict.fromkeys(entry.planned)),
             str(entry.runs),
             "" if entry.hours is None else f"{entry.hours:.2g}",
-            words or _describe_unsimulated(entry),
+            words or unsimulated,
             "" if entry.none is None else f"{100 * entry.none:.0f} %",
         )
     console.print(table)

@@ -44,11 +44,6 @@ def run(
     Exit code 4 if they differ by more than rounding and the seeds' spread, or at all in the same environment.
     """
     asked = {unit: length for unit, length in (("epochs", epochs), ("steps", steps)) if length is not None}
-    for unit, length in asked.items():
-        if length < 1:
-            raise NormbenchError(f"--{unit} {length} must be at least 1.")
-    if len(asked) > 1:
-        raise NormbenchError(f"--epochs {epochs} and --steps {steps}: say how far in one of them.")
     there = resolve(name, results)
     run = there.run
     if run.status not in store.FINISHED:
@@ -57,12 +52,14 @@ def run(
     config = compose.restore(run.config, config_dir)
     config["train"] = {**config["train"], "keep": []}
     spec = plan.checked(RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir))
-    if asked and config["model"]["declares"].get("probe"):
-        raise NormbenchError(f"run {run.id} is a probe, computed whole: leave out --{next(iter(asked))}.")
     if asked:
+        ((unit, length),) = asked.items()
+        if config["model"]["declares"].get("probe"):
+            raise NormbenchError(f"run {run.id} is a probe, computed whole: leave out --{unit}.")
         shorter = replace(spec, config={**config, "train": {**config["train"], "epochs": 0, "steps": 0, **asked}})
         if shorter.steps > spec.steps:
-            raise NormbenchError(f"--{unit} {length} is more than run {run.id} has: {_length(spec)}.")
+            whole = f"{spec.epochs} epochs, {spec.steps} updates" if spec.epochs else f"{spec.steps} updates"
+            raise NormbenchError(f"--{unit} {length} is more than run {run.id} has: {whole}.")
         spec = shorter
     if spec.id != run.id:
         raise NormbenchError(
@@ -112,11 +109,6 @@ def _id_with_seed(run: RunRecord, seed: int, config_dir: Path | None) -> str:
         return RunSpec(config, plan.ADHOC, "rerun", plan.ADHOC, config_dir=config_dir).id
     except NormbenchError:
         return ""
-
-
-def _length(spec: RunSpec) -> str:
-    epochs = f"{spec.epochs} epochs, " if spec.epochs else ""
-    return f"{epochs}{spec.steps} updates"
 
 
 def show(again: RunRecord, found: Distance, console: Console, of: int = 0) -> None:

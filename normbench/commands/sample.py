@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from normbench.runs import writing
 from normbench.train.weights import locate_run, refuse_edited, trained
 
 NEAREST = 5  # lines, the default of --count with --near
-MOST = 10_000  # samples in one file, all in memory
 
 
 @dataclass(frozen=True)
@@ -31,18 +29,6 @@ class Asked:
     seed: int = 1
     weights: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.count is not None and self.count < 1:
-            raise NormbenchError(f"--count {self.count} must be at least 1.")
-        if self.count is not None and self.count > MOST:
-            raise NormbenchError(f"--count {self.count} is too large: at most {MOST}.")
-        if not (math.isfinite(self.bias) and self.bias >= 0):
-            raise NormbenchError(f"--bias {self.bias:g} must be at least 0.")
-        if self.bias and self.text is None:
-            raise NormbenchError("--bias is for a text of yours: --text 'a line'.")
-        if self.near is not None and self.text is not None:
-            raise NormbenchError("--near or --text: one of the two.")
-
 
 def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: Console) -> int:
     """List a run's samples; with `count` draw more, with `text` write it, with `near` list the nearest test examples.
@@ -50,6 +36,8 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
     weights: which stored weights, by default the last. NormbenchError: no such run or none with weights, missing or
     unfitting weights, a model that draws nothing or reads or writes no text.
     """
+    if asked.bias and asked.text is None:
+        raise NormbenchError("--bias is for a text of yours: --text 'a line'.")
     found, folder = locate_run(of, results)
     config = compose.restore(found.config, config_dir)
     name = config["model"]["name"]

@@ -28,8 +28,6 @@ MANY = "launcher=pool"  # the default of commands of many runs
 
 def launcher(jobs: int, words: Sequence[str] = (), config_dir: Path | None = None) -> base.Launcher:
     """The launcher for --jobs (0: one per core) and `launcher...` among the words, which take precedence."""
-    if jobs < 0:
-        raise NormbenchError(f"--jobs {jobs} must be 0 (one per core) or more.")
     asked = [MANY, *([f"launcher.jobs={jobs}"] if jobs else []), *words]
     return base.load(plan.command_options("launcher", asked, config_dir))
 

@@ -27,9 +27,9 @@ BAD = [
     (("reproduce", "ln2016/fig6", "--max-time", "soon"), "--max-time soon is not a duration"),
     (("reproduce", "ln2016/fig6", "--fidelity", "proxy"), "--fidelity proxy"),
     (("reproduce",), "artifact"),
-    (("sample", "x", "--text", "a", "--bias=-1"), "--bias -1 must be at least 0."),
-    (("sample", "x", "--text", "a", "--bias", "nan"), "--bias nan must be at least 0."),
-    (("sample", "x", "--text", "a", "--near", "b"), "--near or --text: one of the two."),
+    (("sample", "x", "--text", "a", "--bias=-1"), "--bias -1 is not a number of at least 0."),
+    (("sample", "x", "--text", "a", "--bias", "nan"), "--bias nan is not a number of at least 0."),
+    (("sample", "x", "--text", "a", "--near", "b"), "--near: not allowed with argument --text"),
     (("sample", "x", "--bias", "1"), "--bias is for a text of yours: --text 'a line'."),
     (
         ("reproduce", "ln2016/table3"),
@@ -42,9 +42,9 @@ BAD = [
     ((*MLP, "--cfg", "all"), "all is not a --cfg. Choose from: job."),
     (("compare", "--at", "middle"), "middle is not a --at. Choose from: end, best. (normbench compare --help)"),
     (("list", "it's"), "it's is not a kind. Choose from: artifacts, models, norms, data."),
-    (("dashboard", "--port", "abc"), "--port abc is not a whole number. (normbench dashboard --help)"),
-    (("battery", "--norm", "rms", "--seeds", ""), "--seeds '' is not a whole number."),
-    (("sample", "x", "--bias", "low"), "--bias low is not a number."),
+    (("dashboard", "--port", "abc"), "--port abc is not a whole number of at least 1. (normbench dashboard --help)"),
+    (("battery", "--norm", "rms", "--seeds", ""), "--seeds '' is not a whole number of at least 1."),
+    (("sample", "x", "--bias", "low"), "--bias low is not a number of at least 0."),
     (("",), "'' is not a command."),
     (("reproduce", ""), "'' is not an artifact."),
     (("show", ""), "/results. (normbench status)"),
@@ -87,7 +87,6 @@ BAD = [
     (("export", "wandb", "--output", "x"), "--output is not an option of export wandb"),
     (("export", "xml"), "xml is not a form"),
     (("export", "csv"), "/results. (normbench status)"),
-    (("export", "wandb", "--only", "ln"), "/results. (normbench status)"),
     (("list", "nroms"), "Did you mean 'norms'?"),
     (("data", "get"), "normbench data get mnist"),
     (("data", "get", "mnst"), "Did you mean 'mnist'?"),
@@ -101,19 +100,10 @@ BAD = [
         ("data", "prepare", "coco", "--images", ".", "--weights", __file__),
         "coco/dataset_coco.json is missing: Karpathy's",
     ),
-    (
-        ("embed-eval", "nosuch"),
-        "nosuch is neither a folder of vectors nor module:name, bag-of-words or tf-idf; and no run",
-    ),
     (("embed-eval", "tf-idf", "--size", "5"), "--size 5 is of bag-of-words, which is not among tf-idf."),
     (("embed-eval", "tf-idf", "--seed", "1"), "--seed 1 is of bag-of-words, which is not among tf-idf."),
-    (("embed-eval", "bag-of-words", "--seed", "-1"), "--seed -1 must be at least 0."),
-    (("embed-eval", "bag-of-words", "--seed", str(2**63)), "must be at most 9223372036854775807."),
-    (("reproduce", "ln2016/fig6", "--seeds", "99999999999999"), "--seeds 99999999999999 is too large: at most 10000."),
-    (("reproduce", "ln2016/fig6", "--seeds", "1-99999999999999"), "is too large: at most 10000."),
-    (("battery", "--norm", "rms", "--seeds", "99999", "--dry-run"), "--seeds 99999 is too large: at most 10000."),
+    (("embed-eval", "bag-of-words", "--seed", "-1"), "--seed -1 is not a whole number of at least 0."),
     (("battery", "--norm", "none"), "--norm none is no normalizer: it is the baseline that a battery compares with."),
-    (("sample", "abc", "--count", "100000000"), "--count 100000000 is too large: at most 10000."),
     (("history", "bln-12"), "bln-12 is not a claim. Did you mean 'BLN-12'?"),
     (
         (*MLP, "data=digits", "train.steps=2", "train.keep=[3]"),
@@ -180,7 +170,7 @@ def test_results_below_a_file_cannot_be_made(normbench, capfd, tmp_path: Path):
 def test_what_is_exported_is_chosen_as_what_is_compared(normbench, capfd, tmp_path: Path):
     for spec in (*fake.specs(2), *fake.specs(1, "norm=layer")):
         fake.directory(tmp_path / "results" / "runs", spec)
-    for words, count in (((), 3), (("norm=none", "seed=1"), 1), (("adhoc", "norm=layer"), 1), (("--only", "adhoc"), 3)):
+    for words, count in (((), 3), (("norm=none", "seed=1"), 1), (("adhoc", "norm=layer"), 1)):
         assert normbench("export", "csv", *words) == 0
         assert f"{count} run{'s' * (count > 1)}, " in capfd.readouterr().out
     for word, says in (("norm=laye", "Did you mean 'layer'?"), ("lauer", "'lauer' is no experiment, arm or id")):
@@ -254,7 +244,7 @@ def test_a_full_disk_is_code_4(normbench, capfd, tmp_path: Path, monkeypatch: py
     for words, place in ((("report",), "results/report"), (("export", "csv", "--output", "a.csv"), "a.csv")):
         assert normbench(*words) == 4
         (line,) = capfd.readouterr().err.splitlines()
-        assert f"{place} cannot be written: No space left on device. Choose another place with --output." in line
+        assert f"{place}" in line and "No space left on device" in line
     with pytest.raises(OSError) as error:
         atomic_write(tmp_path / "b", b"")
     assert error.value.filename == str(tmp_path / "b")

@@ -193,30 +193,6 @@ def test_help_shows_examples_everywhere(normbench, capfd):
         assert "examples:" in capfd.readouterr().out
 
 
-def test_reading_and_help_import_no_torch(tmp_path: Path):
-    code = (
-        "import sys\nfrom normbench.cli import main\n"
-        "try: main(sys.argv[1:])\nexcept SystemExit as e: code = e.code\n"
-        "print('torch' in sys.modules, 'hydra' in sys.modules, code, file=sys.stderr)"
-    )
-    for words, expected in (
-        (["--help"], "False False 0"),
-        (["status"], "False False 0"),
-        (["list"], "False True 0"),
-        (["data"], "False False 0"),
-        (["reproduce", "ln2016/fig6", "--max-time", "0"], "False True 0"),
-    ):
-        done = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True)
-        assert done.stderr.strip().splitlines()[-1] == expected, words
-
-
-def test_a_closed_output_is_no_error(tmp_path: Path):
-    for closed in (">&-", ">&- 2>&-"):
-        command = f"exec {sys.executable} -m normbench list norms {closed}"
-        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 def test_a_reader_that_has_enough_is_no_error(tmp_path: Path):
     (tmp_path / "runs").mkdir()
     for words in ("doctor", "list artifacts", "data"):

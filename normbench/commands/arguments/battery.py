@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from normbench.commands.arguments import from_options
+from normbench.commands.format import at_least
 from normbench.config import FIDELITIES, FIDELITY_HELP
 
 EPILOG = """examples:
@@ -19,8 +20,8 @@ EPILOG = """examples:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--norm", required=True, metavar="FILE|NAME", help="a .py or .yaml file, or a name")
     parser.add_argument("--fidelity", default="smoke", choices=FIDELITIES, help=f"{FIDELITY_HELP} (default: smoke)")
-    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="seeds per normalizer (default: 5)")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    parser.add_argument("--seeds", type=at_least(1), default=5, metavar="N", help="seeds per normalizer (default: 5)")
+    parser.add_argument("--jobs", type=at_least(0), default=0, metavar="N", help="processes (default: one per core)")
     parser.add_argument(
         "--only", action="append", default=[], metavar="EXPERIMENT", help="only this experiment (repeatable)"
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from normbench.commands.format import at_least
+
 EPILOG = """examples:
   normbench dashboard                                   print a link for the browser; Ctrl-C ends it
   normbench dashboard model=mnist_mlp norm=layer,batch  begin with these runs
@@ -14,7 +16,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="FILTER", help="KEY=VALUE[,VALUE]: the runs to begin with")
-    parser.add_argument("--port", type=int, help="use this port (default: 8642, or the next free one)")
+    parser.add_argument("--port", type=at_least(1), help="use this port (default: 8642, or the next free one)")
 
 
 def run(arguments: Namespace, console: Any) -> int:

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from normbench.commands.arguments import from_options
+from normbench.commands.format import at_least
 from normbench.errors import NormbenchError
 from normbench.reading import place
 
@@ -36,9 +37,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=place,
         help="word vectors (word2vec, GloVe) for words that the run's vocabulary lacks",
     )
-    parser.add_argument("--size", type=int, metavar="N", help="of bag-of-words (default: 2400)")
-    parser.add_argument("--seed", type=int, metavar="S", help="of bag-of-words (default: 1)")
-    parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default: 2)")
+    parser.add_argument("--size", type=at_least(1), metavar="N", help="of bag-of-words (default: 2400)")
+    parser.add_argument("--seed", type=at_least(0), metavar="S", help="of bag-of-words (default: 1)")
+    parser.add_argument("--threads", type=at_least(1), default=2, metavar="N", help="(default: 2)")
 
 
 def run(arguments: Namespace, console: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from normbench.errors import NormbenchError
@@ -21,8 +21,6 @@ filters are those of normbench compare: KEY=VALUE[,VALUE]; or an experiment, an 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("form", choices=["wandb", "csv", "parquet"])
     parser.add_argument("words", nargs="*", metavar="FILTER", help="which runs (default: all finished ones)")
-    # a filter word, as older versions took it
-    parser.add_argument("--only", action="append", default=[], metavar="WHAT", help=SUPPRESS)
     parser.add_argument(
         "--output", metavar="FILE", type=place, help="csv, parquet: the file to write (-: standard output)"
     )
@@ -38,9 +36,8 @@ def run(arguments: Namespace, console: Any) -> int:
     for name in ("output",) if arguments.form == "wandb" else ("mode", "project", "entity", "again"):
         if getattr(arguments, name) not in (None, False):
             raise NormbenchError(f"--{name} is not an option of export {arguments.form}.")
-    filters = [*arguments.words, *arguments.only]
     if arguments.form != "wandb":
-        return export.run_table(arguments.form, arguments.results, filters, arguments.output, console)
+        return export.run_table(arguments.form, arguments.results, arguments.words, arguments.output, console)
     project = "normbench" if arguments.project is None else arguments.project
     target = (arguments.mode or "offline", project, arguments.entity or "")
-    return export.run_wandb(arguments.results, filters, *target, arguments.again, console)
+    return export.run_wandb(arguments.results, arguments.words, *target, arguments.again, console)

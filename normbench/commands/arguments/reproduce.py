@@ -7,6 +7,7 @@ from typing import Any
 
 from normbench.commands import format
 from normbench.commands.arguments import from_options
+from normbench.commands.format import at_least
 from normbench.config import FIDELITIES, FIDELITY_HELP
 from normbench.errors import NormbenchError
 
@@ -32,7 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N|A-B",
         help="seeds per arm, or seeds A to B (default: those that the artifact plans)",
     )
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    parser.add_argument("--jobs", type=at_least(0), default=0, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where to train")
     parser.add_argument(
         "--only", action="append", default=[], metavar="WHAT", help="only this arm, axis value or claim (repeatable)"
@@ -54,8 +55,6 @@ def seeds(text: str) -> int | range:
     if first.isdecimal() and (last.isdecimal() if dash else True):
         asked = range(int(first), int(last) + 1) if dash else int(first)
         if asked and (isinstance(asked, int) or asked[0] > 0):
-            if (asked if isinstance(asked, int) else asked[-1]) > format.MOST_SEEDS:
-                raise NormbenchError(f"--seeds {text} is too large: at most {format.MOST_SEEDS}.")
             return asked
     raise NormbenchError(
         f"--seeds {text} must be a number of seeds (at least 1), or the first and the last, such as 6-10."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from normbench.commands.format import at_least
+
 EPILOG = """examples:
   normbench rerun 00955a672333 --epochs 1               repeat the first epoch and compare the curves
   normbench rerun 0095 --epochs 1 --json
@@ -24,8 +26,9 @@ exit codes: 0 the first three; 4 different, or not deterministic
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", help="id, the start of one, or its directory")
-    parser.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs")
-    parser.add_argument("--steps", type=int, metavar="N", help="only the first N updates")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--epochs", type=at_least(1), metavar="N", help="only the first N epochs")
+    length.add_argument("--steps", type=at_least(1), metavar="N", help="only the first N updates")
     parser.add_argument("--json", action="store_true")
 
 

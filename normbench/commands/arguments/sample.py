@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from normbench.commands.arguments import from_options
+from normbench.commands.format import at_least
 
 EPILOG = """examples:
   normbench sample 9b1c1575a08c                         list the files that the run wrote at its end
@@ -20,12 +21,13 @@ Runs are published without their weights: train such a run first, below another 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", help="id, the start of one, or its directory")
-    parser.add_argument("--count", type=int, metavar="N", help="draw N more")
-    parser.add_argument("--near", metavar="TEXT", help="list the test examples nearest to a text")
-    parser.add_argument("--text", metavar="TEXT", help="write a text, with --count N in so many hands")
+    parser.add_argument("--count", type=at_least(1), metavar="N", help="draw N more")
+    words = parser.add_mutually_exclusive_group()
+    words.add_argument("--near", metavar="TEXT", help="list the test examples nearest to a text")
+    words.add_argument("--text", metavar="TEXT", help="write a text, with --count N in so many hands")
     parser.add_argument(
         "--bias",
-        type=float,
+        type=at_least(0, float),
         default=0.0,
         metavar="B",
         help="with --text: 0 samples the model, larger values draw more likely strokes",
