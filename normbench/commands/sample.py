@@ -41,7 +41,7 @@ def run(of: str, results: Path, asked: Asked, config_dir: Path | None, console: 
     found, folder = locate_run(of, results)
     config = compose.restore(found.config, config_dir)
     name = config["model"]["name"]
-    if asked != Asked(seed=asked.seed, weights=asked.weights):
+    if asked.count or asked.near is not None or asked.text is not None:
         from normbench import data
 
         refuse_edited(found, config_dir)

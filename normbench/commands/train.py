@@ -81,8 +81,6 @@ def named(
     if not any(map(user_code.is_normalizer_file, grammar.chosen(overrides, "norm"))):
         yield words, config_dir
         return
-    if not multirun:
-        grammar.refuse_sweeps(overrides)
     from normbench.battery.adopt import in_words, keep  # imports torch
 
     conf = runs.own(results)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 from collections.abc import Callable
@@ -21,15 +20,6 @@ FILES = (
     "status.json", "lock", "curve.jsonl", "config.yaml", "environment.json", "timing.jsonl", "output.log", "samples",
     "outcomes", "checkpoint", "weights",
 )  # fmt: skip
-BEYOND = "1" + 400 * "0"
-VALUES = {  # raw JSON in the place of a field
-    "a number as text": '"7"', "text": '"abc"', "beyond all": BEYOND, "beyond floats": "1e999", "negative": "-1",
-    "a fraction": "1.5", "true": "true", "NaN": "NaN", "Infinity": "Infinity", "a list": "[1]", "an object": '{"a": 1}',
-    "null": "null", "half a character": '"\\ud800"', "nearly beyond": "1e308", "64 bits": "18446744073709551616",
-    "an escape": '"\\u001b]0;owned\\u0007\\u001b[31m"', "underlined": '"1_0"', "deep": 900 * "[" + 900 * "]",
-    "within": '{"a": [1]}', "beyond within": f'{{"a": {BEYOND}}}', "half within": '{"\\ud800": "\\udfff"}',
-}  # fmt: skip
-
 
 # --- something else in a file's place --------------------------------------------------------------------------------
 
@@ -71,14 +61,6 @@ def _placed(name: str, place: Callable[[Path], object], state: str = "done") -> 
 
 
 # --- other content ---------------------------------------------------------------------------------------------------
-
-
-def _status(key: str, raw: str, state: str = "done") -> Spoil:
-    def make(run: Path) -> None:
-        status = json.loads((run / "status.json").read_text()) | {"status": state, key: "@"}
-        (run / "status.json").write_text(json.dumps(status).replace('"@"', raw))
-
-    return make
 
 
 def _curve(change: Callable[[str], str]) -> Spoil:
@@ -145,41 +127,19 @@ def _folders(run: Path) -> None:
         os.chdir(here)
 
 
-STATUS = ("step", "steps", "seconds", "epochs", "seed", "id", "reason", "arm", "axes", "curve_sha256")
-RECORD = ("step", "epoch", "nll", "split", "mode", "variant", "order", "block", "examples", "more")
-MATRIX: dict[str, Spoil] = {
-    **{f"status {key} {what}": _status(key, raw) for key in STATUS for what, raw in VALUES.items()},
-    **{
-        f"status {key} {what}, running": _status(key, raw, "running")
-        for key in ("step", "steps", "reason")
-        for what, raw in VALUES.items()
-    },
-    **{f"record {key} {what}": _added(f'"{key}": {raw}') for key in RECORD for what, raw in VALUES.items()},
-    **{f"environment {what}": lambda p, r=raw: (p / "environment.json").write_text(r) for what, raw in VALUES.items()},
-    **{
-        f"environment within {what}": lambda p, r=raw: (p / "environment.json").write_text(f'{{"torch": {r}}}')
-        for what, raw in VALUES.items()
-    },
-    **{
-        f"config {section} {what}": _config(lambda content, s=section, v=value: content["config"].update({s: v}))
-        for section in ("model", "norm", "data", "optim", "schedule", "train", "monitor", "eval", "seed", "device")
-        for what, value in {
-            "is nothing": None, "is a list": [1], "is a number": 3, "is text": "x", "is empty": {}, "is huge": 10**400
-        }.items()
-    },
+PLACES: dict[str, Spoil] = {
     **{f"{what} for {name}": _placed(name, place) for name in FILES for what, place in PLACED.items()},
     **{
         f"{what} for {name}, running": _placed(name, place, "running")
         for name in ("lock", "curve.jsonl", "timing.jsonl")
         for what, place in PLACED.items()
     },
-}  # fmt: skip
+}
 SINGLE: dict[str, Spoil] = {
     **{
         f"{name} nested {depth}": spoiled
         for depth in (60, 900, 100_000)
         for name, spoiled in {
-            "status": _status("more", depth * "[" + depth * "]"),
             "record": _added(f'"variant": {depth * chr(91) + depth * chr(93)}'),
             "config": _in_model(depth * "[" + depth * "]"),
             "label": _written(
@@ -240,5 +200,5 @@ SINGLE: dict[str, Spoil] = {
     "folders in folders": _folders,
 }  # fmt: skip
 
-CASES = SINGLE | MATRIX
-FEW = SINGLE | dict(list(MATRIX.items())[::11])  # every value and every field among them
+CASES = SINGLE | PLACES
+FEW = SINGLE | dict(list(PLACES.items())[::3])

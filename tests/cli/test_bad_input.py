@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import fake
@@ -43,6 +42,10 @@ BAD = [
     (("compare", "--at", "middle"), "middle is not a --at. Choose from: end, best. (normbench compare --help)"),
     (("list", "it's"), "it's is not a kind. Choose from: artifacts, models, norms, data."),
     (("dashboard", "--port", "abc"), "--port abc is not a whole number of at least 1. (normbench dashboard --help)"),
+    (("battery", "--norm", "layr"), "--norm layr is no file and no normalizer. Did you mean 'layer'? (normbench list"),
+    (("battery", "--norm", "rms", "--only", "ln2016/fig66"), "Did you mean 'ln2016/fig6'? (--dry-run lists all)"),
+    (("battery", "--norm", "rms", "--seeds", "0"), "--seeds 0 is not a whole number of at least 1."),
+    (("battery",), "the following arguments are required: --norm. (normbench battery --help)"),
     (("battery", "--norm", "rms", "--seeds", ""), "--seeds '' is not a whole number of at least 1."),
     (("sample", "x", "--bias", "low"), "--bias low is not a number of at least 0."),
     (("",), "'' is not a command."),
@@ -207,18 +210,6 @@ def test_a_path_may_begin_at_home_or_be_an_address(home, normbench, capfd, tmp_p
     for word in ("norm=~/mine.py", "norm=none,~/mine.py"):
         assert normbench(*MLP, "data=digits", "-m", word, "--dry-run") == 0
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "a.csv", "mine.py"}
-
-
-def test_a_pack_with_a_changed_digit_is_one_line(normbench, capfd, tmp_path: Path):
-    (spec,) = fake.specs(1)
-    path = tmp_path / "results" / "paper2020" / "fig" / "paper" / pack.NAME
-    pack.write(path, [fake.record(spec)])
-    assert normbench("show", spec.id) == 0
-    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b'"nll": 0.25', b'"nll": 0.24')))
-    capfd.readouterr()
-    assert normbench("show", spec.id) == 4
-    (line,) = capfd.readouterr().err.splitlines()
-    assert f"{pack.NAME} is damaged (its runs do not have the hash in its header)" in line
 
 
 def test_what_is_stored_and_damaged_is_code_4(normbench, capfd, tmp_path: Path):

@@ -108,26 +108,6 @@ def test_one_that_raises_in_training_names_the_log_with_the_traceback(normbench,
     assert "mine.py" in (tmp_path / log).read_text()
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("--norm", "layr"), "--norm layr is no file and no normalizer. Did you mean 'layer'? (normbench list norms)"),
-        (
-            ("--norm", "rms", "--only", "ln2016/fig66"),
-            "--only ln2016/fig66 is no experiment of the battery. Did you mean 'ln2016/fig6'? (--dry-run lists all)\n",
-        ),
-        (("--norm", "rms", "--seeds", "0"), "--seeds 0 is not a whole number of at least 1."),
-        (("--norm", "rms", "--jobs", "-1"), "--jobs -1 is not a whole number of at least 0."),
-        ((), "the following arguments are required: --norm. (normbench battery --help)"),
-    ],
-)
-def test_bad_words_get_one_line(words, line, normbench, capfd, tmp_path):
-    assert normbench("battery", *words) == 2
-    err = capfd.readouterr().err
-    assert line in err and err.count("\n") == 1
-    assert not (tmp_path / "results").exists()
-
-
 def test_a_dry_run_lists_what_would_be_trained_and_trains_nothing(normbench, capfd, small, tmp_path):
     words = ("battery", "--norm", str(EXAMPLE), *SMALL)
     assert normbench(*words, "--dry-run") == 0
@@ -138,6 +118,11 @@ def test_a_dry_run_lists_what_would_be_trained_and_trains_nothing(normbench, cap
         and "promises" not in out
     )
     assert not (tmp_path / "results").exists()
+
+
+def test_table_1_can_be_asked_for_alone(normbench, capfd):
+    assert normbench("battery", "--norm", "rms", "--only", "ln2016/table1", "--dry-run") == 0
+    assert "4 runs · 0 done, 4 to run" in capfd.readouterr().out
 
 
 def test_a_probe_that_is_not_there_is_no_answer(capfd):

@@ -163,20 +163,6 @@ def test_list(kind, normbench, capfd):
     assert all(entry["id"] in out for entry in entries)
 
 
-def test_data_lists_what_is_missing(normbench, capfd):
-    assert normbench("data") == 0
-    out = capfd.readouterr().out
-    assert "digits" in out and "ready" in out and "normbench data get mnist" in out
-
-
-def test_own_normalizer_of_the_readme(normbench, capfd):
-    own = Path(__file__).parents[2] / "examples" / "own_normalizer"
-    words = ("model=mnist_mlp", "data=digits", "norm=centre", "train.epochs=1", "model.hidden_sizes=[4]")
-    assert normbench("train", "--config-dir", str(own), *words) == 0
-    assert "mnist_mlp-centre" in capfd.readouterr().out
-    assert normbench("train", *words) == 2
-
-
 def test_help_shows_examples_everywhere(normbench, capfd):
     for words in (
         (),
@@ -191,6 +177,23 @@ def test_help_shows_examples_everywhere(normbench, capfd):
     ):
         assert normbench(*words, "--help") == 0
         assert "examples:" in capfd.readouterr().out
+
+
+def test_reading_and_help_import_no_torch(tmp_path: Path):
+    code = (
+        "import sys\nfrom normbench.cli import main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit as e: code = e.code\n"
+        "print('torch' in sys.modules, 'hydra' in sys.modules, code, file=sys.stderr)"
+    )
+    for words, expected in (
+        (["--help"], "False False 0"),
+        (["status"], "False False 0"),
+        (["list"], "False True 0"),
+        (["data"], "False False 0"),
+        (["reproduce", "ln2016/fig6", "--max-time", "0"], "False True 0"),
+    ):
+        done = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.stderr.strip().splitlines()[-1] == expected, words
 
 
 def test_a_reader_that_has_enough_is_no_error(tmp_path: Path):
