@@ -83,14 +83,14 @@ def test_export_chooses_and_says_what_it_wrote(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.chdir(tmp_path)
     madeup.published(tmp_path / "results")
-    for words, runs in (((), 25), (("--only", "ln"), 5), (("--only", "ln", "--only", "none"), 10)):
+    for words, runs in (((), 25), (("ln",), 5), (("ln", "none"), 10)):
         with pytest.raises(SystemExit) as ended:
             main(("export", "csv", *words))
         assert ended.value.code == 0
         assert f"{runs} runs, " in capfd.readouterr().out
     os.mkfifo(tmp_path / "pipe")
     refused = (
-        ("/proc/curves.csv", "/proc"), ("/", "/ is a folder"), (".", "is a folder"), ("pipe", "is a device or pipe"),
+        ("/proc/curves.csv", "/proc"), ("/", "regular file"), (".", "regular file"), ("pipe", "regular file"),
     )  # fmt: skip
     for output, said in refused:
         with pytest.raises(SystemExit) as ended:

@@ -272,7 +272,7 @@ def test_an_export_that_breaks_off_says_so_and_goes_on(tmp_path: Path, monkeypat
         (0, "3 runs to W&B project normbench, offline, 2"),
     ):
         with pytest.raises(SystemExit) as ended:
-            main(("export", "wandb", "--only", "ln"))
+            main(("export", "wandb", "ln"))
         shown = capfd.readouterr()
         assert ended.value.code == code and text in shown.out + shown.err
 
