@@ -92,9 +92,9 @@ def test_arms_intervals_and_seeds_can_be_chosen(chromium: Any, site: Path):
     page.get_by_label("95 % intervals").uncheck()
     page.get_by_label("LayerNorm, hidden layers").uncheck()
     for panel in (0, 1):
-        shown = [t for t in watched.traces(panel) if t["visible"]]
-        assert {t["role"] for t in shown} == {"mean", "seed"}
-        assert "ln" not in {t["arm"] for t in shown} and "bn" in {t["arm"] for t in shown}
+        visible = [t for t in watched.traces(panel) if t["visible"]]
+        assert {t["role"] for t in visible} == {"mean", "seed"}
+        assert "ln" not in {t["arm"] for t in visible} and "bn" in {t["arm"] for t in visible}
     page.get_by_label("logarithmic x axis").check()
     kinds = page.evaluate("Array.from(document.querySelectorAll('.panel:not(.empty)'), e => e.layout.xaxis.type)")
     assert kinds == ["log", "log"]
@@ -143,15 +143,15 @@ def test_the_index_of_everything_published_is_short(chromium: Any, tmp_path: Pat
     page.set_viewport_size({"width": 400, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 400 and page.evaluate(WIDE) == []
     assert watched.messages == []
-    shown = "Array.from(document.querySelectorAll('.finding'), e => e).filter(e => e.checkVisibility()).length"
-    before, total = page.evaluate(shown), page.locator(".finding").count()
+    visible = "Array.from(document.querySelectorAll('.finding'), e => e).filter(e => e.checkVisibility()).length"
+    before, total = page.evaluate(visible), page.locator(".finding").count()
     assert 0 < before < total
     page.get_by_label("Filter the claims").fill("test error")
-    some = page.evaluate(shown)
+    some = page.evaluate(visible)
     texts = page.locator(".finding:visible").all_inner_texts()
     assert 0 < some == len(texts) < total and f"{some} of {total} claims" in page.locator(".shown").inner_text()
     page.get_by_label("Filter the claims").fill("")
-    assert page.evaluate(shown) == before
+    assert page.evaluate(visible) == before
 
 
 def test_claims_are_filtered_by_text_and_verdict_with_the_keyboard_alone(chromium: Any, site: Path):
@@ -235,8 +235,8 @@ def test_the_page_of_a_battery_draws_and_asks_for_nothing(chromium: Any, tmp_pat
     page = watched.open(tmp_path / "battery" / "rms" / "page" / "index.html")
     page.wait_for_function("document.querySelectorAll('.panel .main-svg').length >= 12")  # 3 a panel
     page.uncheck('[data-arm="layer"]')
-    shown = {t["arm"] for t in watched.traces() if t["visible"]}
-    assert shown == {"rms", "none"}
+    visible = {t["arm"] for t in watched.traces() if t["visible"]}
+    assert visible == {"rms", "none"}
     assert watched.messages == [] and all(url.startswith("file://") for url in watched.asked)
 
 

@@ -51,8 +51,10 @@ def run(arguments: Namespace, console: Any) -> int:
     from normbench.commands import train
 
     keeps = not (arguments.cfg or arguments.dry_run)
-    known = train.named(arguments.words, arguments.multirun, arguments.results, arguments.config_dir, console, keeps)
-    with known as (words, config_dir):
+    registered = train.named(
+        arguments.words, arguments.multirun, arguments.results, arguments.config_dir, console, keeps
+    )
+    with registered as (words, config_dir):
         if arguments.cfg or (arguments.dry_run and not arguments.multirun):
             return train.show_configurations(words, arguments.multirun, config_dir)
         if arguments.dry_run:
