@@ -165,17 +165,10 @@ def _disk(results: Path) -> Iterator[Finding]:
             yield Finding("disk", "note", f"{text}: little room")
         else:
             yield Finding("disk", "good", text)
-
-
-def _locks(results: Path) -> Iterator[Finding]:
-    there = results.absolute()
-    while not there.exists():
-        there = there.parent
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        return  # `_disk` reports it
-    why = locks.fault(there)
-    text = f"locks do not work in {there}: {why}" if why else f"files in {there} can be locked"
-    yield Finding("disk", "bad" if why else "good", text)
+        if name == "results" and there.is_dir() and os.access(there, os.W_OK):
+            why = locks.fault(there)
+            text = f"locks do not work in {there}: {why}" if why else f"files in {there} can be locked"
+            yield Finding("disk", "bad" if why else "good", text)
 
 
 def _data(results: Path) -> Iterator[Finding]:
@@ -208,4 +201,4 @@ def _has_key(host: str) -> bool:
         return False
 
 
-CHECKS = (_versions, _torch, _threads, _compiler, _disk, _locks, _data, _wandb)
+CHECKS = (_versions, _torch, _threads, _compiler, _disk, _data, _wandb)
