@@ -1,7 +1,7 @@
-"""Whether everything below a results folder is whole, and follows from what it says it follows from; as `git fsck`.
+"""Checks that every file below a results folder is whole and follows from its sources; like `git fsck`.
 
-Hashes find damage, not forgery: whoever changes a file and writes its hash anew is not found, unless what follows from
-the file (an id, a verdict, a table) is then another one. Nothing is written but by `repair`, which removes leftovers.
+Hashes find damage, not forgery: a changed file with a new hash is found only if an id, a verdict or a table that
+follows from it changes. Nothing is written but by `repair`, which removes leftovers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from normbench.runs import lookup
 
 
 class Check:
-    """One look at a results folder; `seen` counts what was looked at."""
+    """One check of a results folder; `seen` counts the checked things."""
 
     def __init__(self, results: Path, ids: Ids | None = None) -> None:
         self.results = results
@@ -24,7 +24,7 @@ class Check:
         self._ids = ids or Ids(results=results)
 
     def findings(self, repair: bool = False) -> Iterator[Finding]:
-        """All that is wrong; `repair` removes leftovers as it meets them."""
+        """All findings; `repair` removes leftovers on the way."""
         closed: list[Path] = []
         for finding in leftovers.permissions(self.results, self.seen):
             closed += [finding.place] if finding.kind == "permission" else []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-HARMLESS = ("leftover", "unknown", "writable")  # said, but no damage
+HARMLESS = ("leftover", "unknown", "writable")  # reported, but no damage
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Its kind, its place, and a line that says what is wrong and the way out."""
+    """Its kind, its place, and a line with the problem and the remedy."""
 
     kind: str
     place: Path

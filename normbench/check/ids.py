@@ -14,58 +14,57 @@ from normbench.errors import NormbenchError
 
 
 class Ids:
-    """What this version's maths, and choices beside its own, make of stored configurations.
+    """Computes ids with this version's maths and choices.
 
-    Those are in `config_dir`, and, of normalizers that were given as a file, in the results folder itself.
+    A user's choices are in `config_dir`; normalizers that were given as a file are in the results folder itself.
     """
 
     def __init__(self, config_dir: Path | None = None, results: Path | None = None) -> None:
         self.config_dir = config_dir
         self._own = runs.own(results) if results else None
-        self._known: dict[str, _Known | NormbenchError] = {}
+        self._cache: dict[str, _Maths | NormbenchError] = {}
 
     def of(self, config: Mapping[str, Any], filed: str = "") -> str:
         """NormbenchError where this version has no such configuration.
 
-        The file of an author's own normalizer goes on changing: of a run that has its hash this version's file need
-        not be the same. Where another id than `filed` comes of one, nobody can say what was changed, and that is an
-        error too.
+        A user may edit the file of a normalizer after the run. If that file has another hash than the run recorded,
+        and the id differs from `filed`, either may have changed, and that is an error too.
         """
         seed = config.get("seed")
         if type(seed) is not int:
             raise NormbenchError(f"its configuration says seed={seed!r:.40}.")
         key = json.dumps({**config, "seed": 0}, sort_keys=True)
-        if key not in self._known:
-            self._known[key] = self._found(config)
-        known = self._known[key]
-        if isinstance(known, NormbenchError):
-            raise known
-        found = identity.hashed({**known.maths, "seed": seed})
-        if known.edited and filed not in ("", found):
+        if key not in self._cache:
+            self._cache[key] = self._found(config)
+        cached = self._cache[key]
+        if isinstance(cached, NormbenchError):
+            raise cached
+        found = identity.hashed({**cached.maths, "seed": seed})
+        if cached.edited and filed not in ("", found):
             raise NormbenchError(
-                f"with {known.edited} its id is {found}: the normalizer was changed since, or the configuration"
+                f"with {cached.edited} its id is {found}: the normalizer was changed since, or the configuration"
             )
         return found
 
-    def _found(self, config: Mapping[str, Any]) -> _Known | NormbenchError:
-        first = _known(config, self.config_dir)
+    def _found(self, config: Mapping[str, Any]) -> _Maths | NormbenchError:
+        first = _restored(config, self.config_dir)
         if not isinstance(first, NormbenchError):
             return first
         named = json.dumps(config.get("norm"))
         if self._own and any(json.dumps(file.stem) in named for file in self._own.glob("norm/*.yaml")):
-            return _known(config, self._own)  # which says more than that there is no such normalizer
+            return _restored(config, self._own)  # its error is more specific than an unknown normalizer
         return first
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is hashed, and the files of an author's own normalizers that are, or may be, others than they were."""
+class _Maths:
+    """The hashed content, and the files of a user's normalizers that were, or may have been, edited."""
 
     maths: dict[str, Any]
     edited: str = ""
 
 
-def _known(config: Mapping[str, Any], config_dir: Path | None) -> _Known | NormbenchError:
+def _restored(config: Mapping[str, Any], config_dir: Path | None) -> _Maths | NormbenchError:
     try:
         restored = compose.restore(config, config_dir)
         choices = identity.assign(restored, config_dir)
@@ -79,4 +78,4 @@ def _known(config: Mapping[str, Any], config_dir: Path | None) -> _Known | Normb
         if "file" in site and had.get(site["name"]) != site["file"]:
             edited.add(choices[path].file)
             site["file"] = had.get(site["name"], site["file"])
-    return _Known(found, " and ".join(sorted(edited)))
+    return _Maths(found, " and ".join(sorted(edited)))

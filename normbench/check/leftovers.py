@@ -1,4 +1,4 @@
-"""What killed commands left, and what may not be read; a walk over the whole folder."""
+"""Leftovers of killed commands, and files without permission; a walk over the whole folder."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def permissions(results: Path, seen: dict[str, int]) -> Iterator[Finding]:
 def _allowed(path: Path) -> Iterator[Finding]:
     try:
         mode = path.lstat().st_mode
-    except OSError:  # gone meanwhile, or in a folder that may not be entered, which is said
+    except OSError:  # gone meanwhile, or in a folder without permission, which has its own finding
         return
     if stat.S_ISLNK(mode):
         return
     folder = stat.S_ISDIR(mode)
     needed, letters = (0o500, "rx") if folder else (0o400, "r")
     if mode & needed != needed:
-        way = f"chmod u+{letters} {path}"
+        command = f"chmod u+{letters} {path}"
         yield Finding("permission", path, f"its owner may not {'list' if folder else 'read'} it (mode "
-                      f"{stat.S_IMODE(mode):04o}). Allow it: {way}")  # fmt: skip
+                      f"{stat.S_IMODE(mode):04o}). Allow it: {command}")  # fmt: skip
     elif not os.access(path, os.R_OK | (os.X_OK if folder else 0)):
         yield Finding("permission", path, "this user may not read it. Ask its owner")
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
@@ -46,7 +46,7 @@ def _allowed(path: Path) -> Iterator[Finding]:
 
 
 def check(results: Path, repair: bool) -> Iterator[Finding]:
-    """Temporary files and folders of commands that are gone, and what finished runs do not need any more."""
+    """Temporary files and folders of commands that are gone, and files that finished runs no longer need."""
     running: dict[Path, bool] = {}
     for folder, names, others in os.walk(results):
         for name in sorted((*names, *others)):
@@ -69,7 +69,7 @@ def misnamed(results: Path) -> Iterator[Finding]:
         if store.NAME.fullmatch(path.name) or store.OLD.search(path.name):
             names.clear()
         elif "status.json" in others and path.name != "runs":
-            with contextlib.suppress(Damaged, KeyError, TypeError):  # nobody can say whose run it is
+            with contextlib.suppress(Damaged, KeyError, TypeError):  # an unreadable status: its run has no name
                 status = store.read_status(path)
                 own = store.place(path.parent, "", status["arm"], status["seed"], status["id"])
                 if own.exists():
@@ -77,8 +77,9 @@ def misnamed(results: Path) -> Iterator[Finding]:
                         "unknown", path, f"a copy of {own}, perhaps: nothing reads it, as it has another name"
                     )
                     continue
-                way = f"Give it its name again: mv {shlex.join([str(path), str(own)])}"
-                yield Finding("name", path, f"a run that nothing reads, as its folder has another name. {way}")
+                command = f"mv {shlex.join([str(path), str(own)])}"
+                yield Finding("name", path, "a run that nothing reads, as its folder has another name. Give it its "
+                              f"name again: {command}")  # fmt: skip
 
 
 def _not_needed(run: Path, name: str) -> bool:
@@ -97,10 +98,10 @@ def _not_needed(run: Path, name: str) -> bool:
 
 
 def _handle(path: Path, run: Path | None, repair: bool) -> Finding | None:
-    """The finding; None for what turns out to be in use. Removed under the lock of whoever would write there."""
-    told = "a command that was killed left it"
+    """The finding; None if the path is in use. It is removed under the lock that a writer takes."""
+    cause = "a command that was killed left it"
     if not repair:
-        return Finding("leftover", path, f"{told}. Remove it: normbench check --repair")
+        return Finding("leftover", path, f"{cause}. Remove it: normbench check --repair")
     try:
         with writing.RunDirectory(run).writing() if run is not None else files.alone(path.parent):
             if path.is_dir() and not path.is_symlink():
@@ -111,5 +112,5 @@ def _handle(path: Path, run: Path | None, repair: bool) -> Finding | None:
     except NormbenchError:
         return None
     except OSError as error:
-        return Finding("leftover", path, f"{told}, and it cannot be removed: {error.strerror}")
-    return Finding("leftover", path, f"{told}; removed")
+        return Finding("leftover", path, f"{cause}, and it cannot be removed: {error.strerror}")
+    return Finding("leftover", path, f"{cause}; removed")

@@ -1,4 +1,4 @@
-"""Plans of workers: whole, and named by what is in them; the notes of jobs beside them."""
+"""Plans of workers: whole, and named by their content; the notes of their jobs."""
 
 from __future__ import annotations
 

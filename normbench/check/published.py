@@ -1,4 +1,4 @@
-"""What is published: whole, of the ids it says, and every verdict and table as it follows from pack and contrasts."""
+"""Published files: whole, runs with the ids of their configurations, verdicts and tables as pack and contrasts give."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from normbench.runs import own, pack, seals
 from normbench.runs.columns import Columns
 from normbench.runs.record import RunRecord
 
-# by any of which a place is known
+# any of these marks a published place
 FILES = ("verdicts.json", "table.md", "table.csv", pack.NAME, per_example_effects.NAME, sample_archive.NAME)
 
-# the runs that amendments of shipped claims speak of: other machines' give other digits
+# the runs behind the numbers that shipped amendments state: runs of other machines give other digits
 SHIPPED = compose.conf_dir().parent / "results"
 
 
 def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
-    """Every place, the histories of its verdicts, and what was measured beside them."""
+    """Every place, the histories of its verdicts, and the published measurements."""
     judged: dict[Path, dict[tuple[str, str, str], str]] = {results: {}, own(results): {}}
     for place in sorted({path.parent for name in FILES for path in pack.paths(results, name)}):
         verdicts, found = _place(place, ids, seen)
@@ -46,19 +46,19 @@ def check(results: Path, ids: Ids, seen: dict[str, int]) -> Iterator[Finding]:
 
 
 def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, Any], list[Finding]]:
-    """The verdicts there, without claims where they are damaged, and all that is wrong."""
+    """The verdicts there, without claims if they are damaged, and all findings."""
     again = artifacts.again(place.parent.relative_to(place.parents[2]).as_posix(), place.name, ids.config_dir)
     verdicts, first = _read(place / "verdicts.json", places.read_verdicts, again)
     packed, second = _read(place / pack.NAME, pack.load, again)
     _, third = _read(place / per_example_effects.NAME, per_example_effects.load)
-    drawn, fourth = _read(place / sample_archive.NAME, sample_archive.load)
+    archive, fourth = _read(place / sample_archive.NAME, sample_archive.load)
     found = [*first, *second, *third, *fourth]
     if packed:
         seen["published runs"] += len(packed.runs)
         found += _ids(place, packed.runs, ids)
     if packed and verdicts and not fourth:
-        found += _drawn(
-            place, packed.runs, drawn or sample_archive.Gallery(), verdicts.get("samples_sha256", ""), again
+        found += _samples(
+            place, packed.runs, archive or sample_archive.Gallery(), verdicts.get("samples_sha256", ""), again
         )
     if verdicts:
         seen["verdicts"] += len(verdicts["claims"])
@@ -73,8 +73,8 @@ def _place(place: Path, ids: Ids, seen: dict[str, int]) -> tuple[Mapping[str, An
 def _read(path: Path, read: Callable[[Path], Any], again: str = "") -> tuple[Any, list[Finding]]:
     """`again`: the command that makes a file which must be there."""
     if not path.exists():
-        way = f"Restore it (git checkout), or publish again: {again}"
-        return None, [Finding("missing", path, f"it is gone. {way}")] if again else []
+        remedy = f"Restore it (git checkout), or publish again: {again}"
+        return None, [Finding("missing", path, f"it is gone. {remedy}")] if again else []
     try:
         return read(path), []
     except NormbenchError as error:
@@ -97,33 +97,33 @@ def _ids(place: Path, runs: Sequence[RunRecord], ids: Ids) -> Iterator[Finding]:
         yield Finding("unknown", place / pack.NAME, f"the ids of {count} runs cannot be computed here: {why}")
 
 
-def _drawn(
-    place: Path, runs: Sequence[RunRecord], drawn: sample_archive.Gallery, sha256: str, again: str
+def _samples(
+    place: Path, runs: Sequence[RunRecord], archive: sample_archive.Gallery, sha256: str, again: str
 ) -> Iterator[Finding]:
-    way = f"Restore it (git checkout), or publish again: {again}"
-    if sha256 and not drawn.runs:
-        yield Finding("missing", place / sample_archive.NAME, f"it is gone. {way}")
-    elif drawn.sha256 != sha256:
+    remedy = f"Restore it (git checkout), or publish again: {again}"
+    if sha256 and not archive.runs:
+        yield Finding("missing", place / sample_archive.NAME, f"it is gone. {remedy}")
+    elif archive.sha256 != sha256:
         yield Finding(
-            "damage", place / sample_archive.NAME, f"it is not the one that verdicts.json has the hash of. {way}"
+            "damage", place / sample_archive.NAME, f"it is not the one that verdicts.json has the hash of. {remedy}"
         )
-    elif foreign := sorted(drawn.runs.keys() - {run.id for run in runs}):
+    elif foreign := sorted(archive.runs.keys() - {run.id for run in runs}):
         yield Finding("verdict", place / sample_archive.NAME, f"it has samples of {', '.join(foreign)}, which the pack "
-                      f"has not. {way}")  # fmt: skip
+                      f"has not. {remedy}")  # fmt: skip
 
 
 def _follows(entry: Published) -> Iterator[Finding]:
-    """What is not as judging and tabulating these runs again makes it; nothing is written."""
+    """The files that differ from those that judging these runs again gives; nothing is written."""
     place, again = entry.place, f"Judge again: {entry.again}"
     if entry.artifact is None:
         yield Finding("unknown", place, "no such artifact is known here: its verdicts cannot be judged again without "
                       "its claims (one's own: --config-dir DIR)")  # fmt: skip
         return
     runs = [replace(run, records=Columns(run.records)) for run in entry.runs]  # each is searched a hundred times
-    known = per_example_effects.load(place / per_example_effects.NAME)
+    contrasts = per_example_effects.load(place / per_example_effects.NAME)
     sha256 = entry.verdicts["pack_sha256"]
-    drawn = entry.verdicts.get("samples_sha256", "")
-    judged = publish.judge(entry.artifact, runs, entry.fidelity, entry.verdicts, sha256, known, drawn)
+    samples_sha256 = entry.verdicts.get("samples_sha256", "")
+    judged = publish.judge(entry.artifact, runs, entry.fidelity, entry.verdicts, sha256, contrasts, samples_sha256)
     if (content := json.loads(json.dumps(judged))) != entry.verdicts:
         pairs = zip(content["claims"], entry.verdicts["claims"], strict=False)
         others = [now["id"] for now, then in pairs if now != then]
@@ -136,21 +136,21 @@ def _follows(entry: Published) -> Iterator[Finding]:
             yield Finding("verdict", place / name, f"it does not follow from the pack. {again}")
     yield from _figure(entry, runs, again)
     if entry.artifact.config_dir or place.parents[2].resolve() == SHIPPED:
-        yield from _stated(entry, entry.artifact, runs, known)
+        yield from _stated(entry, entry.artifact, runs, contrasts)
 
 
 def _stated(
-    entry: Published, artifact: Artifact, runs: Sequence[RunRecord], known: per_example_effects.Contrasts
+    entry: Published, artifact: Artifact, runs: Sequence[RunRecord], contrasts: per_example_effects.Contrasts
 ) -> Iterator[Finding]:
-    """What amendments state and packs do not give: of this fidelity, and of those that have no pack."""
+    """The numbers that amendments state and packs do not give: of this fidelity, and of those without a pack."""
     lacking = [name for name in FIDELITIES if not (entry.place.parent / name / pack.NAME).exists()]
     for fidelity, there in [(entry.fidelity, runs), *((name, []) for name in lacking)]:
-        for line in stated.differing(artifact, fidelity, there, known):
+        for line in stated.differing(artifact, fidelity, there, contrasts):
             yield Finding("stated", entry.place / "verdicts.json", f"{line}. Correct it in {artifact.path}")
 
 
 def _figure(entry: Published, runs: Sequence[RunRecord], again: str) -> Iterator[Finding]:
-    """By its hash: drawn anew it would be another file with each version of matplotlib."""
+    """By its hash: each version of matplotlib would draw another file."""
     path = entry.place / "figure.svg"
     if path.exists():
         if why := seals.unmarked(_bytes(path), publish.figure_key(entry.verdicts)):
@@ -167,7 +167,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _histories(results: Path, judged: Mapping[tuple[str, str, str], str]) -> Iterator[Finding]:
-    """Whether each line is whole, follows the one before it, and the last one says what is published now."""
+    """Whether each line is whole and follows the one before it, and the last one has the published verdict."""
     path = results / history.NAME
     if not path.exists():
         if any(word != "not run" for word in judged.values()):

@@ -1,4 +1,4 @@
-"""Raw runs: status, configuration, id, curve, and every file that they left, by its hash or by its form."""
+"""Raw runs: status, configuration, id, curve, and every other file, by its hash or by its form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGAIN = "Delete {} to train this run again"
 
 
 def check(stored: store.Stored, ids: Ids) -> Iterator[Finding]:
-    """All that is wrong with one run; of one that is being written only what its status says."""
+    """All findings of one run; for one that is being written only those of its status."""
     path = stored.path
     if stored.reason:
         yield Finding("damage", path, f"{stored.reason}. {AGAIN.format('it')}")
@@ -72,10 +72,10 @@ def _finished(stored: store.Stored) -> Iterator[Finding]:
         kind = "damage" if (path / "curve.jsonl").exists() else "missing"
         yield Finding(kind, path / "curve.jsonl", f"{damage}. {AGAIN.format(path)}")
     for name, why in seals.differences(path, stored.status["files"]):
-        yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {_way(name, path)}")
+        yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {_remedy(name, path)}")
 
 
-def _way(name: str, path: Path) -> str:
+def _remedy(name: str, path: Path) -> str:
     if name.startswith("samples/"):
         return f"Draw it again: normbench sample {path.name[-12:]}"
     return AGAIN.format(path)
@@ -107,7 +107,7 @@ def _unfinished(stored: store.Stored) -> Iterator[Finding]:
 def _bytes(path: Path) -> bytes:
     try:
         return reading.read(path, curve_file.LARGEST)
-    except OSError:  # said elsewhere
+    except OSError:  # has its own finding
         return b""
 
 

@@ -1,1 +1,1 @@
-"""Tables, panels of curves, and how they look: no claim and no paper is known here."""
+"""Tables, panels of curves and their style, independent of claims and papers."""

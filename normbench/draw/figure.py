@@ -37,8 +37,8 @@ def figure(panels: Sequence[Panel], target: BinaryIO) -> None:
 
 def literal_text(text: str) -> str:
     """Text that matplotlib shows as it is: to it dollar signs are mathematics, and a label with a leading _ is none."""
-    shown = visible(text).replace("$", r"\$")
-    return f" {shown}" if shown.startswith("_") else shown
+    printable = visible(text).replace("$", r"\$")
+    return f" {printable}" if printable.startswith("_") else printable
 
 
 def _draw(axis: Any, panel: Panel) -> None:

@@ -1,4 +1,4 @@
-"""Figures of learning curves as data: what matplotlib publishes and what the report shows come from the same panels."""
+"""Figures of learning curves as data: matplotlib's published files and the report are drawn from the same panels."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from normbench.draw.style import EXTRA_COLOURS
 from normbench.runs.record import RunRecord
 from normbench.stats.series import FLOOR, Point, Series, aggregate, series
 
-AXES = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # what an axis over each is called
+AXES = {"epoch": "Epoch", "step": "Update", "examples": "Example"}  # label of an axis over each
 
 
 @dataclass(frozen=True)
 class Look:
-    """How an arm is shown: name, its normalizer's colour, whether it is the paper's own arm."""
+    """The look of an arm: name, its normalizer's colour, whether it is the paper's own arm."""
 
     name: str
     colour: str
@@ -26,8 +26,8 @@ class Look:
 class Quantity:
     """One logged metric as a row of panels, against epochs or what a probe counts there (`x`).
 
-    `top` is where the paper's axis ends, if it is drawn linearly; `floor` what a logarithm takes for less: losses in
-    float32 end at 1e-12.
+    `top` is the end of the paper's axis, if that is linear; `floor` replaces smaller values under a logarithm: losses
+    in float32 end at 1e-12.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Quantity:
 
     @property
     def over_time(self) -> bool:
-        """Whether `x` counts how long was trained; of a probe, or of places in a table, it counts something else."""
+        """Whether `x` is the length of training, and not a quantity of a probe or a place in a table."""
         return self.x == AXES.get(self.clock)
 
 
@@ -59,7 +59,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Reference:
-    """A curve that is known as numbers alone, the paper's or its authors' own: one run, no interval."""
+    """A published curve, the paper's or its authors' own: one run, no interval."""
 
     name: str
     points: Series
@@ -104,20 +104,20 @@ def panels(
 ) -> list[Panel]:
     """All panels, row by row; `columns`: title -> cell. The runs of control settings are not drawn.
 
-    An arm that `looks` does not know, of somebody's own experiment, is drawn under its own name.
+    An arm that is not in `looks`, from a user's experiment, is drawn under its own name.
     """
     own = [run for run in runs if not run.control]
     unknown = [arm for arm in dict.fromkeys(run.arm for run in own) if arm not in looks]
-    shown = {**looks}
+    all_looks = {**looks}
     for index, arm in enumerate(unknown):
-        shown[arm] = Look(arm, EXTRA_COLOURS[index % len(EXTRA_COLOURS)], in_paper=False)
+        all_looks[arm] = Look(arm, EXTRA_COLOURS[index % len(EXTRA_COLOURS)], in_paper=False)
     return [
         Panel(
             title,
             quantity,
             [
                 line
-                for arm, look in shown.items()
+                for arm, look in all_looks.items()
                 if (line := _line([r for r in own if r.matches({**cell, "arm": arm})], arm, look, quantity)).points
             ],
         )

@@ -1,4 +1,4 @@
-"""How figures look: a normalizer has one colour everywhere; SVG bytes depend on the numbers alone."""
+"""The style of figures: a normalizer has one colour everywhere; SVG bytes depend on the numbers alone."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, BinaryIO
 
-COLOURS = {  # by normalizer; kin have near hues
+COLOURS = {  # by normalizer; related ones have near hues
     "none": "#555555", "batch": "#1f6fb4", "layer": "#d1495b", "weight": "#b8860b", "batch_layer": "#2a9d8f",
     "rms": "#7a5195", "group": "#6b8e23", "instance": "#8c564b", "batch_renorm": "#4c72b0", "ghost_batch": "#0e8fb3",
     "streaming": "#c2571a", "spectral": "#b0408c", "norm_propagation": "#3f7d3f", "ada": "#e07b91",
 }  # fmt: skip
-EXTRA_COLOURS = ("#7a5195", "#2a9d8f", "#b8860b", "#8c564b", "#4c72b0", "#6b8e23")  # arms of one's own
+EXTRA_COLOURS = ("#7a5195", "#2a9d8f", "#b8860b", "#8c564b", "#4c72b0", "#6b8e23")  # arms and normalizers of users
 ON_DARK = {  # the same hues where the page is dark
     "#555555": "#b4b4b4",
     "#a0a0a0": "#808080",
@@ -34,7 +34,7 @@ WIDTH = {"paper": 1.8, "extra": 1.1, "reference": 0.9}
 
 
 def colours_of(norms: Iterable[str]) -> dict[str, str]:
-    """A colour each. One of one's own has always the same of the extra ones, or the next that nobody here has."""
+    """A colour each. A user's normalizer always gets the same extra colour, or the next free one."""
     norms = set(norms)
     found = {norm: COLOURS[norm] for norm in norms & COLOURS.keys()}
     for norm in sorted(norms - COLOURS.keys()):

@@ -33,30 +33,30 @@ class Entry:
     diverged: int = 0
     censored: int = 0
     at_least: float | None = None
-    shown: str = ""  # for a number that was computed, not estimated: what stands in its place
+    literal: str = ""  # text in place of an estimate, for computed numbers
 
     def text(self, count: bool = True) -> str:
-        """`1.62 [1.55, 1.69]`; fewer than two runs have no interval; censored times are shown as ≥.
+        """`1.62 [1.55, 1.69]`; fewer than two runs have no interval; censored times begin with ≥.
 
         count: n as well, where it is below 5 or runs were lost; not where it has a column of its own.
         """
         if self.n + self.diverged == 0:
             return "not run"
-        if self.shown:
-            return self.shown
+        if self.literal:
+            return self.literal
         lost = f", {self.diverged} diverged" if self.diverged else ""
         if self.censored:
             return f"≥ {self.at_least:g} ({self.censored} of {self.n} not reached{lost})"
         if self.mean is None:
             return f"{self.diverged} diverged"
         if self.interval is None:
-            shown = number(self.mean, abs(self.mean) / 50)
+            text = number(self.mean, abs(self.mean) / 50)
         else:
             mean, low, high = alike(self.mean, *self.interval)
-            shown = f"{mean} [{low}, {high}]"
+            text = f"{mean} [{low}, {high}]"
         few = self.interval is None or self.n < 5 or lost
         inside = f"n = {self.n}{lost}" if count and few else lost.removeprefix(", ")
-        return f"{shown} ({inside})" if inside else shown
+        return f"{text} ({inside})" if inside else text
 
 
 def cells(
@@ -116,7 +116,7 @@ def final_entry(
     variant: str | None = None,
     log: bool = False,
 ) -> Entry:
-    """The value at the last epoch of each run of one cell; `where` is (split, mode, metric).
+    """The values at the last epoch of one cell's runs; `where` is (split, mode, metric).
 
     `log`: geometric mean and interval, for losses that differ by orders of magnitude.
     """
@@ -135,9 +135,9 @@ def estimate_entry(
     log: bool = False,
 ) -> Entry:
     """Mean and interval of one number per run; None and what is not finite count as diverged. `log`: as above."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    estimate = geometric(known) if log else t_interval(known)
-    lost = len(values) - len(known)
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    estimate = geometric(finite) if log else t_interval(finite)
+    lost = len(values) - len(finite)
     return Entry(group, row, quantity, unit, estimate.n, estimate.mean, estimate.interval, paper, diverged=lost)
 
 
@@ -148,21 +148,21 @@ def percents(shares: Sequence[float | None]) -> list[float | None]:
 
 def mean_of_all(values: Sequence[float | None]) -> float | None:
     """The mean, None where one of them is missing or not finite."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return statistics.fmean(known) if known and len(known) == len(values) else None
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.fmean(finite) if finite and len(finite) == len(values) else None
 
 
 def spread_entry(orders: Sequence[Sequence[float]], group: str, row: str, unit: str = "") -> Entry:
     """Standard deviation over the orders of one run, averaged over runs; a dash where there are none."""
     spread = [statistics.stdev(values) for values in orders if len(values) > 1]
     entry = estimate_entry(spread, group, row, "std over test-set orders", unit)
-    return entry if spread else replace(entry, n=1, shown="–")
+    return entry if spread else replace(entry, n=1, literal="–")
 
 
 def value_entry(
     runs: Sequence[RunRecord], group: str, row: str, quantity: str, key: str, unit: str = "", factor: float = 1.0
 ) -> Entry:
-    """What a probe computed under `key`, times `factor`, over its seeds."""
+    """The number that a probe logged under `key`, times `factor`, over its seeds."""
     found = [factor * float(record[key]) for run in runs for record in run.records if key in record]
     estimate = t_interval([value for value in found if math.isfinite(value)])
     return Entry(
@@ -173,9 +173,7 @@ def value_entry(
 def levels_by_seed(
     runs: Sequence[RunRecord], arms: Collection[str], where: tuple[str, str, str], share: float
 ) -> dict[int, float]:
-    """The level at this share of the way of each seed's runs of these arms; NaN, which nothing reaches, where there are
-    none, or all diverged at once.
-    """
+    """The relative level of each seed's runs of these arms; NaN, which no run reaches, without a finite value."""
     curves: dict[int, list[Series]] = {run.seed: [] for run in runs}
     for run in runs:
         if run.arm in arms:
@@ -194,7 +192,7 @@ def time_entry(
     paper: str = "",
     clock: str = "epoch",
 ) -> Entry:
-    """Epochs, or what else `clock` counts, to a level, one for all runs or by seed.
+    """Epochs, or the units of `clock`, to a level, one for all runs or by seed.
 
     With any run that does not reach it there is a bound and no mean.
     """
@@ -243,7 +241,7 @@ def grid(entries: Sequence[Entry], group: str) -> tuple[list[str], list[list[str
 
 
 def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the first quantity alone, a column per group: what the terminal shows."""
+    """Header and rows of the first quantity alone, a column per group, for the terminal."""
     first = [entry for entry in entries if entry.quantity == entries[0].quantity]
     unit = f", {first[0].unit}" if first[0].unit else ""
     header, with_paper = [first[0].quantity + unit], any(entry.paper for entry in first)
@@ -254,8 +252,8 @@ def headline(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
         cells = [row]
         for group in groups(first):  # a row may be in some of them alone
             entry = next((e for e in first if (e.group, e.row) == (group, row)), None)
-            shown = [entry.paper, entry.text()] if entry else ["", ""]
-            cells += shown if with_paper else shown[1:]
+            texts = [entry.paper, entry.text()] if entry else ["", ""]
+            cells += texts if with_paper else texts[1:]
         rows.append(cells)
     return header, rows
 

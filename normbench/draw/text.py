@@ -1,4 +1,4 @@
-"""Text in tables, figures and pages: what is not seen, or turns the reading direction, is shown as U+FFFD."""
+"""Text in tables, figures and pages: invisible characters, and those that turn the direction, become U+FFFD."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HIDDEN = {"Cc", "Cf", "Co", "Cs", "Cn"}
 
 
 def hidden(character: str) -> bool:
-    """Whether a character is not seen, or changes how others are."""
+    """Whether a character is invisible, or changes the display of others."""
     return unicodedata.category(character) in HIDDEN
 
 
@@ -18,8 +18,8 @@ def visible(value: Any) -> Any:
     """`value`, a string without hidden characters; line breaks and tabs become spaces. Others as they are."""
     if not isinstance(value, str) or value.isprintable():  # as nearly every text: then nothing in it is hidden
         return value
-    plain = " ".join(value.split()) if any(c in value for c in "\n\t\r") else value
-    return "".join("\ufffd" if hidden(c) else c for c in plain)
+    one_line = " ".join(value.split()) if any(c in value for c in "\n\t\r") else value
+    return "".join("\ufffd" if hidden(c) else c for c in one_line)
 
 
 def visible_lines(text: str) -> str:

@@ -1,5 +1,5 @@
-"""The registry of artifacts: `papers/<paper>/<name>.yaml` has the claims; `<name>.py` beside it figure and table, where
-they are to look as the paper's. Those of one's own lie in `--config-dir`, in a folder `papers` that is laid out alike.
+"""The registry of artifacts: `papers/<paper>/<name>.yaml` has the claims; a module `<name>.py` in the same folder draws
+figure and table as the paper does. A user's artifacts are in the folder `papers` of `--config-dir`, laid out alike.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def ids(config_dir: Path | None = None) -> list[str]:
 
 def select(names: Sequence[str], config_dir: Path | None = None) -> list[str]:
     """Artifact ids from ids, a paper's name or `all`."""
-    known, papers = ids(config_dir), {name.split("/")[0] for name in ids(config_dir)}
+    all_ids, papers = ids(config_dir), {name.split("/")[0] for name in ids(config_dir)}
     chosen: list[str] = []
     for name in names:
         if name == "all":
-            chosen += known
+            chosen += all_ids
         elif name in papers:
-            chosen += [i for i in known if i.startswith(f"{name}/")]
-        elif name in known:
+            chosen += [i for i in all_ids if i.startswith(f"{name}/")]
+        elif name in all_ids:
             chosen.append(name)
         else:
             _refuse_unbuilt(name, config_dir)
@@ -74,7 +74,7 @@ def select(names: Sequence[str], config_dir: Path | None = None) -> list[str]:
                     f"{config_dir}/papers/{name}.yaml"
                 )
             listing = "normbench list artifacts; one's own: --config-dir DIR, with DIR/papers/PAPER/NAME.yaml"
-            raise unknown(f"{name} is not an artifact.", name, [*known, *sorted(papers), "all"], listing)
+            raise unknown(f"{name} is not an artifact.", name, [*all_ids, *sorted(papers), "all"], listing)
     return list(dict.fromkeys(chosen))
 
 
@@ -88,9 +88,9 @@ def papers(config_dir: Path | None = None) -> dict[str, Paper]:
     artifact.
     """
     found = dict(_listed(HERE / "contents.yaml"))
-    known = {entry.get("artifact") for paper in found.values() for entry in paper.contents}
+    listed = {entry.get("artifact") for paper in found.values() for entry in paper.contents}
     for name in ids(config_dir):
-        if name not in known:
+        if name not in listed:
             folder, own = name.split("/")[0], read(name, config_dir)
             paper = found.get(folder, Paper(folder, []))
             entry = {"what": own.locator, "title": own.title, "artifact": name}
@@ -99,7 +99,7 @@ def papers(config_dir: Path | None = None) -> dict[str, Paper]:
 
 
 def paper_of(name: str, among: Mapping[str, Paper]) -> Paper:
-    """The one whose contents have the artifact; one that has only its folder as title where nobody lists it."""
+    """The paper that lists the artifact in its contents, else one whose title is the artifact's folder."""
     listing = (paper for paper in among.values() if name in [entry.get("artifact") for entry in paper.contents])
     return next(listing, Paper(name.split("/")[0], []))
 
@@ -185,7 +185,7 @@ class Plan:
     def _seeds(self, cell: claims.Cell, control: str) -> set[int]:
         """Seeds that are planned wherever `cell` lies."""
         place = {**claims.place_of(cell), "control": control}
-        found = [set(seeds) for known, seeds in self.cells if place.items() <= known.items()]
+        found = [set(seeds) for at, seeds in self.cells if place.items() <= at.items()]
         return set.intersection(*found) if found else set()
 
 
@@ -198,13 +198,13 @@ def _check_runs(artifact: claims.Artifact) -> None:
         where = f"{artifact.path}: claim {claim.id}"
         for control in claim.controls:
             if control not in node["controls"]:
-                known = list(node["controls"])
-                raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, known)
+                names = list(node["controls"])
+                raise unknown(f"{where}: control '{control}' is none of {artifact.experiment}.", control, names)
         own = chain(claim.seeds, *claim.control_seeds.values())  # where it has seeds of its own it decides
         for fidelity in dict.fromkeys([highest_fidelity(artifact), *own]):
             if fidelity not in node["fidelities"]:
-                known = list(node["fidelities"])
-                raise unknown(f"{where}: seeds: {artifact.experiment} has no {fidelity}.", fidelity, known)
+                names = list(node["fidelities"])
+                raise unknown(f"{where}: seeds: {artifact.experiment} has no {fidelity}.", fidelity, names)
             _check_seeds(claim, Plan(artifact, fidelity), where)
 
 
@@ -268,7 +268,7 @@ def panels(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 
 
 def meanings(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
-    """The arms and controls that have runs, each as its experiment says it: `("ln", "norm=layer")`."""
+    """The arms and controls that have runs, each with its words in the experiment: `("ln", "norm=layer")`."""
     node = plan.experiment(artifact.experiment, artifact.config_dir)
     had = {run.arm for run in runs} | {run.control for run in runs}
     named = ((name, words) for group in ("arms", "controls") for name, words in node[group].items() if name in had)
@@ -282,6 +282,6 @@ def caution(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> str:
 
 
 def explanation(artifact: claims.Artifact, runs: Sequence[RunRecord]) -> list[str]:
-    """Paragraphs that say what the numbers mean, where the module has an `explanation(artifact, runs)`."""
+    """Paragraphs that explain the numbers, where the module has an `explanation(artifact, runs)`."""
     explain = getattr(drawing(artifact), "explanation", None)
     return list(explain(artifact, runs)) if explain else []

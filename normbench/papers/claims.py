@@ -23,12 +23,9 @@ class Endpoint:
     """One number per run: `time_to_level` in epochs (`clock`: or updates, examples), `final`, `area`
     and `chosen` in the metric's unit, `value` as a probe computed it.
 
-    A level may be relative: that `share` of the way from the worst first value to the best value of the runs of one
-    seed that are compared (`of` best), or of that in the cell `of` alone. Where one of the compared runs has not come
-    `least` from its first value to its best it has hardly begun, and what it would reach is not known: a part that
-    compares times, areas or chosen values is then not decidable.
-
-    An exact part takes a `value`; of one that has seeds the other kinds make effects like of any endpoint.
+    A level may be relative: at `share` of the distance from the worst first value to the best value, over the compared
+    runs of one seed (`of` best) or over the run in the cell `of` alone. If the values of a compared run improve by less
+    than `least`, its training has hardly begun: a part that compares times, areas or chosen values is not decidable.
     """
 
     kind: str
@@ -91,12 +88,12 @@ class Part:
 class Claim:
     """A sentence of the paper with the parts that decide it and those that are only reported.
 
-    `ours`: a hypothesis of this project. `open` are choices that the paper leaves open: the word at its setting is
-    that of the claim where the settings of `controls` say the same, and none of them is `unvaried` by these. `seeds`,
-    by fidelity, are those that alone decide there: runs of others had been seen when the claim was amended;
-    `control_seeds`, by control, take their place under it. `added`: the seeds of the first look at a claim, and of a
-    second look that was not planned. `not_decidable` says at which fidelities no run could tell, and why.
-    `beside` are the reported parts without which the claim's number would mislead.
+    `ours`: a hypothesis of this project. `open`: choices that the paper leaves open. The claim has the word of the
+    paper's setting if all `controls` give the same word and vary all open choices but the `unvaried` ones. `seeds`, by
+    fidelity: the seeds that alone decide, because the others had been seen when the claim was amended;
+    `control_seeds` replace them under a control. `added`: the number of seeds at the first look at a claim, and at a
+    second look that was not planned. `not_decidable`: by fidelity, why no run can decide the claim. `beside`: the
+    reported parts without which the claim's number would mislead.
     """
 
     id: str
@@ -126,8 +123,8 @@ class Artifact:
     """A figure or table of a paper; `seeds` is the n fixed in advance, `claims_sha256` identifies its claims.
 
     `seen`: the seeds up to this one had been seen when the smallest effects were declared; with them nothing is
-    negligible. An amendment may have `stated` numbers, see `claim_file`. `path`: its file. `config_dir`: where an
-    artifact of one's own has its experiment; None of one shipped.
+    negligible. An amendment may have `stated` numbers, see `claim_file`. `path`: its file. `config_dir`: the folder of
+    a user's artifact or experiment; None if both are shipped.
     """
 
     id: str
@@ -146,7 +143,7 @@ class Artifact:
 
     @property
     def command(self) -> str:
-        """What brings it up to date."""
+        """The command that brings it up to date."""
         return command(self.id, self.config_dir)
 
     @property
@@ -156,13 +153,13 @@ class Artifact:
 
 
 def command(name: str, config_dir: Path | None) -> str:
-    """What brings an artifact up to date; one of one's own with the folder that it is in."""
+    """The command that brings an artifact up to date; for a user's artifact with its folder."""
     words = ["normbench", "reproduce", name]
     return shlex.join([*words, "--config-dir", str(config_dir)] if config_dir else words)
 
 
 def place_of(cell: Cell) -> Cell:
-    """Where its runs lie: several variants of inference are of one run."""
+    """The cell without its variant: all variants of inference belong to one run."""
     return {key: value for key, value in cell.items() if key != "variant"}
 
 

@@ -1,4 +1,4 @@
-"""Figure and table of an artifact without a module of its own: what its claims look at, by arm and place."""
+"""Figure and table of an artifact that has no module: the numbers that its claims compare, by arm and place."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ from normbench.stats.series import CLOCKS, LOSSES, Censored, Reached
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """A row for each metric that a claim reads from curves, a column for each place on the experiment's axes.
 
-    What no run logs, or at one point alone, is no curve: it has no row.
+    A metric that no run logs, or logs at one point only, has no row.
     """
     rows: dict[tuple[str, str, str], Quantity] = {}
     clock = _clock(artifact, runs)
     for part in _parts(artifact):
         if (one := part.endpoint).kind != "value":
             where, log = (one.split, one.mode, one.metric), one.metric in LOSSES
-            rows[where] = Quantity(_title(*where), *where, log=log, x=AXES[clock], clock=clock)
-    drawn = all_panels(runs, _looks(artifact, runs), _places(artifact, runs), list(rows.values()))
-    curves = {panel.quantity for panel in drawn if any(len(line.points) > 1 for line in panel.lines)}
-    return [panel for panel in drawn if panel.quantity in curves]
+            rows[where] = Quantity(_format_title(*where), *where, log=log, x=AXES[clock], clock=clock)
+    figure = all_panels(runs, _looks(artifact, runs), _places(artifact, runs), list(rows.values()))
+    curves = {panel.quantity for panel in figure if any(len(line.points) > 1 for line in panel.lines)}
+    return [panel for panel in figure if panel.quantity in curves]
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     """Every number that a claim compares, by arm: at each place on the axes, then the same under each control.
 
-    Of what is told by a whole curve (an area, a time to a level that depends on other runs) the last value stands here:
-    the figure has the rest.
+    Areas, and times to a level that depends on other runs, are replaced by the last value: the figure has the curve.
     """
     numbers = _numbers(artifact)
     entries = []
@@ -52,28 +51,28 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
 
 def _entry(cell: Sequence[RunRecord], group: str, arm: str, endpoint: Endpoint, unit: str) -> Entry:
     found = _estimate(cell, group, arm, endpoint, unit, 100 if unit == "%" else 1)
-    # an arm that is not evaluated in this way did not diverge
+    # an arm without this evaluation did not diverge
     absent = cell and not found.n and all(run.status == "done" for run in cell)
-    return replace(found, n=len(cell), diverged=0, shown="–") if absent else found
+    return replace(found, n=len(cell), diverged=0, literal="–") if absent else found
 
 
 def _estimate(cell: Sequence[RunRecord], group: str, arm: str, endpoint: Endpoint, unit: str, factor: float) -> Entry:
-    """Of the numbers that verdicts are made of; the geometric mean of final losses, which span orders of magnitude."""
+    """The estimate over runs; a geometric mean for final losses, which span orders of magnitude."""
     if endpoint.kind == "final" and endpoint.metric in LOSSES:
         where = (endpoint.split, endpoint.mode, endpoint.metric)
         name = f"{endpoint}, geometric mean"
         return final_entry(cell, group, arm, name, where, factor, unit, variant=endpoint.variant, log=True)
     outcomes = [outcome_of(endpoint, run, endpoint.variant) for run in cell]
     if endpoint.kind == "time_to_level":
-        known = [one for one in outcomes if one and not one.diverged]
-        times = [Censored(one.after) if one.value is None else Reached(one.value) for one in known]
-        return times_entry(times, len(cell) - len(known), group, arm, str(endpoint), CLOCKS[endpoint.clock])
+        undiverged = [one for one in outcomes if one and not one.diverged]
+        times = [Censored(one.after) if one.value is None else Reached(one.value) for one in undiverged]
+        return times_entry(times, len(cell) - len(undiverged), group, arm, str(endpoint), CLOCKS[endpoint.clock])
     values = [None if one is None or one.value is None else factor * one.value for one in outcomes]
     return estimate_entry(values, group, arm, str(endpoint), unit)
 
 
 def _numbers(artifact: Artifact) -> list[tuple[Endpoint, str]]:
-    """Those that the parts compare, each once, with the unit that a table shows it in."""
+    """The endpoints that the parts compare, each once, with its unit in the table."""
     found: dict[str, tuple[Endpoint, str]] = {}
     for part in _parts(artifact):
         one = part.endpoint
@@ -93,12 +92,12 @@ def _parts(artifact: Artifact) -> Iterator[Part]:
 
 
 def _clock(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
-    """One for all rows, which share their axis: what a claim counts in, or what the length of the runs is given in."""
-    usual = "step" if runs and not any(run.epochs for run in runs) else "epoch"
-    return next((part.endpoint.clock for part in _parts(artifact) if part.endpoint.clock != "epoch"), usual)
+    """One clock for all rows, which share their axis: that of a claim, or that of the runs' length."""
+    default = "step" if runs and not any(run.epochs for run in runs) else "epoch"
+    return next((part.endpoint.clock for part in _parts(artifact) if part.endpoint.clock != "epoch"), default)
 
 
-def _title(split: str, mode: str, metric: str) -> str:
+def _format_title(split: str, mode: str, metric: str) -> str:
     name = f"{split} {'NLL' if metric == 'nll' else metric}".replace("_", " ")
     return name[:1].upper() + name[1:] + ("" if mode == "eval" else f", {MODES[mode]}")
 
@@ -122,5 +121,5 @@ def _places(artifact: Artifact, runs: Sequence[RunRecord]) -> dict[str, Mapping[
     """By title the places on the experiment's axes that have runs, all where none has; without axes there is one."""
     node = plan.experiment(artifact.experiment, artifact.config_dir)
     places = [dict(zip(node["axes"], values, strict=True)) for values in product(*node["axes"].values())]
-    kept = [place for place in places if any(run.matches(place) for run in runs)] or places
-    return {plan.place_text(place) or node["title"]: place for place in kept}
+    present = [place for place in places if any(run.matches(place) for run in runs)] or places
+    return {plan.place_text(place) or node["title"]: place for place in present}

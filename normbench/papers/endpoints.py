@@ -1,4 +1,4 @@
-"""What single runs give for a part of a claim: one number each, or what is known where a run has none."""
+"""The endpoints of single runs for a part of a claim: a number each, or bounds where a run has no number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from normbench.stats.series import (
     time_to_level,
 )
 
-Bounds = tuple[float, float]  # what is known of a number: the same twice, or an end at infinity
+Bounds = tuple[float, float]  # of a number: itself twice, or an end at infinity
 _SCALES: Mapping[str, Callable[[float], float]] = {
     "log": log_floored,
     "percent": lambda value: 100 * value,
@@ -66,7 +66,7 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
 
 
 def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str | None]]) -> Endpoint | None:
-    """With the level that a share of a way means for these runs; None where one of them has hardly begun."""
+    """The endpoint with its relative level computed from these runs; None where one of them has hardly begun."""
     if not endpoint.of and not endpoint.least:
         return endpoint
     where = endpoint.split, endpoint.mode, endpoint.metric
@@ -119,7 +119,7 @@ def sides_of(part: Part, row: Sequence[Outcome]) -> tuple[float, float] | None:
     """One seed's Σ over positive and Σ over negative weights; None where a run has no number, or it no logarithm."""
     terms = []
     for (weight, _), outcome in zip(part.contrast, row, strict=True):
-        # A level that is met before training, at epoch 0, has no log ratio: only its order is known.
+        # A level that is met before training, at epoch 0, has no log ratio, only an order.
         timed = part.endpoint.kind == "time_to_level" and part.scale == "log"
         if outcome.value is None or (timed and outcome.value <= 0):
             return None
@@ -131,7 +131,7 @@ def sides_of(part: Part, row: Sequence[Outcome]) -> tuple[float, float] | None:
 
 
 def bounds_of(part: Part, row: Sequence[Outcome]) -> Bounds:
-    """Between what a seed's effect lies where a run has no number: interval arithmetic with infinite ends."""
+    """Bounds of a seed's effect where a run has no number: interval arithmetic with infinite ends."""
     low = high = 0.0
     for (weight, _), outcome in zip(part.contrast, row, strict=True):
         ends = [weight * end for end in _ends(part, outcome)]
@@ -145,5 +145,5 @@ def _ends(part: Part, outcome: Outcome) -> Bounds:
     if outcome.value is None and outcome.diverged:
         return worst, worst
     value = outcome.after if outcome.value is None else outcome.value
-    known = -math.inf if timed and part.scale == "log" and value <= 0 else float(_SCALES[part.scale](value))
-    return (known, known) if outcome.value is not None else (known, worst)
+    bound = -math.inf if timed and part.scale == "log" and value <= 0 else float(_SCALES[part.scale](value))
+    return (bound, bound) if outcome.value is not None else (bound, worst)

@@ -1,11 +1,11 @@
-"""The life of each verdict: `history.jsonl` beside the published results, a line for every change of a word.
+"""The history of each verdict: `history.jsonl` in the results folder, a line for every change of a word.
 
     {"date": "2026-11-22", "artifact": "bln2022/fig4", "fidelity": "paper", "claim": "BLN-1",
      "before": {"verdict": "reproduced", "n": 10, "rules": ""}, "after": {"verdict": ..., "n": 10, "rules": sha256},
      "cause": ["rules"]}
 
-`cause` says what differs between the two: rules (with the plan), claims, runs. Lines are only added, each with a seal.
-A claim that is not made any more ends with a line, too.
+`cause` lists what differs between the two: rules (with the plan), claims, runs. Lines are only added, each with a seal.
+A claim that is withdrawn gets a last line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from normbench.runs import files, seals
 
 NAME = "history.jsonl"
 LARGEST = 1 << 27  # bytes
-WITHDRAWN = "withdrawn"  # what is said of a claim that is not made any more, as when it is split
+WITHDRAWN = "withdrawn"  # the word of a claim that is no longer made, as when it is split
 _CAUSES = {"claims": "claims_sha256", "rules": "rules_sha256", "runs": "pack_sha256"}
 
 
@@ -49,17 +49,17 @@ def _lines(results: Path, before: Mapping[str, Any] | None, after: Mapping[str, 
     lines = b""
     for claim in [*after["claims"], *ended]:
         was = old.get(claim["id"])
-        now = _said(claim, after)
+        now = _state(claim, after)
         if (was["verdict"] if was else "not run") == claim["verdict"] or last.get(claim["id"]) == now:
             continue
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        told = _said(was, before) if was and before else None
-        entry = {"date": date, **place, "claim": claim["id"], "before": told, "after": now, "cause": cause}
+        previous = _state(was, before) if was and before else None
+        entry = {"date": date, **place, "claim": claim["id"], "before": previous, "after": now, "cause": cause}
         lines += files.line(seals.sealed(entry))
     return lines
 
 
-def _said(claim: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, Any]:
+def _state(claim: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, Any]:
     return {"verdict": claim["verdict"], "n": claim["n"], "rules": judged["rules_sha256"]}
 
 

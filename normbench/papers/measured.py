@@ -1,4 +1,4 @@
-"""What is published beside the artifacts: independent implementations in `check/`, speed in `bench/`."""
+"""Published measurements: comparisons with independent implementations in `check/`, speed in `bench/`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Entry = dict[str, Any]
 
 
 def checks(results: Path, packs: Mapping[str, str]) -> list[Entry]:
-    """Every independent implementation's numbers beside the published ones; `packs`: page by a pack's hash."""
+    """The numbers of every independent implementation and the published ones; `packs`: page by a pack's hash."""
     return list(_read(results / "check", lambda content: _check(content, packs)))
 
 
@@ -24,7 +24,7 @@ def benches(results: Path) -> list[Entry]:
 
 
 def _read(folder: Path, shape: Callable[[Mapping[str, Any]], Entry]) -> Iterator[Entry]:
-    """One entry per file; one that cannot be read says so, and is left to whoever writes it."""
+    """One entry per file, `damaged` if it cannot be read."""
     for path in sorted(folder.glob("*.json")):
         try:
             yield {
@@ -54,7 +54,7 @@ def _check(content: Mapping[str, Any], packs: Mapping[str, str]) -> Entry:
 
 
 def _bench(content: Mapping[str, Any]) -> Entry:
-    """Rows of ratios, or of plain values with their unit."""
+    """Rows of ratios, or of values with their unit."""
     rows = [_ratio(row) if "ratio" in row else _value(row) for row in content["rows"]]
     return {
         **{key: str(content[key]) for key in ("title", "command", "machine")},
@@ -65,16 +65,16 @@ def _bench(content: Mapping[str, Any]) -> Entry:
 
 
 def _ratio(row: Mapping[str, Any]) -> Entry:
-    told: Entry = {key: float(row[key]) for key in ("ratio", "low", "high", "ours_ms", "reference_ms")}
-    told |= {"case": str(row["case"]), "goal": _number(row["goal"]), "rounds": int(row["rounds"])}
-    return {**told, "met": _met(told)}
+    entry: Entry = {key: float(row[key]) for key in ("ratio", "low", "high", "ours_ms", "reference_ms")}
+    entry |= {"case": str(row["case"]), "goal": _number(row["goal"]), "rounds": int(row["rounds"])}
+    return {**entry, "met": _met(entry)}
 
 
 def _value(row: Mapping[str, Any]) -> Entry:
-    told: Entry = {"case": str(row["case"]), "unit": str(row["unit"]), "value": float(row["value"])}
-    told |= {"goal": _number(row["goal"]), "reference": _number(row["reference"])}
-    met = "" if told["goal"] is None else "met" if told["value"] <= told["goal"] else "missed"
-    return {**told, "met": met}
+    entry: Entry = {"case": str(row["case"]), "unit": str(row["unit"]), "value": float(row["value"])}
+    entry |= {"goal": _number(row["goal"]), "reference": _number(row["reference"])}
+    met = "" if entry["goal"] is None else "met" if entry["value"] <= entry["goal"] else "missed"
+    return {**entry, "met": met}
 
 
 def _number(value: Any) -> float | None:

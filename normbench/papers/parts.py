@@ -1,8 +1,8 @@
 """One part of a claim against the runs: each seed's effect, and the intervals that the rules ask for.
 
 Effects are paired by seed, Σ weight · g(endpoint). Student's t over the seeds, or over seeds and test examples where
-the runs kept what each example gave. A run that diverged or did not reach a level has no number: by order it is worse
-than any, or than all up to where it was cut off, and the exact sign test can decide by that.
+the runs stored the outcome of each example. A run that diverged or did not reach a level has no number: it ranks below
+every number, or below those up to its last evaluation, and the exact sign test uses these ranks.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from normbench.stats.statistics import (
 
 @dataclass(frozen=True)
 class Observed:
-    """What the runs of one setting say about one part: what `rules` ask for, and what pages tell of it.
+    """The observations of one part at one setting, for `rules` and for pages.
 
-    `gap` is "not run" or "not decidable here" where there is nothing to go by; `complete`: the planned seeds are there;
-    `planned`: the look at them was planned, without which nothing is negligible, nor equivalent; `fresh`: nobody had
-    seen these seeds when the smallest effect was declared, and `whole`: every seed has a number, without either of
-    which nothing is negligible. Intervals are None where n, a run without a number or a spread of zero allows none.
+    `gap` is "not run" or "not decidable here" where there are no observations; `complete`: all planned seeds are there;
+    `planned`: the look at them was planned, else nothing is negligible or equivalent; `fresh`: the seeds had not been
+    seen when the smallest effect was declared; `whole`: every seed has a number; unless both are true nothing is
+    negligible. Intervals are None if n is too small, a run has no number or the spread is zero.
     """
 
     part: Part
@@ -54,7 +54,7 @@ class Observed:
     delta: float | None = None
     exact: bool | None = None
     effects: tuple[Bounds, ...] = ()
-    sides: tuple[tuple[float, float], ...] = ()  # per seed the two that an effect is the difference of, where known
+    sides: tuple[tuple[float, float], ...] = ()  # per seed the two terms of the effect, where both are numbers
     spread: Spread | None = None
     number: float | None = None  # of an exact part
     censored: int = 0
@@ -63,24 +63,24 @@ class Observed:
     least: int = 0
     cells: tuple[Mapping[str, Any], ...] = ()
     runs: tuple[str, ...] = ()
-    known: tuple[float, ...] = field(init=False)
+    numbers: tuple[float, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        known = tuple(low for low, high in self.effects if low == high and math.isfinite(low))
-        object.__setattr__(self, "known", known)
+        numbers = tuple(low for low, high in self.effects if low == high and math.isfinite(low))
+        object.__setattr__(self, "numbers", numbers)
 
     @property
     def whole(self) -> bool:
         """Whether every seed has a number."""
-        return bool(self.effects) and len(self.known) == len(self.effects)
+        return bool(self.effects) and len(self.numbers) == len(self.effects)
 
     @functools.cached_property
     def flat(self) -> bool:
-        """All seeds say the same, up to rounding: a spread of zero decides nothing."""
+        """All seeds have the same effect up to rounding: a spread of zero decides nothing."""
         if not self.whole or len(self.effects) < 2:
             return False
-        largest = max(abs(number) for numbers in (self.known, *self.sides) for number in numbers)
-        return max(self.known) - min(self.known) <= 1e-12 * largest
+        largest = max(abs(number) for numbers in (self.numbers, *self.sides) for number in numbers)
+        return max(self.numbers) - min(self.numbers) <= 1e-12 * largest
 
     @property
     def effect(self) -> float | None:
@@ -88,8 +88,8 @@ class Observed:
         if self.number is not None or not self.whole:
             return self.number
         if self.part.test == "sign":
-            return statistics.median(self.known)
-        return self.spread.mean if self.spread else t_interval(self.known).mean
+            return statistics.median(self.numbers)
+        return self.spread.mean if self.spread else t_interval(self.numbers).mean
 
     def interval(self, level: float) -> Interval | None:
         """Two-sided, of the mean effect, or of its median where the sign test decides."""
@@ -100,25 +100,25 @@ class Observed:
             return median_interval(low, high, level)
         if not self.whole:
             return None
-        return self.spread.interval(level) if self.spread else t_around(*self._moments, len(self.known), level)
+        return self.spread.interval(level) if self.spread else t_around(*self._moments, len(self.numbers), level)
 
     @functools.cached_property
     def _moments(self) -> tuple[float, float | None]:
         """Taken once: a claim is asked for at several levels."""
-        return moments(self.known)
+        return moments(self.numbers)
 
     def prediction(self, level: float) -> Interval | None:
         """Of one more run."""
-        return prediction_interval(self.known, level) if self.whole and not self.flat else None
+        return prediction_interval(self.numbers, level) if self.whole and not self.flat else None
 
     @property
     def sd(self) -> float | None:
         """The spread of one seed's effect that gives an interval like ours."""
-        if not self.whole or len(self.known) < 2:
+        if not self.whole or len(self.numbers) < 2:
             return None
         if self.spread and self.spread.variance > 0:
-            return max(math.sqrt(self.spread.variance * len(self.known)), statistics.stdev(self.known))
-        return statistics.stdev(self.known)
+            return max(math.sqrt(self.spread.variance * len(self.numbers)), statistics.stdev(self.numbers))
+        return statistics.stdev(self.numbers)
 
     @property
     def signs(self) -> tuple[int, int]:
@@ -178,7 +178,7 @@ def gather(
     sides = [sides_of(part, row) for row in rows]
     whole = all(side is not None for side in sides)
     censored = sum(outcome.value is None for outcome in flat) if part.endpoint.kind == "time_to_level" else 0
-    if censored:  # of a time that was not seen nothing says that its effect is small
+    if censored:  # an unobserved time cannot show that the effect is small
         common["delta"] = None
     return Observed(
         complete=len(shared) >= max(least, rules.FEWEST),
@@ -223,17 +223,17 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
         """By how much it misses what is asked of it, below 0 where by nothing."""
         return math.inf if math.isnan(number) else max(by(number, bound) for bound, _, by in asked)
 
-    shown = max(numbers, key=miss)
+    worst = max(numbers, key=miss)
     wanted = " and ".join(f"{sign} {show(bound)}" for bound, sign, _ in asked)
     if part.at_most is not None and part.at_least is not None and show(part.at_most) == show(part.at_least):
         middle, half = (part.at_most + part.at_least) / 2, (part.at_most - part.at_least) / 2
         wanted = f"= {show(middle)} ± {show(half)}" if half else f"= {show(middle)}"
-    reason = f"{part.endpoint.key}: {show(shown)} {part.unit}, required {wanted}"
-    return Observed(part, reason=reason, complete=True, exact=miss(shown) <= 0, number=shown, runs=ids)
+    reason = f"{part.endpoint.key}: {show(worst)} {part.unit}, required {wanted}"
+    return Observed(part, reason=reason, complete=True, exact=miss(worst) <= 0, number=worst, runs=ids)
 
 
 def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, Any]:
-    """What verdicts.json says of a part: its `word` by tests at `alpha`, and the numbers behind it."""
+    """The entry of a part in verdicts.json: its `word` by tests at `alpha`, and the numbers behind it."""
     part = seen.part
     above, below = seen.signs
     by_order = seen.effects and (part.test == "sign" or not seen.whole)
@@ -246,7 +246,7 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
         "endpoint": str(part.endpoint),
         "unit": part.unit,
         "word": word,
-        "reason": _reason(seen, word, alpha),
+        "reason": _describe_reason(seen, word, alpha),
         "effect": seen.effect,
         "interval": _finite(seen.interval(1 - alpha)),
         "level": 1 - alpha if statistical else None,
@@ -274,16 +274,16 @@ def result(seen: Observed, word: str, alpha: float = rules.ALPHA) -> dict[str, A
 
 
 def _signed_rank(seen: Observed) -> float:
-    """Effects that are equal up to the rounding of what they are differences of share their rank."""
-    largest = max(abs(number) for numbers in (seen.known, *seen.sides) for number in numbers)
-    return signed_rank([round(effect / (1e-9 * largest)) for effect in seen.known] if largest else [])
+    """Effects that are equal up to rounding share their rank."""
+    largest = max(abs(number) for numbers in (seen.numbers, *seen.sides) for number in numbers)
+    return signed_rank([round(effect / (1e-9 * largest)) for effect in seen.numbers] if largest else [])
 
 
-# --- in words --------------------------------------------------------------------------------------------------------
+# --- descriptions ----------------------------------------------------------------------------------------------------
 
 
-def _reason(seen: Observed, word: str, alpha: float) -> str:
-    """One line: what was measured, against what, and what is missing to a word."""
+def _describe_reason(seen: Observed, word: str, alpha: float) -> str:
+    """One line: the effect, the margin it is compared with, and what is missing to a word."""
     part, n = seen.part, len(seen.seeds)
     if seen.reason:
         return seen.reason
@@ -299,13 +299,13 @@ def _reason(seen: Observed, word: str, alpha: float) -> str:
     if part.test == "t" and not seen.whole:
         return f"{text}; a run without a number: no mean is tested"
     if part.kind == "size":
-        predicted = f"our prediction interval {_span(seen.prediction(1 - alpha))}"
+        predicted = f"our prediction interval {_format_interval(seen.prediction(1 - alpha))}"
         return f"{text}; the paper's {show(part.paper)} ± {show(part.band)} against {predicted}"
     if (margin := _margin(seen)) is not None and (part.kind == "equivalence" or word != rules.HOLDS):
         small = seen.interval(1 - 2 * alpha)
         inside = within(small, margin)
         if part.kind == "equivalence" or inside:
-            text += f"; {_percent(1 - 2 * alpha)} interval {_span(small)} against ±{show(margin)}"
+            text += f"; {_format_percent(1 - 2 * alpha)} interval {_format_interval(small)} against ±{show(margin)}"
         if inside and not seen.planned:
             return f"{text}: inside, but this second look was not planned"
         if inside and part.kind == "direction" and not seen.fresh:
@@ -314,7 +314,7 @@ def _reason(seen: Observed, word: str, alpha: float) -> str:
             return f"{text}: inside, but nothing is negligible where a value is censored"
     if part.kind == "direction" and word in (rules.UNDECIDED, rules.OPPOSITE):
         text += f"; claimed is {'less' if part.expect == 'negative' else 'more'} than 0"
-    return text + (_power(seen, alpha) if word == rules.UNDECIDED else "")
+    return text + (_describe_power(seen, alpha) if word == rules.UNDECIDED else "")
 
 
 def _describe_values(seen: Observed, alpha: float) -> str:
@@ -326,29 +326,29 @@ def _describe_values(seen: Observed, alpha: float) -> str:
         above, below = seen.signs
         lost += [f"{above} above : {below} below zero, p = {show(sign_test(above, below))}"]
     what = "median " if part.test == "sign" else ""
-    number = "" if seen.effect is None else f", {what}{part.unit} {show(seen.effect)} {_span(interval)}"
+    number = "" if seen.effect is None else f", {what}{part.unit} {show(seen.effect)} {_format_interval(interval)}"
     if interval and alpha != rules.ALPHA:
-        number += f" ({_percent(1 - alpha)})"
+        number += f" ({_format_percent(1 - alpha)})"
     over = f" seeds × {seen.spread.examples} test examples" if seen.spread else ""
     return f"{part.endpoint}{number}, n = {len(seen.seeds)}{over}" + "".join(f", {text}" for text in lost)
 
 
 def describe_effect(part: Mapping[str, Any]) -> str:
-    """`nats −0.02 [−0.05, 0.01]` of a part as verdicts.json has it; what its runs give where they give no mean."""
+    """`nats −0.02 [−0.05, 0.01]` of a part in verdicts.json; counts of its runs if they give no mean."""
     if part["effect"] is not None:
         what = "median " if part["test"] == "sign" else ""
-        level = "" if part["level"] in (None, 1 - rules.ALPHA) else f" ({_percent(part['level'])})"
-        return f"{what}{part['unit']} {show(part['effect'])} {_span(part['interval'])}{level}"
+        level = "" if part["level"] in (None, 1 - rules.ALPHA) else f" ({_format_percent(part['level'])})"
+        return f"{what}{part['unit']} {show(part['effect'])} {_format_interval(part['interval'])}{level}"
     if not part["n"]:
         return rules.NOT_RUN
     lost = [f"{part[what]} {what}" for what in ("censored", "diverged") if part[what]]
     signs = part["sign_test"]
-    told = [f"{signs['above']} above : {signs['below']} below zero"] if signs else []
-    return ", ".join([*lost, *told]) or "no number"
+    counts = [f"{signs['above']} above : {signs['below']} below zero"] if signs else []
+    return ", ".join([*lost, *counts]) or "no number"
 
 
-def _power(seen: Observed, alpha: float) -> str:
-    """What this n could have shown; by order, how many seeds it takes at all."""
+def _describe_power(seen: Observed, alpha: float) -> str:
+    """The effect that this n can detect; for the sign test, the fewest pairs."""
     n = len(seen.seeds)
     if seen.part.test == "sign":
         fewest = rules.fewest_pairs(alpha)
@@ -356,7 +356,7 @@ def _power(seen: Observed, alpha: float) -> str:
     if seen.sd is None or seen.effect is None:
         return ""
     detectable = detectable_effect(seen.sd, n, 1 - alpha, rules.POWER)
-    return f"; detectable at n = {n}: {show(detectable)} ({_percent(rules.POWER)} power)"
+    return f"; detectable at n = {n}: {show(detectable)} ({_format_percent(rules.POWER)} power)"
 
 
 def _margin(seen: Observed) -> float | None:
@@ -368,9 +368,9 @@ def _finite(interval: Interval | None) -> Interval | None:
     return interval if interval and all(map(math.isfinite, interval)) else None
 
 
-def _percent(level: float) -> str:
+def _format_percent(level: float) -> str:
     return f"{100 * level:.3g} %"
 
 
-def _span(interval: Interval | None) -> str:
+def _format_interval(interval: Interval | None) -> str:
     return "without interval" if interval is None else f"[{show(interval[0])}, {show(interval[1])}]"

@@ -1,7 +1,7 @@
 """Each part's effect by seed and test example: `contrasts.npz`, what intervals over test examples are computed from.
 
-Runs keep what each test example gave beside their curve; published are the effects of the parts that decide alone, as
-the pack has the curves. Arrays, by a hash of the comparison and its control setting: `KEY|seeds`, `KEY|numbers` (the
+Runs store the outcome of each test example; published are the effects of the deciding parts alone, because the pack
+has the curves. Arrays, by a hash of the comparison and its control setting: `KEY|seeds`, `KEY|numbers` (the
 examples' own, where they are not 0 to N - 1) and `KEY|effects` (seeds × examples, half precision, NaN where a seed was
 not tested on an example), in the endpoint's unit, not in per cent.
 """
@@ -37,7 +37,7 @@ Table = dict[int, Row]  # by seed
 
 
 class Contrasts:
-    """What is known of an artifact's parts, example by example."""
+    """The effects of an artifact's parts by seed and example."""
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self.tables = dict(tables)
@@ -61,7 +61,7 @@ class Contrasts:
         return digest.hexdigest()
 
     def dump(self) -> bytes | None:
-        """The content of contrasts.npz; None where there is nothing to keep."""
+        """The content of contrasts.npz; None without tables."""
         if not self.tables:
             return None
         content = io.BytesIO()
@@ -80,14 +80,14 @@ class Contrasts:
 
 
 def key(part: Part, control: str) -> str:
-    """The same for the same comparison in whichever claim."""
+    """The same for the same comparison in every claim."""
     end = part.endpoint
     compared = [end.kind, end.split, end.metric, end.epoch, end.variant, [[w, dict(c)] for w, c in part.contrast]]
     return hashlib.sha256(json.dumps([compared, control], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def load(path: Path) -> Contrasts:
-    """Those published at `path`, none where there is no file. NormbenchError where it is damaged."""
+    """The contrasts published at `path`, none without a file. NormbenchError if it is damaged."""
     tables: dict[str, Table] = {}
     try:
         with outcomes.arrays(os.path.realpath(path)) as arrays:
@@ -110,10 +110,10 @@ def load(path: Path) -> Contrasts:
     return Contrasts(tables)
 
 
-def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, known: Contrasts) -> Contrasts:
-    """`known`, brought up to date with the raw runs below `results` that kept what their examples gave.
+def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, published: Contrasts) -> Contrasts:
+    """The `published` effects, updated with those of the raw runs below `results` that stored outcomes of examples.
 
-    The paper's setting first, then its controls; what would go beyond 5 MB is left out, and judged over seeds.
+    The paper's setting first, then its controls; parts beyond 5 MB are left out, and judged over seeds.
     """
     stored = lookup.below(results / "runs").stored(run.id for run in runs)
     raw = {found.id: found for found in stored if not found.reason}
@@ -125,7 +125,7 @@ def collect(artifact: Artifact, runs: Sequence[RunRecord], results: Path, known:
             name = key(part, control)
             if name in tables or not _is_mean_of_examples(part):
                 continue
-            table = _of_these_runs(part, group, {**known.tables.get(name, {}), **_table(part, group, raw)})
+            table = _of_these_runs(part, group, {**published.tables.get(name, {}), **_table(part, group, raw)})
             if not table:
                 continue
             arrays = Contrasts({name: table})._arrays().values()
@@ -141,7 +141,7 @@ def _units(part: Part) -> int:
 
 
 def _is_mean_of_examples(part: Part) -> bool:
-    """A logarithm of means is none; other evaluations than the best and the last keep nothing of examples."""
+    """A logarithm of means is not; runs store outcomes at the best and the last evaluation alone."""
     end = part.endpoint
     when = end.epoch in ("best", "last") if end.kind == "chosen" else end.kind == "final"
     of_tests = end.mode == "eval" or (end.mode == "stage" and end.kind == "final")
@@ -149,7 +149,7 @@ def _is_mean_of_examples(part: Part) -> bool:
 
 
 def _of_these_runs(part: Part, runs: Sequence[RunRecord], found: Table) -> Table:
-    """Without seeds whose runs are others by now than those the effects came from: their mean is not the curves'."""
+    """Without the seeds whose runs were trained anew since: the mean of their effects is not that of the curves."""
     table: Table = {}
     for seed, (numbers, effects) in found.items():
         seen = gather(part, runs, [seed])
@@ -162,7 +162,7 @@ def _of_these_runs(part: Part, runs: Sequence[RunRecord], found: Table) -> Table
 
 
 def _table(part: Part, runs: Sequence[RunRecord], raw: Mapping[str, store.Stored]) -> Table:
-    """The effects of the seeds whose runs all kept their examples."""
+    """The effects of the seeds whose runs all stored outcomes of examples."""
     cells, seeds = paired_runs(part, runs)
     table: Table = {}
     for seed in seeds:
@@ -188,7 +188,7 @@ def _table(part: Part, runs: Sequence[RunRecord], raw: Mapping[str, store.Stored
 
 
 def _examples(part: Part, run: RunRecord, variant: str | None, stored: store.Stored) -> Row | None:
-    """One run's values; None where it kept none, or was cut from a longer one, whose last evaluation is another."""
+    """One run's values; None if it stored none, or was cut from a longer run, whose last evaluation is another."""
     end = part.endpoint
     if stored.status.get("steps") != run.steps or run.status != "done":
         return None

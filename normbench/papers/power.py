@@ -1,8 +1,8 @@
-"""What a plan can show, before its runs: its claims' words simulated from the seeds that are there, and what it costs.
+"""The power of a plan before its runs: the words of its claims, simulated from the existing seeds, and its cost.
 
-The effects of further seeds are drawn from what the pilot seeds say of them: normal, with the pilot's mean and
-covariance over the parts, both as uncertain as so few seeds leave them (Student's predictive distribution). The rules
-then judge them as they judge runs. The choice of the test examples is not simulated.
+The effects of further seeds are drawn from Student's predictive distribution given the pilot seeds: normal, with the
+pilot's mean and covariance over the parts and their uncertainty. The rules judge them like runs. The choice of the test
+examples is not simulated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FEWEST_PILOTS = 3
 
 @dataclass(frozen=True)
 class Outlook:
-    """Of one claim: the planned n of its parts, what lacks, and the shares of simulated words at the paper's setting.
+    """Of one claim: the planned n of its parts, missing runs, and shares of simulated words at the paper's setting.
 
     `words` are those from the pilot's mean, None without enough pilot seeds; `none` the share that is negligible where
     there is no effect at all, None where no part has a smallest effect.
@@ -59,9 +59,9 @@ def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, fidelity: str,
     left = lacking(claim, ["", *claim.controls] if controls else [""], runs, plan, fidelity)
     pilots = [gather(part, [run for run in runs if not run.control]) for part in claim.parts]
     shared = sorted(set.intersection(*(set(seen.seeds) for seen in pilots)))
-    known = Outlook(claim.id, planned, len(left), core_hours(left, runs), len(shared))
+    costs = Outlook(claim.id, planned, len(left), core_hours(left, runs), len(shared))
     if len(shared) < FEWEST_PILOTS or any(not seen.whole and (seen.gap or seen.part.test != "sign") for seen in pilots):
-        return known
+        return costs
     table = np.array([[_number(seen, seed) for seen in pilots] for seed in shared])
     alpha = rules.ALPHA / (2 if claim.added else 1)
     deltas = [
@@ -70,11 +70,11 @@ def _outlook(claim: Claim, runs: Sequence[RunRecord], plan: Plan, fidelity: str,
     words = simulate(claim, table, planned, deltas, alpha)
     none = simulate(claim, table - table.mean(axis=0), planned, deltas, alpha, certain=True)
     small = any(delta is not None for delta in deltas) and not claim.added
-    return replace(known, words=words, none=none.get(rules.NEGLIGIBLE, 0.0) if small else None)
+    return replace(costs, words=words, none=none.get(rules.NEGLIGIBLE, 0.0) if small else None)
 
 
 def _number(seen: Observed, seed: int) -> float:
-    """A pilot's effect; where a run has no number, its sign, which is all that a sign test asks for."""
+    """A pilot's effect; where a run has no number, its sign, which is all that a sign test uses."""
     place = seen.seeds.index(seed)
     low, high = seen.effects[place]
     return low if seen.whole else (1 + place) * (float(low > 0) - float(high < 0))  # equal sizes would decide nothing
@@ -98,20 +98,20 @@ def simulate(
     mean = pilot.mean(axis=0)
     directions = (pilot - mean) / math.sqrt(seeds - 1)  # g @ directions has the pilot's covariance, singular or not
     signed = [place for place, part in enumerate(claim.parts) if part.test == "sign"]
-    beside = {place: np.array([(pilot[:, place] > 0).sum(), (pilot[:, place] <= 0).sum()]) for place in signed}
+    signs = {place: np.array([(pilot[:, place] > 0).sum(), (pilot[:, place] <= 0).sum()]) for place in signed}
     counts: Counter[str] = Counter()
     for _ in range(repetitions):
         scale = 1.0 if certain else math.sqrt((seeds - 1) / draw.chisquare(seeds - 1))
         spread = scale * directions
         centre = mean if certain else mean + draw.standard_normal(seeds) @ spread / math.sqrt(seeds)
-        drawn = centre + draw.standard_normal((max(planned), seeds)) @ spread
+        effects_of_parts = centre + draw.standard_normal((max(planned), seeds)) @ spread
         for place in signed:  # by sign alone, as the test: a normal tail is not that of such effects
-            above = 0.5 if certain else draw.beta(*(beside[place] + 0.5))
-            sizes = draw.choice(np.abs(pilot[:, place]), len(drawn))
-            drawn[:, place] = np.where(draw.random(len(drawn)) < above, sizes, -sizes)
+            above = 0.5 if certain else draw.beta(*(signs[place] + 0.5))
+            sizes = draw.choice(np.abs(pilot[:, place]), len(effects_of_parts))
+            effects_of_parts[:, place] = np.where(draw.random(len(effects_of_parts)) < above, sizes, -sizes)
         judged = []
         for place, (part, n, delta) in enumerate(zip(claim.parts, planned, deltas, strict=True)):
-            effects = tuple((effect, effect) for effect in drawn[:n, place].tolist())
+            effects = tuple((effect, effect) for effect in effects_of_parts[:n, place].tolist())
             judged.append((part, Observed(part, complete=n >= rules.FEWEST, delta=delta, effects=effects)))
         counts[rules.claim_word(judged, alpha)] += 1
     return {word: count / repetitions for word, count in counts.items()}

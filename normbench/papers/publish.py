@@ -1,5 +1,6 @@
-"""What an artifact leaves in `<paper>/<artifact>/<fidelity>/`: figure, tables, verdicts, the pack of its runs,
-what each test example gave, and what its models drew. Smoke runs and what is the user's own leave it below `own`."""
+"""The published files of an artifact in `<paper>/<artifact>/<fidelity>/`: figure, tables, verdicts, the pack of its
+runs, effects by test example, and samples of its models. Smoke runs and a user's artifacts are published below `own`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ SMOKE = "smoke"
 
 
 def folder(results: Path, artifact: Artifact, fidelity: str) -> Path:
-    """Among the published results, or below `own` what no paper's claim rests on."""
+    """In the published results, or below `own` for smoke runs and a user's artifacts."""
     return (own(results) if fidelity == SMOKE or artifact.config_dir else results) / artifact.id / fidelity
 
 
@@ -38,22 +39,22 @@ def judge(
     fidelity: str,
     previous: Mapping[str, Any] | None,
     pack_sha256: str = "",
-    known: Contrasts | None = None,
+    contrasts: Contrasts | None = None,
     samples_sha256: str = "",
 ) -> dict[str, Any]:
-    """Sealed verdicts on `runs`, those of the pack with that hash, and on what is known of their test examples.
+    """Sealed verdicts on `runs`, those of the pack with that hash, and on the effects of their test examples.
 
-    `previous` are the last ones; they may be of another pack: this is how what was cut short between pack and verdicts
-    is made good. On embedded data no claim is judged.
+    `previous` are the last verdicts. They may be of another pack, as after a kill between pack and verdicts. Smoke runs
+    are on embedded data: no claim is judged.
     """
-    examples = known or per_example_effects.Contrasts({})
+    contrasts = contrasts or Contrasts({})
     planned = artifacts.Plan(artifact, fidelity)
     if fidelity == SMOKE:
         artifact = replace(artifact, claims=(), amendments=())
-    judged = verdicts.judge(artifact, runs, fidelity, previous, planned, examples.spread)
+    judged = verdicts.judge(artifact, runs, fidelity, previous, planned, contrasts.spread)
     for claim, found in zip(artifact.claims, judged["claims"], strict=True):
         found["way_on"] = suggested_runs(artifact, claim, found, runs, fidelity, planned)
-    return verdicts.sealed(judged, pack_sha256, examples.sha256, samples_sha256)
+    return verdicts.sealed(judged, pack_sha256, contrasts.sha256, samples_sha256)
 
 
 def last(results: Path, artifact: Artifact, fidelity: str) -> dict[str, Any] | None:
@@ -63,7 +64,7 @@ def last(results: Path, artifact: Artifact, fidelity: str) -> dict[str, Any] | N
 
 
 def current(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> list[RunRecord]:
-    """Those of a pack's runs whose configuration is still the experiment's: the others answer another question."""
+    """The runs of a pack whose configuration is still that of the experiment."""
 
     def is_current(run: RunRecord) -> bool:
         words = [*(f"{key}={value}" for key, value in run.axes.items()), f"seed={run.seed}"]
@@ -81,19 +82,19 @@ def publish(
 ) -> tuple[dict[str, Any], list[RunRecord], list[str]]:
     """Judge, draw and write what differs from what is there; returns verdicts, the runs behind them, and notes.
 
-    The pack keeps what it had: n never falls. Runs whose configuration is not the experiment's any more are left out
-    where as many take their place, or with `drop_stale`; else nothing is written, as the change may be undone. The pack
-    is written first, as the rest follows from it, and the verdicts that name its hash last: whoever was killed between
-    leaves verdicts that are refused beside that pack, and the same command brings them up to date.
-    Nothing is written where nothing changed, so published results can be shown from a read-only place.
+    The pack keeps its runs: n never falls. Runs whose configuration is no longer that of the experiment are left out if
+    as many new ones replace them, or with `drop_stale`; else nothing is written, since the change may be undone. The
+    pack is written first, because all else follows from it, and the verdicts with its hash last: after a kill between,
+    readers refuse the old verdicts, and the same command updates them. Files that did not change are not written, so
+    results in a read-only folder can be read.
     """
     place = folder(results, artifact, fidelity)
     with files.alone(place):
         packed = pack.load(place / pack.NAME)
-        kept = current(artifact, packed.runs, fidelity)
+        current_runs = current(artifact, packed.runs, fidelity)
         notes = []
-        runs = pack.merge(kept, runs)
-        stale = len(packed.runs) - len(kept)
+        runs = pack.merge(current_runs, runs)
+        stale = len(packed.runs) - len(current_runs)
         writes = not stale or drop_stale or len(runs) >= len(packed.runs)
         if stale:
             notes.append(
@@ -105,17 +106,17 @@ def publish(
         published = per_example_effects.load(place / per_example_effects.NAME)
         examples = per_example_effects.collect(artifact, runs, results, published)
         before = last(results, artifact, fidelity)
-        shown_before = sample_archive.load(place / sample_archive.NAME)
-        drawn, left = sample_archive.collect(runs, samples.of_raw(results), shown_before)
+        archive_before = sample_archive.load(place / sample_archive.NAME)
+        archive, left = sample_archive.collect(runs, samples.of_raw(results), archive_before)
         if left:
             notes.append(f"samples of {', '.join(f'{run.arm} s{run.seed}' for run in left)} are too large to publish")
-        if before and before.get("samples_sha256", "") not in ("", shown_before.sha256):
+        if before and before.get("samples_sha256", "") not in ("", archive_before.sha256):
             notes.append(f"{place / sample_archive.NAME} is gone, or not the one that verdicts.json had the hash of")
         judged = judge(artifact, runs, fidelity, before, packed.sha256 if same else pack.sha256(runs), examples,
-                       drawn.sha256)  # fmt: skip
+                       archive.sha256)  # fmt: skip
         contents = {
             pack.NAME: None if same else pack.dump(runs),
-            sample_archive.NAME: None if drawn == shown_before else drawn.content or None,
+            sample_archive.NAME: None if archive == archive_before else archive.content or None,
             per_example_effects.NAME: None if examples.sha256 == published.sha256 else examples.dump(),
             "figure.svg": _figure(artifacts.panels(artifact, runs), figure_key(judged)),
             **pages(artifact, fidelity, judged, runs),
@@ -126,9 +127,9 @@ def publish(
         try:
             if published.sha256 and not examples.sha256:  # none of what was compared is so any more
                 (place / per_example_effects.NAME).unlink()
-            if shown_before.runs and not drawn.runs:
+            if archive_before.runs and not archive.runs:
                 (place / sample_archive.NAME).unlink()
-            if contents["figure.svg"] is None:  # nothing is drawn of so few runs
+            if contents["figure.svg"] is None:  # too few runs for a figure
                 (place / "figure.svg").unlink(missing_ok=True)
             for name, content in contents.items():
                 path = place / name
@@ -149,7 +150,7 @@ def publish(
 
 
 def pages(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Sequence[RunRecord]) -> dict[str, bytes]:
-    """What follows from the runs and their verdicts, to be read: by file name."""
+    """The files for readers that follow from the runs and their verdicts, by name."""
     entries = artifacts.drawing(artifact).table(artifact, runs)
     return {
         "table.md": _page(artifact, fidelity, entries, judged, runs).encode(),
@@ -158,7 +159,7 @@ def pages(artifact: Artifact, fidelity: str, judged: dict[str, Any], runs: Seque
 
 
 def figure_key(judged: Mapping[str, Any]) -> str:
-    """What a figure is of, for its hash."""
+    """The key of a figure's hash: artifact, fidelity and pack."""
     return f"{judged['artifact']} {judged['fidelity']} {judged['pack_sha256']}"
 
 
@@ -174,9 +175,9 @@ def _figure(panels: Sequence[Panel], of: str) -> bytes | None:
 def _page(
     artifact: Artifact, fidelity: str, entries: Sequence[Entry], judged: dict[str, Any], runs: Sequence[RunRecord]
 ) -> str:
-    """table.md: what they mean where that is said, the numbers, the verdicts, the deviations and the command."""
-    told = [artifacts.caution(artifact, runs), *findings(judged), *artifacts.explanation(artifact, runs)]
-    words = "".join(f"{tables.escape(text)}\n\n" for text in told if text)
+    """table.md: explanations, the numbers, the verdicts, the deviations and the command."""
+    paragraphs = [artifacts.caution(artifact, runs), *findings(judged), *artifacts.explanation(artifact, runs)]
+    words = "".join(f"{tables.escape(text)}\n\n" for text in paragraphs if text)
     e = tables.escape
     rows = "".join(
         f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(rests_on(c))} |\n" for c in judged["claims"]
@@ -184,7 +185,7 @@ def _page(
     decided = f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n" if rows else ""
     tried = settings(judged["claims"])
     across = f"At the paper's setting and under the controls:\n\n{tables.lines(tried)}\n" if tried else ""
-    of_seeds = _of_seeds(entries)
+    of_seeds = _describe_seeds(entries)
     wrong = judged["expected_wrong"]  # of computed numbers none
     by_chance = f"Expected number of these verdicts that are wrong by chance: at most {wrong:.3g}.\n\n" if wrong else ""
     named = "".join(f"- {e(name)}: {e(words)}\n" for name, words in artifacts.meanings(artifact, runs))
@@ -209,8 +210,8 @@ def _page(
     )
 
 
-def _of_seeds(entries: Sequence[Entry]) -> str:
-    """What the means and intervals are over; "" where all numbers are computed."""
+def _describe_seeds(entries: Sequence[Entry]) -> str:
+    """The seeds of the means and intervals; "" where all numbers are computed."""
     counts = sorted({entry.n for entry in entries if entry.interval})
     if not counts:
         return ""

@@ -1,4 +1,4 @@
-"""What lies published below a results folder, read back: verdicts and packs; damaged ones with their reason."""
+"""Reads the published verdicts and packs below a results folder; damaged ones come with their reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from normbench.papers.claims import Artifact
 from normbench.runs import own, pack
 from normbench.runs.record import RunRecord
 
-LARGEST = 1 << 27  # bytes of what is published beside a pack
+LARGEST = 1 << 27  # bytes of verdicts.json
 NUMBER = (int, float, type(None))
 SPAN = (list, type(None))
 TOP: dict[str, Any] = {
@@ -72,7 +72,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Damaged:
-    """A place that cannot be shown, and why."""
+    """A place that cannot be read, and why."""
 
     place: Path
     reason: str
@@ -81,7 +81,7 @@ class Damaged:
 def collect(results: Path, config_dir: Path | None = None) -> tuple[list[Published], list[Damaged]]:
     """Everything published below `results`: by artifact, then from `paper` fidelity down to `smoke`.
 
-    `config_dir`: the `--config-dir` that has artifacts of one's own; without it they are as those of another version.
+    `config_dir`: the `--config-dir` of the user's artifacts, which are unknown without it.
     """
     found: list[Published] = []
     damaged: list[Damaged] = []
@@ -125,12 +125,12 @@ def read(place: Path, packed: pack.Pack | None = None, config_dir: Path | None =
             f"{place / 'verdicts.json'} was judged on other contrasts than the {per_example_effects.NAME} beside it. "
             f"Restore both (git checkout), or judge again: {again}"
         )
-    known = artifacts.load(name, config_dir) if name in artifacts.ids(config_dir) else None
-    if known is not None and not _of_todays_rules(known, verdicts):
+    artifact = artifacts.load(name, config_dir) if name in artifacts.ids(config_dir) else None
+    if artifact is not None and not _of_todays_rules(artifact, verdicts):
         raise NormbenchError(
             f"{place / 'verdicts.json'} was judged by other rules, claims or plans than today's. Judge again: {again}"
         )
-    return Published(name, fidelity, place, verdicts, packed.runs, known)
+    return Published(name, fidelity, place, verdicts, packed.runs, artifact)
 
 
 def _of_todays_rules(artifact: Artifact, verdicts: Mapping[str, Any]) -> bool:
@@ -141,7 +141,7 @@ def _of_todays_rules(artifact: Artifact, verdicts: Mapping[str, Any]) -> bool:
 
 
 def verdicts_of(name: str, fidelity: str, path: Path) -> dict[str, Any]:
-    """As `read_verdicts`, and those of this artifact and fidelity: others were moved there."""
+    """As `read_verdicts`; refuses those of another artifact or fidelity, which were moved there."""
     found = read_verdicts(path)
     if (found["artifact"], found["fidelity"]) != (name, fidelity):
         raise NormbenchError(

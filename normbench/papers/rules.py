@@ -49,7 +49,7 @@ POWER: float = RULES["power"]
 
 
 def part_word(part: Part, seen: Observed, alpha: float = ALPHA, small: float | None = None) -> str:
-    """What one part says by itself, by tests at `alpha`; without a side where tests at `small` find it within ±δ.
+    """The word of one part alone, by tests at `alpha`; it has no side if tests at `small` find it within ±δ.
 
     `small` is the claim's level where `alpha` is one that its parts or controls share; None: `alpha`.
     """
@@ -90,7 +90,7 @@ def _side(interval: Interval | None, expect: str | None) -> str:
 
 
 def claim_word(parts: Sequence[tuple[Part, Observed]], alpha: float = ALPHA, small: float | None = None) -> str:
-    """What k parts say at one setting: any one may be opposite or negligible, each is asked at `alpha`/k for that."""
+    """The word of k parts at one setting: any one may make it opposite or negligible, each by tests at `alpha`/k."""
     words = [part_word(part, seen, alpha, small) for part, seen in parts]
     for gap in (NOT_RUN, NOT_DECIDABLE):
         if gap in words:
@@ -169,7 +169,7 @@ def robustness(setting: str, controls: Sequence[tuple[str, str]], unvaried: bool
 def verdict(setting: str, robust: str, ours: bool = False, fidelity: str = "paper", share: str = "") -> str:
     """The words of a verdict; of a hypothesis of our own others than of a claim of the paper's.
 
-    `share` says of how many parts the word is, where that matters.
+    `share` is the text of how many parts have the word, where not all must.
     """
     if setting not in DECIDED:
         return setting if setting != UNDECIDED or fidelity == "paper" else f"{setting} ({fidelity})"
@@ -199,7 +199,7 @@ def smallest_effect(part: Part, data: str) -> float | None:
 
 
 def check_smallest_effect(part: Part, data: str, where: str) -> None:
-    """NormbenchError where a direction that decides has none, and does not say why it can have none."""
+    """NormbenchError if a deciding direction has no smallest effect and does not declare why it has none."""
     if part.kind == "direction" and part.delta is None and smallest_effect(part, data) is None:
         raise NormbenchError(
             f"{where}: part '{part.id}': rules.yaml has no smallest effect for {part.endpoint.metric or part.endpoint}"

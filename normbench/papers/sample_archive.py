@@ -1,7 +1,7 @@
-"""What the trained models of an artifact drew: `samples.zip`, of each arm what its run with the lowest seed left.
+"""Samples of the trained models of an artifact: `samples.zip` has those of each arm's run with the lowest seed.
 
 A folder per run, named by its id; the archive's comment is the SHA-256 of all bytes before it. Written once per run:
-what is drawn later, for other texts or more digits, stays with the raw run.
+later samples, for other texts or more digits, stay with the raw run.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _axes(run: RunRecord) -> str:
 
 
 def load(path: Path) -> Gallery:
-    """What is published at `path`, nothing without a file. NormbenchError where it is damaged."""
+    """The archive at `path`, an empty one without a file. NormbenchError if it is damaged."""
     if not path.exists():
         return Gallery()
     try:
@@ -70,26 +70,26 @@ def load(path: Path) -> Gallery:
 
 
 def collect(
-    runs: Iterable[RunRecord], raw: Callable[[str], Files | None], known: Gallery
+    runs: Iterable[RunRecord], raw: Callable[[str], Files | None], published: Gallery
 ) -> tuple[Gallery, Sequence[RunRecord]]:
-    """`known`, brought up to date with the raw runs; and those for whose samples there is no room beside the others.
+    """The `published` samples, updated with those of raw runs; and the runs whose samples no longer fit in.
 
-    What is published stays, as long as its run does and none with a lower seed has samples.
+    Published samples stay, as long as their run does and no lower seed has samples.
     """
-    found = sorted(of_arms(runs, known.runs.get, raw), key=lambda own: own[0].id not in known.runs)
-    kept: dict[str, Files] = {}
+    found = sorted(of_arms(runs, published.runs.get, raw), key=lambda own: own[0].id not in published.runs)
+    files_by_run: dict[str, Files] = {}
     left = []
     for run, files in found:
-        if _fits(more := {**kept, run.id: dict(files)}, known):
-            kept = more
+        if _fits(more := {**files_by_run, run.id: dict(files)}, published):
+            files_by_run = more
         else:
             left.append(run)
     # packed anew it may be other bytes, as another zlib's
-    return known if kept == known.runs else Gallery(kept, _packed(kept)), left
+    return published if files_by_run == published.runs else Gallery(files_by_run, _packed(files_by_run)), left
 
 
-def _fits(runs: Mapping[str, Files], known: Gallery) -> bool:
-    if runs.keys() <= known.runs.keys():
+def _fits(runs: Mapping[str, Files], published: Gallery) -> bool:
+    if runs.keys() <= published.runs.keys():
         return True
     size = sum(len(content) for files in runs.values() for content in files.values())
     return size <= UNPACKED and len(_packed(runs)) <= MOST

@@ -1,4 +1,4 @@
-"""The numbers that amendments state: as pages tell them, and whether the published runs give them."""
+"""The numbers that amendments state: their text, and whether the published runs give them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from normbench.runs.record import RunRecord
 
 def reason(amendment: Mapping[str, Any]) -> str:
     """Why a claim was amended, and the numbers behind it in a sentence."""
-    told = "; ".join(_text(number) for number in amendment.get("stated", ()))
-    return f"{amendment['reason'].rstrip('.')}. From published runs: {told}." if told else str(amendment["reason"])
+    numbers = "; ".join(_format_number(number) for number in amendment.get("stated", ()))
+    return (
+        f"{amendment['reason'].rstrip('.')}. From published runs: {numbers}." if numbers else str(amendment["reason"])
+    )
 
 
-def _text(number: Mapping[str, Any]) -> str:
+def _format_number(number: Mapping[str, Any]) -> str:
     """`LN against BN, seeds 1 to 5, lr-low: points −0.02 [−0.05, 0.01]`."""
     where = [number["control"], number["fidelity"] if number["fidelity"] != "paper" else ""]
-    told = ", ".join([number["part"], "seeds {from} to {to}".format(**number["seeds"]), *filter(None, where)])
-    return f"{told}: {describe_effect(number)}"
+    text = ", ".join([number["part"], "seeds {from} to {to}".format(**number["seeds"]), *filter(None, where)])
+    return f"{text}: {describe_effect(number)}"
 
 
-def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], known: Contrasts) -> Iterator[str]:
+def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], contrasts: Contrasts) -> Iterator[str]:
     """A line for each number of this fidelity that the runs do not give, to the digits that are written."""
     claims = {claim.id: claim for claim in artifact.claims}
     for amendment in artifact.amendments:
@@ -38,14 +40,14 @@ def differing(artifact: Artifact, fidelity: str, runs: Sequence[RunRecord], know
             part, control = replace(part, test=number["test"]), number["control"]
             seeds = range(number["seeds"]["from"], number["seeds"]["to"] + 1)
             group = [run for run in runs if run.control == control]
-            seen = gather(part, group, seeds, spread=known.spread(part, control, seeds))
+            seen = gather(part, group, seeds, spread=contrasts.spread(part, control, seeds))
             found = result(seen, "", 1 - number["level"])
-            told = f"the amendment of {claim.id} states {_text(number)}"
+            statement = f"the amendment of {claim.id} states {_format_number(number)}"
             if lacking := [str(seed) for seed in seeds if seed not in seen.seeds]:
-                yield f"{told}, but no pack has its runs of seed {', '.join(lacking)}"
+                yield f"{statement}, but no pack has its runs of seed {', '.join(lacking)}"
             elif _differ(number, found):
                 ends = [f"{end:.6g}" for end in _numbers(found) if end is not None]
-                yield f"{told}, but the pack gives {', '.join(ends) or found['reason']}"
+                yield f"{statement}, but the pack gives {', '.join(ends) or found['reason']}"
 
 
 def _numbers(of: Mapping[str, Any]) -> tuple[float | None, ...]:

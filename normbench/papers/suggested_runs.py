@@ -1,7 +1,7 @@
-"""What would decide a claim that has no verdict yet: which runs, by which command, and what they cost.
+"""The runs that would decide an open claim: the command that trains them, and their cost.
 
-Planned runs that are not there come first. Where all of them are, the seeds that would show effects as large as those
-seen, on whichever side they are: those have to be planned in the claim before they are run.
+Missing planned runs come first. Where all are there, the number of fresh seeds that would show effects as large as the
+observed ones, on either side: those have to be planned in the claim before they are run.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def suggested_runs(
         return ""
     first = lacking(claim, [""], runs, plan, fidelity)
     if first:
-        return _command(artifact, claim, first, runs, fidelity)
+        return _format_command(artifact, claim, first, runs, fidelity)
     if word in rules.DECIDED:
         if controls := lacking(claim, claim.controls, runs, plan, fidelity):
-            return _command(artifact, claim, controls, runs, fidelity)
+            return _format_command(artifact, claim, controls, runs, fidelity)
         open_ones = [control for control in judged["controls"] if control["word"] == rules.UNDECIDED]
         if not open_ones and claim.unvaried:
             return f"a control that varies the {' and the '.join(claim.unvaried)} has to be planned first"
         under = f" under {', '.join(control['name'] for control in open_ones)}"
         parts = [part for control in open_ones for part in control["parts"]]
-        return _more(claim, parts, runs, word, judged["alpha"], under, len(open_ones))
-    return _more(claim, judged["parts"], runs, rules.HOLDS, judged["alpha"])
+        return _describe_seeds_needed(claim, parts, runs, word, judged["alpha"], under, len(open_ones))
+    return _describe_seeds_needed(claim, judged["parts"], runs, rules.HOLDS, judged["alpha"])
 
 
 def lacking(claim: Claim, controls: Sequence[str], runs: Sequence[RunRecord], plan: Plan, fidelity: str) -> Lacking:
@@ -71,17 +71,17 @@ def core_hours(left: Lacking, runs: Sequence[RunRecord]) -> float | None:
     return _hours([(arm, dict(places)) for arm, places, _, _ in left], runs)
 
 
-def _command(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> str:
+def _format_command(artifact: Artifact, claim: Claim, left: Lacking, runs: Sequence[RunRecord], fidelity: str) -> str:
     words = [f"{artifact.command} --only {claim.id}"]
     words += ["--controls"] if any(control for *_, control, _ in left) else []
     words += [f"--fidelity {fidelity}"] if fidelity != "paper" else []
     hours = core_hours(left, runs)
-    cost = "" if hours is None else f", about {_two_digits(hours)} core-hours"
+    cost = "" if hours is None else f", about {_format_hours(hours)} core-hours"
     missing = "1 planned run is missing" if len(left) == 1 else f"{len(left)} planned runs are missing"
     return f"{missing}{cost}: {' '.join(words)}"
 
 
-def _more(
+def _describe_seeds_needed(
     claim: Claim,
     parts: Sequence[Mapping[str, Any]],
     runs: Sequence[RunRecord],
@@ -108,9 +108,9 @@ def _more(
     asked = [(str(dict(place).get("arm", "")), {k: v for k, v in place if k != "arm"}) for place in places]
     number = len(asked) * most * settings
     hours = _hours(asked * most, runs)
-    cost = "" if hours is None else f" ({number} runs, about {_two_digits(hours * settings)} core-hours)"
-    shown = f"would show effects as large as those seen{under} with {100 * rules.POWER:.0f} % power"
-    return f"about {most} fresh seeds{cost} {shown}; plan them in the claim first"
+    cost = "" if hours is None else f" ({number} runs, about {_format_hours(hours * settings)} core-hours)"
+    power = f"would show effects as large as those seen{under} with {100 * rules.POWER:.0f} % power"
+    return f"about {most} fresh seeds{cost} {power}; plan them in the claim first"
 
 
 def _seeds(part: Mapping[str, Any], alpha: float) -> int | None:
@@ -140,7 +140,7 @@ def _of_seeds(part: Mapping[str, Any]) -> float:
     return half / t_quantile(part["n"] - 1, part["level"]) / math.sqrt(1 + 1 / part["n"])
 
 
-def _two_digits(hours: float) -> str:
+def _format_hours(hours: float) -> str:
     """`0.02`, `12`, `640`."""
     return f"{float(f'{hours:.2g}'):.12g}"
 

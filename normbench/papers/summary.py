@@ -1,4 +1,4 @@
-"""What was found, in sentences of the verdicts' own numbers: at the paper's setting, and across the controls."""
+"""Summaries of verdicts in sentences, with their numbers: at the paper's setting, and across the controls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from normbench.draw.text import show
 from normbench.papers import rules
 from normbench.papers.parts import describe_effect
 
-_SAID = {  # of one, of several
+_VERBS = {  # of one, of several
     rules.HOLDS: ("holds", "hold"), rules.OPPOSITE: ("is the opposite", "are the opposite"),
     rules.NEGLIGIBLE: ("is negligible", "are negligible"), rules.UNDECIDED: ("is undecided", "are undecided"),
     rules.NOT_RUN: ("is not run", "are not run"),
@@ -21,7 +21,7 @@ _TESTED = {  # under controls; of one, of several
     rules.UNDECIDED: ("is undecided", "are undecided"),
     rules.NOT_RUN: ("lacks control runs", "lack control runs"),
 }  # fmt: skip
-NUMBERED = 4  # claims whose numbers are told: those of more than that would be a page
+NUMBERED = 4  # claims with their numbers in a summary: more would fill a page
 
 
 def findings(judged: Mapping[str, Any]) -> list[str]:
@@ -29,16 +29,18 @@ def findings(judged: Mapping[str, Any]) -> list[str]:
     claims: Sequence[Mapping[str, Any]] = judged["claims"]
     if not claims:
         return []
-    groups = {word: [claim for claim in claims if claim["setting"] == word] for word in _SAID}
-    numbered = {claim["id"] for claim in [c for word in rules.DECIDED for c in groups[word] if _number(c)][:NUMBERED]}
-    told = [
-        f"{len(groups[word])} {verb(word, len(groups[word]))}: {_named(groups[word], numbered)}"
-        for word in _SAID
+    groups = {word: [claim for claim in claims if claim["setting"] == word] for word in _VERBS}
+    numbered = {
+        claim["id"] for claim in [c for word in rules.DECIDED for c in groups[word] if _format_effect(c)][:NUMBERED]
+    }
+    clauses = [
+        f"{len(groups[word])} {verb(word, len(groups[word]))}: {_format_claims(groups[word], numbered)}"
+        for word in _VERBS
         if groups[word]
     ]
     where = "At the paper's setting" if judged["fidelity"] == "paper" else f"At {judged['fidelity']} fidelity"
-    sentences = [f"{where}, of {_count(len(claims))}, {'; '.join(told)}."]
-    tried = {word: [_and_where(c) for c in claims if c["robustness"] == word] for word in _TESTED}
+    sentences = [f"{where}, of {_format_count(len(claims))}, {'; '.join(clauses)}."]
+    tried = {word: [_format_claim(c) for c in claims if c["robustness"] == word] for word in _TESTED}
     across = [f"{', '.join(ids)} {_TESTED[word][len(ids) > 1]}" for word, ids in tried.items() if ids]
     if across and not _under_controls(claims):
         sentences.append("The controls, settings that the paper leaves open, are not run.")
@@ -50,8 +52,8 @@ def findings(judged: Mapping[str, Any]) -> list[str]:
 def settings(claims: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """A header and a row per part: its effect, interval and word at the paper's setting and under each control.
 
-    Of claims that have runs of a control; without any there is nothing. Of a part whose interval covers the test
-    examples in one place and not in another, the other says so.
+    Of claims that have runs of a control; empty without any. If a part's interval covers the test examples in some
+    columns only, the other columns note it.
     """
     tried = _under_controls(claims)
     names = list(dict.fromkeys(control["name"] for claim in tried for control in claim["controls"]))
@@ -61,11 +63,11 @@ def settings(claims: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         for part in claim["parts"]:
             cells = [part, *(under[name].get(part["id"]) if name in under else {} for name in names)]
             over_examples = any(cell and cell["examples"] for cell in cells)
-            rows.append([claim["id"], part["id"], *(_and_word(cell, over_examples) for cell in cells)])
+            rows.append([claim["id"], part["id"], *(_format_cell(cell, over_examples) for cell in cells)])
     return [["claim", "part", "the paper's setting", *names], *rows] if rows else []
 
 
-def _and_where(claim: Mapping[str, Any]) -> str:
+def _format_claim(claim: Mapping[str, Any]) -> str:
     """`LN-H4 (under task)`: of a claim that depends, the controls of another word; of a robust one, the sizes there."""
     if claim["robustness"] == rules.DEPENDS:
         words = {c["name"]: c["strict"] for c in claim["controls"]}
@@ -84,7 +86,7 @@ def _under_controls(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     return [c for c in claims if any(p["n"] for control in c["controls"] for p in control["parts"])]
 
 
-def _and_word(part: Mapping[str, Any] | None, over_examples: bool = False) -> str:
+def _format_cell(part: Mapping[str, Any] | None, over_examples: bool = False) -> str:
     """`nats −0.02 [−0.05, 0.01]: undecided`; "" of {}, a control that the claim does not have."""
     if part is not None and not part:
         return ""
@@ -97,8 +99,8 @@ def _and_word(part: Mapping[str, Any] | None, over_examples: bool = False) -> st
 def tally(claims: Sequence[Mapping[str, Any]], kind: tuple[str, str] = ("claim", "claims")) -> str:
     """`Of 3 claims, 2 hold; 1 is undecided.`: how many have which word at the paper's setting; `kind`: one, several."""
     counts = Counter(claim["setting"] for claim in claims)
-    told = [f"{counts[word]} {verb(word, counts[word])}" for word in _SAID if counts[word]]
-    return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(told)}."
+    clauses = [f"{counts[word]} {verb(word, counts[word])}" for word in _VERBS if counts[word]]
+    return f"Of {len(claims)} {kind[len(claims) > 1]}, {'; '.join(clauses)}."
 
 
 def decided(claims: Sequence[Mapping[str, Any]]) -> int:
@@ -109,7 +111,7 @@ def decided(claims: Sequence[Mapping[str, Any]]) -> int:
 
 def verb(word: str, claims: int) -> str:
     """`are undecided`: what that many claims do that have this word."""
-    return _SAID[word][claims > 1] if word in _SAID else word
+    return _VERBS[word][claims > 1] if word in _VERBS else word
 
 
 def deciding(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -118,15 +120,15 @@ def deciding(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((part for part in parts if part["effect"] == claim.get("effect")), parts[0] if parts else None)
 
 
-def _count(claims: int) -> str:
+def _format_count(claims: int) -> str:
     return "1 claim" if claims == 1 else f"{claims} claims"
 
 
-def _named(claims: Sequence[Mapping[str, Any]], numbered: Container[str]) -> str:
-    return ", ".join(f"{claim['id']}{_number(claim) if claim['id'] in numbered else ''}" for claim in claims)
+def _format_claims(claims: Sequence[Mapping[str, Any]], numbered: Container[str]) -> str:
+    return ", ".join(f"{claim['id']}{_format_effect(claim) if claim['id'] in numbered else ''}" for claim in claims)
 
 
-def _number(claim: Mapping[str, Any]) -> str:
+def _format_effect(claim: Mapping[str, Any]) -> str:
     part = deciding(claim)
     if claim["kind"] == "exact" or part is None:
         return ""

@@ -37,10 +37,10 @@ def judge(
 ) -> dict[str, Any]:
     """The content of verdicts.json for runs of one fidelity; `previous` is the last such content, of this artifact.
 
-    `examples` gives the spread over test examples where the runs kept their outcomes. `expected_wrong` is the sum of
-    the levels that the looks at statistical claims have spent: so many are expected to be wrong by chance, at most.
-    Numbers are rounded to 6 digits, what does not exist is None, and neither the order of the runs nor the clock
-    changes a byte. Raises NormbenchError for runs of another fidelity, or two runs of one seed in a cell.
+    `examples` gives the spread over test examples where the runs stored their outcomes. `expected_wrong` is the sum of
+    the levels spent by looks at statistical claims: an upper bound of the number of verdicts wrong by chance. Numbers
+    are rounded to 6 digits, missing ones are None, and neither the order of the runs nor the clock changes a byte.
+    Raises NormbenchError for runs of another fidelity, or two runs of one seed in a cell.
     """
     if fidelity not in FIDELITIES:
         raise unknown(f"fidelity {fidelity} does not exist.", fidelity, FIDELITIES)
@@ -53,21 +53,20 @@ def judge(
         "schema": SCHEMA,
         "artifact": artifact.id,
         "fidelity": fidelity,
-        "command": _command(artifact, runs, fidelity),
-        "deviations": [*artifact.deviations.get("paper", ()), *own, *_of_copies(runs)],
+        "command": _format_command(artifact, runs, fidelity),
+        "deviations": [*artifact.deviations.get("paper", ()), *own, *_data_deviations(runs)],
         "claims_sha256": artifact.claims_sha256,
         "rules_sha256": planned.sha256,
         "amendments": list(artifact.amendments),
-        "note": _note(artifact, previous),
+        "note": _describe_note(artifact, previous),
         "expected_wrong": math.fsum(claim["spent"] for claim in claims),
         "claims": claims,
     }
-    plain: dict[str, Any] = _plain(content)
-    return plain
+    return dict(_json_rounded(content))
 
 
-def _command(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> str:
-    """What makes these runs, up to how many: where there are some of its controls, those too."""
+def _format_command(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> str:
+    """The command that trains these runs; with the controls if some of them are there."""
     controls = " --controls" if any(run.control for run in runs) else ""
     return f"{artifact.command} --fidelity {fidelity}{controls}"
 
@@ -104,16 +103,19 @@ class _Judge:
             robust, everywhere = rules.UNDECIDED, [setting]
         parts = [self.result(part, seen) for part, seen in setting]
         deciding = self._deciding(word, setting)
-        evidence = why or self._evidence(word, parts, deciding)
+        evidence = why or self._describe_evidence(word, parts, deciding)
         if robust:
-            shown = {name: self._shown(word, tried[name][0], found, deciding) for name, found in controls.items()}
-            evidence += _of_controls(word, tried, shown)
+            effects = {
+                name: self._format_control_effect(word, tried[name][0], found, deciding)
+                for name, found in controls.items()
+            }
+            evidence += _describe_controls(word, tried, effects)
             evidence += ", but no part is so under all of them" if scattered else ""
             evidence += f"; no control varies the {' and the '.join(claim.unvaried)}" if claim.unvaried else ""
         reported = [self.result(part, self.observe(part, "")) for part in claim.reported]
-        evidence += "".join(f"; beside it, {told['id']}: {describe_effect(told)} ({told['word']})" for told in reported
-                            if told["id"] in claim.beside and told["n"])  # fmt: skip
-        evidence += _on_seeds(claim, self.fidelity)
+        evidence += "".join(f"; beside it, {part['id']}: {describe_effect(part)} ({part['word']})" for part in reported
+                            if part["id"] in claim.beside and part["n"])  # fmt: skip
+        evidence += _describe_seeds(claim, self.fidelity)
         headline = parts[deciding] if parts else None
         verdict = rules.verdict(word, robust, claim.ours, self.fidelity, self._share(word, *everywhere))
         return {
@@ -214,7 +216,7 @@ class _Judge:
             wanted = [own.index(against) for against in (rules.OPPOSITE, rules.NEGLIGIBLE) if against in own] + wanted
         return wanted[0] if wanted else 0
 
-    def _evidence(self, word: str, parts: Sequence[Mapping[str, Any]], deciding: int) -> str:
+    def _describe_evidence(self, word: str, parts: Sequence[Mapping[str, Any]], deciding: int) -> str:
         part = parts[deciding]
         if word in (rules.NOT_RUN, rules.NOT_DECIDABLE):
             return str(part["reason"])
@@ -227,10 +229,12 @@ class _Judge:
         stricter = ""
         if word == rules.UNDECIDED and part["word"] in (rules.OPPOSITE, rules.NEGLIGIBLE):
             stricter = f"; {part['word']}, but not at the level that one of {len(parts)} parts is asked for"
-        told = f"{counts[rules.HOLDS]} of {len(parts)} parts hold{against if word == rules.UNDECIDED else ''}"
-        return f"{told}; {part['id']}: {own}{stricter}"  # the part's name says already what is measured
+        share = f"{counts[rules.HOLDS]} of {len(parts)} parts hold{against if word == rules.UNDECIDED else ''}"
+        return f"{share}; {part['id']}: {own}{stricter}"  # the part's name already names the endpoint
 
-    def _shown(self, setting: str, word: str, parts: Sequence[tuple[Part, Observed]], deciding: int) -> str:
+    def _format_control_effect(
+        self, setting: str, word: str, parts: Sequence[tuple[Part, Observed]], deciding: int
+    ) -> str:
         """` (−2.2)` under a control, of the part that decides at the paper's setting; where it has another word, of the
         part that makes it; of how many parts it is, where negligible.
         """
@@ -251,23 +255,24 @@ class _Judge:
 _HEADLINE = {"n": 0, "effect": None, "unit": "", "interval": None, "level": None, "detectable": None}
 
 
-def _on_seeds(claim: Claim, fidelity: str) -> str:
+def _describe_seeds(claim: Claim, fidelity: str) -> str:
     """Which seeds alone decide, at the paper's setting and where a control has its own."""
     own = {"judged": claim.alone(fidelity)} | {f"under {c}": claim.alone(fidelity, c) for c in claim.control_seeds}
-    told = ", ".join(f"{what} on seeds {seeds[0]} to {seeds[-1]}" for what, seeds in own.items() if seeds is not None)
-    return f"; {told} alone" if told else ""
+    texts = [f"{what} on seeds {seeds[0]} to {seeds[-1]}" for what, seeds in own.items() if seeds is not None]
+    return f"; {', '.join(texts)} alone" if texts else ""
 
 
-def _of_controls(word: str, tried: Mapping[str, tuple[str, str]], shown: Mapping[str, str]) -> str:
-    """What the controls say, by name, each with its number."""
-    said: dict[str, list[str]] = {}
+def _describe_controls(word: str, tried: Mapping[str, tuple[str, str]], effects: Mapping[str, str]) -> str:
+    """The word under each control, with its number."""
+    gaps = (rules.NOT_RUN, rules.NOT_DECIDABLE)
+    names: dict[str, list[str]] = {}
     for name, (own, strict) in tried.items():
-        told = own if own in (word, rules.NOT_RUN, rules.NOT_DECIDABLE) else strict
-        told = told if told in (*rules.DECIDED, rules.NOT_RUN, rules.NOT_DECIDABLE) else rules.UNDECIDED
-        said.setdefault("the same" if told == word else told, []).append(
-            name if told == rules.NOT_RUN else name + shown[name]
-        )
-    return "".join(f"; {told} under {', '.join(names)}" for told, names in said.items())
+        found = own if own in (word, *gaps) else strict
+        if found not in (*rules.DECIDED, *gaps):
+            found = rules.UNDECIDED
+        text = name if found == rules.NOT_RUN else name + effects[name]
+        names.setdefault("the same" if found == word else found, []).append(text)
+    return "".join(f"; {found} under {', '.join(texts)}" for found, texts in names.items())
 
 
 def sealed(
@@ -303,8 +308,8 @@ def as_file(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _of_copies(runs: Sequence[RunRecord]) -> list[str]:
-    """In what the copies of the data that runs read differ from the official set, as the runs recorded it."""
+def _data_deviations(runs: Sequence[RunRecord]) -> list[str]:
+    """The deviations of the runs' copies of the data from the official set, as the runs recorded them."""
     read: Counter[str] = Counter()
     for run in runs:
         copies = [run.environment, *(resumed.get("changed", {}) for resumed in run.environment.get("resumed", []))]
@@ -312,7 +317,7 @@ def _of_copies(runs: Sequence[RunRecord]) -> list[str]:
     return [line if n == len(runs) else f"{line}, in {n} of {len(runs)} runs" for line, n in sorted(read.items())]
 
 
-def _note(artifact: Artifact, previous: Mapping[str, Any] | None) -> str:
+def _describe_note(artifact: Artifact, previous: Mapping[str, Any] | None) -> str:
     if previous is None or len(artifact.amendments) > len(previous["amendments"]):
         return ""
     # Once written, the note stays until the change is accounted for: the next verdicts carry the new hash.
@@ -320,10 +325,10 @@ def _note(artifact: Artifact, previous: Mapping[str, Any] | None) -> str:
     return "claims changed without an amendment" if changed else str(previous["note"])
 
 
-def _plain(value: Any) -> Any:
+def _json_rounded(value: Any) -> Any:
     """JSON types only; six digits, so that another scipy's last digit does not change a published file."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+        return {key: _json_rounded(entry) for key, entry in value.items()}
+    return [_json_rounded(entry) for entry in value] if isinstance(value, list | tuple) else value

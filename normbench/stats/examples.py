@@ -1,4 +1,4 @@
-"""Intervals that cover the choice of the test examples beside that of the seeds: both are samples of what could be.
+"""Intervals over seeds and test examples: both are samples of a population.
 
 The mean over seeds s and examples i of effects e[s, i] = μ + seed + example + rest (two-way random model without
 replication; Searle, Casella, McCulloch 1992, ch. 4). All seeds tested on the same I examples:
@@ -53,7 +53,7 @@ def spread(effects: Sequence[Sequence[float]] | np.ndarray) -> Spread:
     tested = ~np.isnan(table)
     if table.ndim != 2 or len(table) < 2 or tested.sum(axis=1).min() < 2:
         raise ValueError("an interval over examples needs two seeds, and two examples of each")
-    means = np.array([row[known].mean() for row, known in zip(table, tested, strict=True)])
+    means = np.array([row[mask].mean() for row, mask in zip(table, tested, strict=True)])
     variance, freedom = _alike(table, means) if tested.all() else _overlapping(table, tested, means)
     return Spread(float(means.mean()), variance, freedom, tuple(map(float, means)), int(tested.any(axis=0).sum()))
 

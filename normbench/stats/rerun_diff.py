@@ -96,7 +96,7 @@ class Distance:
 
     @property
     def deterministic(self) -> bool:
-        """False where the same environment gave another curve; of one that was not wholly recorded nobody knows."""
+        """False if the same environment, recorded in full, gave another curve."""
         return self.word == TO_THE_BYTE or bool(self.changed or self.unrecorded)
 
     @property
@@ -115,9 +115,9 @@ def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> Dis
     """
     shorter, then = now.steps < then.steps, then.cut(now.steps)
     if shorter:
-        known = {_place(record) for record in then.records}
-        kept = [record for record in now.records if record["step"] < now.steps or _place(record) in known]
-        now = replace(now, records=kept)
+        places = {_place(record) for record in then.records}
+        records = [record for record in now.records if record["step"] < now.steps or _place(record) in places]
+        now = replace(now, records=records)
     changed, unrecorded = _environment(then, now)
     before, after = _values(then), _values(now)
     level = 1 - (1 - LEVEL) / max(1, len(before.keys() & after.keys()))
@@ -135,7 +135,7 @@ def compare(then: RunRecord, now: RunRecord, others: Sequence[RunRecord]) -> Dis
 
 
 def _environment(then: RunRecord, now: RunRecord) -> tuple[dict[str, tuple[Any, Any]], list[str]]:
-    """What curves depend on and is another; and what the older one did not record, which tells nothing.
+    """The changed parts of the environment that curves depend on, and those that the older run did not record.
 
     A run that was resumed in another environment had both.
     """
@@ -229,7 +229,7 @@ class _Judge:
         return abs(value - middle) / half if half else (0.0 if value == middle else math.inf)
 
     def _alone(self, record: Mapping[str, Any], metric: str, then: bool) -> Gap:
-        """A value of one curve alone. Once curves part they are best, which calls for more, at other evaluations."""
+        """A value of one curve alone. Diverged curves are best, and evaluated more, at different evaluations."""
         step, other = record["step"], int(then)
         elsewhere = step in self.steps[other] and _kind(record, metric) in self.kinds[other]
         word = CHAOTIC if self.runs and elsewhere and self.parted <= step else DIFFERENT
@@ -240,7 +240,7 @@ class _Judge:
         both, then, now = (gaps.get(name, []) for gaps in self.by_row)
         beyond = [gap for gap in both if gap.relative > BOUND]
         judged = [gap for gap in beyond if gap.share is not None]
-        # at a few places too few seeds may have a value: the others tell
+        # at some places too few seeds have a value: the others decide
         counted = [gap for gap in (*both, *then, *now) if not (judged and 0 < gap.n < RUNS)]
         word = max((gap.word for gap in counted), key=WORDS.index, default=TO_THE_BYTE)
         deserving = [gap for gap in counted if gap.word == word != TO_THE_BYTE]

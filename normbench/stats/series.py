@@ -48,7 +48,7 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
     """(x, value) of one metric, e.g. `series(run, "train", "eval", "nll")`; values as logged, NaN and inf included.
 
     Records of mode `both` stand for `eval` and `train`: a model whose two modes are one function is evaluated once.
-    variant: words that name one, as `normbench.eval_variants` reads them (`momentum=0.01`); None is the usual
+    variant: words that name one, as `normbench.eval_variants` reads them (`momentum=0.01`); None is the default
     evaluation, and a name that fits none or several has no points. x: `epoch`, `step` or `examples`.
     """
     chosen = [DEFAULT] if variant is None else select(variant, variants(run))
@@ -56,7 +56,7 @@ def series(run: RunRecord, split: str, mode: str, metric: str, variant: str | No
 
 
 def _points(run: RunRecord, of: tuple[str, str, str], variant: Variant, x: str = "epoch") -> Mapping[float, float]:
-    """Value by x, looked for once: claims, figure and table of an artifact ask for the same."""
+    """Value by x, cached: claims, figure and table of an artifact use the same series."""
     split, mode, metric = of
     asked = of, text(variant), x
     if asked not in run.known:
@@ -96,7 +96,7 @@ def area(points: Series, log: bool) -> float | None:
 
 
 def best_step(run: RunRecord, variant: Variant = DEFAULT) -> int | None:
-    """The update at which what the run monitors is best, the first of equal ones; None without a finite value."""
+    """The update with the best value of the monitored metric, the first of equal ones; None without a finite value."""
     asked = best_step, text(variant)
     if asked not in run.known:
         monitor = run.monitor
@@ -109,8 +109,8 @@ def best_step(run: RunRecord, variant: Variant = DEFAULT) -> int | None:
 
 
 def exploded(run: RunRecord) -> tuple[float, float] | None:
-    """What the run monitors before training and at its last evaluation, where that is over ABSURD times its first size;
-    None where it is not, or where higher is better.
+    """The monitored metric before training and at the last evaluation, if the last is over ABSURD times the first;
+    else, or if higher is better, None.
 
     Ten times: of the published runs those beyond are of BN at batches of one, evaluated with running statistics (11 to
     19 times); overfitting raised it to 2.7 times at most.
@@ -170,8 +170,8 @@ def at_epoch(
         SPLIT`, `worst by SPLIT`: the one with the lowest (highest finite) NLL there, each at its evaluation.
     """
     values = [_value(run, when, chosen, (split, mode, metric)) for chosen in named(run, variant, when)]
-    known = [v for v in values if v is not None]
-    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+    present = [value for value in values if value is not None]
+    return math.fsum(present) / len(present) if present and len(present) == len(values) else None
 
 
 def _value(run: RunRecord, when: str | int, variant: Variant, of: tuple[str, str, str]) -> float | None:
@@ -187,11 +187,11 @@ def _ranked(run: RunRecord, rank: str, when: str | int) -> Variant | None:
     Among those of every evaluation: what is tried at the best alone (`eval.also_at_best`) is no candidate.
     """
     first, by = rank.split(" by ")
-    beside = {words.partition("=")[0] for words in run.config.get("eval", {}).get("also_at_best", ())}
+    at_best_alone = {words.partition("=")[0] for words in run.config.get("eval", {}).get("also_at_best", ())}
     finite = [
         (loss, number, variant)
         for number, variant in enumerate(variants(run))
-        if not beside & variant.keys()
+        if not at_best_alone & variant.keys()
         and (loss := _value(run, when, variant, (by, "eval", "nll"))) is not None
         and math.isfinite(loss)
     ]
@@ -226,16 +226,15 @@ def time_to_level(points: Series, level: float, log: bool = True) -> Reached | C
 
 
 def level_on_the_way(curves: Sequence[Series], share: float, least: float = 0.0, better: str = "lower") -> float | None:
-    """The level at this share (0 to 1) of the way from the worst start of these curves to their best value.
+    """The level at this share (0 to 1) of the distance from the worst start of these curves to their best value.
 
-    A curve that never comes so far is slower; one that is the best nowhere sets no level for the others. None where
-    the way is not longer than `least`, or nothing is finite.
+    None if the distance is not larger than `least`, or no value is finite.
     """
     sign = -1 if better == "higher" else 1
-    finite = [known for points in curves if (known := [sign * v for _, v in points if math.isfinite(v)])]
+    finite = [values for points in curves if (values := [sign * v for _, v in points if math.isfinite(v)])]
     if not finite:
         return None
-    start, best = max(known[0] for known in finite), min(map(min, finite))
+    start, best = max(values[0] for values in finite), min(map(min, finite))
     return sign * (best + (1 - share) * (start - best)) if start - best > least else None
 
 
@@ -265,7 +264,7 @@ def aggregate(
     """Per evaluation, at `x`, the mean and t interval over the runs of a cell; with `log` the geometric mean.
 
     A run without a finite value there because it diverged is counted in `diverged`: the mean is then one of the
-    survivors, and the count has to stand beside it.
+    survivors, and the count belongs to it.
     """
     curves = [(run.status == "diverged", dict(series(run, split, mode, metric, x=x))) for run in runs]
     points = []

@@ -1,7 +1,7 @@
 """Intervals, tests and power for effects over seeds; the seed is the unit (Student 1908, Welch 1947, Schuirmann 1987).
 
-Every function takes plain sequences of finite numbers and returns plain numbers in the same unit. scipy is imported
-late, because showing published results must start fast.
+Every function takes sequences of finite numbers and returns numbers in the same unit. scipy is imported late, because
+commands that print published results must start fast.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
 
 
 def t_around(mean: float, sd: float | None, n: int, level: float) -> Interval | None:
-    """The interval of `t_interval`, of moments that are known."""
+    """The interval of `t_interval`, from moments."""
     return None if sd is None else _around(mean, t_quantile(n - 1, level) * sd / math.sqrt(n))
 
 
@@ -105,7 +105,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def significant_signs(samples: Sequence[Sequence[float]], alpha: float) -> list[int | None]:
-    """Of each sample the sign of its mean where t tells it from 0, else 0; Holm's adjustment is for all of them.
+    """The sign of each sample's mean if t rejects 0 after Holm's adjustment for all samples, else 0.
 
     None where there are fewer than two values.
 
@@ -113,8 +113,8 @@ def significant_signs(samples: Sequence[Sequence[float]], alpha: float) -> list[
     [0, 0, None]
     """
     found = [t_interval(sample, 1 - alpha) for sample in samples]
-    known = [p for estimate in found if (p := p_value(estimate)) is not None]
-    adjusted = iter(holm(known))
+    p_values = [p for estimate in found if (p := p_value(estimate)) is not None]
+    adjusted = iter(holm(p_values))
     return [
         None if e.interval is None or e.mean is None else 0 if next(adjusted) > alpha else 1 if e.mean > 0 else -1
         for e in found
@@ -124,8 +124,8 @@ def significant_signs(samples: Sequence[Sequence[float]], alpha: float) -> list[
 def median_interval(low: Sequence[float], high: Sequence[float], level: float = 0.95) -> Interval | None:
     """Exact interval of the median between two order statistics, that of the sign test (Thompson 1936).
 
-    Each value lies between its `low` and `high`: both are the value where it is known, ±inf where only one side is, so
-    that what is not known widens the interval. None where n is too small for `level` (below 6 at 95 %).
+    Each value lies between its `low` and `high`, which are equal for an observed value and ±inf on a censored side.
+    None where n is too small for `level` (below 6 at 95 %).
     """
     n = len(low)
     tail, rank = 0.0, 0
@@ -235,7 +235,7 @@ def signed_rank(effects: Sequence[float]) -> float:
     sizes = sorted(abs(effect) for effect in effects if effect)
     # twice the mean rank of equal ones is whole: the places of the first and of the last, from 1
     rank = {size: 2 * sizes.index(size) + 1 + sizes.count(size) for size in set(sizes)}
-    sums = [1]  # in how many ways ranks add up to each sum
+    sums = [1]  # number of subsets of ranks with each sum
     for size in sizes:
         longer = [*sums, *[0] * rank[size]]
         for total, ways in enumerate(sums):

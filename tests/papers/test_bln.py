@@ -87,9 +87,9 @@ def test_table_1_says_its_order() -> None:
     best = entries["A: 20 %", "FTFF", "test NLL"]
     assert best.mean == pytest.approx(2.0 + 0.011 + 0.2) and best.n == 3, "of seeds 1 to 3"
     assert entries["A: 20 %", "FTFF", "rank by test NLL"].paper == "10"
-    assert entries["A: 20 %", "FTFF", "rank by test NLL"].shown == "4", "after FTTT, FTTF, FTFT"
+    assert entries["A: 20 %", "FTFF", "rank by test NLL"].literal == "4", "after FTTT, FTTF, FTFT"
     groups = entries["contrasts and orders", "groups, best first", "A: 20 %"]
-    assert (groups.shown, groups.paper) == ("FT, FF, TT, TF", "TT, FF, FT, TF")
+    assert (groups.literal, groups.paper) == ("FT, FF, TT, TF", "TT, FF, FT, TF")
     effect = entries["contrasts and orders", "test NLL, E_B = T less F", "A: 20 %"].mean
     assert effect == pytest.approx(0.2 - 0.008), "groups TT, TF are 0.2 behind FT, FF on the mean, and first in GRID"
     tau = entries["contrasts and orders", "Kendall's tau with the paper, 4 groups", "A: 20 %"].mean

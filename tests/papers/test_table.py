@@ -93,7 +93,7 @@ def test_fig6_table_golden():
 
 def test_a_row_stands_under_its_own_groups() -> None:
     places = [("trained", "ln", "1"), ("without", "random", "2"), ("less random", "ln", "3")]
-    entries = [tables.Entry(group, row, "r", "", 1, shown=text) for group, row, text in places]
+    entries = [tables.Entry(group, row, "r", "", 1, literal=text) for group, row, text in places]
     header, rows = tables.headline(entries)
     assert header == ["r", "trained", "without", "less random"]
     assert rows == [["ln", "1", "", "3"], ["random", "", "2", ""]]

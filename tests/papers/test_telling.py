@@ -41,7 +41,7 @@ class Five:
 
 
 def test_core_hours_are_plain_numbers() -> None:
-    assert [suggested_runs._two_digits(hours) for hours in (0.0123, 0.85, 3.14, 12.3, 638.0)] == [
+    assert [suggested_runs._format_hours(hours) for hours in (0.0123, 0.85, 3.14, 12.3, 638.0)] == [
         "0.012", "0.85", "3.1", "12", "640",
     ]  # fmt: skip
 
@@ -97,7 +97,7 @@ def test_runs_that_give_no_mean_are_told_as_runs() -> None:
         "4 censored, 1 diverged, 0 above : 4 below zero: undecided": {"censored": 4, "diverged": 1, "sign_test": signs},
     }
     for text, changes in told.items():
-        assert summary._and_word({**part, **changes}) == text
+        assert summary._format_cell({**part, **changes}) == text
 
 
 def test_runs_that_lack_are_counted_with_their_command_and_their_cost() -> None:
@@ -158,13 +158,14 @@ def test_the_seeds_that_would_decide_follow_the_kind_of_part() -> None:
     claim = artifact(direction()).claims[0]
 
     def way(**more: Any) -> str:
-        return suggested_runs._more(claim, [PART | more], [], rules.HOLDS)
+        return suggested_runs._describe_seeds_needed(claim, [PART | more], [], rules.HOLDS)
 
     assert "about 787 fresh seeds" in way()
-    stricter = suggested_runs._more(claim, [PART], [], rules.HOLDS, 0.025)
+    stricter = suggested_runs._describe_seeds_needed(claim, [PART], [], rules.HOLDS, 0.025)
     assert int(stricter.split()[1]) > 787, "a claim that is looked at twice"
     two = [{**PART, "effect": effect} for effect in (-0.1, -0.2)]
-    assert "about 787 fresh seeds" in suggested_runs._more(claim, two, [], rules.HOLDS), "the one that needs most"
+    most = suggested_runs._describe_seeds_needed(claim, two, [], rules.HOLDS)
+    assert "about 787 fresh seeds" in most, "the one that needs most"
     assert "about 5 fresh seeds" in way(delta=1.0, tost=[-0.5, 0.5]), "small already, on seeds that had been seen"
     eight, all_below = {"above": 4, "below": 8}, {"above": 0, "below": 5}
     needed = stats.signs_needed(1 / 3)

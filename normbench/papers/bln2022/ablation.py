@@ -1,4 +1,4 @@
-"""BLN part by part: training loss of LeNet-5 on CIFAR-10 in groups of arms, each group with BLN beside it."""
+"""BLN part by part: training loss of LeNet-5 on CIFAR-10 in groups of arms, BLN in every group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from normbench.runs.record import RunRecord
 from normbench.stats.series import area, at_epoch, series
 
 BLN, BN, LN, NONE = (COLOURS[name] for name in ("batch_layer", "batch", "layer", "none"))
-OTHER = [EXTRA_COLOURS[i] for i in (0, 2, 3, 5)]  # told apart in every column
+OTHER = [EXTRA_COLOURS[i] for i in (0, 2, 3, 5)]  # distinct in every column
 
 
 def _ours(name: str, colour: str) -> Look:
@@ -57,15 +57,15 @@ LOSS = Quantity("Training loss (running mean)", "train", "running", "nll", log=T
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """A column per question; nothing of it is in the paper but BLN, BN and LN."""
-    drawn = []
+    figure = []
     for title, (batch, arms) in COLUMNS.items():
         column = {title: {"train.batch_size": batch}}
-        drawn += all_panels([run for run in runs if run.arm in arms], ARMS, column, [LOSS])
-    return drawn
+        figure += all_panels([run for run in runs if run.arm in arms], ARMS, column, [LOSS])
+    return figure
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
-    """In plain words what of BLN changes its training, each number from pairs of runs with the same seed."""
+    """Which parts of BLN change its training; each number is from pairs of runs with the same seed."""
     change = Changes(runs)
     if not change.log_loss:
         return []
@@ -82,10 +82,10 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
             if there.has(25, arm, base)
         )
 
-    tried = {name: told for name, pair in compared.items() if (told := at_other_rates(*pair))}
+    tried = {name: text for name, pair in compared.items() if (text := at_other_rates(*pair))}
 
-    def adopted(way: str) -> str:
-        return change.in_test_error("bln-adopted", "bln", base_way=way)
+    def adopted(variant: str) -> str:
+        return change.in_test_error("bln-adopted", "bln", base_variant=variant)
 
     return [
         Changes.INTRODUCTION,
@@ -119,7 +119,7 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
         f"{adopted('TTFF')}, and with TTFF of populations taken anew with the weights that are evaluated "
         f"{adopted('TTFF populations=recalibrated')}.",
         *(
-            [f"Learning rate, batch 25. {' '.join(f'BLN against {name}: {told}.' for name, told in tried.items())}"]
+            [f"Learning rate, batch 25. {' '.join(f'BLN against {name}: {text}.' for name, text in tried.items())}"]
             if tried
             else []
         ),

@@ -1,4 +1,4 @@
-"""BLN Tables 1 and 2: the 16 configurations of statistics in the paper's order, and what can be said of that order."""
+"""BLN Tables 1 and 2: the 16 configurations of statistics in the paper's order, and statistics of that order."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ Losses = Mapping[str, float]
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     """Loss of the 16 in the paper's order, less their mean: where the order is the paper's, the line rises."""
-    drawn = []
+    figure = []
     for size, name in SIZES.items():
-        told = artifact.reference["test_loss"][size]
+        paper_losses = artifact.reference["test_loss"][size]
         cell = _cell(runs, size)
-        seeds = [(run.seed, run.id, _in_order(_losses(run), list(told))) for run in cell]
+        seeds = [(run.seed, run.id, _in_order(_losses(run), list(paper_losses))) for run in cell]
         curves = [dict(curve) for _, _, curve in seeds if curve]
         points = []
         for place in range(1, 17) if curves else ():
             found = t_interval([curve[place] for curve in curves])
             points.append(Point(place, found.mean, found.interval, found.n, 0))
         lines = [Line("bln", ARM, points, seeds, len(seeds) - len(curves))] if points else []
-        theirs = Reference("authors' log", _in_order(told, list(told)))
-        drawn.append(Panel(name, LOSS, lines, [theirs] if all(run.fidelity != "smoke" for run in cell) else []))
-    return drawn
+        theirs = Reference("authors' log", _in_order(paper_losses, list(paper_losses)))
+        figure.append(Panel(name, LOSS, lines, [theirs] if all(run.fidelity != "smoke" for run in cell) else []))
+    return figure
 
 
 def _in_order(grid: Losses, order: Sequence[str]) -> Series:
@@ -45,14 +45,14 @@ def _in_order(grid: Losses, order: Sequence[str]) -> Series:
     if not _whole(grid):
         return []
     mean = statistics.fmean(grid.values())
-    return [(float(place), grid[way] - mean) for place, way in enumerate(order, 1)]
+    return [(float(place), grid[variant] - mean) for place, variant in enumerate(order, 1)]
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -> list[Entry]:
     """Test and validation loss of each configuration; then contrasts, orders and the price of choosing on the test set.
 
-    Ranks are of the means over seeds. Everything is at the lowest validation loss under FFFF, as published, but for
-    the columns that say otherwise. `error` is the metric behind the paper's accuracy.
+    Ranks are of the means over seeds. Unless the column names another epoch, values are those at the lowest validation
+    loss under FFFF, as published. `error` is the metric behind the paper's accuracy.
     """
     entries: list[Entry] = []
     cells = {size: _cell(runs, size) for size in SIZES}
@@ -65,21 +65,25 @@ def table(artifact: Artifact, runs: Sequence[RunRecord], error: str = "error") -
             "test NLL, last epoch": ("test", "last"),
         }
         for column, (split, when) in columns.items():
-            values = {way: [at_epoch(run, split, "nll", when, way) for run in cells[size]] for way in order}
-            ranks = _ranks({way: mean_of_all(found) for way, found in values.items()})
-            for place, way in enumerate(order, 1):
+            values = {variant: [at_epoch(run, split, "nll", when, variant) for run in cells[size]] for variant in order}
+            ranks = _ranks({variant: mean_of_all(found) for variant, found in values.items()})
+            for place, variant in enumerate(order, 1):
                 paper = (
-                    f"{artifact.reference['test_loss'][size][way]:.5f} (authors' log)" if column == "test NLL" else ""
+                    f"{artifact.reference['test_loss'][size][variant]:.5f} (authors' log)"
+                    if column == "test NLL"
+                    else ""
                 )
-                entries.append(estimate_entry(values[way], name, way, column, paper=paper))
+                entries.append(estimate_entry(values[variant], name, variant, column, paper=paper))
                 if when == "best":
-                    shown = str(ranks[way]) if way in ranks else "–"
-                    told = str(place) if column == "test NLL" else ""
-                    rank = Entry(name, way, f"rank by {column}", "", len(cells[size]), shown=shown, paper=told)
+                    text = str(ranks[variant]) if variant in ranks else "–"
+                    paper_rank = str(place) if column == "test NLL" else ""
+                    rank = Entry(
+                        name, variant, f"rank by {column}", "", len(cells[size]), literal=text, paper=paper_rank
+                    )
                     entries.append(rank)
     for size, name in SIZES.items():
         entries += _summary(artifact, cells[size], size, name, error)
-    return entries + _between(cells) + _beside(artifact, runs, error)
+    return entries + _between(cells) + _with_bn_and_ln(artifact, runs, error)
 
 
 def _summary(artifact: Artifact, runs: Sequence[RunRecord], size: float, column: str, error: str) -> list[Entry]:
@@ -107,12 +111,12 @@ def _summary(artifact: Artifact, runs: Sequence[RunRecord], size: float, column:
         ("std of their mean over seeds", spread),
         ("Kendall's tau between seeds, mean over pairs", statistics.fmean(between) if between else None),
     ):
-        shown = "–" if value is None else f"{value:.3g}"
-        entries.append(Entry(group, row, column, "", len(means), value, shown=shown))
+        text = "–" if value is None else f"{value:.3g}"
+        entries.append(Entry(group, row, column, "", len(means), value, literal=text))
     order = sorted(found, key=found.__getitem__) if (found := _groups(_mean_grid(grids))) else []
-    told = ", ".join(artifact.reference["group_order"][size])
+    paper_order = ", ".join(artifact.reference["group_order"][size])
     entries.append(
-        Entry(group, "groups, best first", column, "", len(grids), shown=", ".join(order) or "–", paper=told)
+        Entry(group, "groups, best first", column, "", len(grids), literal=", ".join(order) or "–", paper=paper_order)
     )
     return entries
 
@@ -130,13 +134,13 @@ def _between(cells: dict[float, list[RunRecord]]) -> list[Entry]:
             "",
             len(large),
             mean,
-            shown="–" if mean is None else f"{mean:.3g}",
+            literal="–" if mean is None else f"{mean:.3g}",
         )
     ]
 
 
-def _beside(artifact: Artifact, runs: Sequence[RunRecord], error: str) -> list[Entry]:
-    """BLN by the choice of its configuration beside BN and LN, which the paper trains on 20 % only."""
+def _with_bn_and_ln(artifact: Artifact, runs: Sequence[RunRecord], error: str) -> list[Entry]:
+    """BLN with each choice of its configuration, BN and LN; the paper trains the last two on 20 % only."""
     rows: dict[str, tuple[str, str | None]] = {
         "BLN, FFFF": ("bln", None),
         "BLN, best on validation": ("bln", "best by valid"),
@@ -146,19 +150,19 @@ def _beside(artifact: Artifact, runs: Sequence[RunRecord], error: str) -> list[E
         "LN": ("ln", None),
     }
     entries = []
-    for row, (arm, way) in rows.items():
+    for row, (arm, variant) in rows.items():
         for size, name in SIZES.items():
             cell = _cell(runs, size, arm)
-            losses = [at_epoch(run, "test", "nll", "best", way) for run in cell]
-            errors = [at_epoch(run, "test", error, "best", way) for run in cell]
-            told = (
+            losses = [at_epoch(run, "test", "nll", "best", variant) for run in cell]
+            errors = [at_epoch(run, "test", error, "best", variant) for run in cell]
+            paper = (
                 f"{100 * (1 - artifact.reference['test_accuracy'][size]):.1f} (authors' log)"
                 if "published" in row
                 else "–"
             )
             entries += [
                 estimate_entry(losses, "BLN, BN and LN", row, f"{name}, test NLL"),
-                estimate_entry(percents(errors), "BLN, BN and LN", row, f"{name}, test error", "%", told),
+                estimate_entry(percents(errors), "BLN, BN and LN", row, f"{name}, test error", "%", paper),
             ]
     return entries
 
@@ -169,11 +173,11 @@ def _cell(runs: Sequence[RunRecord], size: float, arm: str = "bln") -> list[RunR
 
 def _losses(run: RunRecord) -> Losses:
     """Test NLL of the 16."""
-    found = {way: at_epoch(run, "test", "nll", "best", way) for way in _ways()}
-    return {way: value for way, value in found.items() if value is not None}
+    found = {variant: at_epoch(run, "test", "nll", "best", variant) for variant in _variants()}
+    return {variant: value for variant, value in found.items() if value is not None}
 
 
-def _ways() -> list[str]:
+def _variants() -> list[str]:
     return [a + b + c + d for a in "TF" for b in "TF" for c in "TF" for d in "TF"]
 
 
@@ -182,10 +186,10 @@ def _whole(grid: Losses) -> bool:
 
 
 def _tau(a: Losses, b: Losses) -> float | None:
-    both = [way for way in a if way in b]
-    if len(both) < 2 or not all(math.isfinite(grid[way]) for way in both for grid in (a, b)):
+    both = [variant for variant in a if variant in b]
+    if len(both) < 2 or not all(math.isfinite(grid[variant]) for variant in both for grid in (a, b)):
         return None
-    return kendall([a[way] for way in both], [b[way] for way in both])
+    return kendall([a[variant] for variant in both], [b[variant] for variant in both])
 
 
 def _groups(grid: Losses) -> Losses:
@@ -193,14 +197,14 @@ def _groups(grid: Losses) -> Losses:
     if len(grid) < 16:
         return {}
     return {
-        pair: statistics.fmean(v for way, v in grid.items() if way.startswith(pair))
+        pair: statistics.fmean(v for variant, v in grid.items() if variant.startswith(pair))
         for pair in ("TT", "TF", "FT", "FF")
     }
 
 
 def _mean_grid(grids: Sequence[Losses]) -> Losses:
     whole = [grid for grid in grids if _whole(grid)]
-    return {way: statistics.fmean(grid[way] for grid in whole) for way in _ways()} if whole else {}
+    return {variant: statistics.fmean(grid[variant] for grid in whole) for variant in _variants()} if whole else {}
 
 
 def _less(run: RunRecord, first: str, second: str) -> float | None:
@@ -214,5 +218,5 @@ def _inflation(run: RunRecord, error: str) -> float | None:
 
 
 def _ranks(means: dict[str, float | None]) -> dict[str, int]:
-    known = {way: mean for way, mean in means.items() if mean is not None}
-    return {way: rank for rank, way in enumerate(sorted(known, key=known.__getitem__), 1)}
+    complete = {variant: mean for variant, mean in means.items() if mean is not None}
+    return {variant: rank for rank, variant in enumerate(sorted(complete, key=complete.__getitem__), 1)}

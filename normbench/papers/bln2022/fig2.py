@@ -24,7 +24,7 @@ NUMBERS = {
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """One panel as in the paper; `code` and `paper` forms have the same weights, the first is drawn."""
+    """One panel as in the paper; `code` and `paper` forms have the same weights, so the panel has the first alone."""
     own = [run for run in runs if run.arm == "code"]
     lines = []
     for metric, look in LINES.items():
@@ -42,6 +42,6 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         numbers = {key: value for run in found for record in run.records for key, value in record.items()}
         for key, name in NUMBERS.items():
             value = float(numbers[key]) if key in numbers else None
-            shown = "" if value is None else f"{value:.4g}" if abs(value) > 1e-9 else "0"
-            entries.append(Entry("weights, m = 1 to 50", arm, name, "", len(found), value, shown=shown))
+            text = "" if value is None else f"{value:.4g}" if abs(value) > 1e-9 else "0"
+            entries.append(Entry("weights, m = 1 to 50", arm, name, "", len(found), value, literal=text))
     return entries

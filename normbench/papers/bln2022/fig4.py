@@ -25,14 +25,14 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     if not change.log_loss:
         return []
 
-    def told(when: str) -> str:
+    def changes(when: str) -> str:
         found = {arm: change.in_test_error("bln", arm, when, "best by valid") for arm in ("bn", "ln", "none")}
         return f"against BN {found['bn']}, against LN {found['ln']}, against no normalization {found['none']}"
 
     return [
         "Test error, batch 25, BLN with the configuration that is best on validation; negative is better, with 95 % "
         "intervals over seeds, which do not contain the choice of the test images. At the lowest validation loss, "
-        f"where BLN-4 is decided: {told('best')}. At the last epoch: {told('last')}.",
+        f"where BLN-4 is decided: {changes('best')}. At the last epoch: {changes('last')}.",
     ]
 
 

@@ -26,7 +26,7 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
-    """In plain words what of BLN changes its training, each number from pairs of runs with the same seed."""
+    """Which parts of BLN change its training; each number is from pairs of runs with the same seed."""
     change = histories.Changes(runs)
     if not change.log_loss:
         return []

@@ -44,14 +44,14 @@ def panels(
     """
     columns = {f"batch size {batch}": {"train.batch_size": batch} for batch in BATCHES}
     rows = quantities(error)
-    drawn = all_panels(runs, looks, columns, list(rows.values()))
+    figure = all_panels(runs, looks, columns, list(rows.values()))
     keys = {quantity: key for key, quantity in rows.items()}
     own_data = all(run.fidelity in ("paper", "reduced") for run in runs)
     return [
         replace(panel, references=_logs(artifact, keys[panel.quantity], columns[panel.column]["train.batch_size"]))
         if own_data
         else panel
-        for panel in drawn
+        for panel in figure
     ]
 
 
@@ -80,7 +80,7 @@ def table(
             entries.append(
                 final_entry(
                     cell, group, arm, "training error, last epoch", ("train", "running", error), 100, "%",
-                    _published(artifact.reference, arm, batch),
+                    _format_paper_error(artifact.reference, arm, batch),
                 )
             )  # fmt: skip
             logged = artifact.reference["test"].get(arm, {}).get(batch)
@@ -89,8 +89,8 @@ def table(
                 ("by validation", "best by valid"),
                 ("by test", "best by test"),
             ):
-                # what has one way alone is the same however it is chosen
-                chosen = [at_epoch(run, "test", error, "best", variant if _has_ways(run) else None) for run in cell]
+                # an arm with one variant has the same value however it is chosen
+                chosen = [at_epoch(run, "test", error, "best", variant if _has_variants(run) else None) for run in cell]
                 paper = "" if name != "by test" else f"{100 * (1 - logged[1]):.1f} (authors' log)" if logged else "–"
                 entries.append(estimate_entry(percents(chosen), group, arm, f"test error, {name}", "%", paper))
             losses = [at_epoch(run, "test", "nll", "best") for run in cell]
@@ -103,11 +103,11 @@ def table(
 
 def of_evaluation_batches(runs: Sequence[RunRecord], arms: Sequence[str]) -> list[Entry]:
     """BN evaluated with statistics of batches of 25, as in training; the rest have nothing of it, or more (BLN)."""
-    entries, way, group = [], "eval_stats=batch", "batch 25, statistics of the evaluation batch"
+    entries, variant, group = [], "eval_stats=batch", "batch 25, statistics of the evaluation batch"
     for arm in arms:
         cell = cell_of(runs, arm, 25)
-        own = [at_epoch(run, "test", "nll", "best", way) for run in cell]
-        orders = [in_orders(run, "nll", way) for run in cell]
+        own = [at_epoch(run, "test", "nll", "best", variant) for run in cell]
+        orders = [in_orders(run, "nll", variant) for run in cell]
         entries += [
             estimate_entry(own, group, arm, "test NLL"),
             spread_entry(orders, group, arm),
@@ -139,7 +139,7 @@ def at_rates(runs: Sequence[RunRecord], arms: Sequence[str], batch: int, error: 
         means = {rate: mean for rate, values in losses.items() if (mean := mean_of_all(values)) is not None}
         best = min(means, key=means.__getitem__, default=None)
         entries.append(
-            Entry(group, arm, "best on validation", "", len(seeds), shown="–" if best is None else RATES[best])
+            Entry(group, arm, "best on validation", "", len(seeds), literal="–" if best is None else RATES[best])
         )
         entries.append(estimate_entry([] if best is None else errors[best], group, arm, "test error there", "%"))
     return entries
@@ -162,41 +162,41 @@ class Changes:
     def __call__(self, batch: int, arm: str, base: str) -> str:
         """`-12.3 % [-14.0, -10.6], n = 5`, the loss of pairs with the same seed."""
         a, b = ({run.seed: self.log_loss.get(run.id) for run in self._cell(name, batch)} for name in (arm, base))
-        return _told(a, b, "%", math.expm1)
+        return _format_change(a, b, "%", math.expm1)
 
     def has(self, batch: int, *arms: str) -> bool:
         """Whether each of these arms has a run that is done."""
         return all(self._cell(arm, batch) for arm in arms)
 
     def in_test_error(
-        self, arm: str, base: str, when: str = "best", way: str | None = None, base_way: str | None = None
+        self, arm: str, base: str, when: str = "best", variant: str | None = None, base_variant: str | None = None
     ) -> str:
         """`-1.2 points [-1.4, -1.0], n = 5`, with batches of 25, at each run's lowest validation loss or `last` epoch.
 
-        The ways of evaluation are `at_epoch`'s, the default ones unless given.
+        Variants are those of `at_epoch`; None is the default evaluation.
         """
         a, b = (
-            {run.seed: at_epoch(run, "test", "error", when, variant) for run in self._cell(name, 25)}
-            for name, variant in ((arm, way), (base, base_way))
+            {run.seed: at_epoch(run, "test", "error", when, words) for run in self._cell(name, 25)}
+            for name, words in ((arm, variant), (base, base_variant))
         )
-        return _told(a, b, "points", float)
+        return _format_change(a, b, "points", float)
 
     def _cell(self, arm: str, batch: int) -> list[RunRecord]:
         return cell_of(self.done, arm, batch, self.rate)
 
 
-def _told(
+def _format_change(
     a: Mapping[int, float | None], b: Mapping[int, float | None], unit: str, share: Callable[[float], float]
 ) -> str:
     pairs = [(a[seed], b.get(seed)) for seed in sorted(a)]
     found = t_interval([x - y for x, y in pairs if x is not None and y is not None])
     if found.mean is None:
         return "(not run)"
-    interval = "" if found.interval is None else f" [{', '.join(_hundredfold(share(x)) for x in found.interval)}]"
-    return f"{_hundredfold(share(found.mean))} {unit}{interval}, n = {found.n}"
+    interval = "" if found.interval is None else f" [{', '.join(_format_percent(share(x)) for x in found.interval)}]"
+    return f"{_format_percent(share(found.mean))} {unit}{interval}, n = {found.n}"
 
 
-def _hundredfold(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:+z.1f}".replace("-", "\N{MINUS SIGN}")
 
 
@@ -205,20 +205,20 @@ def cell_of(runs: Sequence[RunRecord], arm: str, batch: int, rate: str = "") -> 
     return within(runs, {"arm": arm, "train.batch_size": batch}, rate)
 
 
-def _has_ways(run: RunRecord) -> bool:
+def _has_variants(run: RunRecord) -> bool:
     return run.arm == "bln"
 
 
-def _published(reference: Mapping[str, Any], arm: str, batch: int) -> str:
+def _format_paper_error(reference: Mapping[str, Any], arm: str, batch: int) -> str:
     """The paper's error in per cent, or that of the authors' log where the text has none; and of earlier logs.
 
     The paper's accuracies have two digits, those of the logs four. Earlier logs end at their own last epoch.
     """
     in_text = reference.get("train_accuracy", {}).get(arm, {}).get(batch)
     logs = {name: reference[name].get(arm, {}).get(batch) for name in reference if name.endswith("histories")}
-    known = {name: f"{100 * (1 - log['train_acc'][-1]):.1f}" for name, log in logs.items() if log}
+    errors = {name: f"{100 * (1 - log['train_acc'][-1]):.1f}" for name, log in logs.items() if log}
     epochs = {name: len(log["train_acc"]) for name, log in logs.items() if log}
-    published = known.pop("histories", None)
+    published = errors.pop("histories", None)
     if in_text is not None:
         published = f"{100 * (1 - in_text):.0f}"
     elif published is not None:
@@ -226,5 +226,5 @@ def _published(reference: Mapping[str, Any], arm: str, batch: int) -> str:
     return (
         "–"
         if published is None
-        else published + "".join(f" (earlier log, {epochs[name]} epochs: {value})" for name, value in known.items())
+        else published + "".join(f" (earlier log, {epochs[name]} epochs: {value})" for name, value in errors.items())
     )

@@ -21,7 +21,7 @@ QUANTITIES = (
     Quantity("‖dL/dh‖", "probe", "exact", "gradient", log=True, x="Step", floor=1e-300),
 )
 RADII = (0.5, 0.9, 1.0, 1.1, 1.5)
-DRAWN = (0.5, 1.0, 1.5)
+RADII_IN_FIGURE = (0.5, 1.0, 1.5)
 DRIVES = {"every": "input at every step", "first": "input at the first step alone"}
 
 
@@ -30,13 +30,13 @@ def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
     columns = {
         f"radius {radius:g}, {title}": {"model.radius": radius, "model.drive": drive}
         for drive, title in (("first", "first input alone"), ("every", "inputs at every step"))
-        for radius in DRAWN
+        for radius in RADII_IN_FIGURE
     }
     return all_panels(runs, ARMS, columns, QUANTITIES)
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
-    """How large the slopes are that a part of LN-H1b compares: its sign alone would not tell."""
+    """The sizes of the slopes that a part of LN-H1b compares: the claim has their sign alone."""
 
     def slope(arm: str, control: str) -> str:
         found = within(runs, {"arm": arm, "model.radius": 1.5, "model.drive": "first"}, control)

@@ -24,7 +24,7 @@ QUANTITIES = tuple(
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """The paper's three panels. No curve of the paper is known as numbers."""
+    """The paper's three panels. The paper publishes no numbers of its curves."""
     return all_panels([run for run in runs if run.arm != RULES], ARMS, {"validation": {}}, QUANTITIES)
 
 
@@ -53,10 +53,10 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     }
     if bar is None or not all(estimate.interval and estimate.interval[1] < bar for estimate in found.values()):
         return ""
-    shown = ", ".join(f"{estimate.mean:.1f} % of {name}" for name, estimate in found.items())
+    text = ", ".join(f"{estimate.mean:.1f} % of {name}" for name, estimate in found.items())
     return (
         "Both trained networks stay below TF-IDF vectors, which learn nothing: caption retrieval R@1 on the test set "
-        f"is {shown} and {bar:.1f} % of TF-IDF."
+        f"is {text} and {bar:.1f} % of TF-IDF."
     )
 
 

@@ -40,7 +40,7 @@ RULES = {
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """One panel; beside runs of the paper's protocol the curves of the BN paper's authors, which LN's figure shows."""
+    """One panel, with the curves of the BN paper's authors, as in LN's figure, for runs of the paper's protocol."""
     quantity = Quantity("Validation error", *ERROR, x="Update", clock="step")
     found = all_panels([run for run in runs if run.arm != "rules"], ARMS, {"attentive reader": {}}, [quantity])
     if not _of_the_paper(runs):
@@ -76,7 +76,7 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             running = estimate_entry(best("valid", "eval_stats=running"), *row, "lowest by running statistics", "%")
             entries.append(running)
         else:
-            entries.append(Entry(*row, "lowest by running statistics", "%", n=1, shown="–"))
+            entries.append(Entry(*row, "lowest by running statistics", "%", n=1, literal="–"))
     return entries + _rules([run for run in own if run.arm == "rules"])
 
 
@@ -102,18 +102,18 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     above = [[error - bars[best] for error in errors] for errors in found.values()]
     if any(sign is None or sign < 0 for sign in significant_signs(above, ALPHA)):
         return ""
-    shown = ", ".join(
+    text = ", ".join(
         f"{ARMS[arm].name} {t_interval(errors).mean:.1f} %" for arm, errors in found.items() if ARMS[arm].in_paper
     )
     return (
         f"No trained network answers more test questions than the rule '{RULES[best]}', which learns nothing and errs "
-        f"in {bars[best]:.1f} %: {shown}."
+        f"in {bars[best]:.1f} %: {text}."
     )
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
-    """What the numbers can and cannot tell."""
-    told = [
+    """What the numbers can and cannot show."""
+    paragraphs = [
         "Levels lie at a share of the way from the highest error before training to the lowest that any arm of a seed "
         "reaches: an arm that never comes so far has a bound in the place of a time. Each comparison of a claim has "
         "levels of its own two arms."
@@ -132,19 +132,19 @@ def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
             for run in within(runs, {"arm": arm})
         )
     ]
-    told += _against_rules(runs) + _ahead(artifact, runs)
+    paragraphs += _describe_rules(runs) + _describe_seeds_ahead(artifact, runs)
     if stuck:
-        told.append(
+        paragraphs.append(
             "Not all runs of these arms answer better than an entity of the document at random would: "
             f"{'; '.join(stuck)}. Where they do not, training has hardly begun, "
             "and the lowest error does not say where it would end."
         )
     if _of_the_paper(runs):
-        told.append(
+        paragraphs.append(
             "The minima of the authors' curves, 49.5, 50.0 and 50.3 %, are of one run each on 3 924 questions, whose "
             "standard error is 0.8 points: they do not tell these three apart."
         )
-    return told
+    return paragraphs
 
 
 def _counted(runs: Sequence[RunRecord]) -> tuple[Mapping[str, Any], dict[str, float]]:
@@ -160,7 +160,7 @@ def _test_errors(runs: Sequence[RunRecord], arm: str) -> list[float]:
     return [error for error in errors if error is not None]
 
 
-def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
+def _describe_rules(runs: Sequence[RunRecord]) -> list[str]:
     """Which arms answer more test questions than the best rules that learn nothing, by t over seeds.
 
     The arms are one family for each rule: a false word about any has a chance of ALPHA at most.
@@ -168,7 +168,7 @@ def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
     counts, bars = _counted(runs)
     if not bars:
         return []
-    told = (
+    text = (
         f"Of the {counts['count']:g} test questions {100 * counts['answerable']:.0f} % have their answer in the "
         f"document, which names {counts['candidates']:.1f} entities on average."
     )
@@ -179,11 +179,11 @@ def _against_rules(runs: Sequence[RunRecord]) -> list[str]:
             if sign is not None:
                 sides["above it" if sign > 0 else "below it" if sign else "not told apart from it"].append(look.name)
         found = "; ".join(f"{side}: {', '.join(names)}" for side, names in sides.items() if names)
-        told += f" The rule '{RULES[rule]}' errs in {bar:.1f} %; test errors {found or 'are not there'}."
-    return [told]
+        text += f" The rule '{RULES[rule]}' errs in {bar:.1f} %; test errors {found or 'are not there'}."
+    return [text]
 
 
-def _ahead(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
+def _describe_seeds_ahead(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """In how many of all published seeds, those that decide nothing as well, BN-everywhere is ahead of LN."""
     (claim,) = (claim for claim in artifact.claims if claim.id == "LN-B1")
     part = claim.parts[-1]

@@ -46,8 +46,8 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     for group, _, arm, cell in cells(artifact.settings, runs, ARMS, "over training"):
         for (split, metric), (name, factor, unit) in MEASURES.items():
             means = [area(series(run, split, "along", metric), log=False) for run in cell]
-            shown = [None if value is None else value * factor for value in means]
-            entries.append(estimate_entry(shown, group, arm, f"{name}, mean over updates", unit))
+            scaled = [None if value is None else value * factor for value in means]
+            entries.append(estimate_entry(scaled, group, arm, f"{name}, mean over updates", unit))
         entries.append(final_entry(cell, group, arm, "NLL per word, at the end", NLL, unit="nats"))
     return entries
 
@@ -56,13 +56,13 @@ def caution(artifact: Artifact, runs: Sequence[RunRecord]) -> str:
     """Where trained vectors stay below those of words counted, which learn nothing."""
     found = {look.name: [part for part in against(runs, arm, "tfidf").split("; ") if part.startswith("worse on ")]
              for arm, look in ARMS.items()}  # fmt: skip
-    told = [f"{name} on {parts[0].removeprefix('worse on ')}" for name, parts in found.items() if parts]
-    return f"Trained vectors stay below TF-IDF vectors, which learn nothing: {'; '.join(told)}." if told else ""
+    names = [f"{name} on {parts[0].removeprefix('worse on ')}" for name, parts in found.items() if parts]
+    return f"Trained vectors stay below TF-IDF vectors, which learn nothing: {'; '.join(names)}." if names else ""
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """What training has brought, and what one C for all costs: both are part of a curve's height."""
-    return [*against_the_start(runs), *_of_one_c(runs)]
+    return [*against_the_start(runs), *_describe_one_c(runs)]
 
 
 def own(runs: Sequence[RunRecord], arm: str) -> list[RunRecord]:
@@ -77,15 +77,15 @@ def start(run: RunRecord, split: str, metric: str) -> float | None:
 
 def against_the_start(runs: Sequence[RunRecord]) -> list[str]:
     """On which measures each arm is better than before training."""
-    told = []
+    paragraphs = []
     for arm, look in ARMS.items():
         gains = {}
         for measure in MEASURES:
             pairs = [(final(run, measure[0], "along", measure[1]), start(run, *measure)) for run in own(runs, arm)]
             gains[measure] = [last - first for last, first in pairs if last is not None and first is not None]
         if found := sides(gains):
-            told.append(f"{look.name} at the last checkpoint, against its own weights before training: {found}.")
-    return told
+            paragraphs.append(f"{look.name} at the last checkpoint, against its own weights before training: {found}.")
+    return paragraphs
 
 
 def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
@@ -101,9 +101,9 @@ def sides(gains: Mapping[Measure, Sequence[float]]) -> str:
     return "; ".join(f"{side} on {', '.join(names)}" for side, names in found.items() if names)
 
 
-def _of_one_c(runs: Sequence[RunRecord]) -> list[str]:
+def _describe_one_c(runs: Sequence[RunRecord]) -> list[str]:
     """What the choice of C by nested cross-validation adds to the accuracy at the end, by arm."""
-    told = []
+    gains = []
     for arm, look in ARMS.items():
         added = []
         for (split, metric), (name, factor, _) in MEASURES.items():
@@ -112,12 +112,12 @@ def _of_one_c(runs: Sequence[RunRecord]) -> list[str]:
             if metric == "accuracy" and estimate.mean is not None:
                 added.append(f"{name} {estimate.mean:+z.1f}".replace("-", "\N{MINUS SIGN}"))
         if added:
-            told.append(f"{look.name}: {', '.join(added)}")
-    if not told:
+            gains.append(f"{look.name}: {', '.join(added)}")
+    if not gains:
         return []
     return [
         "Checkpoints take one C for all vectors, 16. What C by nested cross-validation adds to it after training, in "
-        f"points: {'; '.join(told)}. Where it adds more to one arm than to the other, so much of their distance along "
+        f"points: {'; '.join(gains)}. Where it adds more to one arm than to the other, so much of their distance along "
         "the curves comes from a C that suits that arm less, and not from its vectors."
     ]
 

@@ -39,8 +39,8 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     for group, control, arm, cell in cells(artifact.settings, runs, ARMS, "at the end of training"):
         own = [run for run in runs if run.control == control]
         levels = {share: levels_by_seed(own, [SCALED], BOUND, share) for share in SHARES}
-        known = artifact.reference["epoch_200"].get(arm)
-        paper = f"{known}" if known and at_paper and not control else ""
+        value = artifact.reference["epoch_200"].get(arm)
+        paper = f"{value}" if value and at_paper and not control else ""
         entries += [
             _by_seed(cell, group, arm, paper),
             final_entry(cell, group, arm, "KL term", ("test", "whole", "kl"), unit="nats"),
@@ -57,4 +57,4 @@ def _by_seed(cell: Sequence[RunRecord], group: str, arm: str, paper: str) -> Ent
     """Median and all seeds: one that is stuck would make the mean."""
     found = [value for run in cell if (value := final(run, "test", "whole", "bound")) is not None]
     text = f"{show(statistics.median(found))} (seeds: {', '.join(map(show, sorted(found)))})" if found else "not run"
-    return Entry(group, arm, "test bound, median", "nats", len(found), paper=paper, shown=text)
+    return Entry(group, arm, "test bound, median", "nats", len(found), paper=paper, literal=text)

@@ -29,7 +29,7 @@ QUANTITIES = (
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """The paper's four panels. No curve of the paper is known as numbers."""
+    """The paper's four panels. The paper publishes no numbers of its curves."""
     columns = {f"batch size {batch}": {"train.batch_size": batch} for batch in BATCHES}
     return all_panels(runs, ARMS, columns, QUANTITIES)
 
@@ -55,12 +55,12 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
-    """On which side LN is at each level: one number over the whole curve does not say."""
+    """On which side LN is at each level, which one number over the whole curve does not show."""
     (claim,) = (claim for claim in artifact.claims if claim.id == "LN-F1")
-    told = []
+    texts = []
     for part in claim.reported:
         seen = gather(part, [run for run in runs if not run.control], claim.alone("paper"))
         if part.id in claim.beside and seen.seeds:
             word = {rules.HOLDS: "faster", rules.OPPOSITE: "slower"}.get(rules.part_word(part, seen), "not told apart")
-            told.append(f"{word} to {part.endpoint.level:g} (sooner in {seen.signs[1]} of {len(seen.seeds)} seeds)")
-    return [f"LN against BN on all layers at batch 128, epochs to a train NLL: {', '.join(told)}."] if told else []
+            texts.append(f"{word} to {part.endpoint.level:g} (sooner in {seen.signs[1]} of {len(seen.seeds)} seeds)")
+    return [f"LN against BN on all layers at batch 128, epochs to a train NLL: {', '.join(texts)}."] if texts else []

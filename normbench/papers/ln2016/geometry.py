@@ -37,7 +37,7 @@ NUMBERS = {
 
 
 def panels(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Panel]:
-    """Ours: the paper has no figure. Everything over its value at the weights as drawn."""
+    """Ours: the paper has no figure. Each quantity is divided by its value at the initial weights."""
     return all_panels(runs, ARMS, {family: {"model.family": family} for family in FAMILIES}, QUANTITIES)
 
 
@@ -50,6 +50,6 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
             numbers = {key: value for run in found for record in run.records for key, value in record.items()}
             for key, name in NUMBERS.items():
                 value = float(numbers[key]) if key in numbers else None
-                shown = "–" if value is None else ("0" if value <= 1e-9 else f"{value:.3g}")
-                entries.append(Entry(family, arm, name, "", len(found), value, shown=shown))
+                text = "–" if value is None else ("0" if value <= 1e-9 else f"{value:.3g}")
+                entries.append(Entry(family, arm, name, "", len(found), value, literal=text))
     return entries

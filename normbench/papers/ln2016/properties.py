@@ -1,4 +1,4 @@
-"""Properties of normalizers: what an overview says of each, beside what is computed of all of them."""
+"""Properties of normalizers: those that an overview lists, and those computed for all normalizers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     by_arm = {run.arm: run for run in runs if not run.control}
     entries = []
     for arm in [*FIRST, *sorted(set(by_arm) - set(FIRST))]:
-        record, said = by_arm[arm].records[-1] if arm in by_arm else {}, artifact.reference.get(arm, {})
+        record, overview = by_arm[arm].records[-1] if arm in by_arm else {}, artifact.reference.get(arm, {})
         for key, name in (COLUMNS | COUNTS).items():
             value = float(record[key]) if key in record else None
-            paper = {True: "yes", False: "no"}[said[key]] if key in said else "–" if key in COLUMNS else ""
-            told = format_deviation(value) if key in COLUMNS or value is None else f"{value:g}"
+            paper = {True: "yes", False: "no"}[overview[key]] if key in overview else "–" if key in COLUMNS else ""
+            text = format_deviation(value) if key in COLUMNS or value is None else f"{value:g}"
             group = "Properties" if key in COLUMNS else "Parameters and statistics, 6 channels"
-            entries.append(Entry(group, arm, name, "", int(value is not None), value, paper=paper, shown=told))
+            entries.append(Entry(group, arm, name, "", int(value is not None), value, paper=paper, literal=text))
     return entries

@@ -1,4 +1,4 @@
-"""LN Table 1: which changes of weights and data a normalized layer does not notice, the paper's word beside ours."""
+"""LN Table 1: the invariances of a normalized layer to changes of weights and data, the paper's and ours."""
 
 from __future__ import annotations
 
@@ -33,18 +33,25 @@ def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
         for key, name in COLUMNS.items():
             paper = ""
             if key in reference["columns"]:
-                known = reference.get(arm)
-                paper = "–" if known is None else _word(known[reference["columns"].index(key)])
+                words = reference.get(arm)
+                paper = "–" if words is None else _format_yes_no(words[reference["columns"].index(key)])
             value = float(record[key]) if key in record else None
             entries.append(
                 Entry(
-                    "Table 1", arm, name, "", int(value is not None), value, paper=paper, shown=format_deviation(value)
+                    "Table 1",
+                    arm,
+                    name,
+                    "",
+                    int(value is not None),
+                    value,
+                    paper=paper,
+                    literal=format_deviation(value),
                 )
             )
     return entries
 
 
-def _word(invariant: bool) -> str:
+def _format_yes_no(invariant: bool) -> str:
     return "yes" if invariant else "no"
 
 
@@ -52,5 +59,5 @@ def format_deviation(value: float | None) -> str:
     """Yes or no, as in the claims, with the deviation: `yes (2e-16)`."""
     if value is None:
         return ""
-    word = _word(value <= INVARIANT) if value <= INVARIANT or value >= NOT else "unclear"
+    word = _format_yes_no(value <= INVARIANT) if value <= INVARIANT or value >= NOT else "unclear"
     return f"{word} ({value:.0e})"

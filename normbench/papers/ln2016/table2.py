@@ -23,15 +23,15 @@ COUNTED = {"tfidf": "TF-IDF, cosine (no training)", "random": "at random"}
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    """The paper's columns, its numbers beside ours where the data are its; then words counted, and chance."""
+    """The paper's columns, with its numbers for runs on its data; then TF-IDF and chance."""
     at_paper = all(run.fidelity == "paper" for run in runs)
     entries = []
     for group, control, arm, cell in cells(artifact.settings, runs, ARMS, "test"):
         for metric, (title, unit) in METRICS.items():
             paper = artifact.reference[arm].get(metric) if at_paper and not control else None
             values = [at_epoch(run, "test", metric, "best") for run in cell]
-            shown = percents(values) if unit else values
-            entries.append(estimate_entry(shown, group, arm, title, unit, f"{paper:.1f}" if paper is not None else ""))
+            scaled = percents(values) if unit else values
+            entries.append(estimate_entry(scaled, group, arm, title, unit, f"{paper:.1f}" if paper is not None else ""))
     counted = [run for run in runs if run.arm == RULES]
     for rule, name in COUNTED.items():
         for metric, (title, unit) in METRICS.items():

@@ -27,8 +27,8 @@ IN_PAPER_ALONE = {"original": "Skip-Thoughts, original", "ln-1.7M": "Skip-Though
 
 
 def table(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
-    """The paper's columns, its numbers beside ours where the data are its; the same before training, and of vectors
-    that were never trained; how far above the latter each arm is, seed by seed.
+    """The paper's columns, with its numbers for runs on its data; the same before training, and of vectors that were
+    never trained; the difference of each arm to the latter, seed by seed.
     """
     entries = _after(artifact, runs)
     for arm in ARMS:
@@ -44,14 +44,14 @@ def _after(artifact: Artifact, runs: Sequence[RunRecord]) -> list[Entry]:
     at_paper = all(run.fidelity == "paper" for run in runs)
     for group, control, arm, cell in cells(artifact.settings, runs, ARMS, AFTER):
         for (split, metric), (name, factor, unit) in MEASURES.items():
-            known = artifact.reference[arm][f"{split}_{metric}"]
-            paper = f"{known:g}" if at_paper and not control else ""
+            value = artifact.reference[arm][f"{split}_{metric}"]
+            paper = f"{value:g}" if at_paper and not control else ""
             where = (split, "stage", metric)
             entries.append(final_entry(cell, group, arm, name, where, factor, unit, paper))
     for arm, title in IN_PAPER_ALONE.items() if at_paper and runs else ():
         for (split, metric), (name, _, unit) in MEASURES.items():
-            known = artifact.reference[arm][f"{split}_{metric}"]
-            entries.append(Entry(AFTER, title, name, unit, n=1, paper=f"{known:g}", shown="–"))
+            value = artifact.reference[arm][f"{split}_{metric}"]
+            entries.append(Entry(AFTER, title, name, unit, n=1, paper=f"{value:g}", literal="–"))
     return entries
 
 
@@ -60,8 +60,8 @@ def _without(artifact: Artifact, runs: Sequence[RunRecord], rules: Mapping[int, 
     of_the_sets = all(run.fidelity != "smoke" for run in runs)
     for (split, _), (name, factor, unit) in MEASURES.items():
         share = artifact.reference["frequent"].get(split) if of_the_sets else None
-        shown = "–" if share is None else f"{factor * share:.2f}"
-        entries.append(Entry(never, "most frequent class", name, unit, n=1, shown=shown))
+        text = "–" if share is None else f"{factor * share:.2f}"
+        entries.append(Entry(never, "most frequent class", name, unit, n=1, literal=text))
     for rule, title in WITHOUT_TRAINING.items():
         for (split, metric), (name, factor, unit) in MEASURES.items():
             key = f"{rule}_{split}_{metric}"
@@ -71,20 +71,20 @@ def _without(artifact: Artifact, runs: Sequence[RunRecord], rules: Mapping[int, 
             for measure, (name, factor, unit) in MEASURES.items():
                 apart = [_times(factor, less(run, rules, rule, *measure)) for run in own(runs, arm)]
                 column = f"{name} (less is better)" if measure == LESS_IS_BETTER else name
-                shown = "points" if unit == "%" else unit
-                entries.append(estimate_entry(apart, f"{AFTER}, less {title}", arm, column, shown))
+                column_unit = "points" if unit == "%" else unit
+                entries.append(estimate_entry(apart, f"{AFTER}, less {title}", arm, column, column_unit))
     return entries
 
 
 def explanation(artifact: Artifact, runs: Sequence[RunRecord]) -> list[str]:
     """Whether training has brought more than vectors have that were never trained."""
-    told = [
+    paragraphs = [
         f"{look.name} after training, against {title}: {found}."
         for arm, look in ARMS.items()
         for rule, title in WITHOUT_TRAINING.items()
         if (found := against(runs, arm, rule))
     ]
-    return [*told, *against_the_start(runs)]
+    return [*paragraphs, *against_the_start(runs)]
 
 
 def _times(factor: float, value: float | None) -> float | None:
