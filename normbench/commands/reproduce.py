@@ -330,6 +330,6 @@ def show_verdicts(judged: dict[str, Any], console: Console) -> None:
     for claim in judged["claims"]:
         colour = COLOURS.get(rules.NEWS.get(claim["verdict"].split()[0], ""), "")
         verdict = f"[{colour}]{claim['verdict']}[/]" if colour else claim["verdict"]
-        table.add_row(claim["id"], escape(claim["statement"]), verdict, escape(publish.rests_on(claim)))
+        table.add_row(claim["id"], escape(claim["statement"]), verdict, escape(publish.format_evidence(claim)))
     console.print(table)
     console.print()

@@ -13,7 +13,7 @@ from normbench.compare.metrics import Metric
 from normbench.errors import NormbenchError, unknown
 from normbench.runs.record import RunRecord
 from normbench.runs.store import FINISHED
-from normbench.stats.series import Series, level_on_the_way, series
+from normbench.stats.series import Series, level_at_share, series
 
 END, BEST = "end", "best"
 MODE = "eval"
@@ -102,10 +102,10 @@ class Question:
                 raise NormbenchError(f"level={asked}: {self.metric.title} must be above 0.")
         else:
             curves = [self.curve(run) for run in task.runs if run.records and run.status == "done"]
-            found = level_on_the_way(curves, SHARE, better="higher" if self.metric.rising else "lower")
+            found = level_at_share(curves, SHARE, better="higher" if self.metric.rising else "lower")
             if found is None:
                 return self
-            best = level_on_the_way(curves, 1.0, better="higher" if self.metric.rising else "lower") or found
+            best = level_at_share(curves, 1.0, better="higher" if self.metric.rising else "lower") or found
             level = next(
                 rounded
                 for digits in (*range(2, 15), 17)  # as few as leave it where it is: some curve has to come there

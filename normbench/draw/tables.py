@@ -12,7 +12,7 @@ from typing import Any
 
 from normbench.draw.text import visible
 from normbench.runs.record import RunRecord
-from normbench.stats.series import CLOCKS, LOSSES, Censored, Reached, Series, geometric, level_on_the_way, time_to_level
+from normbench.stats.series import CLOCKS, LOSSES, Censored, Reached, Series, geometric, level_at_share, time_to_level
 from normbench.stats.series import final as final_value
 from normbench.stats.series import series as read_series
 from normbench.stats.statistics import t_interval
@@ -178,7 +178,7 @@ def levels_by_seed(
     for run in runs:
         if run.arm in arms:
             curves[run.seed].append(read_series(run, *where))
-    found = {seed: level_on_the_way(of_seed, share) for seed, of_seed in curves.items()}
+    found = {seed: level_at_share(of_seed, share) for seed, of_seed in curves.items()}
     return {seed: math.nan if level is None else level for seed, level in found.items()}
 
 

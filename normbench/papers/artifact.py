@@ -225,7 +225,7 @@ def _check_seeds(claim: claims.Claim, planned: Plan, where: str) -> None:
             max(least, rules.fewest_pairs(alpha / share)) if signed else least
             for share in (1, max(1, len(claim.controls)))
         )
-        asked = [(replace(part, contrast=(term,)), claims.cell_text(term[1])) for term in part.contrast]
+        asked = [(replace(part, contrast=(term,)), claims.format_cell(term[1])) for term in part.contrast]
         asked.append((part, "the comparison of all its cells"))  # a seed counts where every cell has it
         for (compared, what), control in product(asked, ["", *(claim.controls if decides else ())]):
             own, least = claim.alone(planned.fidelity, control), at_controls if control else at_setting

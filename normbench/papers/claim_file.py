@@ -39,7 +39,7 @@ from normbench.config import FIDELITIES
 from normbench.config.plan import place_text
 from normbench.errors import NormbenchError, unknown
 from normbench.papers import rules
-from normbench.papers.claims import BEST, MODES, Artifact, Cell, Claim, Endpoint, Part, cell_text
+from normbench.papers.claims import BEST, MODES, Artifact, Cell, Claim, Endpoint, Part, format_cell
 from normbench.runs import yaml_text
 from normbench.stats.series import CLOCKS
 
@@ -87,7 +87,7 @@ def _below(low: Cell, high: Cell) -> str:
     """'bln below bn, batch size 25': what both share is said once."""
     shared = {key: value for key, value in low.items() if key != "arm" and high.get(key) == value}
     own = ({key: value for key, value in cell.items() if key not in shared} for cell in (low, high))
-    text = " below ".join(cell_text(cell).removeprefix("arm ") for cell in own)
+    text = " below ".join(format_cell(cell).removeprefix("arm ") for cell in own)
     return ", ".join([text, place_text(shared)] if shared else [text])
 
 
@@ -216,7 +216,7 @@ def _parts(data: Any, kind: str, claim: str) -> list[Part]:
     _keys(data, required, optional, where, hint=f" in a part of kind {kind}")
     endpoint = _endpoint(data["endpoint"], where)
     if not isinstance(endpoint.of, str) and endpoint.of not in _cells(data):
-        raise NormbenchError(f"{where}: the level is one of {cell_text(endpoint.of)}, which is not compared here.")
+        raise NormbenchError(f"{where}: the level is one of {format_cell(endpoint.of)}, which is not compared here.")
     if kind == "exact" and endpoint.kind != "value":
         raise NormbenchError(f"{where}: endpoint kind {endpoint.kind} does not go with a part of kind {kind}.")
     numbers = {key: _number(data, key, where) for key in ("paper", "within", "band", *_BOUNDS) if key in data}

@@ -58,7 +58,7 @@ class Endpoint:
             return f"{self.split} {metric}, gain over the last {100 * (1 - self.share):g} % of updates ({where})"
         if self.kind == "final":
             return f"final {self.split} {metric} ({where})"
-        whose = "them" if isinstance(self.of, str) else cell_text(self.of)
+        whose = "them" if isinstance(self.of, str) else format_cell(self.of)
         level = f"{100 * self.share:g} % of the way to the best of {whose}" if self.of else f"{self.level:g}"
         return f"{CLOCKS[self.clock]} to {self.split} {metric} {level} ({where})"
 
@@ -163,7 +163,7 @@ def place_of(cell: Cell) -> Cell:
     return {key: value for key, value in cell.items() if key != "variant"}
 
 
-def cell_text(cell: Cell) -> str:
+def format_cell(cell: Cell) -> str:
     """'arm ln at train.batch_size 4' for `{"arm": "ln", "train.batch_size": 4}`."""
     arm = [f"arm {cell['arm']}"] if "arm" in cell else []
     axes = ", ".join(f"{key} {value}" for key, value in cell.items() if key != "arm")

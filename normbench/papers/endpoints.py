@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from normbench.draw.text import show
 from normbench.errors import NormbenchError
-from normbench.papers.claims import BEST, Cell, Endpoint, Part, cell_text
+from normbench.papers.claims import BEST, Cell, Endpoint, Part, format_cell
 from normbench.runs.record import RunRecord
 from normbench.stats.series import (
     LOSSES,
@@ -18,7 +18,7 @@ from normbench.stats.series import (
     at_epoch,
     final,
     gain,
-    level_on_the_way,
+    level_at_share,
     log_floored,
     series,
     time_to_level,
@@ -59,7 +59,7 @@ def _by_seed(cell: Cell, runs: Sequence[RunRecord]) -> dict[int, RunRecord]:
             twin = found.setdefault(run.seed, run)
             if twin.id != run.id:
                 raise NormbenchError(
-                    f"{cell_text(cell)} has two runs of seed {run.seed}, {min(twin.id, run.id)} and "
+                    f"{format_cell(cell)} has two runs of seed {run.seed}, {min(twin.id, run.id)} and "
                     f"{max(twin.id, run.id)}: the cell must name what tells them apart."
                 )
     return found
@@ -73,7 +73,7 @@ def levelled(endpoint: Endpoint, compared: Sequence[tuple[Cell, RunRecord, str |
     curves = [(cell, series(run, *where, variant)) for cell, run, variant in compared]
 
     def level(of: Sequence[Series]) -> float | None:
-        return level_on_the_way(of, endpoint.share, endpoint.least, endpoint.better)
+        return level_at_share(of, endpoint.share, endpoint.least, endpoint.better)
 
     if endpoint.least and any(level([curve]) is None for _, curve in curves):
         return None

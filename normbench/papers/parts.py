@@ -16,7 +16,7 @@ from typing import Any
 
 from normbench.draw.text import show
 from normbench.papers import rules
-from normbench.papers.claims import Part, cell_text
+from normbench.papers.claims import Part, format_cell
 from normbench.papers.endpoints import Bounds, Outcome, bounds_of, levelled, outcome_of, paired_runs, sides_of
 from normbench.runs.record import RunRecord
 from normbench.stats.examples import Spread
@@ -149,7 +149,7 @@ def gather(
         "part": part, "delta": delta, "planned": planned, "fresh": fresh, "seeds": tuple(shared), "least": least,
         "runs": tuple(dict.fromkeys(cell[seed].id for cell in cells for seed in shared)),
     }  # fmt: skip
-    empty = [cell_text(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
+    empty = [format_cell(cell) for (_, cell), found in zip(part.contrast, cells, strict=True) if not found]
     if empty:
         of = "" if seeds is None or len(counted) == len(runs) else " of the planned seeds"
         return Observed(gap=rules.NOT_RUN, reason=f"no runs{of}: {'; '.join(empty)}", **common)
@@ -204,7 +204,7 @@ def _gather_exact(part: Part, runs: Sequence[RunRecord]) -> Observed:
     found = sorted((run for run in runs if run.matches(cell)), key=lambda run: run.id)
     ids = tuple(run.id for run in found)
     if not found:
-        return Observed(part, rules.NOT_RUN, f"no runs: {cell_text(cell)}")
+        return Observed(part, rules.NOT_RUN, f"no runs: {format_cell(cell)}")
     numbers = []
     for run in found:
         values = [float(record[part.endpoint.key]) for record in run.records if part.endpoint.key in record]

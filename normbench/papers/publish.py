@@ -180,7 +180,8 @@ def _page(
     words = "".join(f"{tables.escape(text)}\n\n" for text in paragraphs if text)
     e = tables.escape
     rows = "".join(
-        f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(rests_on(c))} |\n" for c in judged["claims"]
+        f"| {e(c['id'])} | {e(c['statement'])} | **{e(c['verdict'])}** | {e(format_evidence(c))} |\n"
+        for c in judged["claims"]
     )
     decided = f"| claim | statement | verdict | evidence |\n| --- | --- | --- | --- |\n{rows}\n" if rows else ""
     tried = settings(judged["claims"])
@@ -223,6 +224,6 @@ def _describe_seeds(entries: Sequence[Entry]) -> str:
     )
 
 
-def rests_on(claim: Mapping[str, Any]) -> str:
+def format_evidence(claim: Mapping[str, Any]) -> str:
     """The evidence, and what would decide where something is open."""
     return "; ".join(text for text in (claim["evidence"], claim["way_on"]) if text)

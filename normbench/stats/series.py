@@ -225,7 +225,7 @@ def time_to_level(points: Series, level: float, log: bool = True) -> Reached | C
     return Censored(before[0] if before else 0)
 
 
-def level_on_the_way(curves: Sequence[Series], share: float, least: float = 0.0, better: str = "lower") -> float | None:
+def level_at_share(curves: Sequence[Series], share: float, least: float = 0.0, better: str = "lower") -> float | None:
     """The level at this share (0 to 1) of the distance from the worst start of these curves to their best value.
 
     None if the distance is not larger than `least`, or no value is finite.

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from normbench.draw.text import show, visible
 from normbench.errors import NormbenchError, code_of
-from normbench.papers.claims import cell_text
+from normbench.papers.claims import format_cell
 from normbench.papers.rules import NEWS
 from normbench.runs import files
 from normbench.web import forest
@@ -143,7 +143,7 @@ def environment() -> jinja2.Environment:
         "json": htmlsafe_json_dumps,
         "how": _how,
         "effect": forest.effect_text,
-        "cell": cell_text,
+        "cell": format_cell,
         "link": lambda text: quote(visible(text)),
         "short": lambda text: text[:12],
     }

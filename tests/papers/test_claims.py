@@ -17,7 +17,7 @@ from normbench.config import FIDELITIES
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
 from normbench.papers.claim_file import _below, hash_claims, load
-from normbench.papers.claims import cell_text
+from normbench.papers.claims import format_cell
 
 FINAL = {"kind": "final", "split": "test", "mode": "eval", "metric": "error"}
 GAIN = {"kind": "gain", "split": "mr", "mode": "along", "metric": "accuracy"}
@@ -312,9 +312,9 @@ def test_what_a_pair_of_an_order_shares_is_said_once() -> None:
 
 
 def test_cell_text() -> None:
-    assert cell_text({"arm": "ln", "train.batch_size": 4}) == "arm ln at train.batch_size 4"
-    assert cell_text({"arm": "ln"}) == "arm ln" and cell_text({"a": 1, "b": 2}) == "a 1, b 2"
-    assert cell_text({}) == "any run"
+    assert format_cell({"arm": "ln", "train.batch_size": 4}) == "arm ln at train.batch_size 4"
+    assert format_cell({"arm": "ln"}) == "arm ln" and format_cell({"a": 1, "b": 2}) == "a 1, b 2"
+    assert format_cell({}) == "any run"
 
 
 @pytest.mark.parametrize(
