@@ -35,10 +35,6 @@ class Check:
         yield from plans.check(self.results)
         for stored in lookup.scan(self.results / "runs"):
             self.seen["raw runs"] += 1
-            if not any(_touches(place, stored.path) for place in closed):  # what cannot be read is not damaged
+            run = stored.path
+            if not any(place.is_relative_to(run) or run.is_relative_to(place) for place in closed):  # may be whole
                 yield from raw.check(stored, self._ids)
-
-
-def _touches(place: Path, run: Path) -> bool:
-    """Whether a place is a run's, in it, or a folder around it."""
-    return place.is_relative_to(run) or run.is_relative_to(place)

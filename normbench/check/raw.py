@@ -1,24 +1,19 @@
-"""Raw runs: status, configuration, id, curve, and every other file, by its hash or by its form."""
+"""Raw runs: status, configuration, id, curve, and every other file by its hash."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import struct
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from normbench import reading
 from normbench.check.finding import Finding
 from normbench.check.ids import Ids
 from normbench.errors import NormbenchError
-from normbench.runs import curve_file, outcomes, seals, store
+from normbench.runs import curve_file, seals, store
 from normbench.runs.damaged import Damaged
 
-MANY = 100 << 20  # bytes of a safetensors header, at most
 AGAIN = "Delete {} to train this run again"
 
 
@@ -72,13 +67,9 @@ def _finished(stored: store.Stored) -> Iterator[Finding]:
         kind = "damage" if (path / "curve.jsonl").exists() else "missing"
         yield Finding(kind, path / "curve.jsonl", f"{damage}. {AGAIN.format(path)}")
     for name, why in seals.differences(path, stored.status["files"]):
-        yield Finding("missing" if why == "it is missing" else "damage", path / name, f"{why}. {_remedy(name, path)}")
-
-
-def _remedy(name: str, path: Path) -> str:
-    if name.startswith("samples/"):
-        return f"Draw it again: normbench sample {path.name[-12:]}"
-    return AGAIN.format(path)
+        sample = f"Draw it again: normbench sample {path.name[-12:]}" if name.startswith("samples/") else ""
+        kind = "missing" if why == "it is missing" else "damage"
+        yield Finding(kind, path / name, f"{why}. {sample or AGAIN.format(path)}")
 
 
 def _unfinished(stored: store.Stored) -> Iterator[Finding]:
@@ -101,7 +92,6 @@ def _unfinished(stored: store.Stored) -> Iterator[Finding]:
         if not (head := tensors.with_suffix(".json")).exists():
             why = "it is gone, or a kill came before it: the run goes on from the other slot, where that is whole"
             yield Finding("missing", head, why)
-    yield from _by_form(path, recorded)
 
 
 def _bytes(path: Path) -> bytes:
@@ -130,47 +120,3 @@ def _slot(head: Path, curve: bytes) -> str:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return f"it cannot be read: {error!r:.80}"
     return ""
-
-
-def _by_form(path: Path, hashed: Mapping[str, str]) -> Iterator[Finding]:
-    """What has no hash yet at least has the form of its kind."""
-    forms: list[tuple[str, Callable[[Path], None]]] = [
-        ("environment.json", _environment),
-        ("weights/*.safetensors", _tensors),
-        ("outcomes/*.npz", _arrays),
-    ]
-    for pattern, form in forms:
-        for file in sorted(path.glob(pattern)):
-            if not file.name.startswith(".") and file.relative_to(path).as_posix() not in hashed:
-                try:
-                    form(file)
-                except (Damaged, *FORMLESS) as error:
-                    yield Finding("damage", file, f"it cannot be read: {error}. {AGAIN.format(path)}")
-
-
-FORMLESS: Any = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, struct.error,
-                 zipfile.BadZipFile, zlib.error)  # fmt: skip
-
-
-def _environment(file: Path) -> None:
-    store.read_environment(file.parent)
-
-
-def _tensors(file: Path) -> None:
-    """A safetensors file whose header fits its length."""
-    with reading.opened(file) as opened:
-        (size,) = struct.unpack("<Q", opened.read(8))
-        if size > MANY:
-            raise ValueError("its header is too large")
-        head = json.loads(opened.read(size))
-        ends = [entry["data_offsets"][1] for name, entry in head.items() if name != "__metadata__"]
-        if 8 + size + max(ends, default=0) != file.stat().st_size:
-            raise ValueError("its tensors do not fill it")
-
-
-def _arrays(file: Path) -> None:
-    """An archive every member of which has its CRC-32."""
-    with reading.opened(file) as opened, zipfile.ZipFile(opened) as archive:
-        reading.check_archive(archive, outcomes.LARGEST)
-        if bad := archive.testzip():
-            raise ValueError(f"{bad} does not have its checksum")

@@ -24,12 +24,10 @@ from normbench.stats.statistics import (
     Interval,
     detectable_effect,
     median_interval,
-    moments,
     paired,
     prediction_interval,
     sign_test,
     signed_rank,
-    t_around,
     t_interval,
     within,
 )
@@ -100,12 +98,7 @@ class Observed:
             return median_interval(low, high, level)
         if not self.whole:
             return None
-        return self.spread.interval(level) if self.spread else t_around(*self._moments, len(self.numbers), level)
-
-    @functools.cached_property
-    def _moments(self) -> tuple[float, float | None]:
-        """Taken once: a claim is asked for at several levels."""
-        return moments(self.numbers)
+        return self.spread.interval(level) if self.spread else t_interval(self.numbers, level).interval
 
     def prediction(self, level: float) -> Interval | None:
         """Of one more run."""

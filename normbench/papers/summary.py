@@ -39,7 +39,7 @@ def findings(judged: Mapping[str, Any]) -> list[str]:
         if groups[word]
     ]
     where = "At the paper's setting" if judged["fidelity"] == "paper" else f"At {judged['fidelity']} fidelity"
-    sentences = [f"{where}, of {_format_count(len(claims))}, {'; '.join(clauses)}."]
+    sentences = [f"{where}, of {len(claims)} claim{'s' if len(claims) > 1 else ''}, {'; '.join(clauses)}."]
     tried = {word: [_format_claim(c) for c in claims if c["robustness"] == word] for word in _TESTED}
     across = [f"{', '.join(ids)} {_TESTED[word][len(ids) > 1]}" for word, ids in tried.items() if ids]
     if across and not _under_controls(claims):
@@ -118,10 +118,6 @@ def deciding(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The part whose effect stands for the claim; None where it has no parts."""
     parts: Sequence[Mapping[str, Any]] = claim["parts"]
     return next((part for part in parts if part["effect"] == claim.get("effect")), parts[0] if parts else None)
-
-
-def _format_count(claims: int) -> str:
-    return "1 claim" if claims == 1 else f"{claims} claims"
 
 
 def _format_claims(claims: Sequence[Mapping[str, Any]], numbered: Container[str]) -> str:

@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from normbench.config import FIDELITIES
 from normbench.draw.text import show
-from normbench.errors import NormbenchError, unknown
+from normbench.errors import NormbenchError
 from normbench.papers import rules
 from normbench.papers.artifact import Plan, again
 from normbench.papers.claims import Artifact, Claim, Part
@@ -40,20 +39,16 @@ def judge(
     `examples` gives the spread over test examples where the runs stored their outcomes. `expected_wrong` is the sum of
     the levels spent by looks at statistical claims: an upper bound of the number of verdicts wrong by chance. Numbers
     are rounded to 6 digits, missing ones are None, and neither the order of the runs nor the clock changes a byte.
-    Raises NormbenchError for runs of another fidelity, or two runs of one seed in a cell.
+    Raises NormbenchError for two runs of one seed in a cell.
     """
-    if fidelity not in FIDELITIES:
-        raise unknown(f"fidelity {fidelity} does not exist.", fidelity, FIDELITIES)
-    for run in runs:
-        if run.fidelity != fidelity:
-            raise NormbenchError(f"run {run.id} has fidelity {run.fidelity} and cannot be judged with {fidelity} runs.")
     claims = [_Judge(claim, artifact, runs, fidelity, planned, examples).verdict() for claim in artifact.claims]
     own = artifact.deviations.get(fidelity, ()) if fidelity != "paper" else ()
+    controls = " --controls" if any(run.control for run in runs) else ""
     content = {
         "schema": SCHEMA,
         "artifact": artifact.id,
         "fidelity": fidelity,
-        "command": _format_command(artifact, runs, fidelity),
+        "command": f"{artifact.command} --fidelity {fidelity}{controls}",
         "deviations": [*artifact.deviations.get("paper", ()), *own, *_data_deviations(runs)],
         "claims_sha256": artifact.claims_sha256,
         "rules_sha256": planned.sha256,
@@ -63,12 +58,6 @@ def judge(
         "claims": claims,
     }
     return dict(_json_rounded(content))
-
-
-def _format_command(artifact: Artifact, runs: Sequence[RunRecord], fidelity: str) -> str:
-    """The command that trains these runs; with the controls if some of them are there."""
-    controls = " --controls" if any(run.control for run in runs) else ""
-    return f"{artifact.command} --fidelity {fidelity}{controls}"
 
 
 class _Judge:
@@ -281,12 +270,10 @@ def sealed(
     """Verdicts with the hashes of what they were judged on ("": none), where models drew some with that of the samples,
     and with `sha256`, the seal over all else.
     """
-    whole = {**content, "schema": SCHEMA, "pack_sha256": pack_sha256, "contrasts_sha256": contrasts_sha256}
-    if samples_sha256:
-        whole["samples_sha256"] = samples_sha256
-    whole.pop("sha256", None)
-    first = {key: whole[key] for key in ("schema", "pack_sha256", "contrasts_sha256")}
-    return {"schema": SCHEMA, "sha256": files.seal(whole)} | first | whole
+    hashes = {"pack_sha256": pack_sha256, "contrasts_sha256": contrasts_sha256}
+    samples = {"samples_sha256": samples_sha256} if samples_sha256 else {}
+    whole = {key: value for key, value in content.items() if key != "sha256"} | {"schema": SCHEMA} | hashes | samples
+    return {"schema": SCHEMA, "sha256": files.seal(whole)} | hashes | whole
 
 
 def check_seal(content: Mapping[str, Any], path: Path) -> None:

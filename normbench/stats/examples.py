@@ -45,14 +45,9 @@ class Spread:
 
 
 def spread(effects: Sequence[Sequence[float]] | np.ndarray) -> Spread:
-    """Of effects by seed (rows) and example (columns), NaN where a seed was not tested on an example.
-
-    Raises ValueError below two seeds or two examples of each.
-    """
+    """Of effects by seed (two rows or more) and example (columns), NaN where a seed was not tested on an example."""
     table = np.asarray(effects, dtype=np.float64)
     tested = ~np.isnan(table)
-    if table.ndim != 2 or len(table) < 2 or tested.sum(axis=1).min() < 2:
-        raise ValueError("an interval over examples needs two seeds, and two examples of each")
     means = np.array([row[mask].mean() for row, mask in zip(table, tested, strict=True)])
     variance, freedom = _alike(table, means) if tested.all() else _overlapping(table, tested, means)
     return Spread(float(means.mean()), variance, freedom, tuple(map(float, means)), int(tested.any(axis=0).sum()))

@@ -39,13 +39,8 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> Estimate:
     if n == 0:
         return Estimate(None, None, level, None, 0)
     mean, sd = moments(values)
-    interval = t_around(mean, sd, n, level)
+    interval = None if sd is None else _around(mean, t_quantile(n - 1, level) * sd / math.sqrt(n))
     return Estimate(mean, interval, level, sd, n, freedom=None if interval is None else n - 1)
-
-
-def t_around(mean: float, sd: float | None, n: int, level: float) -> Interval | None:
-    """The interval of `t_interval`, from moments."""
-    return None if sd is None else _around(mean, t_quantile(n - 1, level) * sd / math.sqrt(n))
 
 
 def paired(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Estimate:

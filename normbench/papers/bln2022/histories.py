@@ -90,7 +90,7 @@ def table(
                 ("by test", "best by test"),
             ):
                 # an arm with one variant has the same value however it is chosen
-                chosen = [at_epoch(run, "test", error, "best", variant if _has_variants(run) else None) for run in cell]
+                chosen = [at_epoch(run, "test", error, "best", variant if arm == "bln" else None) for run in cell]
                 paper = "" if name != "by test" else f"{100 * (1 - logged[1]):.1f} (authors' log)" if logged else "–"
                 entries.append(estimate_entry(percents(chosen), group, arm, f"test error, {name}", "%", paper))
             losses = [at_epoch(run, "test", "nll", "best") for run in cell]
@@ -203,10 +203,6 @@ def _format_percent(share: float) -> str:
 def cell_of(runs: Sequence[RunRecord], arm: str, batch: int, rate: str = "") -> list[RunRecord]:
     """At the authors' learning rate, or that of a control."""
     return within(runs, {"arm": arm, "train.batch_size": batch}, rate)
-
-
-def _has_variants(run: RunRecord) -> bool:
-    return run.arm == "bln"
 
 
 def _format_paper_error(reference: Mapping[str, Any], arm: str, batch: int) -> str:
