@@ -200,10 +200,11 @@ def test_a_change_of_a_word_has_its_line_and_nothing_else_has(tmp_path: Path) ->
         capture_output=True, check=True,
     )  # fmt: skip
     assert json.loads(shown.stdout) == [line]
-    with (tmp_path / history.NAME).open("a") as file:
-        file.write("{}\n")
-    with pytest.raises(NormbenchError, match="line 2 is damaged"):
-        history.read(tmp_path)
+    whole = (tmp_path / history.NAME).read_text()
+    for damage in ("{}", "[]", "{"):
+        (tmp_path / history.NAME).write_text(f"{whole}{damage}\n")
+        with pytest.raises(NormbenchError, match="line 2 is damaged"):
+            history.read(tmp_path)
 
 
 def test_simulated_words_follow_the_pilot() -> None:

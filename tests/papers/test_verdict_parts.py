@@ -46,13 +46,6 @@ def test_size_against_the_prediction_interval(paper: float, band: float, expecte
     assert verdict(mirrored, arms(1.04)) == expected
 
 
-def test_a_plain_number_is_plausible_or_not() -> None:
-    single = direction(kind="size", contrast=((1.0, LN),), paper=11.0, band=1.5, expect=None)
-    values = [final_run("ln", seed, 11.0 + JITTER[seed]) for seed in range(5)]
-    for paper, expected in ((11.3, "reproduced"), (14.0, "contradicted"), (8.0, "contradicted")):
-        assert verdict(artifact(replace(single, paper=paper), kind="size"), values) == expected
-
-
 def test_a_gain_is_the_last_value_less_an_earlier_one() -> None:
     """Of the runs of one cell alone; not where the evaluation after that share of the updates is lacking."""
     endpoint = Endpoint("gain", "mr", "along", "accuracy", better="higher", share=0.5)
