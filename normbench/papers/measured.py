@@ -37,12 +37,15 @@ def _read(folder: Path, shape: Callable[[Mapping[str, Any]], Entry]) -> Iterator
 
 
 def _check(content: Mapping[str, Any], packs: Mapping[str, str]) -> Entry:
+    numbers = ("ours", "mean", "low", "high")  # those that are not finite are stored by name
+    rows = [row | {key: float(row[key]) for key in numbers} for row in content["rows"]]
     return {
-        **{key: content[key] for key in ("title", "command", "versions", "summary", "rows")},
+        **{key: content[key] for key in ("title", "command", "versions", "summary")},
+        "rows": rows,
         "unit": content.get("unit", "epoch"),
         "pack": content["pack_sha256"],
         "page": packs.get(content["pack_sha256"], ""),
-        "outside": [row for row in content["rows"] if row["judgement"].startswith("OUTSIDE")],
+        "outside": [row for row in rows if row["judgement"].startswith("OUTSIDE")],
     }
 
 

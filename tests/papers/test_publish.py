@@ -14,7 +14,7 @@ import pytest
 from normbench.config import compose, plan
 from normbench.errors import NormbenchError
 from normbench.papers import artifact as artifacts
-from normbench.papers import history, per_example_effects, publish, published, verdicts
+from normbench.papers import history, measured, per_example_effects, publish, published, verdicts
 from normbench.runs import files, pack
 from normbench.runs.record import RunRecord
 
@@ -291,3 +291,12 @@ def test_verdicts_have_the_promised_fields(tmp_path: Path):
     fields = {"id", "kind", "quote", "locator", "endpoint", "verdict", "n", "effect", "unit", "interval", "level"}
     fields |= {"setting", "robustness", "way_on", "looks", "detectable", "runs"}
     assert all(set(claim) >= fields for claim in judged["claims"])
+
+
+def test_published_measurements_are_numbers():
+    """Values that are not finite are stored by name."""
+    results = Path(__file__).parents[2] / "results"
+    checks = measured.checks(results, {})
+    assert checks and not any(entry["damaged"] for entry in (*checks, *measured.benches(results)))
+    numbers = [row[key] for check in checks for row in check["rows"] for key in ("ours", "mean", "low", "high")]
+    assert all(isinstance(number, float) for number in numbers) and not all(np.isfinite(numbers))
