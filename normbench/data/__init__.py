@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Scale(NamedTuple):
-    """Of features that were standardized, in the data's own units: x = mean + deviation * standardized."""
+    """Undoes the standardization of features: x = mean + deviation * standardized."""
 
     mean: tuple[float, ...] = ()
     deviation: tuple[float, ...] = ()
@@ -31,16 +31,16 @@ class Scale(NamedTuple):
 class Dataset:
     """A whole set in memory; `splits` by name, `train` among them; `notes` are lines that a user should see.
 
-    Tensors of the sets that are here: `inputs` (N, features), (N, height, width, channels) or (N, time, features)
+    Tensors of the sets in this package: `inputs` (N, features), (N, height, width, channels) or (N, time, features)
     float32, of words their numbers (N, time) int64; `targets` (N,) int64. Of cloze questions ragged `document` and
     `question` of word numbers int64, and `answer` (N,) int64, the word number of an entity. Of lines of writing ragged
     `strokes` (points, 3) float32, offsets of the pen and whether it is lifted then, and `characters` int64, numbers of
     symbols. Of neighbouring sentences ragged `sentence`, `next` and `previous` of word numbers int32.
 
-    `words`, of sets of texts: what each number stands for.
-    `tasks`, of sets of sentences: a data folder with the files of downstream tasks, while it is there.
-    `scale`, of sets that are drawn from in their own units: of the offsets that `strokes` were made of.
-    `copy` says of a set whose copies differ which one this is, for the run's records: `sha256` of its content and
+    `words`, for sets of texts: the word of each number.
+    `tasks`, for sets of sentences: a context with a data folder that has the files of downstream tasks.
+    `scale`, for sets of strokes: mean and deviation of the offsets before they were standardized.
+    `copy` identifies the copy of a set whose copies differ, for the run's records: `sha256` of its content and
     `deviations` from the official set, a line each.
     """
 
@@ -69,12 +69,12 @@ def load(config: Mapping[str, Any], root: Path | None = None, seed: int = 0) -> 
 def check(config: Mapping[str, Any], root: Path | None = None) -> None:
     """Raise NormbenchError for the set's first missing or damaged file, or where there is nothing at `data.source`.
 
-    Without torch, so that planning can ask. What lies at a source is held against the declared content as it is loaded.
+    Needs no torch, so that planning can call it. Files at a source are compared with the declared content when loaded.
     """
     if config.get("source"):
         hub.parts(config, folder(root))
         return
-    # The first line is enough, and a slow disk need not be read to the end.
+    # The first problem is enough: reading all files takes long on a slow disk.
     if line := next(_problems(config, folder(root)), None):
         raise NormbenchError(line)
 
@@ -95,7 +95,7 @@ def _problems(config: Mapping[str, Any], root: Path) -> Iterator[str]:
 
 
 def own_checksum(config: Mapping[str, Any]) -> str:
-    """Of a set of the user's own (`declares.like`): what its files hold, and what its YAML says of that.
+    """Checksum of a user's set (`declares.like`): the content of its files, and the facts that its YAML declares.
 
     NormbenchError where a file is missing or damaged.
     """
@@ -109,13 +109,13 @@ def own_checksum(config: Mapping[str, Any]) -> str:
 
 
 def read_by(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The sets that a run reads, by its configuration: its own, and those of the downstream tasks that it is asked."""
+    """The sets that a run reads, by its configuration: its own, and those of its downstream tasks."""
     own = config["data"]
     return [own, *(own["declares"].get("tasks", []) if config["eval"]["tasks"] else [])]
 
 
 def made_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The set whose files this one is made of: the one that it declares as `files_of`, else itself."""
+    """The set from whose files this one is made: its `files_of`, else itself."""
     return config["declares"].get("files_of") or config
 
 

@@ -1,4 +1,4 @@
-"""Read tar archives in place: nothing is unpacked to the disk, and an archive that is up to something is refused."""
+"""Reads tar archives without unpacking them to the disk; refuses unsafe ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path, PurePosixPath
 from normbench.data import content, files
 from normbench.errors import NormbenchError
 
-# What tarfile and gzip raise for damaged and for made-up archives.
+# tarfile and gzip raise these for damaged and for forged archives.
 _DAMAGED = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an archive may hold: bytes unpacked, members, bytes unpacked per packed one, bytes of a member that is read.
+    """Limits of an archive: bytes unpacked, members, bytes unpacked per packed byte, bytes of a member that is read.
 
     Text and stroke files pack 3 to 15 to 1; a bomb 1000 to 1.
     """
@@ -69,11 +69,11 @@ def members(path: Path, wanted: Callable[[str], bool], limits: Limits) -> Iterat
 
 
 class _Refused(Exception):
-    """Why an archive is not read on."""
+    """The reason why an archive is not read further."""
 
 
 class _Counted(io.RawIOBase):
-    """What a file gives, unpacked; _Refused once that is too much, in all or for the packed bytes read until then."""
+    """The unpacked stream of a file; _Refused if it exceeds the total or the ratio of the limits."""
 
     # A small file may unpack well: below this, no ratio is refused.
     _FREE = 1 << 22
@@ -99,10 +99,10 @@ class _Counted(io.RawIOBase):
 
 def _refuse(member: tarfile.TarInfo) -> None:
     name = PurePosixPath(member.name)
-    shown = ascii(member.name[:200])
+    text = ascii(member.name[:200])
     if name.is_absolute() or ".." in name.parts or "\\" in member.name or "\0" in member.name:
-        raise _Refused(f"the name {shown} leads out of it")
+        raise _Refused(f"the name {text} leads out of it")
     if member.issym() or member.islnk():
-        raise _Refused(f"{shown} is a link")
+        raise _Refused(f"{text} is a link")
     if not (member.isfile() or member.isdir()) or member.issparse():
-        raise _Refused(f"{shown} is neither a plain file nor a folder")
+        raise _Refused(f"{text} is neither a plain file nor a folder")

@@ -1,4 +1,4 @@
-"""What was made of a set's files, kept as arrays in the cache, so that a process need not make it again."""
+"""Arrays made from a set's files, cached on disk."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Arrays = dict[str, np.ndarray]
 
 
 def arrays(target: Path, make: Callable[[], Arrays], trouble: str) -> tuple[Arrays, tuple[str, ...]]:
-    """The arrays kept at `target`; else those that `make` gives, which are kept if that is possible.
+    """The arrays of the file `target`; if there is none, those that `make` returns, which are then written there.
 
-    With them a line for the user where it is not: why, and `trouble`, what follows from it.
+    The second value has a line for the user if writing failed: the reason, and `trouble`, its consequence.
     """
     try:
         # numpy checks the CRC-32 of every array as it reads.
-        with np.load(target, allow_pickle=False) as kept:
-            return dict(kept), ()
+        with np.load(target, allow_pickle=False) as cached:
+            return dict(cached), ()
     except reading.NO_ARCHIVE:
         pass  # not there yet, or damaged
     made = make()

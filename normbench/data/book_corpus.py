@@ -14,7 +14,7 @@ from normbench.data import Dataset, array_cache, books, check, content, files, h
 from normbench.data.array_cache import Arrays
 from normbench.errors import NormbenchError
 
-TOLD_APART, BLOCK = 10, 10_000  # with fewer files, books are not told apart: so many sentences stand for one
+FEWEST_BOOKS, BLOCK = 10, 10_000  # with fewer files, so many sentences count as a book
 DEVIATIONS = (
     "BookCorpus: its authors do not hand it out any more and no checksum of it is known; the sum here is of the text "
     "that was read",
@@ -25,9 +25,9 @@ DEVIATIONS = (
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """Triples from text files of a sentence a line below `root`, a file a book, or from the hub's set at `source`.
 
-    Where books are not told apart (fewer than ten files, the hub's rows), every 10 000 sentences stand for one. Books
-    are held out as in `books`. Nothing depends on the seed. They are kept in the cache, for files of these names, sizes
-    and times. NormbenchError when there are none, or one cannot be read.
+    Of fewer than ten files, and of the hub's rows, every 10 000 sentences count as a book. Books are held out as in
+    `books`. Nothing depends on the seed. The triples are cached under the files' names, sizes and times. NormbenchError
+    when there are no files, or one cannot be read.
     """
     check(config, root)
     options = {key: int(config[key]) for key in ("words", "length")}
@@ -37,7 +37,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
 
     arrays, notes = array_cache.arrays(
         files.cache("book_corpus") / f"{key}.npz",
-        lambda: _made(paths, bool(config["source"]), **options),
+        lambda: _build(paths, bool(config["source"]), **options),
         "BookCorpus is read anew for every process.",
     )
     copy = {"sha256": str(arrays["sha256"]), "deviations": list(DEVIATIONS)}
@@ -56,13 +56,13 @@ def _listed(config: Mapping[str, Any], root: Path) -> list[Path]:
     return sorted((path for path, _ in files.listed(files.find(root, name, Path.is_dir), ending)), key=files.by_number)
 
 
-def _made(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:
+def _build(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:
     sums = hashlib.sha256()
-    titles, read = _told_apart(paths) if not of_hub and len(paths) >= TOLD_APART else _blocks(paths, of_hub)
-    if len(titles) < TOLD_APART:
+    titles, read = _books(paths) if not of_hub and len(paths) >= FEWEST_BOOKS else _blocks(paths, of_hub)
+    if len(titles) < FEWEST_BOOKS:
         raise NormbenchError(
             f"{files.as_text(paths[0].parent)} has {len(titles)} times {BLOCK} sentences in {len(paths)} files: at "
-            f"least {TOLD_APART} books, or as many times so many sentences, are needed to hold some out."
+            f"least {FEWEST_BOOKS} books, or as many times so many sentences, are needed to hold some out."
         )
 
     def sentences(title: str) -> Iterator[str]:
@@ -75,14 +75,14 @@ def _made(paths: list[Path], of_hub: bool, words: int, length: int) -> Arrays:
     return arrays | {"sha256": np.array(sums.hexdigest())}
 
 
-def _told_apart(paths: list[Path]) -> tuple[list[str], Callable[[str], Iterable[str]]]:
-    """Titles of books, wherever they lie, and what reads one."""
+def _books(paths: list[Path]) -> tuple[list[str], Callable[[str], Iterable[str]]]:
+    """Titles of the books, a file each, and a function that reads one."""
     found = {path.name: path for path in paths}
     return list(found), lambda title: _lines([found[title]])
 
 
 def _blocks(paths: list[Path], of_hub: bool) -> tuple[list[str], Callable[[str], Iterable[str]]]:
-    """The same of blocks, to be read in their order; the last one has what is left."""
+    """The same for blocks, which are read in order; the last one also has the rest."""
     lines: Iterable[str] = hub.texts(paths, "text") if of_hub else _lines(paths)
     count = (len(lines) if isinstance(lines, list) else sum(1 for _ in _lines(paths))) // BLOCK
     rest, titles = iter(lines), [f"block {place + 1}" for place in range(count)]

@@ -19,7 +19,7 @@ def parts(titles: list[str]) -> dict[str, list[str]]:
 
 
 def sentences(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """The novels' names with their sentences."""
+    """Each novel's name and sentences."""
     table = hub.columns(path, ("book", "text"))
     start = 0
     for name, group in itertools.groupby(table["book"]):

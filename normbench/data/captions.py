@@ -1,4 +1,4 @@
-"""What sets of images with captions share: words of a caption, their numbers, and examples with several captions."""
+"""Shared by sets of images with captions: words of a caption, their numbers, and examples with several captions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ranks(captions: Iterable[Words], most: int, of: str) -> dict[str, int]:
 
 
 def words_by_number(numbers: Mapping[str, int]) -> list[str]:
-    """What each number stands for."""
+    """The word of each number."""
     return ["<end>", "<unknown>", *sorted(numbers, key=numbers.__getitem__)]
 
 
@@ -49,7 +49,7 @@ def encode(images: Iterable[Sequence[Words]], numbers: Mapping[str, int]) -> Rag
 
 
 def joined(images: Iterable[Iterable[Sequence[int]]]) -> Ragged:
-    """The same of captions that are numbers already."""
+    """The same for captions that are numbers already."""
     return Ragged.of(torch.tensor([n for caption in image for n in [*caption, END]]) for image in images)
 
 

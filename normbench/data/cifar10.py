@@ -1,4 +1,4 @@
-"""CIFAR-10: 32 x 32 colour images of ten classes, from the hub's parquet files, kept decoded in the cache."""
+"""CIFAR-10: 32 x 32 colour images of ten classes, from the hub's parquet files; the decoded images are cached."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """CIFAR-10 from the parquet files below `root` or at `source`; NormbenchError when one is missing or damaged.
 
     Parts as `random_split.parts`. Every value is standardized by the mean and deviation of all training images. `copy`
-    tells a copy with approximate images from the official set.
+    says whether images are approximate.
     """
     check(config, root)
     paths = hub.parts(config, root)
-    # The files' sums in the name keep two copies apart.
+    # The name has the files' checksums: each copy has a cache file of its own.
     sums: list[Any] = [files.digest(path, "sha256") for part in hub.PARTS for path in paths[part]]
     target = files.cache("cifar10") / f"{content.checksum([sums, config['declares']['sources']['batches']])[:32]}.npz"
     arrays, notes = array_cache.arrays(
-        target, lambda: _decoded(config, paths), "CIFAR-10 is decoded anew for every process."
+        target, lambda: _decode(config, paths), "CIFAR-10 is decoded anew for every process."
     )
     copy = _copy(config, arrays)
     pixels, labels, test_labels = (arrays[name] for name in ("train_images", "train_labels", "test_labels"))
@@ -42,7 +42,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
 
 
 def _copy(config: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
-    """Which copy this is, by its images and not by how they are packed: its sum, and where it is not the official."""
+    """Identifies the copy by its images, however they are packed: checksum, and deviations from the official set."""
     official = config["declares"]["sources"]["batches"]
     approximate = {part: int((~arrays[f"{part}_exact"]).sum()) for part in hub.PARTS}
     total = sum(len(arrays[f"{part}_labels"]) for part in hub.PARTS)
@@ -56,7 +56,7 @@ def _copy(config: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
     return {"sha256": content.checksum(found), "deviations": deviations}
 
 
-def _decoded(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]]) -> Arrays:
+def _decode(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]]) -> Arrays:
     """Images (N, 32, 32, 3) uint8, labels (N,) uint8 and `exact` (N,) of both parts; the sums of the official files.
 
     These sums are of records as in the official files, a byte of label and the red, green and blue values, so that a
@@ -67,7 +67,7 @@ def _decoded(config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]]) -> 
     arrays: Arrays = {}
     sums: dict[str, str] = {}
     for part in hub.PARTS:
-        # The hub's set has no approximate images, and so no column that tells them.
+        # The hub's set has no approximate images, and so no column `exact`.
         names = ("img", "label") if source else ("img", "label", "exact")
         table = hub.read(paths[part], names, more=("exact",))
         labels_found = table.select_columns([name for name in table.column_names if name != "img"]).to_dict()

@@ -1,7 +1,7 @@
-"""Cloze questions as all sets of them have them: a document, a question with a blank, and the entity that fills it.
+"""The format of all sets of cloze questions: a document, a question with a blank, and the entity that fills it.
 
 Word numbers: END (padding) and UNKNOWN (a rarer word) of `words`, BLANK (of the question), then the entities from
-ENTITY on, then the words, most frequent first. Which entity has which number says nothing.
+ENTITY on, then the words, most frequent first. The numbers of entities carry no information.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 def words_by_number(codes: Mapping[str, int], numbers: np.ndarray, entities: int, words: int) -> np.ndarray:
-    """What each number below `words` stands for, as `words.known` says it."""
+    """The word of each number below `words`, as `words.words_by_number`."""
     return of_words.words_by_number(codes, numbers, words, [*FIRST, *(f"@entity{i}" for i in range(entities))])
 
 
@@ -51,7 +51,7 @@ def split(arrays: Arrays, part: str, count: int) -> Split:
 
 
 def with_progress(items: Sequence[Item], text: str) -> Iterable[Item]:
-    """The same items, with a bar on the terminal, if there is one, while they are worked on."""
+    """The same items, with a progress bar if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import track
 

@@ -37,7 +37,7 @@ _STOP_WORDS = (
     "you your"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-FORM = 2  # of what is kept in the cache
+FORM = 2  # of the arrays in the cache
 DEVIATIONS = (
     "CNN: the most relevant sentences are chosen by a rule of this project; that of the attentive reader's authors is "
     "not published",
@@ -48,8 +48,7 @@ DEVIATIONS = (
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """Questions from the files of a user's own cnn.tgz below `root`; NormbenchError when they are missing or damaged.
 
-    Nothing depends on the seed. What was made of the files is kept in the cache, for files of these names, sizes and
-    times.
+    Nothing depends on the seed. The arrays are cached under the files' names, sizes and times.
     """
     check(config, root)
     options = {key: config[key] for key in ("words", "entities", "sentences")}
@@ -70,7 +69,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     target = files.cache("cnn_cloze") / f"{content.checksum([stamps, maths, options, FORM])[:32]}.npz"
     arrays, notes = array_cache.arrays(
         target,
-        lambda: _made({part: [path for path, _ in found[part]] for part in PARTS}, **options),
+        lambda: _build({part: [path for path, _ in found[part]] for part in PARTS}, **options),
         "CNN's questions are read anew for every process.",
     )
     splits = {part: cloze.split(arrays, part, len(found[part])) for part in PARTS}
@@ -78,7 +77,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     return Dataset(str(config["name"]), splits, notes, copy, arrays["words"].tolist())
 
 
-def _made(paths: Mapping[str, list[Path]], words: int, entities: int, sentences: int) -> Arrays:
+def _build(paths: Mapping[str, list[Path]], words: int, entities: int, sentences: int) -> Arrays:
     codes, sums = Numbers(), hashlib.sha256()
     arrays: Arrays = {}
     for part, questions in paths.items():
@@ -131,8 +130,8 @@ def read(path: Path, sums: Any, entities: int, sentences: int) -> tuple[list[str
     asked = question.split()
     if "@placeholder" not in asked:
         raise _wrong(path, "has no @placeholder in its question")
-    told = relevant(document, asked, sentences)
-    return told[:-1] or told, asked[:-1] if "@placeholder" in asked[:-1] else asked, answer
+    chosen = relevant(document, asked, sentences)
+    return chosen[:-1] or chosen, asked[:-1] if "@placeholder" in asked[:-1] else asked, answer
 
 
 def relevant(document: str, question: list[str], sentences: int) -> list[str]:

@@ -47,13 +47,13 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
                 "Karpathy's split. Bring it anew."
             )
     rows["valid"] = rows["valid"][: int(config["fold"])]
-    told = {part: [entries[row]["captions"] for row in chosen] for part, chosen in rows.items()}
-    known = (caption for part in ("train", "valid") for image in told[part] for caption in image)
-    numbers = captions.ranks(known, int(config["words"]), name)
+    texts = {part: [entries[row]["captions"] for row in chosen] for part, chosen in rows.items()}
+    vocabulary = (caption for part in ("train", "valid") for image in texts[part] for caption in image)
+    numbers = captions.ranks(vocabulary, int(config["words"]), name)
     splits = {
         part: Split(
             image=captions.unit_rows(np.asarray(features[chosen]), files.as_text(root / FEATURES)),
-            captions=captions.encode(told[part], numbers),
+            captions=captions.encode(texts[part], numbers),
             index=torch.tensor(chosen),
         )
         for part, chosen in rows.items()

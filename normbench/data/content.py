@@ -1,4 +1,4 @@
-"""Checksums of what a file says, for formats whose bytes change with the program that writes or unpacks them.
+"""Checksums of a file's content, for formats whose bytes depend on the program that writes or unpacks them.
 
 numpy and pyarrow are imported late: a set whose bytes are right needs neither.
 """

@@ -1,7 +1,7 @@
-"""A server's answer in blocks: whatever the server or the network does, whoever reads them goes on, or hears why not.
+"""A server's answer in blocks; the reader gets an error, and never hangs, whatever the server or the network does.
 
-The network is asked in a thread of its own, since a name that is looked up, or a header that comes byte by byte, waits
-without end and cannot be interrupted; the reader waits for the thread only as long as it wants.
+A thread asks the network, since name lookup and headers that come byte by byte can block without end and cannot be
+interrupted; the reader waits for the thread with a timeout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 CHUNK = 1 << 20
-LEAST = 1000  # bytes per second, on the mean over the time that is waited for an answer
+LEAST = 1000  # bytes per second, mean over the time of waiting for an answer
 BLOCKS = 8  # that wait for their reader
 
 
@@ -36,7 +36,7 @@ class Answer:
     def __init__(self, request: urllib.request.Request, timeout: float, whole: float) -> None:
         self.timeout, self.whole = timeout, whole
         self._ends = time.monotonic() + whole
-        self._told: queue.Queue[Any] = queue.Queue(BLOCKS)
+        self._answers: queue.Queue[Any] = queue.Queue(BLOCKS)
         self._left = threading.Event()
         threading.Thread(target=self._ask, args=(request,), daemon=True).start()
 
@@ -67,35 +67,35 @@ class Answer:
                 since, count = time.monotonic(), 0
 
     def _next(self) -> Any:
-        """What the thread tells next."""
+        """The thread's next item."""
         left, patience = self._ends - time.monotonic(), 3 * self.timeout
         try:
-            told = self._told.get(timeout=max(0.0, min(left, patience)))
+            answer = self._answers.get(timeout=max(0.0, min(left, patience)))
         except queue.Empty:
             limit = (
                 f"not done in {self.whole:g} s" if left < 3 * self.timeout else f"no answer for {3 * self.timeout:g} s"
             )
             raise Failed(limit) from None
-        if isinstance(told, urllib.error.HTTPError):
-            raise told
-        if isinstance(told, Exception):
-            raise Failed(_reason(told, self.timeout)) from told
-        return told
+        if isinstance(answer, urllib.error.HTTPError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise Failed(_reason(answer, self.timeout)) from answer
+        return answer
 
     def _ask(self, request: urllib.request.Request) -> None:
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                self._tell((response.status, response.headers))
+                self._put((response.status, response.headers))
                 while not self._left.is_set() and (block := response.read1(CHUNK)):
-                    self._tell(block)
-            self._tell(b"")
-        except Exception as error:  # of whatever kind: the reader's to judge
-            self._tell(error)
+                    self._put(block)
+            self._put(b"")
+        except Exception as error:  # of any kind: the reader raises it
+            self._put(error)
 
-    def _tell(self, what: Any) -> None:
+    def _put(self, what: Any) -> None:
         while not self._left.is_set():
             try:
-                return self._told.put(what, timeout=0.2)
+                return self._answers.put(what, timeout=0.2)
             except queue.Full:
                 continue
 

@@ -102,11 +102,11 @@ class Split:
     ) -> None:
         self.tensors: Mapping[str, Tensor | Ragged] = tensors
         self.mean_over, self.index, self.dropped = mean_over, index, dropped
-        self.shown: frozenset[str] | None = None  # what a batch has; all where nobody asked for some
+        self.selected: frozenset[str] | None = None  # what a batch has; all where nobody asked for some
         counts = {name: len(tensor) for name, tensor in tensors.items()}
         if len(set(counts.values())) != 1:
-            told = ", ".join(f"{name} {count}" for name, count in counts.items())
-            raise NormbenchError(f"the tensors of a data set's part have different numbers of examples: {told}.")
+            sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
+            raise NormbenchError(f"the tensors of a data set's part have different numbers of examples: {sizes}.")
         for name, mask in tensors.items():
             masked = tensors.get(name.removesuffix(MASK)) if name.endswith(MASK) else None
             if isinstance(mask, Tensor) and isinstance(masked, Tensor) and mask.shape != masked.shape[: mask.dim()]:
@@ -141,22 +141,22 @@ class Split:
         for name in wanted:
             if name not in self.names:
                 raise NormbenchError(f"{who} asks for the tensor '{name}', {whose} gives {', '.join(self.names)}.")
-        kept = {name: t for name, t in self.tensors.items() if name in wanted or f"{name}{MASK}" in wanted}
-        return self._with(kept, self.index, self.dropped, frozenset(names))
+        chosen = {name: t for name, t in self.tensors.items() if name in wanted or f"{name}{MASK}" in wanted}
+        return self._with(chosen, self.index, self.dropped, frozenset(names))
 
     def with_tensors(self, tensors: Mapping[str, Tensor]) -> Split:
         """The same examples with these in the place of their own of these names."""
-        return self._with({**self.tensors, **tensors}, self.index, self.dropped, self.shown)
+        return self._with({**self.tensors, **tensors}, self.index, self.dropped, self.selected)
 
     def _with(
         self,
         tensors: Mapping[str, Tensor | Ragged],
         index: Tensor | None,
         dropped: Tensor | None,
-        shown: frozenset[str] | None,
+        selected: frozenset[str] | None,
     ) -> Split:
         made = Split(mean_over=self.mean_over, index=index, dropped=dropped, **tensors)
-        made.shown = shown
+        made.selected = selected
         return made
 
     def every(self, stride: int) -> Split:
@@ -169,13 +169,13 @@ class Split:
 
     def _part(self, rows: slice, dropped: Tensor | None) -> Split:
         index = torch.arange(len(self)) if self.index is None else self.index
-        kept = {name: tensor[rows] for name, tensor in self.tensors.items()}
-        return self._with(kept, index[rows], dropped, self.shown)
+        chosen = {name: tensor[rows] for name, tensor in self.tensors.items()}
+        return self._with(chosen, index[rows], dropped, self.selected)
 
     def to(self, device: torch.device) -> Split:
         index = None if self.index is None else self.index.to(device)
         moved = {name: tensor.to(device) for name, tensor in self.tensors.items()}
-        return self._with(moved, index, self.dropped, self.shown)
+        return self._with(moved, index, self.dropped, self.selected)
 
     def numbers(self, index: slice | Tensor) -> Tensor | range:
         """The own numbers of the examples at `index`, by which what is drawn for one of them is keyed."""
@@ -193,6 +193,6 @@ class Split:
                 tensors[name] = tensor[index]
         size = len(next(iter(tensors.values())))
         counted = int(tensors[self.mean_over].sum()) if self.mean_over else size
-        if self.shown is not None and tensors.keys() != self.shown:
-            tensors = {name: tensor for name, tensor in tensors.items() if name in self.shown}
+        if self.selected is not None and tensors.keys() != self.selected:
+            tensors = {name: tensor for name, tensor in tensors.items() if name in self.selected}
         return Batch(tensors, size, counted)

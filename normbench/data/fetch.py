@@ -1,4 +1,4 @@
-"""Bring the files of a data set from its mirrors: only when asked, and never half a file under the final name."""
+"""Downloads the files of a data set from its mirrors; the final name never has an incomplete file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST = 600.0
 
 
 class _MirrorFailed(Exception):
-    """Why a mirror did not bring the file; `again` when asking it once more can get further."""
+    """The reason why a mirror failed; `again` if another try can get further."""
 
     def __init__(self, reason: str, again: bool = False) -> None:
         super().__init__(reason)
@@ -39,7 +39,7 @@ class _MirrorFailed(Exception):
 
 @dataclass
 class _Mirrors:
-    """Where the files of a set are asked for, in turn, and how; the one that served is asked first from then on."""
+    """The mirrors of a set in the order of asking, and how to ask; a mirror that served moves to the front."""
 
     order: list[str]
     timeout: float
@@ -60,7 +60,8 @@ def get(
     """Bring the set's missing and damaged files; returns those brought. NormbenchError when one cannot be had or kept.
 
     `mirrors`: addresses to which a file's name is added, tried in turn; by default the set's own. `timeout`: seconds
-    without an answer or a byte, after which a mirror is left. `waiting` is told of another process that is waited for.
+    without an answer or a byte, after which a mirror is left. `waiting` is called with the
+    process that this one waits for.
     An interrupted download is continued by the next call.
     A set that declares `sources` is prepared from these: all its files anew, as soon as one is missing or damaged.
     """
@@ -71,9 +72,9 @@ def get(
     given = config["declares"].get("sources")
     if mirrors is None:
         mirrors = given.get("mirrors", []) if given else module(config).mirrors()
-    known = _Mirrors(list(mirrors), timeout, _limit(config), progress or (lambda *_: None), waiting)
+    servers = _Mirrors(list(mirrors), timeout, _limit(config), progress or (lambda *_: None), waiting)
     try:
-        return _direct(config, root, known) if given is None else _prepared(config, root, known)
+        return _direct(config, root, servers) if given is None else _prepared(config, root, servers)
     except OSError as error:
         # The network's errors are _MirrorFailed; what is left is the disk.
         raise NormbenchError(
@@ -84,7 +85,7 @@ def get(
 
 
 def _tidy(config: Mapping[str, Any], root: Path) -> None:
-    """Remove what a killed call left of a set that is whole: parts, and what it was prepared from, but a user's own."""
+    """Remove what a killed call left of a complete set: parts and sources, but not the files that a user brought."""
     given, sources = config["declares"].get("sources") or {}, files.sources(config, root)
     left = [(root / name).with_name(f"{Path(name).name}.part") for name in files.declared(config)]
     if given:
@@ -115,7 +116,7 @@ def _direct(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Pa
 
 
 def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[Path]:
-    """Bring the files from which the set is prepared, and prepare it; they are deleted then, but for a user's own."""
+    """Bring the sources of the set and prepare it; then delete the sources, but not the files that a user brought."""
     given, sources = config["declares"]["sources"]["files"], files.sources(config, root)
     register = files.registration(config, root)
     if register and (absent := [name for name in given if not files.find(sources, name).is_file()]):

@@ -1,4 +1,4 @@
-"""The files of a data set on disk: which there are, what is wrong with one, and the line that says so."""
+"""The files of a data set on disk: where they are, and the error line for one that is missing or damaged."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def sources(config: Mapping[str, Any], root: Path) -> Path:
 
 
 def cache(name: str) -> Path:
-    """Where what was made of a set's files is kept: $XDG_CACHE_HOME/normbench/NAME, else ~/.cache/normbench/NAME."""
+    """The folder of a set's cache: $XDG_CACHE_HOME/normbench/NAME, else ~/.cache/normbench/NAME."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG rule: a relative path is to be ignored.
     base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~/.cache"))
@@ -113,7 +113,7 @@ def as_text(path: Path) -> str:
 
 
 def registration(config: Mapping[str, Any], root: Path) -> str | None:
-    """What to do for a set that its owners hand out themselves, or the user brings, as a line; None for any other."""
+    """A line on how to bring a set that its owners hand out, or that the user brings; None for any other."""
     if bring := config["declares"].get("bring"):
         places = " and ".join(as_text(root / name) for name in folders(config))
         return f"Place in {places} what only you can bring: {bring}; or point NORMBENCH_DATA at it."
@@ -133,22 +133,22 @@ def registration(config: Mapping[str, Any], root: Path) -> str | None:
 
 
 def megabytes(config: Mapping[str, Any]) -> int | None:
-    """What bringing the set takes, where it is declared: of its sources, where it is prepared from such."""
+    """Size of the download, if declared: of the sources if the set is prepared from sources."""
     declares = config["declares"]
     found = (declares.get("sources") or declares).get("megabytes")
     return None if found is None else int(found)
 
 
 def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
-    """What is wrong with one declared file, as the line for the user; None when it is the declared one.
+    """The error line for one declared file; None if it is the declared one.
 
-    That is by the sum of its bytes, or of its content, or by that of the file which `prepare` made here.
+    It is if its bytes or its content have the declared sum, or its bytes that of the file which `prepare` made here.
     """
     path, wanted, here = find(root, name), declared(config)[name], as_text(root / name)
     own = "like" in config["declares"]
     get = f"place it at {here}" if own else f"run: normbench data get {config['name']}"
     try:
-        # Asked first, because opening a pipe would wait for ever.
+        # First, because opening a pipe would block.
         if not stat.S_ISREG(path.stat().st_mode):
             return f"{as_text(path)} is not a file but a {_kind(path)}. Move it away and {get}"
         made = record(config, root).get("files", {}).get(name)
@@ -167,7 +167,7 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
             f"{get}{'' if own else ' (which replaces it)'}"
         )
     except (FileNotFoundError, NotADirectoryError):
-        # "Bring it" alone would not tell why a file that `ls` shows is missing.
+        # `ls` lists a dead link: say so.
         link = f" (a link to {os.readlink(path)}, which does not exist)" if path.is_symlink() else ""
         size = f" ({megabytes(config)} MB)" if megabytes(config) else ""
         bring = f"Place it at {here}" if own else f"Bring it with: normbench data get {config['name']}{size}"
@@ -180,7 +180,7 @@ def problem(config: Mapping[str, Any], root: Path, name: str) -> str | None:
 
 
 def empty(config: Mapping[str, Any], root: Path, name: str) -> str | None:
-    """What is wrong with one declared folder, as the line for the user; None where it has a file of the set."""
+    """The error line for one declared folder; None if it has a file of the set."""
     try:
         with os.scandir(find(root, name, Path.is_dir)) as entries:
             if any(belongs(entry.name, folders(config)[name]) for entry in entries):
@@ -189,12 +189,14 @@ def empty(config: Mapping[str, Any], root: Path, name: str) -> str | None:
         pass
     except OSError as error:
         return _unreadable(root / name, error)
-    way = registration(config, root)
-    return f"{title(config)} is not in {as_text(root)}: {name} has no {folders(config)[name]} files. {way}"
+    return (
+        f"{title(config)} is not in {as_text(root)}: {name} has no {folders(config)[name]} files. "
+        f"{registration(config, root)}"
+    )
 
 
 def not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str | None:
-    """What is wrong with one file that the user brings, as the line for the user."""
+    """The error line for one file that the user brings; None if it is there."""
     try:
         if stat.S_ISREG(find(root, name).stat().st_mode):
             return None
@@ -209,7 +211,7 @@ def not_supplied(config: Mapping[str, Any], root: Path, name: str) -> str | None
 
 
 def remark(config: Mapping[str, Any], root: Path) -> str:
-    """What a user should know of the copy that is here, or ''; to be asked when it has no problems."""
+    """A remark on the user's copy, or ''; call it only if the copy has no problems."""
     made = record(config, root)
     first, wanted = next(iter(declared(config).items()))
     if made and digest(find(root, first), algorithm(wanted)) != wanted:
@@ -218,12 +220,12 @@ def remark(config: Mapping[str, Any], root: Path) -> str:
 
 
 def record_path(config: Mapping[str, Any], root: Path) -> Path:
-    """The note that `prepare` leaves beside the set's files: their sums, which depend on the libraries here."""
+    """The record that `prepare` writes next to the set's files: their sums, which depend on the installed libraries."""
     return (root / next(iter(declared(config)))).parent / f".normbench-{config['name']}.json"
 
 
 def record(config: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """The note of `prepare`; empty when there is none that belongs to these declarations."""
+    """The record of `prepare`; empty if there is none for these declarations."""
     if "sources" not in config["declares"]:
         return {}
     try:
@@ -235,7 +237,7 @@ def record(config: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
 
 def basis(config: Mapping[str, Any]) -> str:
-    """A sum of what the prepared files follow from; where the sources lie is no part of it."""
+    """Checksum of everything that determines the prepared files; the place of the sources is no part of it."""
     declares = config["declares"]
     given = declares["sources"]
     facts = [declares.get("content"), given["files"], given.get("batches")]
@@ -255,19 +257,19 @@ def digest(path: Path, kind: str) -> str:
 
 def same(declares: Mapping[str, Any], path: Path, name: str) -> bool:
     """Whether a file has the declared bytes or content; where no sum is declared, whether it is whole."""
-    wanted, known = declares["files"][name], content.declared(declares, name)
+    wanted, content_sum = declares["files"][name], content.declared(declares, name)
     if wanted and digest(path, algorithm(wanted)) == wanted:
         return True
-    if wanted and not known:
+    if wanted and not content_sum:
         return False
     found = _content(path)
-    return found == known if known else bool(found)
+    return found == content_sum if content_sum else bool(found)
 
 
 def is_another(config: Mapping[str, Any], path: Path, name: str) -> bool:
     """Whether a file is whole, in the declared format, and has other content than the declared one."""
-    known = content.declared(config["declares"], name)
-    return bool(known) and path.suffix not in content.TEXT and _content(path) not in ("", known)
+    content_sum = content.declared(config["declares"], name)
+    return bool(content_sum) and path.suffix not in content.TEXT and _content(path) not in ("", content_sum)
 
 
 def _content(path: Path) -> str:
@@ -278,7 +280,7 @@ def _content(path: Path) -> str:
 
 
 def sums(config: Mapping[str, Any], root: Path) -> dict[str, str]:
-    """Of each declared file the declared sum where it has those bytes or that content, else its own."""
+    """For each declared file the declared sum if its bytes or content match it, else the sum of its bytes."""
     found = {}
     for name, wanted in declared(config).items():
         path = find(root, name)
@@ -315,7 +317,7 @@ def looks_like(path: Path) -> str:
 def filling(folder: Path, wait: float, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
     """Be the only process that fills a folder, which is made; NormbenchError after so many seconds behind another.
 
-    `waiting` is told behind which one, before the waiting begins.
+    `waiting` is called with who that is, before the waiting begins.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".normbench.lock").open("a+") as file:

@@ -39,7 +39,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     check(config, root)
-    name, declares, kept = str(config["name"]), config["declares"], int(config["declares"]["captions"])
+    name, declares, count = str(config["name"]), config["declares"], int(config["declares"]["captions"])
     found, most = files.digest(files.paths(config, root)[0], "sha256"), int(config["words"])
     target = files.cache(name) / f"{content.checksum([found, int(declares['maths']), most])[:32]}.npz"
     arrays, notes = array_cache.arrays(target, lambda: _numbered(config, root, most), "The captions are read anew.")
@@ -58,15 +58,15 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     splits = {}
     for part, images in texts.items():
         draw = stream(seed, "captions", part)
-        drawn = [[image[place] for place in draw.permutation(len(image))] for image in images]
-        told = [image[:kept] for image in drawn]
+        shuffled = [[image[place] for place in draw.permutation(len(image))] for image in images]
+        sentences = [image[:count] for image in shuffled]
         tensors: dict[str, Any] = {
-            "image": _dense(tfidf.transform([image[kept:] for image in drawn])),
-            "captions": captions.joined(told),
+            "image": _dense(tfidf.transform([image[count:] for image in shuffled])),
+            "captions": captions.joined(sentences),
         }
         if part != "train":
-            by_caption = _dense(tfidf.transform([[caption] for image in told for caption in image]))
-            tensors["caption_features"] = by_caption.view(len(images), kept, -1)
+            by_caption = _dense(tfidf.transform([[caption] for image in sentences for caption in image]))
+            tensors["caption_features"] = by_caption.view(len(images), count, -1)
         splits[part] = Split(**tensors)
     copy = {"sha256": content.checksum(declares["files"]), "deviations": list(DEVIATIONS)}
     return Dataset(name, splits, notes, copy, words)
@@ -78,8 +78,8 @@ def _dense(rows: Any) -> Tensor:
 
 def _captions(arrays: Arrays, part: str) -> list[list[np.ndarray]]:
     """The word numbers of each image's captions."""
-    told = np.split(arrays[f"{part}_values"], arrays[f"{part}_lengths"].cumsum()[:-1])
-    return [told[row : row + CAPTIONS] for row in range(0, len(told), CAPTIONS)]
+    sentences = np.split(arrays[f"{part}_values"], arrays[f"{part}_lengths"].cumsum()[:-1])
+    return [sentences[row : row + CAPTIONS] for row in range(0, len(sentences), CAPTIONS)]
 
 
 def _numbered(config: Mapping[str, Any], root: Path, most: int) -> Arrays:
@@ -97,7 +97,7 @@ def _numbered(config: Mapping[str, Any], root: Path, most: int) -> Arrays:
         texts[part] = [captions.split(caption) for image in images for caption in image]
     numbers = captions.ranks([*texts["train"], *texts["valid"]], most, str(config["name"]))
     arrays: Arrays = {"words": np.array(captions.words_by_number(numbers))}
-    for part, told in texts.items():
-        arrays[f"{part}_values"] = np.array([numbers.get(w, UNKNOWN) for c in told for w in c], np.int32)
-        arrays[f"{part}_lengths"] = np.array([len(caption) for caption in told], np.int32)
+    for part, sentences in texts.items():
+        arrays[f"{part}_values"] = np.array([numbers.get(w, UNKNOWN) for c in sentences for w in c], np.int32)
+        arrays[f"{part}_lengths"] = np.array([len(caption) for caption in sentences], np.int32)
     return arrays

@@ -1,7 +1,7 @@
 """The one place that imports Hugging Face's `datasets`: parquet files as its tables, and sets from a user's hub cache.
 
-Imported late, since that takes seconds. What it makes of files is kept below our own cache, by their checksums. It asks
-the network only where the environment says HF_HUB_OFFLINE=0.
+Imported late, since that takes seconds. It caches its tables below normbench's cache, by the files' checksums. It asks
+the network only if the environment has HF_HUB_OFFLINE=0.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ def read(paths: Sequence[Path], names: Sequence[str], more: Sequence[str] = ()) 
                 keep_in_memory=in_memory,
             )
         except Exception as error:  # its own, pyarrow's, the disk's: of many kinds
-            shown = " and ".join(files.as_text(path) for path in paths)
+            listing = " and ".join(files.as_text(path) for path in paths)
             # It may be the cache that is full and not the file that is damaged: datasets has no class for that.
             room = f" (it unpacks them in {folder}: is there room? XDG_CACHE_HOME moves that)"
             raise NormbenchError(
-                f"{shown} cannot be read by datasets: {_line(error)}{room if isinstance(error, OSError) else ''}."
+                f"{listing} cannot be read by datasets: {_line(error)}{room if isinstance(error, OSError) else ''}."
             ) from error
     further = [name for name in more if name not in names and all(name in columns for columns in had)]
     return table.select_columns([*names, *further])
@@ -113,13 +113,13 @@ def texts(paths: Sequence[Path], name: str) -> list[str]:
     """A column of texts, rows in the order of the files; NormbenchError as `read`, and for a row that is none."""
     found = columns(paths, (name,))[name]
     if (row := next((row for row, text in enumerate(found) if not isinstance(text, str)), None)) is not None:
-        shown = " and ".join(files.as_text(path) for path in paths)
-        raise NormbenchError(f"{shown}: {name} of row {row} is no text but {str(found[row])[:50]}.")
+        listing = " and ".join(files.as_text(path) for path in paths)
+        raise NormbenchError(f"{listing}: {name} of row {row} is no text but {str(found[row])[:50]}.")
     return found
 
 
 def classes(labels: Sequence[Any]) -> list[Any]:
-    """The different values of a column, whatever they are, in order; of many the first ones and ..."""
+    """The different values of a column in order; of many the first ones and ..."""
     found = sorted({repr(value): value for value in labels}.values(), key=str)
     return found if len(found) <= MOST_SHOWN else [*found[:MOST_SHOWN], ...]
 
@@ -162,7 +162,7 @@ def refusal(config: Mapping[str, Any], rows: str, found: str, wanted: str) -> No
 
 
 def _datasets() -> Any:
-    """The package `datasets`, told to be quiet, to report nothing, and to stay offline unless `online`."""
+    """The package `datasets`, configured to be quiet, to send no telemetry, and to stay offline unless `online`."""
     from huggingface_hub import constants, utils
 
     # Set here as well as read from the environment by that package, because another module may have imported it first.
@@ -181,7 +181,7 @@ def _datasets() -> Any:
 
 @contextmanager
 def _cache(name: str) -> Iterator[tuple[Path, bool]]:
-    """A folder for `datasets`' own files; where the cache cannot be used one that passes, and True: keep in memory."""
+    """A folder for `datasets`' files; if the cache is not writable a temporary one, and True: read into memory."""
     folder = files.cache("datasets") / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -202,9 +202,9 @@ def _laid_out(folder: Path, parts: Sequence[str]) -> dict[str, list[Path]]:
 
 
 def _loaded(name: str, parts: Sequence[str]) -> dict[str, list[Path]]:
-    """The Arrow files of these parts, as `load_dataset` keeps them for its user; whatever it raises, KeyError."""
+    """The Arrow files of these parts, as `load_dataset` caches them. Errors: any of its own, KeyError."""
     sets = _datasets().load_dataset(name)
-    return {part: [Path(kept["filename"]) for kept in sets[part].cache_files] for part in parts}
+    return {part: [Path(file["filename"]) for file in sets[part].cache_files] for part in parts}
 
 
 def _columns(path: Path) -> list[str]:

@@ -25,24 +25,24 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """Lines as `strokes.splits` gives them, in the files' order; NormbenchError for missing, damaged or odd files.
 
     Parts `train` and `test`, of whole forms: by the owners' lists where these lie beside the files, else drawn, and in
-    every run the same. `copy` tells which it was. Nothing depends on the seed.
+    every run the same. `copy` says which. Nothing depends on the seed.
     """
     check(config, root)
     npz, tsv = files.paths(config, root)
     ids, texts = _texts(config, tsv)
     lines = _strokes(config, npz, ids, texts)
     forms = np.array([line.rsplit("-", 1)[0] for line in ids])
-    listed, sums = _listed(config, root, set(forms.tolist()))
+    listed, sums = _read_lists(config, root, set(forms.tolist()))
     belongs = listed or random_parts(forms.tolist(), **config["declares"]["split"])
     parts = {part: np.flatnonzero(np.isin(forms, sorted(names))) for part, names in belongs.items()}
     for part, rows in parts.items():
         if not len(rows):
             raise NormbenchError(f"{files.as_text(npz.parent)} has no line of the forms that are there to {part}.")
-    said = _said(parts, len(ids), bool(listed))
-    copy = {"sha256": content.checksum(files.sums(config, root) | sums), "deviations": [said]}
+    remark = _describe_split(parts, len(ids), bool(listed))
+    copy = {"sha256": content.checksum(files.sums(config, root) | sums), "deviations": [remark]}
     alphabet = config["declares"]["alphabet"]
     splits, scale = strokes.splits(lines, parts, int(config["points"]), alphabet)
-    note = said if listed else f"{said} (below {files.as_text(root)}: {', '.join(_lists(config))})"
+    note = remark if listed else f"{remark} (below {files.as_text(root)}: {', '.join(_lists(config))})"
     return Dataset(str(config["name"]), splits, (note,), copy, strokes.symbols(alphabet), scale)
 
 
@@ -61,7 +61,7 @@ def random_parts(forms: list[str], test: int, seed: int) -> dict[str, set[str]]:
     return parts
 
 
-def _listed(config: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[dict[str, set[str]], Sums]:
+def _read_lists(config: Mapping[str, Any], root: Path, forms: set[str]) -> tuple[dict[str, set[str]], Sums]:
     """Which of these forms each part has by the owners' lists, and the lists' sums; both empty where there are none.
 
     Where all lists but those of the part `rest` lie there, as they are passed on, that part has all other forms.
@@ -108,8 +108,8 @@ def _lists(config: Mapping[str, Any]) -> list[str]:
     return [name for given in config["declares"]["lists"].values() for name in given]
 
 
-def _said(parts: Mapping[str, np.ndarray], count: int, listed: bool) -> str:
-    """How the lines were split, for the user and for the run's records."""
+def _describe_split(parts: Mapping[str, np.ndarray], count: int, listed: bool) -> str:
+    """A line on how the lines were split, for the user and for the run's records."""
     sizes = f"{len(parts['train'])} lines train, {len(parts['test'])} test"
     if not listed:
         return f"IAM-OnDB: {sizes}, of forms drawn here, and a writer may be in both: the owners' lists are not at hand"

@@ -1,4 +1,4 @@
-"""IMDB reviews as sequences of word numbers, rebuilt from the texts as Keras' imdb.npz has them; kept in the cache."""
+"""IMDB reviews as sequences of word numbers, rebuilt from the texts as Keras' imdb.npz has them; cached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from normbench.errors import NormbenchError
 
 COLUMNS = ("text", "label")
 BLOCK = 128  # the archive has the reviews of a class by their numbers in blocks of so many, each backwards
-# keras.preprocessing.text.Tokenizer: what it takes for a blank
+# characters that keras.preprocessing.text.Tokenizer treats as blanks
 FILTERED = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n'
 BLANKS = str.maketrans(FILTERED, " " * len(FILTERED))
 PADDING, START, UNKNOWN, FIRST = 0, 1, 2, 3  # imdb.load_data: a word of rank r is FIRST + r
@@ -39,12 +39,12 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     check(config, root)
     words, length = int(config["words"]), int(config["length"])
     paths = hub.parts(config, root)
-    # The files' sums in the name keep two copies apart.
+    # The name has the files' checksums: each copy has a cache file of its own.
     sums = [files.digest(path, "sha256") for part in hub.PARTS for path in paths[part]]
     name = content.checksum([sums, int(config["declares"]["maths"]), words, length])[:32]
     arrays, notes = array_cache.arrays(
         files.cache("imdb") / f"{name}.npz",
-        lambda: _encoded(config, paths, words, length, name),
+        lambda: _encode_all(config, paths, words, length, name),
         "IMDB is encoded anew for every process.",
     )
     rows = random_split.parts(config, len(arrays["train_labels"]), len(arrays["test_labels"]), seed, "reviews")
@@ -60,11 +60,11 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     return Dataset(str(config["name"]), splits, notes, copy)
 
 
-def _encoded(
+def _encode_all(
     config: Mapping[str, Any], paths: Mapping[str, Sequence[Path]], words: int, length: int, name: str
 ) -> Arrays:
-    """Word numbers (N, length) int32 and labels (N,) uint8 of both parts; `name` tells these options' cache apart."""
-    tables = {part: _declared(config, part, paths[part]) for part in hub.PARTS}
+    """Word numbers (N, length) int32 and labels (N,) uint8 of both parts; `name` identifies these files and options."""
+    tables = {part: _check_table(config, part, paths[part]) for part in hub.PARTS}
     rank = ranks(map(split, tables["train"]["text"]), 1)
 
     def numbered(rows: Mapping[str, Sequence[str]]) -> dict[str, list[np.ndarray]]:
@@ -80,7 +80,7 @@ def _encoded(
     return arrays
 
 
-def _declared(config: Mapping[str, Any], part: str, paths: Sequence[Path]) -> Any:
+def _check_table(config: Mapping[str, Any], part: str, paths: Sequence[Path]) -> Any:
     """The table of a part, its rows in the declared order; NormbenchError unless they are those declared."""
     table = hub.read(paths, COLUMNS)
     rows = table.to_dict()

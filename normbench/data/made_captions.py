@@ -18,8 +18,8 @@ from normbench.streams import stream
 
 THINGS = 24  # a word each
 FILLERS = 12  # words that say nothing
-SHOWN = (3, 5)  # things in an image
-SAID = (2, 3)  # of them in a caption
+IN_IMAGE = (3, 5)  # things in an image
+IN_CAPTION = (2, 3)  # of them in a caption
 NOISE = 0.3
 
 
@@ -31,31 +31,31 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     NormbenchError when numpy's random numbers are not the declared ones.
     """
     declares = config["declares"]
-    features, told = int(declares["features"]), int(declares["captions"])
-    check = _draw(0, "check", 50, features, told)
+    features, per_image = int(declares["features"]), int(declares["captions"])
+    check = _draw(0, "check", 50, features, per_image)
     found = hashlib.sha256(check[0].astype("<f4").round(3).tobytes() + check[1].values.numpy().tobytes()).hexdigest()
     content.check_made(f"the captions of data={config['name']}", found, declares["sha256"])
     splits = {}
     for part, size in declares["sizes"].items():
-        images, said = _draw(seed, part, int(size), features, told)
-        splits[part] = Split(image=captions.unit_rows(images, f"data={config['name']}"), captions=said)
+        images, sentences = _draw(seed, part, int(size), features, per_image)
+        splits[part] = Split(image=captions.unit_rows(images, f"data={config['name']}"), captions=sentences)
     words = [*(f"thing{i}" for i in range(THINGS)), *(f"filler{i}" for i in range(FILLERS))]
     numbers = {word: captions.FIRST + place for place, word in enumerate(words)}
     return Dataset(str(config["name"]), splits, words=captions.words_by_number(numbers))
 
 
-def _draw(seed: int, part: str, count: int, features: int, told: int) -> tuple[np.ndarray, Ragged]:
+def _draw(seed: int, part: str, count: int, features: int, per_image: int) -> tuple[np.ndarray, Ragged]:
     directions = stream(seed, "made captions").standard_normal((THINGS, features))
     draw = stream(seed, "made captions", part)
-    images, said = np.zeros((count, features)), []
+    images, sentences = np.zeros((count, features)), []
     for row in range(count):
-        shown = draw.choice(THINGS, draw.integers(SHOWN[0], SHOWN[1] + 1), replace=False)
+        things = draw.choice(THINGS, draw.integers(IN_IMAGE[0], IN_IMAGE[1] + 1), replace=False)
         noise = NOISE * draw.standard_normal(features)
-        images[row] = np.maximum(directions[shown].sum(0) / len(shown) ** 0.5 + noise, 0)
-        for _ in range(told):
-            named = draw.choice(shown, draw.integers(SAID[0], SAID[1] + 1), replace=False)
+        images[row] = np.maximum(directions[things].sum(0) / len(things) ** 0.5 + noise, 0)
+        for _ in range(per_image):
+            named = draw.choice(things, draw.integers(IN_CAPTION[0], IN_CAPTION[1] + 1), replace=False)
             fillers = THINGS + draw.integers(0, FILLERS, draw.integers(1, 5))
             words = draw.permutation(np.concatenate([named, fillers])) + captions.FIRST
-            said.append([*words.tolist(), END])
-    sequences = (itertools.chain(*said[i : i + told]) for i in range(0, len(said), told))
+            sentences.append([*words.tolist(), END])
+    sequences = (itertools.chain(*sentences[i : i + per_image]) for i in range(0, len(sentences), per_image))
     return images, Ragged.of(torch.tensor(list(sequence)) for sequence in sequences)

@@ -51,9 +51,9 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         )
     first = ENTITY + entities
     verbs = (words - first - 1) // 2
-    told = [".", *(f"verb{i}" for i in range(verbs)), *(f"object{i}" for i in range(words - first - 1 - verbs))]
+    vocabulary = [".", *(f"verb{i}" for i in range(verbs)), *(f"object{i}" for i in range(words - first - 1 - verbs))]
     numbers = np.arange(first, words)
-    names = cloze.words_by_number({word: place for place, word in enumerate(told)}, numbers, entities, words)
+    names = cloze.words_by_number({word: place for place, word in enumerate(vocabulary)}, numbers, entities, words)
     return Dataset(str(config["name"]), splits, words=names.tolist())
 
 

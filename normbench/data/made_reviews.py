@@ -53,8 +53,8 @@ def _draw(seed: int, part: str, count: int, length: int) -> tuple[np.ndarray, np
             word = int(draw.choice(GOOD if likes else BAD))
             opinions.append([NOT, word] if turned else [word])
             score += 1 if likes != turned else -1
-        said = sum(map(len, opinions))
-        neutral = [[int(word)] for word in draw.choice(NEUTRAL, draw.integers(0, length - said))]
+        used = sum(map(len, opinions))
+        neutral = [[int(word)] for word in draw.choice(NEUTRAL, draw.integers(0, length - used))]
         order = draw.permutation(len(opinions) + len(neutral))
         parts = [[START], *([*opinions, *neutral][place] for place in order)]
         review = [word for part in parts for word in part]

@@ -47,7 +47,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     declares = config["declares"]
     sizes = {part: int(size) for part, size in declares["sizes"].items()}
     draw = stream(declares["seed"], "made strokes")
-    lines = _joined([_word(draw) for _ in range(sum(sizes.values()))])
+    lines = _join([_word(draw) for _ in range(sum(sizes.values()))])
     found = hashlib.sha256(lines.moves.astype("<i8").tobytes() + lines.ends.tobytes() + " ".join(lines.texts).encode())
     content.check_made(f"the lines of data={config['name']}", found.hexdigest(), declares["sha256"])
     ends = np.cumsum(list(sizes.values()))
@@ -79,9 +79,9 @@ def _word(draw: np.random.Generator) -> Word:
 @functools.cache
 def _curves(letter: str) -> tuple[float, list[tuple[np.ndarray, np.ndarray]]]:
     """The letter's width; of each stroke its points (P, 2), and what makes a curve of them by product (places, P)."""
-    width, *told = LETTERS[letter]
+    width, *paths = LETTERS[letter]
     curves = []
-    for stroke in told:
+    for stroke in paths:
         points = np.array([[float(n) / 10 for n in point.split(",")] for point in str(stroke).split()])
         curves.append((points, _catmull_rom(len(points))))
     return float(width) / 10, curves
@@ -108,9 +108,9 @@ def _even(curve: np.ndarray) -> np.ndarray:
     return np.stack([np.interp(at, far, curve[:, axis]) for axis in (0, 1)], 1)
 
 
-def _joined(words: list[Word]) -> strokes.Lines:
-    places = [np.concatenate(drawn) for _, drawn in words]
+def _join(words: list[Word]) -> strokes.Lines:
+    places = [np.concatenate(curves) for _, curves in words]
     moves = [np.diff(line, axis=0, prepend=np.zeros_like(line[:1])) for line in places]
-    ends = [np.arange(len(stroke)) == len(stroke) - 1 for _, drawn in words for stroke in drawn]
+    ends = [np.arange(len(stroke)) == len(stroke) - 1 for _, curves in words for stroke in curves]
     lengths = np.array(list(map(len, moves)))
     return strokes.Lines(np.concatenate(moves), np.concatenate(ends).astype(np.uint8), lengths, [t for t, _ in words])

@@ -26,11 +26,11 @@ STORY = 50  # triples
 STAYS = 0.8  # how often thing and mood stay, each
 CHECKED = 100  # sentences of the declared checksum
 NAMES = ["<end>", "<unknown>", "the", ".", *MOODS[0], *MOODS[1], *THINGS, *VERBS, *FILLERS]
-TOLD = {"sick_train": 160, "sick_trial": 40, "sick_test": 160, "mr": 160, "cr": 120, "subj": 160, "mpqa": 120}
+TASK_SIZES = {"sick_train": 160, "sick_trial": 40, "sick_test": 160, "mr": 160, "cr": 120, "subj": 160, "mpqa": 120}
 
 
-class Said(NamedTuple):
-    """What a sentence says, and its words."""
+class Sentence(NamedTuple):
+    """The facts that a sentence states, and its words."""
 
     mood: int
     thing: int
@@ -52,16 +52,18 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     content.check_made(f"the sentences of data={config['name']}", found, declares["sha256"])
     numbers, splits = triples.numbered(NAMES), {}
     for part, count in declares["sizes"].items():
-        coded = [[numbers[word] for word in said.words] for said in story(seed, part, count // STORY * (STORY + 2))]
+        coded = [
+            [numbers[word] for word in sentence.words] for sentence in story(seed, part, count // STORY * (STORY + 2))
+        ]
         lengths, places = np.array(list(map(len, coded))), np.arange(len(coded))
         middle = places[(places % (STORY + 2) > 0) & (places % (STORY + 2) <= STORY)]
         splits[part] = triples.triples(np.concatenate(coded), lengths, middle, np.arange(count))
     return Dataset(str(config["name"]), splits, words=NAMES, tasks=lambda: tasks(seed))
 
 
-def story(seed: int, part: str, count: int) -> list[Said]:
+def story(seed: int, part: str, count: int) -> list[Sentence]:
     """So many sentences of stories of STORY + 2, one after another."""
-    draw, told = stream(seed, "made triples", part), []
+    draw, sentences = stream(seed, "made triples", part), []
     for place in range(count):
         if place % (STORY + 2) == 0:
             mood, thing, verb = _anything(draw)
@@ -69,14 +71,14 @@ def story(seed: int, part: str, count: int) -> list[Said]:
             mood = mood if draw.random() < STAYS else int(draw.integers(len(MOODS)))
             thing = thing if draw.random() < STAYS else int(draw.integers(len(THINGS)))
             verb = (verb + 1) % len(VERBS)
-        told.append(say(draw, mood, thing, verb))
-    return told
+        sentences.append(make_sentence(draw, mood, thing, verb))
+    return sentences
 
 
-def say(draw: np.random.Generator, mood: int, thing: int, verb: int) -> Said:
+def make_sentence(draw: np.random.Generator, mood: int, thing: int, verb: int) -> Sentence:
     adjective = MOODS[mood][int(draw.integers(len(MOODS[mood])))]
     fillers = [FILLERS[i] for i in draw.integers(0, len(FILLERS), draw.integers(0, 5))]
-    return Said(mood, thing, verb, ["the", adjective, THINGS[thing], VERBS[verb], *fillers, "."])
+    return Sentence(mood, thing, verb, ["the", adjective, THINGS[thing], VERBS[verb], *fillers, "."])
 
 
 # --- downstream tasks -------------------------------------------------------------------------------------------------
@@ -92,9 +94,9 @@ def tasks(seed: int) -> Iterator[Path]:
     with scratch.folder("normbench-tasks-") as folder:
         place = folder / "sentence_eval"
         place.mkdir()
-        for name, count in TOLD.items():
+        for name, count in TASK_SIZES.items():
             draw = stream(seed, "made tasks", name)
-            text = _pairs(draw, count) if name.startswith("sick") else _labelled(draw, name, count)
+            text = _pairs(draw, count) if name.startswith("sick") else _sentences_with_labels(draw, name, count)
             (place / f"{name}.tsv").write_text(text, encoding="utf-8")
         yield folder
 
@@ -104,16 +106,18 @@ def _anything(draw: np.random.Generator) -> tuple[int, int, int]:
     return mood, thing, verb
 
 
-def _any(draw: np.random.Generator) -> Said:
-    return say(draw, *_anything(draw))
+def _any(draw: np.random.Generator) -> Sentence:
+    return make_sentence(draw, *_anything(draw))
 
 
-def _labelled(draw: np.random.Generator, name: str, count: int) -> str:
+def _sentences_with_labels(draw: np.random.Generator, name: str, count: int) -> str:
     lines = ["label\ttext"]
     for _ in range(count):
-        said = _any(draw)
-        label = {"subj": said.thing < len(THINGS) // 2, "mpqa": said.verb < len(VERBS) // 2}.get(name, said.mood == 0)
-        words = said.words[3:5] if name == "mpqa" else said.words
+        sentence = _any(draw)
+        label = {"subj": sentence.thing < len(THINGS) // 2, "mpqa": sentence.verb < len(VERBS) // 2}.get(
+            name, sentence.mood == 0
+        )
+        words = sentence.words[3:5] if name == "mpqa" else sentence.words
         lines.append(f"{int(label)}\t{' '.join(words)}")
     return "\n".join(lines) + "\n"
 
@@ -122,9 +126,9 @@ def _pairs(draw: np.random.Generator, count: int) -> str:
     lines = ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"]
     for place in range(count):
         first, other = _any(draw), _any(draw)
-        kept = draw.random(3) < 0.6
-        mood, thing, verb = (int(a if keep else b) for a, b, keep in zip(first[:3], other[:3], kept, strict=True))
-        second = say(draw, mood, thing, verb)
+        same = draw.random(3) < 0.6
+        mood, thing, verb = (int(a if keep else b) for a, b, keep in zip(first[:3], other[:3], same, strict=True))
+        second = make_sentence(draw, mood, thing, verb)
         alike = sum(a == b for a, b in zip(first[:3], second[:3], strict=True))
         judged = "ENTAILMENT" if alike == 3 else "NEUTRAL"
         lines.append(f"{place + 1}\t{first}\t{second}\t{1 + 4 * alike / 3:.1f}\t{judged}")

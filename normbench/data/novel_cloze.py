@@ -33,7 +33,7 @@ from normbench.streams import stream
 
 TOKEN = re.compile(r"'s\b|[^\W\d_]+(?:'(?!s\b)[^\W\d_]+)*|\d+|[^\w\s]|_")
 NAMED, SMALL, QUESTION = 5, 0.1, 8
-FORM = 2  # of what is kept in the cache
+FORM = 2  # of the arrays in the cache
 _NO_NAMES = (
     "mr mrs ms miss messrs mme mlle madame mademoiselle monsieur dr sir lord lady captain colonel major general doctor "
     "professor reverend rev st master mistress uncle aunt monday tuesday wednesday thursday friday saturday sunday "
@@ -47,7 +47,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """Questions from the novels of data=books below `root`; NormbenchError when these are missing or damaged.
 
     Numbers as in `cloze`. `questions` of those of the training novels, and as many as declared of the other novels',
-    are used, spread evenly. Nothing depends on the seed. They are kept in the cache.
+    are used, spread evenly. Nothing depends on the seed. They are cached.
     """
     check(config, root)
     (path,) = files.paths(made_of(config), root)
@@ -60,7 +60,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     maths = int(config["declares"]["maths"])
     target = files.cache("novel_cloze") / f"{content.checksum([found, maths, options, FORM])[:32]}.npz"
     arrays, notes = array_cache.arrays(
-        target, lambda: _made(path, **options), "The questions are made anew for every process."
+        target, lambda: _build(path, **options), "The questions are made anew for every process."
     )
     sizes = {"train": int(config["questions"]), **config["declares"]["sizes"]}
     for part, wanted in sizes.items():
@@ -84,7 +84,7 @@ class _Novel:
     ends: np.ndarray  # (sentences,)
 
 
-def _made(path: Path, words: int, entities: int, length: int, candidates: int) -> Arrays:
+def _build(path: Path, words: int, entities: int, length: int, candidates: int) -> Arrays:
     sentences = dict(books.sentences(path))
     belongs = {name: part for part, names in books.parts(list(sentences)).items() for name in names}
     vocabulary = _Vocabulary()
@@ -109,7 +109,7 @@ def _made(path: Path, words: int, entities: int, length: int, candidates: int) -
 
 
 class _Vocabulary:
-    """Words met so far, as they are written and in small letters, and what is to be known of each."""
+    """All words so far, as written and in small letters, with facts on each."""
 
     def __init__(self) -> None:
         self.written, self.small = Numbers(), Numbers()
@@ -134,9 +134,9 @@ class _Vocabulary:
         named = names[small] & (capital == 1)
         counts = np.bincount(small[~named], minlength=len(self.small))
         mentions = np.concatenate([[0], named.cumsum()])
-        kept = mentions[ends] > mentions[starts]
-        rows = np.repeat(kept, lengths)
-        return _Novel(small[rows].astype(np.int32), named[rows], lengths[kept].cumsum()), counts
+        with_name = mentions[ends] > mentions[starts]
+        rows = np.repeat(with_name, lengths)
+        return _Novel(small[rows].astype(np.int32), named[rows], lengths[with_name].cumsum()), counts
 
     def _facts(self) -> np.ndarray:
         """Of every word as written: its number in small letters, perhaps a name?, letters?, may stand before a name?"""
@@ -156,16 +156,24 @@ def _questions(
     draw = stream(0, "novel cloze", book)
     starts = np.concatenate([[0], novel.ends[:-1]])
     begins = starts[np.searchsorted(starts, starts - length)]
-    plain, names = numbers[novel.words], novel.words[novel.named].tolist()
+    coded, names = numbers[novel.words], novel.words[novel.named].tolist()
     before = np.concatenate([[0], novel.named.cumsum()]).tolist()  # names before a place
     places = zip(begins.tolist(), starts.tolist(), novel.ends.tolist(), draw.random(len(starts)).tolist(), strict=True)
     for begin, start, end, chance in places:
-        told, asked = set(names[before[begin] : before[start]]), list(dict.fromkeys(names[before[start] : before[end]]))
+        mentioned, asked = (
+            set(names[before[begin] : before[start]]),
+            list(dict.fromkeys(names[before[start] : before[end]])),
+        )
         blank, both = asked[int(chance * len(asked))], dict.fromkeys(names[before[begin] : before[end]])
-        if not QUESTION <= end - start <= length or len(told) < candidates or blank not in told or len(both) > entities:
+        if (
+            not QUESTION <= end - start <= length
+            or len(mentioned) < candidates
+            or blank not in mentioned
+            or len(both) > entities
+        ):
             continue
         ids = dict(zip(both, (ENTITY + draw.permutation(entities)).tolist(), strict=False))
-        text = plain[begin:end].copy()
+        text = coded[begin:end].copy()
         text[novel.named[begin:end]] = [ids[name] for name in names[before[begin] : before[end]]]
         question = text[start - begin :]
         question[question == ids[blank]] = BLANK

@@ -13,7 +13,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     """Triples from the novels of data=books below `root`; NormbenchError when these are missing or damaged.
 
     `triples` of those of the training novels, and as many as declared of the other novels', are used, spread evenly.
-    Nothing depends on the seed. They are kept in the cache.
+    Nothing depends on the seed. They are cached.
     """
     check(config, root)
     (path,) = files.paths(made_of(config), root)

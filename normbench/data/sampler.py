@@ -49,7 +49,7 @@ class Sampler:
             )
         if lengths is not None and dropped is not None:
             lengths = torch.cat([lengths.cpu(), dropped.to(lengths)])
-        self.kept, self.drops = count, dropped is not None
+        self.examples, self.drops = count, dropped is not None
         count += 0 if dropped is None else len(dropped)
         self.kind, self.count, self.batch_size, self.seed = kind, count, batch_size, seed
         self.reshuffle, self.drop_last = reshuffle, drop_last
@@ -124,4 +124,4 @@ class Sampler:
         """These without the examples that are dropped, and without those of which nothing is left."""
         if not self.drops:
             return list(batches)
-        return [left for batch in batches if len(left := batch[batch < self.kept])]
+        return [left for batch in batches if len(left := batch[batch < self.examples])]

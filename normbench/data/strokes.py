@@ -1,4 +1,4 @@
-"""What sets of pen strokes share: lines cut to a length, offsets standardized, and a number for every symbol."""
+"""Shared by sets of pen strokes: lines cut to a length, offsets standardized, and a number for every symbol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from normbench.data import Scale
 from normbench.data.examples import Ragged, Split
 
-OTHER = "<other>"  # what stands for every symbol that the alphabet lacks, with the number behind the alphabet's
+OTHER = "<other>"  # every symbol that the alphabet lacks; its number follows the alphabet's
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Lines:
 
 
 def symbols(alphabet: str) -> list[str]:
-    """What each number stands for."""
+    """The symbol of each number."""
     return [*alphabet, OTHER]
 
 
@@ -42,8 +42,8 @@ def splits(lines: Lines, parts: Mapping[str, np.ndarray], points: int, alphabet:
     """
     cut = {part: _cut(lines, rows, points) for part, rows in parts.items()}
     values, offsets = cut["train"]
-    known = np.delete(values[:, :2], offsets[:-1], 0)
-    mean, deviation = known.mean(0, dtype=np.float64), known.std(0, dtype=np.float64)
+    deltas = np.delete(values[:, :2], offsets[:-1], 0)
+    mean, deviation = deltas.mean(0, dtype=np.float64), deltas.std(0, dtype=np.float64)
     numbers = {symbol: number for number, symbol in enumerate(alphabet)}
     made = {}
     for part, (values, offsets) in cut.items():
@@ -61,9 +61,9 @@ def splits(lines: Lines, parts: Mapping[str, np.ndarray], points: int, alphabet:
 def _cut(lines: Lines, rows: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
     """The first `points` points of each of the lines (places, 3) float32, and where they begin, as in `Ragged`."""
     lengths = lines.lengths.astype(np.int64)
-    starts, kept = (lengths.cumsum() - lengths)[rows], lengths[rows].clip(max=points)
-    offsets = np.concatenate([np.zeros(1, np.int64), kept.cumsum()])
-    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], kept)
+    starts, counts = (lengths.cumsum() - lengths)[rows], lengths[rows].clip(max=points)
+    offsets = np.concatenate([np.zeros(1, np.int64), counts.cumsum()])
+    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
     values = np.empty((len(places), 3), np.float32)
     values[:, :2], values[:, 2] = lines.moves[places], lines.ends[places]
     return values, offsets

@@ -1,4 +1,4 @@
-"""Triples of neighbouring sentences as all sets of them have them: a sentence, the one behind it, the one before it.
+"""The format of all sets of triples of neighbouring sentences: a sentence, the one behind it, the one before it.
 
 Sentences are split and put in small letters by `words.split`; those without a word are left out before there are
 neighbours. A triple is of one book, and none of its sentences has more than `length` words. With `filter=after` those
@@ -28,7 +28,7 @@ from normbench.errors import NormbenchError
 
 FIRST = 2
 PARTS = ("train", "valid", "test")
-FORM = 2  # of what is kept in the cache
+FORM = 2  # of the arrays in the cache
 
 
 def made(
@@ -63,9 +63,9 @@ def made(
 
 def _coded(sentences: Iterable[str], codes: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of all words of a book, in the order of their first appearance anywhere, and its sentences' lengths."""
-    told = [words for sentence in sentences if (words := split(sentence))]
-    tokens = np.fromiter(map(codes.__getitem__, itertools.chain.from_iterable(told)), np.int32)
-    return tokens, np.array(list(map(len, told)), np.int32)
+    texts = [words for sentence in sentences if (words := split(sentence))]
+    tokens = np.fromiter(map(codes.__getitem__, itertools.chain.from_iterable(texts)), np.int32)
+    return tokens, np.array(list(map(len, texts)), np.int32)
 
 
 def _part(part: str, books: list[tuple[np.ndarray, np.ndarray]], numbers: np.ndarray, length: int) -> Arrays:

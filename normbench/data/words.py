@@ -51,9 +51,9 @@ def ranked(counts: np.ndarray, first: int, words: int) -> np.ndarray:
 
 
 def words_by_number(codes: Mapping[str, int], numbers: np.ndarray, words: int, first: Sequence[str]) -> np.ndarray:
-    """What each number below `words` stands for: `first`, then words, of which `codes` has the places in `numbers`.
+    """The word of each number below `words`: `first`, then the words whose number is `numbers[codes[word]]`.
 
-    "" for a number that stands for nothing.
+    "" for a number without a word.
     """
     found = np.full(words, "", dtype=object)
     found[: len(first)] = first

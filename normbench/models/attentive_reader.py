@@ -124,7 +124,7 @@ class AttentiveReader(Model):
             return x * (1 - self.dropout)
         return x * torch.from_numpy(draw.random(tuple(x.shape), dtype=np.float32) >= self.dropout).to(x)
 
-    def _renamed(self, *numbers: Tensor) -> list[Tensor]:
+    def _rename_entities(self, *numbers: Tensor) -> list[Tensor]:
         """With the entities permuted, in an update."""
         if (draw := self.draws("entities")) is None:
             return list(numbers)
@@ -136,7 +136,7 @@ class AttentiveReader(Model):
     def forward(
         self, document: Tensor, document_mask: Tensor, question: Tensor, question_mask: Tensor, answer: Tensor
     ) -> Tensor:
-        document, question, answer = self._renamed(document, question, answer)
+        document, question, answer = self._rename_entities(document, question, answer)
         logits = self.predict(document, document_mask, question, question_mask)
         self.tally = {"error": (logits.detach().argmax(-1) != answer).sum()}
         return _nll(logits, answer).mean()

@@ -1,4 +1,4 @@
-"""What every model is, and how one is built from a configuration."""
+"""The base class of all models, and how one is built from a configuration."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Model(nn.Module):
     noise: Noise | None = None  # of the evaluation that is being computed, or that statistics are gathered for
 
     def draws(self, purpose: str) -> np.random.Generator | None:
-        """What an update draws dropout or noise from, keyed by (seed, purpose, update): the same for all arms.
+        """The generator of an update's dropout or noise, keyed by (seed, purpose, update): the same for all arms.
 
-        None outside of one: passes that evaluate, or gather statistics for that, drop nothing.
+        None outside of an update: evaluations, and passes that gather statistics for them, drop nothing.
         """
         return None if self.at is None else stream(self.at[0], purpose, self.at[1])
 
@@ -84,7 +84,7 @@ class Model(nn.Module):
         return {name: value.mean(0) for name, value in values.items()}
 
     def collect(self, *_: Any, **tensors: Any) -> dict[str, Tensor]:
-        """What `whole` needs of each example: here nothing."""
+        """Tensors per example that `whole` needs: here none."""
         return {}
 
     def whole(self, split: str, collected: Mapping[str, Tensor]) -> Mapping[str, float | Tensor]:
@@ -94,14 +94,14 @@ class Model(nn.Module):
         return {}
 
     def prepare(self, *_: Any, **tensors: Any) -> dict[str, Tensor]:
-        """What the layers before the first normalizer make of some tensors, taken in the place of those by name.
+        """Outputs of the layers before the first normalizer, by the name of the tensor that each replaces.
 
-        Here of none. An evaluation of many passes computes it once, for all examples of a split.
+        Here none. An evaluation of many passes computes it once, for all examples of a split.
         """
         return {}
 
     def rescale(self, *_: Any, **tensors: Any) -> None:
-        """What the model itself changes of its initial weights on the run's first minibatch: here nothing."""
+        """Change the initial weights by the run's first minibatch: here not at all."""
 
     def after(self, splits: Mapping[str, Split], seed: int) -> Iterator[dict[str, Any]]:
         """Records of a stage after training, such as downstream tasks; each names its `split`. Here none."""
@@ -112,8 +112,8 @@ class Model(nn.Module):
         return {}
 
     def write(self, text: str, bias: float, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
-        """Files that show a text of a user's, drawn so many times; `bias` 0 draws as the model has it, more draws what
-        it holds for likely. None where it writes no texts. Errors: a text that it cannot write.
+        """Files with `count` drawings of a user's text; `bias` 0 draws from the model, a larger one likelier samples.
+        None if the model writes no texts. Errors: a text that it cannot write.
         """
         return {}
 

@@ -92,12 +92,12 @@ class Draw(Model):
         look, latent, written = self._window("read").once(), self.latent.once(), self._writing()
         read, write = (steps.cell.initial(len(image)) for steps in (encoder, decoder))
         canvas = torch.zeros_like(image)
-        for drawn in noise.unbind(1):
+        for epsilon in noise.unbind(1):
             seen = attention.read(image, canvas, look(write[0]), self.read_size)
             read = encoder(torch.cat([seen, write[0]], 1), read)
             mean, log_sigma = latent(read[0]).chunk(2, 1)
             log_sigma = log_sigma.clamp(-attention.BOUND, attention.BOUND)
-            write = decoder(mean + log_sigma.exp() * drawn, write)
+            write = decoder(mean + log_sigma.exp() * epsilon, write)
             canvas, _ = written(canvas, write[0])
             yield Glimpse(canvas, mean, log_sigma, (read[1], write[1]))
 
@@ -162,8 +162,8 @@ class Draw(Model):
         decoder, written = self.decoder.steps(count, count=self.glimpses), self._writing()
         state = decoder.cell.initial(count)
         canvas = like.new_zeros(count, self.side**2)
-        for drawn in noise.to(like).unbind(1):
-            state = decoder(drawn, state)
+        for epsilon in noise.to(like).unbind(1):
+            state = decoder(epsilon, state)
             canvas, given = written(canvas, state[0])
             yield canvas, given
 

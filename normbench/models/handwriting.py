@@ -80,10 +80,10 @@ class Handwriting(Model):
         super().__init__()
         self.symbols, self.gaussians, self.mixtures = symbols, gaussians, mixtures
         self.window_shift, self.clip_outputs = window_shift, clip_outputs
-        beside = 3 + symbols  # the point and the window
-        self.first = LSTM(beside, hidden_size, sites, "first", clip=clip_gates)
-        self.second = LSTM(beside + hidden_size, hidden_size, sites, "second", clip=clip_gates)
-        self.third = LSTM(beside + hidden_size, hidden_size, sites, "third", clip=clip_gates)
+        inputs = 3 + symbols  # the point and the window
+        self.first = LSTM(inputs, hidden_size, sites, "first", clip=clip_gates)
+        self.second = LSTM(inputs + hidden_size, hidden_size, sites, "second", clip=clip_gates)
+        self.third = LSTM(inputs + hidden_size, hidden_size, sites, "third", clip=clip_gates)
         self.window = NormedLinear(hidden_size, *sites("window"), nn.Identity())
         self.output = NormedLinear(3 * hidden_size, *sites("output"), nn.Identity())
         self.lift = NormedLinear(3 * hidden_size, *sites("lift"), nn.Identity())
@@ -162,28 +162,28 @@ class Handwriting(Model):
         assert isinstance(characters, Ragged)
         rows = torch.linspace(0, len(characters) - 1, min(count, LINES)).long()
         texts = [characters[row : row + 1].values.tolist() for row in rows.tolist()]
-        drawn, steady = (self._drawn(texts, bias, seed, data) for bias in (0.0, 1.0))
-        return {"lines.svg": pen.lines(drawn), "steady.svg": pen.lines(steady), "window.svg": pen.path(drawn[0])}
+        lines, steady = (self._write_lines(texts, bias, seed, data) for bias in (0.0, 1.0))
+        return {"lines.svg": pen.lines(lines), "steady.svg": pen.lines(steady), "window.svg": pen.path(lines[0])}
 
     def write(self, text: str, bias: float, seed: int, count: int, data: Dataset) -> dict[str, bytes]:
         numbers = {symbol: number for number, symbol in enumerate(data.words) if len(symbol) == 1}
         unknown = sorted({letter for letter in text if letter not in numbers})
         if unknown:
-            told = " ".join(map(repr, unknown))
-            known = "".join(numbers)
-            raise NormbenchError(f"--text: {told} is none of the symbols that this model has seen: {known!r}.")
+            letters = " ".join(map(repr, unknown))
+            symbols = "".join(numbers)
+            raise NormbenchError(f"--text: {letters} is none of the symbols that this model has seen: {symbols!r}.")
         if not 0 < len(text) <= TEXT:
             raise NormbenchError(f"--text has {len(text)} letters: from 1 to {TEXT} can be written.")
-        drawn = self._drawn([[numbers[letter] for letter in text]] * count, bias, seed, data)
-        return {"lines.svg": pen.lines(drawn), "window.svg": pen.path(drawn[0])}
+        lines = self._write_lines([[numbers[letter] for letter in text]] * count, bias, seed, data)
+        return {"lines.svg": pen.lines(lines), "window.svg": pen.path(lines[0])}
 
-    def _drawn(self, texts: Sequence[Sequence[int]], bias: float, seed: int, data: Dataset) -> list[pen.Line]:
+    def _write_lines(self, texts: Sequence[Sequence[int]], bias: float, seed: int, data: Dataset) -> list[pen.Line]:
         found = []
         for (points, weights), text in zip(self.written(texts, bias, seed), texts, strict=True):
             points[:, :2] = points[:, :2] * np.asarray(data.scale.deviation) + np.asarray(data.scale.mean)
             letters = [data.words[number] for number in text]
-            shown = "".join(letter if len(letter) == 1 else "\N{REPLACEMENT CHARACTER}" for letter in letters)
-            found.append(pen.Line(points, shown, weights))
+            label = "".join(letter if len(letter) == 1 else "\N{REPLACEMENT CHARACTER}" for letter in letters)
+            found.append(pen.Line(points, label, weights))
         return found
 
     @torch.no_grad()
@@ -203,8 +203,8 @@ class Handwriting(Model):
                     ended[row] = t + 1
             if (ended < most).all():
                 break
-        drawn, counted = np.stack(points, 1), np.stack(weights, 1)
-        return [(drawn[i, : ended[i]].copy(), counted[i, : ended[i], : lengths[i]]) for i in range(len(texts))]
+        drawing, shares = np.stack(points, 1), np.stack(weights, 1)
+        return [(drawing[i, : ended[i]].copy(), shares[i, : ended[i], : lengths[i]]) for i in range(len(texts))]
 
     def _points(self, texts: Ragged, bias: float, seed: int, most: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Points (B, 3), and the weights (B, U + 1) of letters and of what follows them."""
@@ -218,7 +218,7 @@ class Handwriting(Model):
         draws = [numbers((most, len(letters), 2)) for numbers in (draw.random, draw.standard_normal)]
         w, place = like.new_zeros(len(letters), self.symbols), like.new_zeros(len(letters), self.gaussians)
         x = like.new_zeros(len(letters), 3)
-        for uniform, normal in zip(*(torch.from_numpy(drawn).to(like) for drawn in draws), strict=True):
+        for uniform, normal in zip(*(torch.from_numpy(values).to(like) for values in draws), strict=True):
             states[0] = layers[0](torch.cat([x, w], 1), states[0])
             given = look(states[0][0])
             w, place = window.step(given, place, text, self.window_shift)

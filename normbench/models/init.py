@@ -171,10 +171,10 @@ def initialize(model: nn.Module, config: Mapping[str, Any]) -> None:
         draw, alike = _scheme(f"{place}: {by[name]}", rule, config)
         weight = Weight(tuple(matrix.shape), module)
         if alike:
-            drawn = np.concatenate([draw(stream(config["seed"], "init"), weight.gate)] * weight.gates)
+            values = np.concatenate([draw(stream(config["seed"], "init"), weight.gate)] * weight.gates)
         else:
-            drawn = draw(stream(config["seed"], "init", name), weight)
-        parameter.copy_(torch.from_numpy(drawn if parameter is matrix else drawn.reshape(len(drawn), -1)[:, 0]))
+            values = draw(stream(config["seed"], "init", name), weight)
+        parameter.copy_(torch.from_numpy(values if parameter is matrix else values.reshape(len(values), -1)[:, 0]))
     start(model)
 
 

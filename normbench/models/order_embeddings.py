@@ -99,8 +99,8 @@ class OrderEmbeddings(Model):
         split = data.splits["test"]
         errors = retrieval.order_violation(self.embed(asked, torch.ones_like(asked) > 0), self.project(split["image"]))
         nearest = errors[0].argsort(stable=True)[:count]
-        told = (split["captions"].padded(row.view(1))[0][0].tolist() for row in nearest)
-        lines = (" ".join(data.words[n] if n != END else "|" for n in of_image) for of_image in told)
+        texts = (split["captions"].padded(row.view(1))[0][0].tolist() for row in nearest)
+        lines = (" ".join(data.words[n] if n != END else "|" for n in of_image) for of_image in texts)
         return [f"{errors[0, row]:.3f}  {line.removesuffix(' |')}" for row, line in zip(nearest, lines, strict=True)]
 
 

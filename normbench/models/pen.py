@@ -26,10 +26,10 @@ class Line(NamedTuple):
     window: np.ndarray
 
 
-def lines(drawn: Sequence[Line]) -> bytes:
+def lines(written: Sequence[Line]) -> bytes:
     """One below the other, each at the height of a line, the text above in grey."""
     parts, top, width = [], MARGIN, 0.0
-    for line in drawn:
+    for line in written:
         strokes, wide = _scaled(line.points)
         parts.append(_text(MARGIN, top + CAPTION * 0.7, line.text, GREY))
         paths = "".join(f"<path d='{_path(stroke)}'/>" for stroke in strokes)
@@ -78,10 +78,10 @@ def _path(stroke: np.ndarray) -> str:
 
 
 def _text(x: float, y: float, text: str, colour: str) -> str:
-    shown = escape("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text))
+    printable = escape("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text))
     return (
         f"<text x='{x:g}' y='{y:g}' fill='{colour}' stroke='none' font-family='sans-serif' font-size='10' "
-        f"xml:space='preserve'>{shown}</text>"
+        f"xml:space='preserve'>{printable}</text>"
     )
 
 

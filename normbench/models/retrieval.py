@@ -115,8 +115,8 @@ def in_folds(
     """
     each: list[dict[str, Tensor]] = []
     middle: list[Mapping[str, float]] = []
-    for part, told in zip(image.split(fold), captions.split(fold), strict=True):
-        found = ranks(errors(told.flatten(0, 1), part), captions.shape[1])
+    for part, texts in zip(image.split(fold), captions.split(fold), strict=True):
+        found = ranks(errors(texts.flatten(0, 1), part), captions.shape[1])
         each.append(measures(*found))
         middle.append(medians(*found))
     whole = {name: torch.cat([part[name] for part in each]) for name in each[0]}

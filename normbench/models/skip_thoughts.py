@@ -81,13 +81,13 @@ class SkipThoughts(Model):
         previous_mask: Tensor,
     ) -> Tensor:
         around = {"next": next, "next_mask": next_mask, "previous": previous, "previous_mask": previous_mask}
-        written = self._written(sentence, sentence_mask, **around)
+        written = self._decode(sentence, sentence_mask, **around)
         h, words = (torch.cat(parts) for parts in zip(*written, strict=True))
         return softmax.total(h, self.output.weight, self.output.bias, words)
 
     def evaluate(self, sentence: Tensor, sentence_mask: Tensor, **around: Tensor) -> dict[str, PerPlace]:
         found = {}
-        for name, (h, words) in zip(AROUND, self._written(sentence, sentence_mask, **around), strict=True):
+        for name, (h, words) in zip(AROUND, self._decode(sentence, sentence_mask, **around), strict=True):
             mask = around[f"{name}_mask"]
             nll = h.new_zeros(mask.shape)
             nll[mask] = softmax.nll(h, self.output.weight, self.output.bias, words)
@@ -95,7 +95,7 @@ class SkipThoughts(Model):
         of_both = [torch.stack(parts).sum(0) for parts in zip(*found.values(), strict=True)]
         return {"nll": PerPlace(*of_both), **found}
 
-    def _written(self, sentence: Tensor, sentence_mask: Tensor, **around: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _decode(self, sentence: Tensor, sentence_mask: Tensor, **around: Tensor) -> list[tuple[Tensor, Tensor]]:
         vectors = self.read(sentence, sentence_mask)
         return [self.tell(name, vectors, around[name], around[f"{name}_mask"]) for name in AROUND]
 
@@ -103,12 +103,12 @@ class SkipThoughts(Model):
     def encode(self, sentences: list[str], eos: bool, data: Dataset) -> np.ndarray:
         numbers = triples.numbered(data.words)
         ends = [END] if eos else []
-        return self._of_numbers([[*triples.encoded(sentence, numbers), *ends] for sentence in sentences])
+        return self._encode_numbers([[*triples.encoded(sentence, numbers), *ends] for sentence in sentences])
 
     def word_table(self) -> nn.Embedding:
         return self.embedding
 
-    def _of_numbers(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
+    def _encode_numbers(self, sentences: Sequence[Sequence[int]]) -> np.ndarray:
         """Of sentences as numbers, those of one length at a time; zeros for one without a word."""
         lengths = np.array(list(map(len, sentences)))
         found = np.zeros((len(sentences), self.encoder.hidden_size), np.float32)
@@ -125,10 +125,10 @@ class SkipThoughts(Model):
         asked = triples.encoded(text, triples.numbered(data.words))
         if all(number == UNKNOWN for number in asked):
             raise NormbenchError(f"--near '{text}': data={data.name} knows none of these words.")
-        told = triples.different(data.splits["test"], HELD_OUT)
-        cosines = self._of_numbers(told) @ self._of_numbers([[*asked, END]])[0]
+        candidates = triples.different(data.splits["test"], HELD_OUT)
+        cosines = self._encode_numbers(candidates) @ self._encode_numbers([[*asked, END]])[0]
         nearest = np.argsort(-cosines, kind="stable")[:count]
-        return [f"{cosines[row]:.3f}  {' '.join(data.words[n] for n in told[row][:-1])}" for row in nearest]
+        return [f"{cosines[row]:.3f}  {' '.join(data.words[n] for n in candidates[row][:-1])}" for row in nearest]
 
 
 def build(config: Mapping[str, Any], sites: Sites) -> SkipThoughts:

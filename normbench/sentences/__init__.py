@@ -1,6 +1,6 @@
-"""What sentence vectors are worth: SICK's relatedness, and MR, CR, SUBJ and MPQA classified, on the whole real sets.
+"""Evaluation of sentence vectors: relatedness on SICK, classification on MR, CR, SUBJ and MPQA, on the whole sets.
 
-`evaluate` takes anything that encodes; `scored` whatever has a row for each sentence of a set.
+`evaluate` takes an encoder; `scored` a function that returns a row for each sentence of a set.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Encode = Callable[[list[str], bool], Any]
 
 @dataclass(frozen=True)
 class Scored:
-    """What came out of one set: a record, and of a metric that is a mean over examples what each of them gave.
+    """The result of one set: a record, and the values per example of a metric that is their mean.
 
-    `examples`: (N,) of `accuracy` 1 where a sentence was classified right while its part was tested, in the order of
-    the set's file; of SICK (N,) the squared errors of the test pairs, whose mean is `mse`. `at_edge`: in how many of
-    the parts the C that was chosen is the smallest or the largest of those tried; None where none is chosen.
+    `examples`: for `accuracy` (N,), 1 where a sentence was classified right while its part was tested, in the order of
+    the set's file; for SICK (N,), the squared errors of the test pairs, whose mean is `mse`. `at_edge`: in how many
+    parts the chosen C is the smallest or the largest candidate; None if C is fixed.
     """
 
     record: dict[str, Any]
@@ -71,7 +71,7 @@ def scored(
         found = vectors(given)
         if given.name == sets.PAIRED:
             dense = found if isinstance(found, np.ndarray) else found.toarray()
-            ends = np.cumsum([len(told) for told in given.sentences.values()])
+            ends = np.cumsum([len(sentences) for sentences in given.sentences.values()])
             u_v = iter(np.split(dense, ends[:-1]))
             parts = [relatedness.pairs(next(u_v), next(u_v), scores) for scores in given.targets.values()]
             metrics, squared = relatedness.evaluate(*parts)

@@ -18,13 +18,13 @@ from normbench.sentences import logistic
 
 PARTS = 10
 COSTS = tuple(2.0**power for power in range(9))
-FIXED = 16.0  # C where none is looked for, the middle of these
+FIXED = 16.0  # C if none is chosen, the middle of these
 SEED = 1234  # of the authors
 
 
 @dataclass(frozen=True)
 class Tested:
-    """What came out: the accuracy in each outer part, the C that was taken there, and per row whether it was right."""
+    """The result: accuracy and chosen C of each outer part, and whether each row was classified right."""
 
     accuracies: np.ndarray  # (PARTS,)
     costs: np.ndarray  # (PARTS,)
@@ -37,7 +37,7 @@ class Tested:
 
     @property
     def at_edge(self) -> int:
-        """In how many parts a C beyond COSTS may have done better."""
+        """In how many parts the best C is at an end of COSTS, so that one beyond may be better."""
         return int(np.isin(self.costs, (COSTS[0], COSTS[-1])).sum())
 
 

@@ -39,7 +39,7 @@ PRODUCTS, STEPS, HALVINGS = 500, 100, 30  # at most
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows z (N, D) in both precisions, with what the solver needs to know of them."""
+    """Rows z (N, D) in both precisions, with their sums of squares."""
 
     exact: Products
     quick: Products
@@ -108,7 +108,7 @@ def _refuse_too_long(products: Tensor) -> None:
 
 
 def decisions(given: Rows, targets: Tensor, train: Tensor, costs: Sequence[float]) -> Iterator[Tensor]:
-    """For one C after the other, in rising order: what each problem's solution says of all rows, w·z (K, N).
+    """For one C after the other, in rising order: the decisions w·z (K, N) of each problem's solution on all rows.
 
     targets (N,) of 0 and 1; train (K, N) bool. NormbenchError where a problem cannot be solved.
     """
@@ -120,7 +120,7 @@ def decisions(given: Rows, targets: Tensor, train: Tensor, costs: Sequence[float
         if before is not None:  # straight on in log C
             on = np.log(cost / costs[place - 1]) / np.log(costs[place - 1] / costs[place - 2])
             start = _State(*(b + on * (b - a) for a, b in ((before.w, now.w), (before.a, now.a))))
-        before, now = now if place else None, _solved(given, targets.double(), train, float(cost), start)
+        before, now = now if place else None, _solve(given, targets.double(), train, float(cost), start)
         yield now.a
 
 
@@ -130,7 +130,7 @@ class _State:
     a: Tensor  # its decisions (K, N)
 
 
-def _solved(given: Rows, targets: Tensor, train: Tensor, cost: float, start: _State) -> _State:
+def _solve(given: Rows, targets: Tensor, train: Tensor, cost: float, start: _State) -> _State:
     """Newton's method from `start`, for every problem until its gradient is small."""
     w, a = start.w.clone(), start.a.clone()
     enough = max(GRADIENT, ROUNDING * cost * float((len(given) * given.squares.sum()).sqrt()))

@@ -48,17 +48,17 @@ def evaluate(train: Pairs, trial: Pairs, test: Pairs) -> tuple[dict[str, float],
     order = np.arange(len(train.scores))
     np.random.RandomState(SEED).shuffle(order)  # numpy's old generator, whose draws are frozen
     model = _Softmax(train.features[order], distributions(train.scores[order]))
-    best, kept = -np.inf, model.weights.clone()
+    best, weights = -np.inf, model.weights.clone()
     with one_thread():
         for _ in range(LOOKS):
             model.fit()
             found = pearson(predicted(model.weights, trial.features), trial.scores)
             if not found > best:
                 break
-            best, kept = found, model.weights.clone()
-    told = predicted(kept, test.features)
-    squared = (told - test.scores) ** 2
-    correlations = {"pearson": pearson(told, test.scores), "spearman": spearman(told, test.scores)}
+            best, weights = found, model.weights.clone()
+    scores = predicted(weights, test.features)
+    squared = (scores - test.scores) ** 2
+    correlations = {"pearson": pearson(scores, test.scores), "spearman": spearman(scores, test.scores)}
     return {**correlations, "mse": float(np.mean(squared))}, squared
 
 

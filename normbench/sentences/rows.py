@@ -15,8 +15,8 @@ from normbench.data import files
 from normbench.errors import NormbenchError
 from normbench.sentences.sets import STEMS, Labelled
 
-SHOWN = 40  # characters of a sentence in an error
-DEFAULT = (np.float32, np.float64)  # what is computed with; all else becomes the latter
+EXCERPT = 40  # characters of a sentence in an error
+DEFAULT = (np.float32, np.float64)  # types for computing; all others become the latter
 
 
 class NotFinite(NormbenchError):
@@ -25,18 +25,23 @@ class NotFinite(NormbenchError):
 
 def encoded(encode: Callable[[list[str], bool], Any], given: Labelled, of: str) -> Any:
     """The rows that `encode` gives the set's sentences, zeros for the empty ones; NormbenchError if they do not fit."""
-    told = given.all
-    kept = [place for place, sentence in enumerate(told) if sentence]
-    found = checked(encode([told[place] for place in kept], given.eos), [told[place] for place in kept], of, given.name)
-    if len(kept) == len(told):
+    sentences = given.all
+    filled = [place for place, sentence in enumerate(sentences) if sentence]
+    found = checked(
+        encode([sentences[place] for place in filled], given.eos),
+        [sentences[place] for place in filled],
+        of,
+        given.name,
+    )
+    if len(filled) == len(sentences):
         return found
     if isinstance(found, np.ndarray):
-        whole = np.zeros((len(told), found.shape[1]), found.dtype)
-        whole[kept] = found
+        whole = np.zeros((len(sentences), found.shape[1]), found.dtype)
+        whole[filled] = found
         return whole
     from scipy import sparse
 
-    return sparse.csr_array((np.ones(len(kept)), (kept, range(len(kept)))), (len(told), len(kept))) @ found
+    return sparse.csr_array((np.ones(len(filled)), (filled, range(len(filled)))), (len(sentences), len(filled))) @ found
 
 
 class Files:
@@ -58,11 +63,11 @@ class Files:
     def __call__(self, given: Labelled) -> np.ndarray:
         """The set's rows; those of empty sentences are zeros, whatever stands there."""
         found = []
-        for stem, told in given.sentences.items():
+        for stem, sentences in given.sentences.items():
             path = self._path(stem)
-            rows = _read(path, told, f"{stem}.txt")
-            rows[[place for place, sentence in enumerate(told) if not sentence]] = 0
-            found.append(checked(rows, told, files.as_text(path), f"{stem}.txt"))
+            rows = _read(path, sentences, f"{stem}.txt")
+            rows[[place for place, sentence in enumerate(sentences) if not sentence]] = 0
+            found.append(checked(rows, sentences, files.as_text(path), f"{stem}.txt"))
         sizes = {rows.shape[1] for rows in found}
         if len(sizes) > 1:
             raise NormbenchError(f"{files.as_text(self.folder)}: the vectors of {given.name} have different lengths: "
@@ -73,27 +78,27 @@ class Files:
         return self.folder / f"{stem}.npy"
 
 
-def _read(path: Path, told: Sequence[str], where: str) -> np.ndarray:
-    """The array of a file, whose heading is believed where it suits the sentences and the file's size."""
-    shown = files.as_text(path)
+def _read(path: Path, sentences: Sequence[str], where: str) -> np.ndarray:
+    """The array of a file, read only if its header fits the sentences and the file's size."""
+    text = files.as_text(path)
     try:
         with reading.opened(path.resolve()) as file:
             shape, dtype = _heading(file)
             if dtype.hasobject:
-                raise NormbenchError(f"{shown} cannot be read: it holds objects.")
-            _check_form(shape, dtype, told, shown, where)
+                raise NormbenchError(f"{text} cannot be read: it holds objects.")
+            _check_form(shape, dtype, sentences, text, where)
             there, needed = os.fstat(file.fileno()).st_size - file.tell(), math.prod(shape) * dtype.itemsize
             if there < needed:
-                raise NormbenchError(f"{shown} cannot be read: it ends {needed - there} bytes early.")
+                raise NormbenchError(f"{text} cannot be read: it ends {needed - there} bytes early.")
             file.seek(0)
             found: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
             return found
     except OSError as error:
-        raise NormbenchError(f"{shown} cannot be read: {error.strerror or error}.") from None
+        raise NormbenchError(f"{text} cannot be read: {error.strerror or error}.") from None
 
 
 def _heading(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """What an .npy file says that it holds. OSError where it is none: of a damaged heading numpy raises anything."""
+    """Shape and type from the header of an .npy file. OSError if it is damaged: numpy raises many types."""
     try:
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         shape, _, dtype = read[np.lib.format.read_magic(file)](file)
@@ -102,14 +107,14 @@ def _heading(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise OSError("it is no array of numpy's (np.save)") from None
 
 
-def checked(found: Any, told: list[str], of: str, where: str) -> Any:
-    """The rows as finite float32 or float64, one for each of the sentences `told`, an array or a scipy.sparse matrix.
+def checked(found: Any, sentences: list[str], of: str, where: str) -> Any:
+    """The rows as finite float32 or float64, one for each sentence, an array or a scipy.sparse matrix.
 
     `of` and `where` say in errors whose they are, and of which sentences.
     """
     if not hasattr(found, "tocsr"):
         found = _array(found, of, where)
-    _check_form(found.shape, found.dtype, told, of, where)
+    _check_form(found.shape, found.dtype, sentences, of, where)
     native = found.dtype.newbyteorder("=")
     with np.errstate(over="ignore"):  # of a longer float: Inf is refused
         found = found.astype(native if native in DEFAULT else np.float64, copy=False)
@@ -119,18 +124,18 @@ def checked(found: Any, told: list[str], of: str, where: str) -> Any:
             raise NotFinite(f"{of}: the vectors of {where} hold NaN or Inf.")
     elif not (finite := np.isfinite(found).all(1)).all():
         row = int(np.flatnonzero(~finite)[0])
-        raise NotFinite(f"{of}: the vector of {where}, row {row} ('{told[row][:SHOWN]}') holds NaN or Inf.")
+        raise NotFinite(f"{of}: the vector of {where}, row {row} ('{sentences[row][:EXCERPT]}') holds NaN or Inf.")
     return found
 
 
-def _check_form(shape: Sequence[int], dtype: np.dtype[Any], told: Sequence[str], of: str, where: str) -> None:
+def _check_form(shape: Sequence[int], dtype: np.dtype[Any], sentences: Sequence[str], of: str, where: str) -> None:
     if dtype.kind not in "fiu":
         raise NormbenchError(f"{of}: the vectors of {where} are of type {dtype}, not numbers.")
     if len(shape) != 2 or shape[1] < 1:
         raise NormbenchError(f"{of}: the vectors of {where} have the shape {tuple(shape)} instead of "
-                             f"({len(told)}, numbers).")  # fmt: skip
-    if shape[0] != len(told):
-        raise NormbenchError(f"{of}: {shape[0]} vectors for the {len(told)} sentences of {where}. A sentence "
+                             f"({len(sentences)}, numbers).")  # fmt: skip
+    if shape[0] != len(sentences):
+        raise NormbenchError(f"{of}: {shape[0]} vectors for the {len(sentences)} sentences of {where}. A sentence "
                              "ends at a line feed alone, and empty ones count in a file.")  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The labelled sentences that vectors are tried on, as their files have them: MR, CR, SUBJ, MPQA, and SICK's pairs.
 
 Four rows of CR and three of MPQA have no text. They stay, so that the sets are whole; the vector of an empty sentence
-is zeros whoever encodes, and no encoder is asked for it.
+is zeros for every encoder, and no encoder gets it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Labelled:
     @property
     def all(self) -> list[str]:
         """The sentences of its files, one after the other."""
-        return [sentence for told in self.sentences.values() for sentence in told]
+        return [sentence for texts in self.sentences.values() for sentence in texts]
 
     @property
     def eos(self) -> bool:

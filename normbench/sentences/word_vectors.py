@@ -46,20 +46,20 @@ def read(path: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
     return found
 
 
-def fit(known: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> np.ndarray:
+def fit(of_file: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> np.ndarray:
     """(D + 1, d): [x, 1] @ it is the vector, in a model's space, of a word whose vector in the file is x (D,).
 
-    known: vectors of the file. own: vectors (d,) of the model's words. NormbenchError where they share too few words
-    for the map to be told by them.
+    of_file: vectors of the file. own: vectors (d,) of the model's words. NormbenchError where they share too few words
+    to determine the map.
     """
-    shared = [word for word in own if word in known]
-    if not shared or len(shared) <= len(known[shared[0]]):
-        numbers = len(known[shared[0]]) + 1 if shared else 1
+    shared = [word for word in own if word in of_file]
+    if not shared or len(shared) <= len(of_file[shared[0]]):
+        numbers = len(of_file[shared[0]]) + 1 if shared else 1
         raise NormbenchError(
             f"of the model's {len(own)} words the file has {len(shared)}: at least {numbers} are needed to map its "
             "vectors into the model's space."
         )
-    x = np.stack([known[word] for word in shared]).astype(np.float64)
+    x = np.stack([of_file[word] for word in shared]).astype(np.float64)
     y = np.stack([own[word] for word in shared]).astype(np.float64)
     solved: np.ndarray = np.linalg.lstsq(_with_one(x), y, rcond=None)[0]
     return solved

@@ -1,4 +1,4 @@
-"""What sentence vectors that nobody trained are worth. Words are what stands between blanks, in small letters."""
+"""Sentence vectors without training, for comparison. Words are separated by blanks and in small letters."""
 
 from __future__ import annotations
 

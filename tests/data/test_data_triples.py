@@ -343,7 +343,7 @@ def test_made_up_tasks_have_the_form_of_the_real_ones() -> None:
     assert not folder.exists()
     for name in sets.CLASSIFIED:
         labels = found[name].targets[name]
-        assert len(labels) == len(found[name].all) == made_triples.TOLD[name] and 0.3 < labels.mean() < 0.7
+        assert len(labels) == len(found[name].all) == made_triples.TASK_SIZES[name] and 0.3 < labels.mean() < 0.7
     good = [bool(set(text.split()) & {"good", "fine", "glad"}) for text in found["mr"].all]
     assert np.array_equal(good, found["mr"].targets["mr"])
     scores = found["sick"].targets["train"]

@@ -54,7 +54,7 @@ def test_the_start_does_not_matter() -> None:
     given = logistic.rows(x.numpy())
     far = 100 * torch.randn(3, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     (expected,) = logistic.decisions(given, y, train, [8.0])
-    found = logistic._solved(given, y.double(), train, 8.0, logistic._State(far, given.exact.decisions(far)))
+    found = logistic._solve(given, y.double(), train, 8.0, logistic._State(far, given.exact.decisions(far)))
     torch.testing.assert_close(found.a, expected, rtol=0, atol=3e-6)
 
 

@@ -18,7 +18,7 @@ from normbench.data import content, files
 from normbench.data.prepare.parts import Wrong
 from normbench.errors import NormbenchError
 
-ASIDE = "prepared"  # below a set's sources: what is on its way
+ASIDE = "prepared"  # below a set's sources: unfinished files
 
 
 def run(config: Mapping[str, Any], root: Path) -> list[Path]:
@@ -78,9 +78,9 @@ def _install(config: Mapping[str, Any], root: Path, aside: Path, remark: str) ->
 
 def _move(source: Path, target: Path) -> None:
     if _elsewhere(source, target):
-        beside = target.with_name(f".{target.name}.part")
-        shutil.copyfile(source, beside)
-        source = beside
+        part = target.with_name(f".{target.name}.part")
+        shutil.copyfile(source, part)
+        source = part
     with source.open("rb") as file:
         os.fsync(file.fileno())
     durable.replace(source, target)

@@ -1,4 +1,4 @@
-"""What the `prepare` modules share."""
+"""Shared by the `prepare` modules."""
 
 from __future__ import annotations
 
