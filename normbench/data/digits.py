@@ -45,14 +45,9 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
 def embedded() -> tuple[np.ndarray, np.ndarray]:
     """Images (1797, 64) float64 and labels (1797,) int64 as scikit-learn's `load_digits(return_X_y=True)` gives them.
 
-    Read from its file: to import it takes longer than many a run. By `load_digits` where the file lies elsewhere.
+    Read from its file: the import of scikit-learn takes longer than many a run.
     """
     found = importlib.util.find_spec("sklearn")
-    folders = found.submodule_search_locations if found else None
-    path = Path((folders or [""])[0]) / "datasets" / "data" / "digits.csv.gz"
-    if not path.is_file():
-        from sklearn.datasets import load_digits
-
-        return load_digits(return_X_y=True)
-    rows = np.loadtxt(path, delimiter=",")
+    assert found is not None and found.origin is not None
+    rows = np.loadtxt(Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
     return rows[:, :-1], rows[:, -1].astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,7 +90,6 @@ class Split:
     `mean_over` names the mask whose valid places the model's loss is a mean over, such as `words_mask`; without one it
     is over the examples. `index` (N,) is each example's own number in the set, whatever order they come in here.
     `dropped`: the lengths of further examples that only fill up the batches of training, of which they are dropped.
-    Errors: tensors of different numbers of examples; a mask of another shape than what it masks.
     """
 
     def __init__(
@@ -103,19 +103,7 @@ class Split:
         self.tensors: Mapping[str, Tensor | Ragged] = tensors
         self.mean_over, self.index, self.dropped = mean_over, index, dropped
         self.selected: frozenset[str] | None = None  # what a batch has; all where nobody asked for some
-        counts = {name: len(tensor) for name, tensor in tensors.items()}
-        if len(set(counts.values())) != 1:
-            sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
-            raise NormbenchError(f"the tensors of a data set's part have different numbers of examples: {sizes}.")
-        for name, mask in tensors.items():
-            masked = tensors.get(name.removesuffix(MASK)) if name.endswith(MASK) else None
-            if isinstance(mask, Tensor) and isinstance(masked, Tensor) and mask.shape != masked.shape[: mask.dim()]:
-                raise NormbenchError(
-                    f"the mask {name} of a data set's part is {tuple(mask.shape)}, but {name.removesuffix(MASK)} "
-                    f"{tuple(masked.shape)}: a mask is of the length of what it masks."
-                )
-        if mean_over and mean_over not in self.names:
-            raise NormbenchError(f"a data set's means are over {mean_over}, which is none of {', '.join(self.names)}.")
+        assert len({len(tensor) for tensor in tensors.values()}) == 1
 
     def __len__(self) -> int:
         return len(next(iter(self.tensors.values())))
@@ -142,40 +130,35 @@ class Split:
             if name not in self.names:
                 raise NormbenchError(f"{who} asks for the tensor '{name}', {whose} gives {', '.join(self.names)}.")
         chosen = {name: t for name, t in self.tensors.items() if name in wanted or f"{name}{MASK}" in wanted}
-        return self._with(chosen, self.index, self.dropped, frozenset(names))
+        return self._with(tensors=chosen, selected=frozenset(names))
 
     def with_tensors(self, tensors: Mapping[str, Tensor]) -> Split:
         """The same examples with these in the place of their own of these names."""
-        return self._with({**self.tensors, **tensors}, self.index, self.dropped, self.selected)
+        return self._with(tensors={**self.tensors, **tensors})
 
-    def _with(
-        self,
-        tensors: Mapping[str, Tensor | Ragged],
-        index: Tensor | None,
-        dropped: Tensor | None,
-        selected: frozenset[str] | None,
-    ) -> Split:
-        made = Split(mean_over=self.mean_over, index=index, dropped=dropped, **tensors)
-        made.selected = selected
+    def _with(self, **attributes: Any) -> Split:
+        made = copy.copy(self)
+        vars(made).update(attributes)
         return made
 
     def every(self, stride: int) -> Split:
         """Every so many-th example, from the first on; each keeps its own number."""
-        return self._part(slice(None, None, stride), None if self.dropped is None else self.dropped[::stride])
+        dropped = None if self.dropped is None else self.dropped[::stride]
+        return self._part(slice(None, None, stride))._with(dropped=dropped)
 
     def first(self, count: int) -> Split:
         """The first so many examples; each keeps its own number."""
-        return self._part(slice(count), self.dropped)
+        return self._part(slice(count))
 
-    def _part(self, rows: slice, dropped: Tensor | None) -> Split:
+    def _part(self, rows: slice) -> Split:
         index = torch.arange(len(self)) if self.index is None else self.index
         chosen = {name: tensor[rows] for name, tensor in self.tensors.items()}
-        return self._with(chosen, index[rows], dropped, self.selected)
+        return self._with(tensors=chosen, index=index[rows])
 
     def to(self, device: torch.device) -> Split:
         index = None if self.index is None else self.index.to(device)
         moved = {name: tensor.to(device) for name, tensor in self.tensors.items()}
-        return self._with(moved, index, self.dropped, self.selected)
+        return self._with(tensors=moved, index=index)
 
     def numbers(self, index: slice | Tensor) -> Tensor | range:
         """The own numbers of the examples at `index`, by which what is drawn for one of them is keyed."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import http
+import http.client
 import os
 import re
 import shutil
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from normbench import durable
-from normbench.data import download, files, folder, module, prepare
+from normbench.data import files, folder, module, prepare
 from normbench.errors import NormbenchError, code_of
 
 # Called with the file's name, the bytes that are here, and the bytes in all where the server says so.
@@ -23,10 +24,14 @@ Progress = Callable[[str, int, int | None], None]
 
 # How often one mirror is asked for a file whose download breaks off.
 _ATTEMPTS = 5
-# Seconds for a file: to begin with, and at this many bytes per second for the largest that it can be.
-_BEGINNING, _PACE = 300.0, 20_000
+# Bytes per second, mean over the download: a slower mirror is left.
+_SLOWEST = 1000
 # Seconds that another process, which may be bringing the same set, is waited for.
 _LONGEST = 600.0
+
+
+class _NetworkFailed(Exception):
+    """Why there is no answer, or no more of it."""
 
 
 class _MirrorFailed(Exception):
@@ -193,9 +198,10 @@ def _download(
     """Write what the server sends from byte `start` on to the end of `part`, or all anew if it ignores the range."""
     headers = {"User-Agent": "normbench"} | ({"Range": f"bytes={start}-"} if start else {})
     first = done = 0
+    began = time.monotonic()
     try:
-        request = urllib.request.Request(url, headers=headers)
-        with download.Answer(request, timeout, _BEGINNING + limit / _PACE) as answer:
+        request = _network(timeout, urllib.request.Request, url, None, headers)
+        with _network(timeout, urllib.request.urlopen, request, None, timeout) as answer:
             ranged = answer.status == http.HTTPStatus.PARTIAL_CONTENT
             if ranged and not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
                 raise _MirrorFailed("it sent another range than the one asked for")
@@ -203,12 +209,14 @@ def _download(
             length = answer.headers.get("Content-Length", "")
             total = done + int(length) if re.fullmatch(r"[0-9]{1,15}", length) else None
             with part.open("ab" if ranged else "wb") as out:
-                for block in answer:
+                while block := _network(timeout, answer.read1, files.CHUNK):
                     out.write(block)
                     done += len(block)
                     if done > limit:
                         out.truncate(0)
                         raise _MirrorFailed(f"it sent more than {limit} bytes")
+                    if (seconds := time.monotonic() - began) > 3 * timeout and done - first < _SLOWEST * seconds:
+                        raise _MirrorFailed(f"less than {_SLOWEST} bytes per second", again=done > first)
                     progress(done, total)
                 out.flush()
                 os.fsync(out.fileno())
@@ -219,8 +227,22 @@ def _download(
             part.unlink()
             raise _MirrorFailed("it refused the range", again=True) from error
         raise _MirrorFailed(f"HTTP {error.code} {error.reason}") from error
-    except (download.Failed, ValueError) as error:  # ValueError: no address
+    except _NetworkFailed as error:
         raise _MirrorFailed(str(error), again=done > first) from error
     # http.client reports a short body only when the server sends it in chunks.
     if total is not None and done < total:
         raise _MirrorFailed(f"it broke off after {done} of {total} bytes", again=done > first)
+
+
+def _network(timeout: float, call: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a call to the network; its errors become _NetworkFailed, to tell them from those of the disk."""
+    try:
+        return call(*arguments)
+    except urllib.error.HTTPError:
+        raise
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: no address
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(cause, TimeoutError):
+            raise _NetworkFailed(f"no answer for {timeout:g} s") from error
+        strerror = cause.strerror if isinstance(cause, OSError) else ""
+        raise _NetworkFailed(strerror or str(cause) or type(cause).__name__) from error

@@ -14,7 +14,6 @@ from normbench.data import Dataset, array_cache, captions, check, content, files
 from normbench.data.array_cache import Arrays
 from normbench.data.examples import Split
 from normbench.data.words import UNKNOWN
-from normbench.errors import NormbenchError
 from normbench.streams import stream
 
 SPLITS = {"train": "train", "valid": "dev", "test": "test"}
@@ -46,11 +45,6 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     words, texts = arrays["words"].tolist(), {part: _captions(arrays, part) for part in SPLITS}
     counts = np.bincount(arrays["train_values"], minlength=len(words))
     frequent = sorted((n for n in range(captions.FIRST, len(words)) if counts[n] >= LEAST), key=words.__getitem__)
-    if len(frequent) != declares["features"]:
-        raise NormbenchError(
-            f"data={name} declares {declares['features']} features, but {len(frequent)} words occur {LEAST} times in "
-            "its training captions."
-        )
     tfidf = TfidfVectorizer(
         analyzer=np.concatenate, lowercase=False, vocabulary={n: column for column, n in enumerate(frequent)}
     )
@@ -89,11 +83,6 @@ def _numbered(config: Mapping[str, Any], root: Path, most: int) -> Arrays:
     texts: dict[str, list[list[str]]] = {}
     for part, split in SPLITS.items():
         images = [given for of, given in zip(table["split"], table["captions"], strict=True) if of == split]
-        if len(images) != config["declares"]["sizes"][split]:
-            raise NormbenchError(
-                f"{files.as_text(path)} has {len(images)} images of the split {split} instead of "
-                f"{config['declares']['sizes'][split]}."
-            )
         texts[part] = [captions.split(caption) for image in images for caption in image]
     numbers = captions.ranks([*texts["train"], *texts["valid"]], most, str(config["name"]))
     arrays: Arrays = {"words": np.array(captions.words_by_number(numbers))}

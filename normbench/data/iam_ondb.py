@@ -11,32 +11,32 @@ from typing import Any
 
 import numpy as np
 
-from normbench import reading
 from normbench.data import Dataset, check, content, files, strokes
 from normbench.errors import NormbenchError
 
-ARRAYS = {"dxy": ("int16", 2), "eos": ("uint8", 1), "length": ("int32", 1)}  # type and axes
 FORM = re.compile(r"[a-z]\d\d-\d+[a-z]?")
-LINE = re.compile(rf"({FORM.pattern})-\d+")
 Sums = dict[str, str]  # by file
 
 
 def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
-    """Lines as `strokes.splits` gives them, in the files' order; NormbenchError for missing, damaged or odd files.
+    """Lines as `strokes.splits` gives them, in the files' order; NormbenchError for missing or damaged files.
 
     Parts `train` and `test`, of whole forms: by the owners' lists where these lie beside the files, else drawn, and in
     every run the same. `copy` says which. Nothing depends on the seed.
     """
     check(config, root)
     npz, tsv = files.paths(config, root)
-    ids, texts = _texts(config, tsv)
-    lines = _strokes(config, npz, ids, texts)
+    rows = content.text(tsv).decode("utf-8").removesuffix("\n").split("\n")
+    ids, texts = zip(*(row.split("\t", 1) for row in rows), strict=True)
+    with np.load(npz, allow_pickle=False) as arrays:
+        ends = np.unpackbits(arrays["eos"], count=len(arrays["dxy"]))
+        lines = strokes.Lines(arrays["dxy"], ends, arrays["length"], texts)
     forms = np.array([line.rsplit("-", 1)[0] for line in ids])
     listed, sums = _read_lists(config, root, set(forms.tolist()))
     belongs = listed or random_parts(forms.tolist(), **config["declares"]["split"])
     parts = {part: np.flatnonzero(np.isin(forms, sorted(names))) for part, names in belongs.items()}
-    for part, rows in parts.items():
-        if not len(rows):
+    for part, chosen in parts.items():
+        if not len(chosen):
             raise NormbenchError(f"{files.as_text(npz.parent)} has no line of the forms that are there to {part}.")
     remark = _describe_split(parts, len(ids), bool(listed))
     copy = {"sha256": content.checksum(files.sums(config, root) | sums), "deviations": [remark]}
@@ -116,53 +116,4 @@ def _describe_split(parts: Mapping[str, np.ndarray], count: int, listed: bool) -
     others = count - sum(map(len, parts.values()))
     return f"IAM-OnDB: {sizes}, of the forms in the owners' lists" + (
         f", which leave out {others} of those here" if others else ""
-    )
-
-
-def _texts(config: Mapping[str, Any], path: Path) -> tuple[list[str], list[str]]:
-    """The names of the lines and what was written."""
-    try:
-        rows = content.text(path).decode("utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError:
-        raise _wrong(config, path, "is not UTF-8") from None
-    ids, texts = [], []
-    for place, row in enumerate(rows, 1):
-        line, _, text = row.partition("\t")
-        if not LINE.fullmatch(line):
-            raise _wrong(config, path, f"has in line {place} '{line[:50]}' in the place of a name such as a01-000u-01")
-        if not text.strip():
-            raise _wrong(config, path, f"has no text for {line}")
-        ids.append(line)
-        texts.append(text)
-    if len(set(ids)) < len(ids):
-        raise _wrong(config, path, "has two texts of one line")
-    return ids, texts
-
-
-def _strokes(config: Mapping[str, Any], path: Path, ids: list[str], texts: list[str]) -> strokes.Lines:
-    """The pen's moves of these lines."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {key: file[key] for key in ARRAYS}
-    except reading.NO_ARCHIVE as error:
-        raise _wrong(config, path, f"cannot be read ({error})") from None
-    for key, (kind, axes) in ARRAYS.items():
-        if (found[key].dtype.name, found[key].ndim) != (kind, axes):
-            given = f"{found[key].dtype.name} {found[key].shape}"
-            raise _wrong(config, path, f"has {key} of {given} instead of {kind} of {axes} axes")
-    dxy, length = found["dxy"], found["length"]
-    if len(length) != len(ids):
-        raise _wrong(config, path, f"has {len(length)} lines, but there are {len(ids)} texts")
-    if (least := int(length.min())) < 2:
-        raise _wrong(
-            config, path, f"has too few points of {ids[int(length.argmin())]} ({least}): a line has at least 2"
-        )
-    if dxy.shape != (length.sum(dtype=np.int64), 2) or len(found["eos"]) != -(-len(dxy) // 8):
-        raise _wrong(config, path, "has other numbers of points in length, dxy and eos")
-    return strokes.Lines(dxy, np.unpackbits(found["eos"], count=len(dxy)), length, texts)
-
-
-def _wrong(config: Mapping[str, Any], path: Path, what: str) -> NormbenchError:
-    return NormbenchError(
-        f"{files.as_text(path)} {what}: it is damaged. Make it anew: normbench data get {config['name']}"
     )

@@ -42,7 +42,10 @@ def mirrors() -> list[str]:
 
 def _read(config: Mapping[str, Any], part: str, *paths: Path) -> Split:
     """A part, from its files of images and of labels."""
-    images, labels = map(_array, paths)
+    images, labels = (
+        np.frombuffer(body, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
+        for shape, body in map(content.idx, paths)
+    )
     facts = config["declares"]
     rows, pixels, classes = int(facts["sizes"][part]), int(facts["features"]), int(facts["classes"])
     sizes = (images.shape[:1], labels.shape, math.prod(images.shape[1:]))
@@ -54,11 +57,3 @@ def _read(config: Mapping[str, Any], part: str, *paths: Path) -> Split:
         )
     inputs = torch.from_numpy(images.reshape(rows, pixels).astype(np.float32)).div_(255)
     return Split(inputs=inputs, targets=torch.from_numpy(labels.astype(np.int64)))
-
-
-def _array(path: Path) -> np.ndarray:
-    try:
-        shape, body = content.idx(path)
-    except ValueError as error:
-        raise NormbenchError(f"{files.as_text(path)}: {error}.") from error
-    return np.frombuffer(body, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)

@@ -52,19 +52,14 @@ def order(labels: np.ndarray) -> np.ndarray:
     return found
 
 
-def cut(rows: np.ndarray) -> list[np.ndarray]:
-    """Contiguous parts, the first ones longer by one where they cannot be equal."""
-    return np.array_split(rows, PARTS)
-
-
 def cross_validate(vectors: Any, labels: np.ndarray, nested: bool) -> Tested:
     """Of vectors (N, D), dense or sparse, and labels (N,) of 0 and 1; not `nested`: with C = FIXED in every part."""
-    outer = cut(order(labels))
+    outer = np.array_split(order(labels), PARTS)
     held = [[part] for part in outer]
     if nested:
         for k, part in enumerate(outer):
             rest = np.concatenate(outer[:k] + outer[k + 1 :])
-            held += [[part, inner] for inner in cut(rest)]
+            held += [[part, inner] for inner in np.array_split(rest, PARTS)]
     train = torch.ones(len(held), len(labels), dtype=torch.bool)
     for problem, parts in zip(train, held, strict=True):
         problem[np.concatenate(parts)] = False

@@ -1,16 +1,11 @@
-"""Servers that mean harm: whatever they send, and however slowly, a mirror is left in time and the line can be read."""
+"""Hostile servers: a mirror is left in time, whatever it sends, and the error line can be read."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from normbench.cli import main
-from normbench.data import download, fetch, mnist
+from normbench.data import fetch, mnist
 from normbench.errors import NormbenchError
 
 BODY = b"x" * 3000
@@ -67,10 +62,6 @@ def at_once(content: bytes) -> Answer:
 
 
 HEAD = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-SLOW: dict[str, tuple[Answer, str, float]] = {  # with the seconds that are waited for a byte
-    "a header without end": (slowly(b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 10**4), "no answer for 0.6 s", 0.2),
-    "a content byte by byte": (slowly(BODY, HEAD), "less than 1000 bytes per second", 0.4),
-}
 ANSWERS: dict[str, tuple[Answer, str]] = {
     "a reason that steers": (at_once(b"HTTP/1.0 404 \x1b]0;owned\x07\x1b[31m\r\n\r\n"), "HTTP 404"),
     "a header of a megabyte": (at_once(b"HTTP/1.0 200 OK\r\nX: " + b"y" * 10**6 + b"\r\n\r\n"), "header line"),
@@ -97,14 +88,12 @@ def test_a_mirror_that_means_harm_is_left(
     assert not (tmp_path / "x.gz").exists()
 
 
-@pytest.mark.parametrize("how", SLOW)
-def test_a_slow_mirror_is_left_in_time(how: str, config: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_mirror_is_left_in_time(config: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long before its answer would be whole."""
-    answer, reason, timeout = SLOW[how]
     monkeypatch.setattr(fetch, "_ATTEMPTS", 2)
     started = time.monotonic()
-    with server(answer) as url, pytest.raises(NormbenchError, match=reason):
-        fetch.get(config, tmp_path, mirrors=[url], timeout=timeout)
+    with server(slowly(BODY, HEAD)) as url, pytest.raises(NormbenchError, match="less than 1000 bytes per second"):
+        fetch.get(config, tmp_path, mirrors=[url], timeout=0.4)
     assert time.monotonic() - started < 30
     assert not (tmp_path / "x.gz").exists()
 
@@ -114,49 +103,6 @@ def test_a_length_that_is_none_is_not_there(length: str, config: dict, tmp_path:
     with server(at_once(f"HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n".encode("latin-1") + BODY)) as url:
         fetch.get(config, tmp_path, mirrors=[url])
     assert (tmp_path / "x.gz").read_bytes() == BODY
-
-
-def test_a_download_has_a_deadline(config: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
-        while True:
-            connection.sendall(b"y" * 100)
-            time.sleep(0.02)
-
-    monkeypatch.setattr(fetch, "_BEGINNING", 0.5)
-    monkeypatch.setattr(fetch, "_PACE", 1e9)
-    monkeypatch.setattr(fetch, "_ATTEMPTS", 1)
-    with server(answer) as url, pytest.raises(NormbenchError, match=r"not done in 0\.502 s"):
-        fetch.get(config, tmp_path, mirrors=[url], timeout=0.5)
-
-
-def test_a_name_that_is_looked_up_for_ever(config: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(60))
-    with pytest.raises(NormbenchError, match=r"no answer for 0\.3 s"):
-        fetch.get(config, tmp_path, mirrors=["http://example.invalid/"], timeout=0.1)
-
-
-def test_an_interrupt_interrupts(tmp_path: Path) -> None:
-    """While a name is looked up, which no signal ends."""
-    script = (
-        "import ctypes, signal, socket, sys\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs of a shell ignore it
-        "from normbench.data import fetch\n"
-        "socket.getaddrinfo = lambda *_, **__: ctypes.PyDLL(None).sleep(0) or ctypes.CDLL(None).sleep(60)\n"
-        f"config = {{'name': 'digits', 'declares': {{'files': {{'x.gz': {MD5!r}}}, 'megabytes': 1}}}}\n"
-        "from pathlib import Path\n"
-        "print('asking', flush=True)\n"
-        "try:\n    fetch.get(config, Path(sys.argv[1]), mirrors=['http://example.invalid/'])\n"
-        "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "asking\n"
-    time.sleep(0.5)
-    started = time.monotonic()
-    os.kill(process.pid, signal.SIGINT)
-    assert process.stdout.readline() == "interrupted\n"
-    process.wait(timeout=10)
-    assert time.monotonic() - started < 5
 
 
 def test_what_a_server_says_steers_no_terminal(
@@ -169,13 +115,3 @@ def test_what_a_server_says_steers_no_terminal(
             main(["data", "get", "mnist"])
     (line,) = capfd.readouterr().err.splitlines()
     assert ended.value.code == 2 and "HTTP 404" in line and line.isprintable()
-
-
-def test_the_reader_of_an_answer_may_leave(tmp_path: Path) -> None:
-    """Its thread ends, though nobody takes what it brings."""
-    with server(at_once(b"HTTP/1.0 200 OK\r\n\r\n" + b"y" * 10**8)) as url:
-        with download.Answer(urllib.request.Request(url), 1.0, 60.0) as answer:
-            next(iter(answer))
-            before = threading.active_count()
-        time.sleep(0.5)
-        assert threading.active_count() <= before

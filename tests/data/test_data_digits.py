@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
 from sklearn.datasets import load_digits
 
 from normbench import data
-from normbench.data.digits import embedded
 from normbench.errors import NormbenchError
 
 
@@ -36,13 +33,6 @@ def test_splits(digits: dict[str, Any], tmp_path: Path) -> None:
         assert part["inputs"].dtype == torch.float32 and part["targets"].dtype == torch.int64
         assert part["inputs"].min() == 0 and part["inputs"].max() == 1
         assert part["targets"].unique().tolist() == list(range(10))
-
-
-def test_scikit_learn_gives_them_where_it_has_no_such_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    from_its_file = embedded()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for part, wanted in zip(embedded(), from_its_file, strict=True):
-        assert np.array_equal(part, wanted) and part.dtype == wanted.dtype
 
 
 @pytest.mark.parametrize(("valid", "test"), [(0, 400), (200, 0), (1000, 797), (-1, 10)])

@@ -412,18 +412,6 @@ def test_right_md5_wrong_content(made: dict[str, bytes], tmp_path: Path, name: s
         data.load(declare(made), tmp_path / "other")
 
 
-# bodies are names of tests, which every process that collects them has to make alike: no clock in them
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"\0", b"not gzip at all", gzip.compress(b"x" * 99, mtime=0)[:-9], gzip.compress(b"x", mtime=0)],
-)
-def test_right_md5_not_idx(made: dict[str, bytes], tmp_path: Path, body: bytes) -> None:
-    made[IMAGES] = body
-    write(tmp_path / "other", made)
-    with pytest.raises(NormbenchError, match=r"train-images-idx3-ubyte\.gz: not a whole idx file"):
-        data.load(declare(made), tmp_path / "other")
-
-
 # -- the package's edges
 
 

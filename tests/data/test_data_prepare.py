@@ -57,12 +57,6 @@ def test_sentence_eval(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["cr.tsv", "mpqa.tsv", "mr.tsv", "subj.tsv"]
 
 
-@pytest.mark.parametrize("line", [b"2 text\n", b"text\n", b"\n", b"1 with\ttab\n", b"1\n"])
-def test_sentence_eval_refuses(tmp_path: Path, line: bytes) -> None:
-    wrong = {**SENTENCES, "subj.all": b"0 good\n" + line}
-    assert refusal("sentence_eval", tmp_path, wrong) == "subj.all, line 2 is not a label and a text"
-
-
 # -- SICK
 
 
@@ -79,11 +73,6 @@ def test_sick(tmp_path: Path) -> None:
         row * 2,
         row * 3,
     ]
-
-
-def test_sick_refuses_other_columns(tmp_path: Path) -> None:
-    sources = {"SICK_train.txt": b"1\t2\t3\t4\t5\n1\t2\n", "SICK_trial.txt": b"", "SICK_test_annotated.txt": b""}
-    assert refusal("sick", tmp_path, sources) == "SICK_train.txt, line 2 does not have 5 columns"
 
 
 # -- Flickr8k
@@ -115,14 +104,6 @@ def test_flickr8k_captions(tmp_path: Path) -> None:
     assert all(len(row["captions"]) == 5 for row in rows)
 
 
-def test_flickr8k_refuses(tmp_path: Path) -> None:
-    whole = flickr()
-    lacking = {**whole, "Flickr8k.token.txt": whole["Flickr8k.token.txt"].replace(b"a.jpg#3", b"a.jpg#7")}
-    assert "a.jpg has the captions [0, 1, 2, 4, 7] instead of 5" in refusal("flickr8k_captions", tmp_path, lacking)
-    wrong = {**whole, "Flickr8k.token.txt": b"<html>\n"}
-    assert "line 1 is not an image, a number and a caption" in refusal("flickr8k_captions", tmp_path, wrong)
-
-
 # -- binarized MNIST
 
 SIZES = {"train": 3, "valid": 2, "test": 1}
@@ -142,21 +123,6 @@ def test_binarized_mnist(tmp_path: Path) -> None:
         for part, (bits, _) in made.items():
             assert arrays[part].dtype == np.uint8 and arrays[part].shape == (SIZES[part], 98)
             assert (np.unpackbits(arrays[part], axis=1)[:, :784] == bits).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda text: text[:-2], "does not consist of rows of 784 digits"),
-        (lambda text: text.replace(b"1", b"2", 1), "holds something else than 0, 1 and blanks"),
-        (lambda text: text.replace(b" ", b",", 1), "holds something else than 0, 1 and blanks"),
-        (lambda text: text * 2, "has 6 rows instead of 3"),
-    ],
-)
-def test_binarized_mnist_refuses(tmp_path: Path, change: Any, reason: str) -> None:
-    sources = {f"binarized_mnist_{part}.amat": amat(rows, 1)[1] for part, rows in SIZES.items()}
-    sources["binarized_mnist_train.amat"] = change(sources["binarized_mnist_train.amat"])
-    assert reason in refusal("binarized_mnist", tmp_path, sources, {"sizes": SIZES})
 
 
 # -- IMDB
@@ -183,19 +149,6 @@ def test_imdb(tmp_path: Path) -> None:
         "label": [0, 1, 1],
     }
     assert pq.read_table(out / "test-00000-of-00001.parquet").to_pydict() == {"text": ["dull", "fine"], "label": [0, 1]}
-
-
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        ({}, "holds 3 train reviews instead of 4"),
-        ({"aclImdb/train/pos/11_8.txt": b"\xff\xfe"}, "aclImdb/train/pos/11_8.txt is not UTF-8"),
-        ({"aclImdb/train/pos/10_8.txt": b"twice"}, "two reviews of the number of aclImdb/train/pos/10_8.txt"),
-    ],
-)
-def test_imdb_refuses(tmp_path: Path, more: dict[str, bytes], reason: str) -> None:
-    sources = {"aclImdb_v1.tar.gz": packed(reviews() | more)}
-    assert reason in refusal("imdb", tmp_path, sources, {"sizes": {"train": 4, "test": 2}})
 
 
 # -- CIFAR-10
@@ -247,16 +200,6 @@ def test_cifar10_holds_the_images_against_the_published_sums(tmp_path: Path) -> 
     assert "the images of data_batch_2.bin do not have the published sha256" in refusal(
         "cifar10", tmp_path, archive, declares
     )
-
-
-def test_cifar10_refuses(tmp_path: Path) -> None:
-    batches, declares = cifar()
-    short = cifar_archive({**batches, "test_batch.bin": batches["test_batch.bin"][:-1]})
-    assert "has no whole test_batch.bin" in refusal("cifar10", tmp_path, short, declares)
-    fewer = cifar_archive({**batches, "test_batch.bin": batches["test_batch.bin"][: cifar10.RECORD]})
-    assert "holds 1 test images instead of 3" in refusal("cifar10", tmp_path, fewer, declares)
-    pickled = {"cifar-10-binary.tar.gz": packed({"cifar-10-batches-py/data_batch_1": b"\x80\x02}q\x01."})}
-    assert "has no whole data_batch_1.bin" in refusal("cifar10", tmp_path, pickled, declares)
 
 
 # -- books
@@ -320,17 +263,17 @@ def test_paragraphs_of_wrapped_lines() -> None:
 # -- IAM-OnDB
 
 XML = (
-    '<?xml version="1.0" encoding="ISO-8859-1"?>\n{doctype}<WhiteboardCaptureSession><StrokeSet>{strokes}</StrokeSet>'
+    '<?xml version="1.0" encoding="ISO-8859-1"?>\n<WhiteboardCaptureSession><StrokeSet>{strokes}</StrokeSet>'
     "</WhiteboardCaptureSession>"
 )
 
 
-def stroke_file(*strokes: list[tuple[int, int]], doctype: str = "") -> bytes:
+def stroke_file(*strokes: list[tuple[int, int]]) -> bytes:
     made = "".join(
         "<Stroke>" + "".join(f'<Point x="{x}" y="{y}" time="1.0"/>' for x, y in stroke) + "</Stroke>"
         for stroke in strokes
     )
-    return XML.format(doctype=doctype, strokes=made).encode()
+    return XML.format(strokes=made).encode()
 
 
 def handwriting(first: bytes | None = None) -> tuple[dict[str, bytes], dict[str, bytes]]:
@@ -367,11 +310,6 @@ def test_iam_ondb(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (
-            stroke_file([(1, 1)], doctype='<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]>'),
-            "declares a document type",
-        ),
-        (stroke_file([(1, 1)], doctype='<!DOCTYPE a SYSTEM "http://127.0.0.1:1/a.dtd">'), "declares a document type"),
         (stroke_file([(1, 1)])[:-20], "is not a stroke file (unclosed token"),
         (b"<html>", "is not a stroke file"),
         (stroke_file([(1, 1)]).replace(b'x="1"', b'x="one"'), "is not a stroke file (invalid literal"),
@@ -379,7 +317,6 @@ def test_iam_ondb(tmp_path: Path) -> None:
         (stroke_file([(1, 1)]).replace(b'x="1"', b'x="nan"'), "is not a stroke file (invalid literal"),
         (stroke_file([]), "a01-000u-01.xml has too few points (0): a line has at least 2"),
         (stroke_file([(1, 1)]), "a01-000u-01.xml has too few points (1): a line has at least 2"),
-        (stroke_file([(0, 0), (1 << 63, 0)]), "is not a stroke file (a point at 9223372036854775808, 0)"),
         (stroke_file([(0, 0), (40000, 0)]), "a pen move of more than 32767 units"),
     ],
 )

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import multiprocessing
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -260,17 +261,6 @@ def test_tables_with_line_ends_of_windows(tables: dict[str, Any], folder: Path, 
     assert data.problems(tables, folder) == []
 
 
-def test_source_that_cannot_be_prepared(tables: dict[str, Any], folder: Path, mirror: Any) -> None:
-    body = b"no label here\n"
-    tables["declares"]["sources"]["files"]["subj.all"] = sha(body)
-    line = refused(tables, folder, mirrors=[mirror(files={**SENTENCES, "subj.all": body}).url])
-    assert line == (
-        f"SENTENCE_EVAL cannot be prepared from the files in {folder}/source/sentence_eval: subj.all, line 1 is not a "
-        f"label and a text. Replace what is wrong there and run: normbench data get sentence_eval"
-    )
-    assert not any(name.startswith("sentence_eval") for name in wrote(folder))
-
-
 @pytest.mark.parametrize("which", ["tables", "arrays"])
 def test_other_content_than_declared(
     which: str, request: pytest.FixtureRequest, folder: Path, mirror: Any, bits: dict[str, bytes]
@@ -322,16 +312,19 @@ def test_killed_between_the_renames(
     assert wrote(folder) == TABLES
 
 
-def test_set_folder_on_another_disk(
-    arrays: dict[str, Any], bits: dict[str, bytes], folder: Path, mirror: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prepare, "_elsewhere", lambda source, target: True)
-    fetch.get(arrays, folder, mirrors=[mirror(files=bits).url])
-    assert data.problems(arrays, folder) == []
-    assert sorted(path.name for path in (folder / NPZ).parent.iterdir()) == [
-        ".normbench-binarized_mnist.json",
-        "binarized_mnist.npz",
-    ]
+def test_set_folder_on_another_disk(arrays: dict[str, Any], bits: dict[str, bytes], folder: Path, mirror: Any) -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == folder.parent.stat().st_dev:
+        pytest.skip("there is no other disk at /dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory) as other:
+        folder.mkdir()
+        (folder / NPZ).parent.symlink_to(other)
+        fetch.get(arrays, folder, mirrors=[mirror(files=bits).url])
+        assert data.problems(arrays, folder) == []
+        assert sorted(path.name for path in Path(other).iterdir()) == [
+            ".normbench-binarized_mnist.json",
+            "binarized_mnist.npz",
+        ]
 
 
 def test_leftovers_of_a_killed_run(tables: dict[str, Any], folder: Path, mirror: Any) -> None:
@@ -449,6 +442,6 @@ def test_users_archives_that_are_damaged(owned: dict[str, Any], folder: Path) ->
     strokes, texts = handwriting()
     archives = place(folder, lineStrokes=packed(strokes)[:-30], ascii=packed(texts))
     assert refused(owned, folder).startswith(f"{archives}/lineStrokes-all.tar.gz is not a whole .tar.gz archive")
-    place(folder, lineStrokes=packed({"../a01-000u-01.xml": b"<x/>"}))
-    assert "is refused: the name '../a01-000u-01.xml' leads out of it" in refused(owned, folder)
+    place(folder, lineStrokes=packed({"a.txt": b"<x/>"}))
+    assert f"IAM_ONDB cannot be prepared from the files in {archives}: " in refused(owned, folder)
     assert not (folder / "iam_ondb").exists() and not (archives / "prepared").exists()

@@ -95,4 +95,3 @@ def test_the_order_of_the_rows_is_pinned() -> None:
     """Another order is another test: published numbers would not compare."""
     labels = np.array([0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0])
     assert folds.order(labels).tolist() == [3, 5, 11, 4, 6, 10, 2, 1, 8, 9, 0, 7]
-    assert [len(part) for part in folds.cut(folds.order(labels))] == [2, 2, *[1] * 8]

@@ -77,15 +77,11 @@ def _install(config: Mapping[str, Any], root: Path, aside: Path, remark: str) ->
 
 
 def _move(source: Path, target: Path) -> None:
-    if _elsewhere(source, target):
+    # On another disk, as when the set's folder is a link, the file cannot be renamed to the target.
+    if source.stat().st_dev != target.parent.stat().st_dev:
         part = target.with_name(f".{target.name}.part")
         shutil.copyfile(source, part)
         source = part
     with source.open("rb") as file:
         os.fsync(file.fileno())
     durable.replace(source, target)
-
-
-def _elsewhere(source: Path, target: Path) -> bool:
-    """Whether the target's folder is on another disk, as when it is a link: a file cannot be renamed over to there."""
-    return source.stat().st_dev != target.parent.stat().st_dev

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from normbench.data.prepare.parts import Wrong, write_parquet
+from normbench.data.prepare.parts import write_parquet
 
 _WORDS = (
     "Mr Mrs Ms Messrs Mme Mlle Mdlle M Dr Prof Rev Revd Hon St Sr Jr Esq Capt Col Gen Lieut Lt Maj Sergt Sgt Corp "
@@ -38,10 +38,7 @@ def prepare(sources: Path, out: Path, declares: Mapping[str, Any]) -> None:
 
     books, texts = [], []
     for name in sorted(declares["sources"]["files"]):
-        try:
-            text = (sources / name).read_bytes().decode("utf-8")
-        except UnicodeDecodeError:
-            raise Wrong(f"{name} is not UTF-8") from None
+        text = (sources / name).read_bytes().decode("utf-8")
         found = [sentence for paragraph in paragraphs(text) for sentence in sentences(paragraph)]
         books += [Path(name).stem] * len(found)
         texts += found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from normbench.data.prepare.parts import Wrong, write_parquet
+from normbench.data.prepare.parts import write_parquet
 
 CAPTIONS = 5
 
@@ -16,16 +16,11 @@ def prepare(sources: Path, out: Path, declares: Mapping[str, Any]) -> None:
     import pyarrow as pa
 
     captions: dict[str, dict[int, str]] = {}
-    for number, line in enumerate(_lines(sources / "Flickr8k.token.txt"), 1):
-        key, tab, caption = line.partition("\t")
-        image, mark, place = key.partition("#")
-        if not tab or not mark or not place.isdecimal():
-            raise Wrong(f"Flickr8k.token.txt, line {number} is not an image, a number and a caption")
+    for line in _lines(sources / "Flickr8k.token.txt"):
+        key, _, caption = line.partition("\t")
+        image, _, place = key.partition("#")
         # One line of the official file has the broken name 2258277193_586949ec62.jpg.1.
         captions.setdefault(image.removesuffix(".1"), {})[int(place)] = caption
-    for image, found in captions.items():
-        if sorted(found) != list(range(CAPTIONS)):
-            raise Wrong(f"{image} has the captions {sorted(found)} instead of {CAPTIONS}")
     splits = {
         image: split
         for split in ("train", "dev", "test")
