@@ -38,7 +38,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
         )
     rows: dict[str, list[int]] = {part: [] for part in ("train", "valid", "test")}
     for row, entry in enumerate(entries):
-        rows[SPLITS[entry["split"]]].append(row)
+        rows[entry["split"]].append(row)
     for part, wanted in (declares["sizes"] | {"valid": int(config["fold"])}).items():
         # Of the validation images, of which the split has five folds, the others are left out.
         if len(rows[part]) < wanted or (part != "valid" and len(rows[part]) > wanted):
@@ -86,14 +86,14 @@ def extract(
 
 
 def images(root: Path, count: int) -> list[dict[str, Any]]:
-    """Every image of the split in its order: `file`, `split` and the words of its first `count` captions."""
+    """Every image of the split in its order: `file`, part (`split`) and the words of its first `count` captions."""
     path = files.find(root, JSON)
     try:
         given = json.loads(content.text(path))["images"]
         found = [
             {
                 "file": str(Path(image.get("filepath", ""), image["filename"])),
-                "split": image["split"],
+                "split": SPLITS[image["split"]],
                 "captions": [list(map(str, sentence["tokens"])) for sentence in image["sentences"][:count]],
             }
             for image in given
@@ -106,8 +106,6 @@ def images(root: Path, count: int) -> list[dict[str, Any]]:
             "anew."
         ) from None
     for image in found:
-        if image["split"] not in tuple(SPLITS):  # it may be a list, which no dict can be asked for
-            raise NormbenchError(f"{files.as_text(path)}: {image['file']} is of the split {image['split']!r}.")
         if len(image["captions"]) < count:
             raise NormbenchError(
                 f"{files.as_text(path)}: {image['file']} has {len(image['captions'])} captions instead of {count}."

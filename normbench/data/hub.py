@@ -44,29 +44,26 @@ def parts(config: Mapping[str, Any], root: Path) -> dict[str, list[Path]]:
         raise NormbenchError(
             f"data.source={source} is neither a folder nor a name of the hub (OWNER/NAME). {_otherwise(config)}"
         )
-    if online():
-        try:
-            return _loaded(source, wanted)
-        except Exception as error:  # the hub, the network, a disk, a set of another form: of many kinds
-            raise NormbenchError(
-                f"data.source={source} cannot be had from the hub: {_line(error)}. {_otherwise(config)}"
-            ) from error
     from huggingface_hub import constants, snapshot_download
 
-    # First what needs no `datasets`: the hub's own files, as `hf download` brings them; then what `load_dataset` made.
+    if not online():
+        # First the hub's own files, as `hf download` brings them, without `datasets`; then those of `load_dataset`.
+        try:
+            if found := _laid_out(Path(snapshot_download(source, repo_type="dataset", local_files_only=True)), wanted):
+                return found
+        except (OSError, ValueError):
+            pass  # not there, or only other revisions
     try:
-        if found := _laid_out(Path(snapshot_download(source, repo_type="dataset", local_files_only=True)), wanted):
-            return found
-    except (OSError, ValueError):
-        pass  # not there, or only other revisions
-    try:
-        return _loaded(source, wanted)
-    except Exception as error:  # not there, which each release says with another class; damaged; of another form
-        raise NormbenchError(
-            f"data.source={source} is not in the hub's cache ({files.as_text(Path(constants.HF_HOME))}), and the "
-            f"network is not asked. Bring it with: hf download --repo-type dataset {source}, or set HF_HUB_OFFLINE=0. "
-            f"{_otherwise(config)}"
-        ) from error
+        sets = _datasets().load_dataset(source)
+        return {part: [Path(file["filename"]) for file in sets[part].cache_files] for part in wanted}
+    except Exception as error:  # not there, the network, a disk, a set of another form: of many types
+        reason = f"cannot be had from the hub: {_line(error)}."
+        if not online():
+            reason = (
+                f"is not in the hub's cache ({files.as_text(Path(constants.HF_HOME))}), and the network is not asked. "
+                f"Bring it with: hf download --repo-type dataset {source}, or set HF_HUB_OFFLINE=0."
+            )
+        raise NormbenchError(f"data.source={source} {reason} {_otherwise(config)}") from error
 
 
 def read(paths: Sequence[Path], names: Sequence[str], more: Sequence[str] = ()) -> Any:
@@ -199,12 +196,6 @@ def _laid_out(folder: Path, parts: Sequence[str]) -> dict[str, list[Path]]:
     """The parquet files of these parts in or below a folder, in the order of their numbers; {} where one has none."""
     found = {part: sorted(folder.rglob(f"{part}*.parquet"), key=files.by_number) for part in parts}
     return found if all(found.values()) else {}
-
-
-def _loaded(name: str, parts: Sequence[str]) -> dict[str, list[Path]]:
-    """The Arrow files of these parts, as `load_dataset` caches them. Errors: any of its own, KeyError."""
-    sets = _datasets().load_dataset(name)
-    return {part: [Path(file["filename"]) for file in sets[part].cache_files] for part in parts}
 
 
 def _columns(path: Path) -> list[str]:

@@ -106,14 +106,10 @@ def _anything(draw: np.random.Generator) -> tuple[int, int, int]:
     return mood, thing, verb
 
 
-def _any(draw: np.random.Generator) -> Sentence:
-    return make_sentence(draw, *_anything(draw))
-
-
 def _sentences_with_labels(draw: np.random.Generator, name: str, count: int) -> str:
     lines = ["label\ttext"]
     for _ in range(count):
-        sentence = _any(draw)
+        sentence = make_sentence(draw, *_anything(draw))
         label = {"subj": sentence.thing < len(THINGS) // 2, "mpqa": sentence.verb < len(VERBS) // 2}.get(
             name, sentence.mood == 0
         )
@@ -125,7 +121,7 @@ def _sentences_with_labels(draw: np.random.Generator, name: str, count: int) -> 
 def _pairs(draw: np.random.Generator, count: int) -> str:
     lines = ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"]
     for place in range(count):
-        first, other = _any(draw), _any(draw)
+        first, other = (make_sentence(draw, *_anything(draw)) for _ in range(2))
         same = draw.random(3) < 0.6
         mood, thing, verb = (int(a if keep else b) for a, b, keep in zip(first[:3], other[:3], same, strict=True))
         second = make_sentence(draw, mood, thing, verb)

@@ -58,8 +58,8 @@ def arrays(lines: list[Line]) -> dict[str, np.ndarray]:
     }
 
 
-def table(ids: list[str] = IDS, texts: list[str] = TEXTS) -> bytes:
-    return "".join(f"{line}\t{text}\n" for line, text in zip(ids, texts, strict=True)).encode()
+def table() -> bytes:
+    return "".join(f"{line}\t{text}\n" for line, text in zip(IDS, TEXTS, strict=True)).encode()
 
 
 def write(root: Path) -> dict[str, Any]:
