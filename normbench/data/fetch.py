@@ -77,7 +77,9 @@ def get(
     given = config["declares"].get("sources")
     if mirrors is None:
         mirrors = given.get("mirrors", []) if given else module(config).mirrors()
-    servers = _Mirrors(list(mirrors), timeout, _limit(config), progress or (lambda *_: None), waiting)
+    # No file of the set can have so many bytes: a server that sends without end must not fill the disk.
+    limit = 2_000_000 * (files.megabytes(config) or 1000)
+    servers = _Mirrors(list(mirrors), timeout, limit, progress or (lambda *_: None), waiting)
     try:
         return _direct(config, root, servers) if given is None else _prepared(config, root, servers)
     except OSError as error:
@@ -143,11 +145,6 @@ def _prepared(config: Mapping[str, Any], root: Path, mirrors: _Mirrors) -> list[
         for name in given:
             (sources / name).unlink(missing_ok=True)
         return made
-
-
-def _limit(config: Mapping[str, Any]) -> int:
-    """Bytes that no file of the set can have: a server that sends without end must not fill the disk."""
-    return 2_000_000 * (files.megabytes(config) or 1000)
 
 
 def _bring(target: Path, wanted: str, mirrors: _Mirrors) -> None:

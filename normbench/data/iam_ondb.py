@@ -43,7 +43,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     alphabet = config["declares"]["alphabet"]
     splits, scale = strokes.splits(lines, parts, int(config["points"]), alphabet)
     note = remark if listed else f"{remark} (below {files.as_text(root)}: {', '.join(_lists(config))})"
-    return Dataset(str(config["name"]), splits, (note,), copy, strokes.symbols(alphabet), scale)
+    return Dataset(str(config["name"]), splits, (note,), copy, [*alphabet, strokes.OTHER], scale)
 
 
 def random_parts(forms: list[str], test: int, seed: int) -> dict[str, set[str]]:

@@ -53,7 +53,7 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     ends = np.cumsum(list(sizes.values()))
     parts = {part: np.arange(end - sizes[part], end) for part, end in zip(sizes, ends.tolist(), strict=True)}
     splits, scale = strokes.splits(lines, parts, int(config["points"]), "".join(LETTERS))
-    return Dataset(str(config["name"]), splits, words=strokes.symbols("".join(LETTERS)), scale=scale)
+    return Dataset(str(config["name"]), splits, words=[*LETTERS, strokes.OTHER], scale=scale)
 
 
 Word = tuple[str, list[np.ndarray]]  # its text, and the pen's places (points, 2) of each stroke

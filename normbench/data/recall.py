@@ -41,7 +41,10 @@ def load(config: Mapping[str, Any], root: Path, seed: int = 0) -> Dataset:
     splits = {}
     for part, count, steps in parts:
         sequences, places = _draw(seed, part, count, steps, symbols)
-        marked = [places] if config["asked"] == "marked" else [places, _others(seed, part, places, steps)]
+        marked = [places]
+        if config["asked"] == "later":  # a second place, never the first one
+            further = stream(seed, "recall", part, "second").integers(1, steps, count)
+            marked.append((places + further) % steps)
         splits[part] = _split(sequences, np.stack(marked), symbols)
     return Dataset(str(config["name"]), splits)
 
@@ -50,12 +53,6 @@ def _draw(seed: int, part: str, count: int, steps: int, symbols: int) -> tuple[n
     """Symbols (count, steps) and the marked place of each sequence (count,)."""
     draw = stream(seed, "recall", part)
     return draw.integers(0, symbols, (count, steps)), draw.integers(0, steps, count)
-
-
-def _others(seed: int, part: str, places: np.ndarray, steps: int) -> np.ndarray:
-    """A second marked place of each sequence, none the first one."""
-    further = stream(seed, "recall", part, "second").integers(1, steps, len(places))
-    return (places + further) % steps
 
 
 def _split(sequences: np.ndarray, marked: np.ndarray, symbols: int) -> Split:

@@ -28,11 +28,6 @@ class Lines:
     texts: Sequence[str]
 
 
-def symbols(alphabet: str) -> list[str]:
-    """The symbol of each number."""
-    return [*alphabet, OTHER]
-
-
 def splits(lines: Lines, parts: Mapping[str, np.ndarray], points: int, alphabet: str) -> tuple[dict[str, Split], Scale]:
     """Parts of these lines, `train` among them, each line with its first `points` points and its whole text.
 

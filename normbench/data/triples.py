@@ -45,7 +45,9 @@ def made(
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {part: [] for part in PARTS}
     counts = np.zeros(0, np.int64)
     for book in cloze.with_progress(books, "books"):
-        tokens, lengths = _coded(read(book), codes)
+        texts = [text for sentence in read(book) if (text := split(sentence))]
+        tokens = np.fromiter(map(codes.__getitem__, itertools.chain.from_iterable(texts)), np.int32)
+        lengths = np.array(list(map(len, texts)), np.int32)
         if len(lengths) < 3:
             raise NormbenchError(
                 f"{book} has {len(lengths)} sentences: a triple takes three. Add to it, or take it away."
@@ -59,13 +61,6 @@ def made(
     for part in PARTS:
         arrays |= _part(part, found.pop(part), numbers, length)
     return arrays
-
-
-def _coded(sentences: Iterable[str], codes: Numbers) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of all words of a book, in the order of their first appearance anywhere, and its sentences' lengths."""
-    texts = [words for sentence in sentences if (words := split(sentence))]
-    tokens = np.fromiter(map(codes.__getitem__, itertools.chain.from_iterable(texts)), np.int32)
-    return tokens, np.array(list(map(len, texts)), np.int32)
 
 
 def _part(part: str, books: list[tuple[np.ndarray, np.ndarray]], numbers: np.ndarray, length: int) -> Arrays:

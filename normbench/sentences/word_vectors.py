@@ -21,7 +21,6 @@ from normbench.errors import NormbenchError
 
 LARGEST = 1 << 34  # bytes of a file: those of Google News are 3.6 GB
 LONGEST = 1 << 20  # bytes of a line, of which a file that is no text may have one alone
-MOST = 10_000  # numbers of a vector
 
 
 def read(path: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
@@ -80,7 +79,7 @@ def _text(source: BinaryIO, wanted: Collection[str]) -> Iterator[tuple[str, np.n
     for number, line in enumerate(iter(lambda: source.readline(LONGEST), b""), 1):
         first, *numbers = line.decode(errors="replace").rstrip().split(" ")
         if number == 1 and len(numbers) == 1:  # word2vec's heading
-            size = _size(numbers[0])
+            size = int(numbers[0])
             continue
         size = size or len(numbers)
         if not numbers or len(numbers) != size:
@@ -94,7 +93,7 @@ def _binary(source: BinaryIO, wanted: Collection[str]) -> Iterator[tuple[str, np
     heading = source.readline(100).split()
     if len(heading) != 2:
         raise ValueError("its first line is not the number of words and of their numbers")
-    words, size = int(heading[0]), _size(heading[1].decode())
+    words, size = int(heading[0]), int(heading[1])
     given = set[str]()
     for place in range(words):
         word = b""
@@ -109,10 +108,3 @@ def _binary(source: BinaryIO, wanted: Collection[str]) -> Iterator[tuple[str, np
         if text in wanted and text not in given:
             given.add(text)
             yield text, np.frombuffer(numbers, "<f4").copy()
-
-
-def _size(text: str) -> int:
-    size = int(text)
-    if not 0 < size <= MOST:
-        raise ValueError(f"its words have {size} numbers")
-    return size

@@ -116,32 +116,11 @@ def test_parts_are_drawn_and_do_not_overlap(config: dict[str, Any], root: Path) 
         assert split["inputs"].dtype == torch.float32 and split["targets"].tolist() == [row % 10 for row in rows]
 
 
-def test_the_seed_chooses_the_parts(config: dict[str, Any], root: Path) -> None:
-    first, again, other = (data.load(config, root, seed=seed).splits for seed in (1, 1, 2))
-    for part in first:
-        assert torch.equal(first[part]["inputs"], again[part]["inputs"])
-        assert not torch.equal(first[part]["inputs"], other[part]["inputs"]), part
-
-
-def test_a_fraction_is_part_of_the_whole(config: dict[str, Any], root: Path) -> None:
-    whole = data.load(config, root, seed=1).splits
-    part = data.load(config | {"fraction": 0.25}, root, seed=1).splits
-    for name, rows in {"train": 10, "valid": 5, "test": 30}.items():
-        assert len(part[name]["targets"]) == rows
-        assert torch.equal(part[name]["inputs"], whole[name]["inputs"][:rows])
-
-
 def test_scaling_is_scikit_learns(config: dict[str, Any], root: Path) -> None:
     split = data.load(config, root, seed=1).splits["train"]
     rows = places(split, "train")
     torch.testing.assert_close(split["inputs"], torch.from_numpy(expected()[rows]).float(), rtol=1e-5, atol=1e-5)
     assert not split["inputs"][:, 5, 5, 1].any()
-
-
-@pytest.mark.parametrize("change", [{"held_out": 60}, {"fraction": 0.01}, {"held_out": 1, "fraction": 0.4}])
-def test_out_of_range(config: dict[str, Any], root: Path, change: dict[str, Any]) -> None:
-    with pytest.raises(NormbenchError, match=r"data\.held_out=\d+ and data\.fraction=[\d.]+ are out of range"):
-        data.load(config | change, root)
 
 
 # -- which copy it is

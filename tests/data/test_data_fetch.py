@@ -99,13 +99,6 @@ def test_bad_mirror_then_good_one(
     assert time.monotonic() - started < 15
 
 
-def test_dead_mirror_then_good_one(
-    config: dict[str, Any], folder: Path, mirror: Any, made: dict[str, bytes], dead: str
-) -> None:
-    fetch.get(config, folder, mirrors=[dead, mirror().url])
-    assert complete(folder, made)
-
-
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [

@@ -123,13 +123,6 @@ def test_the_cache_is_kept_for_these_files_and_options(
             data.load(config | changed, root)
 
 
-def test_unwritable_cache(config: dict[str, Any], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "blocked").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "blocked"))
-    (note,) = data.load(config, root).notes
-    assert "blocked/normbench/imdb cannot be used (Not a directory); IMDB is encoded anew" in note
-
-
 # -- damage
 
 
@@ -152,12 +145,6 @@ def test_right_checksum_wrong_content(config: dict[str, Any], root: Path, make: 
     with pytest.raises(NormbenchError) as caught:
         data.load(config, root)
     assert line in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_missing(config: dict[str, Any], root: Path) -> None:
-    (root / "imdb" / "plain_text" / "train-00000-of-00001.parquet").unlink()
-    with pytest.raises(NormbenchError, match=r"^IMDB is not in .*normbench data get imdb \(85 MB\)"):
-        data.load(config, root)
 
 
 # -- the real set

@@ -212,25 +212,6 @@ def test_damaged_file_beside_its_note(arrays: dict[str, Any], folder: Path, prep
 # -- what can go wrong with the sources
 
 
-def test_html_page_instead_of_a_source(tables: dict[str, Any], folder: Path, mirror: Any) -> None:
-    line = refused(tables, folder, mirrors=[mirror(Handler.html, SENTENCES).url])
-    assert "rt-polarity.all could not be brought (http://127.0.0.1:" in line
-    assert "wrong sha256 " in line and "it is an HTML page" in line
-    place = folder / "source" / "sentence_eval" / "rt-polarity.all"
-    assert line.endswith(f"place it at {place} (sha256 {sha(SENTENCES['rt-polarity.all'])}).")
-    assert wrote(folder) == {}
-
-
-def test_interrupted_download_is_continued(tables: dict[str, Any], folder: Path, mirror: Any) -> None:
-    part = folder / "source" / "sentence_eval" / "rt-polarity.all.part"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(SENTENCES["rt-polarity.all"][:9])
-    server = mirror(files=SENTENCES)
-    fetch.get(tables, folder, mirrors=[server.url])
-    assert server.asked[0] == ("rt-polarity.all", "bytes=9-")
-    assert wrote(folder) == TABLES
-
-
 def test_sources_brought_by_hand(tables: dict[str, Any], folder: Path, mirror: Any) -> None:
     place = folder / "source" / "sentence_eval"
     place.mkdir(parents=True)

@@ -144,7 +144,7 @@ def test_what_models_ask_the_declarations_for(name: str) -> None:
     declares = compose.declaration("data", name)
     alphabet = declares.get("alphabet") or "".join(made_strokes.LETTERS)
     assert declares["shape"] == ["strokes", "characters"]
-    assert declares["symbols"] == len(strokes.symbols(alphabet)) == len(set(alphabet)) + 1
+    assert declares["symbols"] == len([*alphabet, strokes.OTHER]) == len(set(alphabet)) + 1
 
 
 def test_points_of_a_line() -> None:

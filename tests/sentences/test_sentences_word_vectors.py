@@ -57,12 +57,11 @@ def test_every_form_gives_the_same(name: str, tmp_path: Path) -> None:
     [
         ("a.txt", b"the 1 2\ndog 1\n", "line 2 has 1 numbers behind its word, not 2"),
         ("a.txt", b"the 1 two\n", "could not convert string to float: 'two'"),
-        ("a.txt", b"9 0\nthe\n", "its words have 0 numbers"),
         ("a.txt", b"the 1 nan\n", "the vector of 'the' holds NaN or Inf"),
         ("a.bin", binary(True)[:-3], "it ends at word 3 of 4"),
         ("a.bin", binary(True)[:6], "it ends at word 0 of 4"),
         ("a.bin", b"the 1 2\n", "its first line is not the number of words"),
-        ("a.bin", b"4 99999999\n", "its words have 99999999 numbers"),
+        ("a.bin", b"4 99999999\n", "it ends at word 0 of 4"),
         ("a.txt.gz", b"the 1 2\n", "cannot be read: Not a gzipped file"),
         ("a.txt.gz", gzip.compress(text(True), mtime=0)[:-9], "cannot be read: Compressed file ended"),
         ("a.txt", b"", "of the model's 1 words the file has 0"),
